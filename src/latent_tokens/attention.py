@@ -1,0 +1,55 @@
+"""Who sees whom: the four attention rules of the paper, and the dense mask they give for a layout.
+
+A rule is a function (query slot, key slot, number of clean slots) -> bool, on integers or on tensors that broadcast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from latent_tokens.layout import Layout
+
+Rule = Callable[[Any, Any, Any], Any]
+
+
+def bidirectional(q: Any, k: Any, c: Any) -> Any:
+    """Every slot sees every slot: MDM and AR-MTP."""
+    return (q >= 0) & (k >= 0)
+
+
+def independent(q: Any, k: Any, c: Any) -> Any:
+    """Clean slots see the clean ones; a masked slot sees them and itself: SIDM (equation 1)."""
+    return (k < c) | (k == q)
+
+
+def semi_causal(q: Any, k: Any, c: Any) -> Any:
+    """Clean slots see the clean ones; a masked slot sees them, itself and the masked ones before it: SCDM (equation 2)."""
+    return (k < c) | (k <= q)
+
+
+def causal(q: Any, k: Any, c: Any) -> Any:
+    """Every slot sees itself and what stands before it, clean or not: Eso-LM (B) and ARM."""
+    return k <= q
+
+
+def sees_later(rule: Rule) -> bool:
+    """Whether a masked slot sees a masked one after it: then no masked token can be left out without changing the model."""
+    return bool(rule(0, 1, 0))
+
+
+def sees_earlier(rule: Rule) -> bool:
+    """Whether a masked slot sees a masked one before it: then latent tokens that stand before it take part."""
+    return bool(rule(1, 0, 0))
+
+
+def dense_mask(rule: Rule, layout: Layout) -> Bool[Tensor, "B S S"]:
+    """mask[b, q, j] is true where slot q sees slot j. A padding slot sees itself alone and is seen by none."""
+    slots = layout.slots
+    visible = rule(slots[:, None], slots[None, :], layout.num_clean[:, None, None])  # (B, S, S)
+    both_shown = layout.shown[:, :, None] & layout.shown[:, None, :]
+    return (visible & both_shown) | torch.eye(len(slots), dtype=torch.bool, device=slots.device)

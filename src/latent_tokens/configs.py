@@ -1,0 +1,201 @@
+"""What a user may ask for: the configs of every command and the names it shows. Standard library only, so that --help is quick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
+
+T = TypeVar("T")
+
+TaskName = Literal["sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36"]
+SizeName = Literal["nano", "tiny", "mini", "sminy", "small"]
+OrderName = Literal["top_prob", "margin", "entropy", "uniform", "left_to_right"]
+METHOD_NAMES = "mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N, ar-ntp-N"
+DEFAULT_CANDIDATES = 8  # the paper's k (appendix D.2)
+
+
+class Names(dict[str, T]):
+    """A table of named things: a dict that answers an unknown name with a ValueError that lists the known ones.
+
+    `other` may answer for names that are not listed, or give None.
+    """
+
+    def __init__(self, kind: str, rows: Mapping[str, T], other: Callable[[str], T | None] = lambda name: None) -> None:
+        super().__init__(rows)
+        self.kind, self.other = kind, other
+
+    def __missing__(self, name: str) -> T:
+        found = self.other(name)
+        if found is None:
+            raise ValueError(f"{self.kind}={name}: must be one of {', '.join(self)}")
+        return found
+
+
+@dataclass(frozen=True)
+class Size:
+    """The shape of a transformer (the paper's table of model sizes; nano is ours, for two CPU cores)."""
+
+    width: int
+    heads: int
+    layers: int
+
+    def __post_init__(self) -> None:
+        if self.width % (2 * self.heads):
+            raise ValueError(f"width={self.width} with heads={self.heads}: a head needs a whole, even number of channels for rotary positions")
+
+
+SIZES: Names[Size] = Names(
+    "size",
+    {
+        "nano": Size(128, 4, 4),
+        "tiny": Size(384, 12, 3),
+        "mini": Size(512, 8, 6),
+        "sminy": Size(768, 12, 6),
+        "small": Size(768, 12, 12),
+    },
+)
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """A data set to make: training and validation examples of one task, pinned by a manifest."""
+
+    task: TaskName
+    """What to make."""
+    out: Path
+    """The folder to write; must be missing or empty."""
+    num_train: int = 100_000
+    """Training examples."""
+    num_validation: int = 1_024
+    """Validation examples, from random streams of their own."""
+    source: Literal["solver", "pattern"] | None = None
+    """Where boards come from: a randomised solver, or the shuffled cyclic pattern (few boards, far easier). Default: the task's own."""
+    seed: int = 0
+    """The data are a function of task, source and seed."""
+
+    def __post_init__(self) -> None:
+        at_least("num_train", self.num_train, 1)
+        at_least("num_validation", self.num_validation, 1)
+        at_least("seed", self.seed, 0)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training run. The defaults suit two CPU cores; docs/decisions.md (7) has the paper's recipe."""
+
+    task: str
+    """What to learn: a name of TASKS."""
+    method: str
+    """Which model: mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N."""
+    out: Path
+    """The run folder to write; must be missing or empty, unless --resume."""
+    size: SizeName = "nano"
+    """The network's shape."""
+    steps: int = 3_000
+    """Optimiser steps."""
+    batch_size: int = 64
+    """Examples per optimiser step, all micro-batches together."""
+    accumulate: int = 1
+    """Micro-batches per optimiser step (gradient accumulation)."""
+    lr: float = 1.2e-3
+    """Peak learning rate of AdamW (betas 0.9 and 0.999)."""
+    weight_decay: float = 0.0
+    """AdamW's decoupled weight decay."""
+    warmup: int = 100
+    """Steps of linear warm-up."""
+    schedule: Literal["cosine", "constant"] = "cosine"
+    """After the warm-up: down to zero along a cosine, or constant."""
+    clip: float = 1.0
+    """Largest gradient norm."""
+    ema: float = 0.9999
+    """Decay of the averaged weights, ramped as min(ema, (1 + step) / (10 + step)); 0 for none."""
+    dropout: float = 0.0
+    """On the residual branches."""
+    positions: Literal["both", "rotary", "learned"] = "both"
+    """How a token knows its place."""
+    weight: Literal["elbo", "flat"] | None = None
+    """Divide a row's loss by the number of its targets, or of its unknown positions. Default: the method's own."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """auto is bf16 on an accelerator, fp32 on a CPU (small models gain nothing there)."""
+    data: Path | None = None
+    """A folder made by `latent-tokens data`; by default the examples are made on the spot."""
+    num_train: int = 100_000
+    """Training examples to make where no data folder is given."""
+    num_validation: int = 1_024
+    """Validation examples, likewise."""
+    evaluate_every: int = 500
+    """Steps between two validation losses; the best weights are kept."""
+    save_every: int = 500
+    """Steps between two savings of the training state."""
+    seed: int = 0
+    """Fixes initial weights, data, masks and orders."""
+    resume: bool = False
+    """Go on with the run in --out, from the state it last saved."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "accumulate", "num_train", "num_validation", "evaluate_every", "save_every"):
+            at_least(name, getattr(self, name), 1)
+        for name in ("warmup", "weight_decay", "seed", "ema", "dropout"):
+            at_least(name, getattr(self, name), 0)
+        for name in ("lr", "clip"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}={getattr(self, name)}: must be above 0")
+        for name in ("ema", "dropout"):
+            if getattr(self, name) >= 1:
+                raise ValueError(f"{name}={getattr(self, name)}: must be below 1")
+        if self.batch_size % self.accumulate:
+            raise ValueError(f"batch_size={self.batch_size} with accumulate={self.accumulate}: must be a multiple of it")
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """What to measure: one result row for each number of latent tokens."""
+
+    latents: tuple[int | Literal["all"], ...] | None = None
+    """Latent tokens to show, one row each: numbers or all. Default: the method's own."""
+    candidates: int | Literal["all"] | None = None
+    """Of how many next positions the most confident is decoded (k). Default: 8 where the order is adaptive, else 1."""
+    order: OrderName | None = None
+    """top_prob, margin and entropy are adaptive. Default: top_prob, or left_to_right where the method is."""
+    num_samples: int = 1_000
+    """Samples a row."""
+    seed: int = 0
+    """Sample number i draws from the stream (seed, i)."""
+    batch_size: int = 250
+    """Samples decoded together; the samples do not depend on it."""
+    temperature: float = 1.0
+    """0 takes the likeliest token."""
+    top_p: float = 1.0
+    """Draw from the smallest set of tokens that holds this much probability."""
+    refresh: bool = True
+    """Reshuffle the undecoded part of a random schedule after every step; off is Algorithm 5 as printed."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Of the network's arithmetic. In bf16 single samples may differ with the batch."""
+
+    def __post_init__(self) -> None:
+        at_least("num_samples", self.num_samples, 1)
+        at_least("batch_size", self.batch_size, 1)
+        at_least("seed", self.seed, 0)
+        for latents in self.latents or ():
+            if latents != "all":
+                at_least("latents", latents, 0)
+        if self.latents == ():
+            raise ValueError("latents=(): name at least one number, or all")
+        if self.candidates not in (None, "all"):
+            at_least("candidates", self.candidates, 1)
+        if self.order in ("uniform", "left_to_right") and self.candidates not in (None, 1):
+            raise ValueError(f"candidates={self.candidates} with order={self.order}: only an adaptive order chooses among candidates; use top_prob, or 1")
+
+
+def at_least(name: str, value: object, least: int) -> None:
+    """Raises ValueError where `value` is no number from `least`."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not value >= least:
+        raise ValueError(f"{name}={value}: must be a number from {least}")
+
+
+def check_out(out: Path) -> None:
+    """Raises ValueError where `out` is there and not an empty folder: nothing that exists is written over."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"out={out}: exists and is not empty; name another folder, or remove it")

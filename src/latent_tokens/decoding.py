@@ -1,0 +1,265 @@
+"""Sampling: one loop for every method, order, number of candidates and number of latent tokens (Algorithms 1 to 5).
+
+This is the reference: it shows the net exactly the slots that matter and reads like the algorithm box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from latent_tokens.attention import sees_earlier, sees_later
+from latent_tokens.layout import Layout, next_layout
+from latent_tokens.methods import Denoiser, Method
+from latent_tokens.order import LatentPolicy, Order, any_order, first_order, follow, left_to_right, nearest, promote, shuffle
+from latent_tokens.partition import Partition, sizes_of_steps
+from latent_tokens.streams import Streams
+
+Confidence = Callable[[Float[Tensor, "B K V"]], Float[Tensor, "B K"]]
+
+
+def top_prob(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
+    """The largest probability of each candidate (equation of c_l, appendix D)."""
+    return logits.softmax(-1).amax(-1)
+
+
+def margin(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
+    """The largest probability of each candidate less the second largest."""
+    first, second = logits.softmax(-1).topk(2, dim=-1).values.unbind(-1)
+    return first - second
+
+
+def entropy(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
+    """The negative entropy of each candidate, in nats."""
+    return -torch.special.entr(logits.softmax(-1)).sum(-1)
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How to sample. Raises ValueError for a value out of range."""
+
+    candidates: int | Literal["all"] = 1  # k: the next k of the order, of which the most confident is decoded
+    latents: int | Literal["all"] | Callable[[int], int] | None = None  # n, or number masked -> n; None = the method's own
+    tokens_per_step: int | Partition = 1  # or equal_parts(T), reverse_process(T), a given_partition's (appendix C)
+    order: Order | None = None  # None = the method's own
+    confidence: Confidence = top_prob  # of the raw logits, before temperature (decision 16)
+    latent_policy: LatentPolicy = nearest  # (order, num_clean, candidates) -> order whose next after the candidates are shown
+    refresh: bool = True  # reshuffle an any_order schedule after every step; False is Algorithm 5 as printed (decision 14)
+    temperature: float = 1.0  # 0 = argmax
+    top_p: float = 1.0  # draw from the smallest set of tokens that holds this much probability
+
+    def __post_init__(self) -> None:
+        def whole(value: object, least: int) -> bool:
+            return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+        if self.candidates != "all" and not whole(self.candidates, 1):
+            raise ValueError(f"candidates={self.candidates}: must be a whole number from 1, or 'all'")
+        if self.latents is not None and self.latents != "all" and not callable(self.latents) and not whole(self.latents, 0):
+            raise ValueError(f"latents={self.latents}: must be a whole number from 0, 'all', a function of the number masked, or None")
+        if not callable(self.tokens_per_step) and not whole(self.tokens_per_step, 1):
+            raise ValueError(f"tokens_per_step={self.tokens_per_step}: must be a whole number from 1, or a partition")
+        if self.order is not None and not callable(self.order):
+            raise ValueError(f"order={self.order}: must be a function of known; given(schedule) makes one")
+        if not self.temperature >= 0:
+            raise ValueError(f"temperature={self.temperature}: must be 0 (argmax) or more")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p={self.top_p}: must be above 0 and at most 1")
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What `generate` gives back, for B rows of L positions."""
+
+    tokens: Int[Tensor, "B L"]
+    order: Int[Tensor, "B L"]  # known positions first, then the others as they were decoded, then those past the length
+    processed: Int[Tensor, " B"]  # slots shown, summed over steps
+    forward_passes: int  # calls of the net
+
+
+@dataclass(frozen=True)
+class Step:
+    """One decoding step, as `on_step` receives it: all that is needed to draw it. A is the number of rows still decoding."""
+
+    rows: Int[Tensor, " A"]  # which rows of the batch
+    layout: Layout  # what they show: layout.positions, num_clean, num_shown
+    num_candidates: Int[Tensor, " A"]
+    probabilities: Float[Tensor, "A S V"]  # at every slot, before temperature and top-p; what clean and padding slots hold means nothing
+    chosen: Int[Tensor, "A T"]  # positions decoded in this step, the most confident first; -1 where a row decodes fewer
+    tokens: Int[Tensor, "A T"]  # what was drawn there; -1 likewise
+
+    @property
+    def candidates(self) -> list[list[int]]:
+        """The candidate positions of each row, in the order of their slots."""
+        return self._slots(self.layout.num_shown - self.num_candidates, self.layout.num_shown)
+
+    @property
+    def latents(self) -> list[list[int]]:
+        """The latent positions of each row, in the order of their slots."""
+        return self._slots(self.layout.num_clean, self.layout.num_shown - self.num_candidates)
+
+    def _slots(self, start: Int[Tensor, " A"], stop: Int[Tensor, " A"]) -> list[list[int]]:
+        rows = zip(self.layout.positions.tolist(), start.tolist(), stop.tolist(), strict=True)
+        return [positions[a:b] for positions, a, b in rows]
+
+
+@torch.no_grad()
+def generate(
+    net: Denoiser,
+    method: Method,
+    tokens: Int[Tensor, "B L"],
+    known: Bool[Tensor, "B L"],
+    decoding: Decoding,
+    seed: int,
+    *,
+    rows: Int[Tensor, " B"] | None = None,
+    lengths: Int[Tensor, " B"] | None = None,
+    on_step: Callable[[Step], None] | None = None,
+) -> Generated:
+    """Fill in the unknown positions of each row: Algorithms 1 to 5, with several tokens a step as in appendix C.
+
+    `tokens` is ignored where `known` is false. Row b draws from the stream (seed, rows[b]), rows = 0..B-1 by default, so a
+    row with its number comes out the same alone, in any batch and in any order. Positions from lengths[b] on take no part.
+    Raises ValueError where the decoding does not suit the method, or shapes or values are off.
+    """
+    batch, length = tokens.shape
+    everyone = torch.arange(batch, device=tokens.device)
+    lengths = torch.full_like(everyone, length) if lengths is None else lengths
+    rows = everyone if rows is None else rows
+    check_decoding(method, decoding)
+    check_rows(net, method, tokens, known, lengths, rows)
+
+    streams = Streams(seed, rows)
+    rule = method.order if decoding.order is None else decoding.order
+    inside = torch.arange(length, device=tokens.device) < lengths[:, None]
+    known, open = known & inside, ~known & inside
+    draw = partial(streams.uniform, everyone, open.sum(1))
+    order, num_clean = first_order(rule, known, lengths, draw), known.sum(1)
+    sizes = sizes_of_steps(decoding.tokens_per_step, open, draw)
+    tokens = tokens.masked_fill(open, net.mask_id)
+    processed, forward_passes = torch.zeros_like(lengths), 0
+
+    while len(active := (num_clean < lengths).nonzero().flatten()):
+        now, clean, left = order[active], num_clean[active], (lengths - num_clean)[active]
+        count = sizes[active, forward_passes].minimum(left)
+        num_candidates, num_latents = how_many(method, decoding, left, count)
+        draw = partial(streams.uniform, active, left - num_candidates)
+        shown = follow(decoding.latent_policy, now, clean, num_candidates, draw=draw)
+        layout = next_layout(shown, clean, num_candidates, num_latents)
+        logits = method.logits(net, tokens[active], layout)  # (A, S, V)
+
+        candidates = candidate_logits(logits, layout, num_candidates)  # (A, K, V)
+        picks = most_confident(candidates, decoding.confidence, num_candidates, count)  # (A, T)
+        drawn = draw_tokens(candidates, picks, decoding, streams.uniform(active, count))
+        positions = now.gather(1, (clean[:, None] + picks).clamp(max=length - 1))
+        holds = torch.arange(picks.shape[1], device=tokens.device) < count[:, None]
+        tokens[active[:, None].expand_as(holds)[holds], positions[holds]] = drawn[holds]
+
+        now, clean = promote(now, clean, clean[:, None] + picks, count), clean + count
+        if decoding.refresh and rule is any_order:
+            now = shuffle(now, clean, streams.uniform(active, left - count))
+        order[active], num_clean[active] = now, clean
+        processed[active] += layout.num_shown
+        forward_passes += 1
+        if on_step is not None:
+            probabilities = logits.softmax(-1)
+            on_step(Step(active, layout, num_candidates, probabilities, positions.masked_fill(~holds, -1), drawn.masked_fill(~holds, -1)))
+    return Generated(tokens, order, processed, forward_passes)
+
+
+def how_many(
+    method: Method, decoding: Decoding, left: Int[Tensor, " A"], count: Int[Tensor, " A"]
+) -> tuple[Int[Tensor, " A"], Int[Tensor, " A"]]:
+    """How many candidates and latents each row shows, of its `left` masked tokens and no more than the method's window.
+
+    Where n + k are more than that, the candidates stay and the latents shrink (decision 13).
+    """
+    room = method.room(left)
+    if (count > room).any():
+        raise ValueError(f"tokens_per_step={int(count.max())} with a window of {method.window}: it shows no more masked tokens than that")
+    wanted_candidates = room if decoding.candidates == "all" else room.clamp(max=decoding.candidates)
+    num_candidates = wanted_candidates.maximum(count)
+    wanted = method.latents if decoding.latents is None else decoding.latents
+    if callable(wanted):
+        num_latents = torch.tensor([wanted(masked) for masked in left.tolist()], device=left.device)
+        if num_latents.is_floating_point() or (num_latents < 0).any():
+            raise ValueError(f"latents gives {num_latents.tolist()} for {left.tolist()} masked tokens: must be whole numbers from 0")
+    else:
+        num_latents = room if wanted is None or wanted == "all" else torch.full_like(left, wanted)
+    return num_candidates, num_latents.minimum(room - num_candidates)
+
+
+def candidate_logits(
+    logits: Float[Tensor, "A S V"], layout: Layout, num_candidates: Int[Tensor, " A"]
+) -> Float[Tensor, "A K V"]:
+    """The logits of each row's last `num_candidates` shown slots, in float64; a row with fewer repeats its last."""
+    rank = torch.arange(int(num_candidates.max()), device=logits.device)
+    slots = (layout.num_shown - num_candidates)[:, None] + rank.minimum(num_candidates[:, None] - 1)
+    return logits.gather(1, slots[:, :, None].expand(-1, -1, logits.shape[-1])).double()
+
+
+def most_confident(
+    candidates: Float[Tensor, "A K V"], confidence: Confidence, num_candidates: Int[Tensor, " A"], count: Int[Tensor, " A"]
+) -> Int[Tensor, "A T"]:
+    """Which candidates to decode, the most confident first and ties by order; the first count[a] of row a hold."""
+    rank = torch.arange(candidates.shape[1], device=candidates.device)
+    scores = confidence(candidates).masked_fill(rank >= num_candidates[:, None], -torch.inf)
+    return scores.argsort(dim=1, descending=True, stable=True)[:, : int(count.max())]
+
+
+def draw_tokens(
+    candidates: Float[Tensor, "A K V"], picks: Int[Tensor, "A T"], decoding: Decoding, noise: Float[Tensor, "A T"]
+) -> Int[Tensor, "A T"]:
+    """A token for each pick: by inverse CDF from the tempered, top-p distribution, or its argmax at temperature 0 (decision 18)."""
+    logits = candidates.gather(1, picks[:, :, None].expand(-1, -1, candidates.shape[-1]))  # (A, T, V)
+    if decoding.temperature == 0:
+        return logits.argmax(-1)
+    probabilities = (logits / decoding.temperature).softmax(-1)
+    if decoding.top_p < 1:
+        ranked, ids = probabilities.sort(dim=-1, descending=True, stable=True)
+        beyond = ranked.cumsum(-1) - ranked >= decoding.top_p
+        probabilities = probabilities.masked_fill(beyond.gather(-1, ids.argsort(-1)), 0)
+    cdf = probabilities.cumsum(-1)
+    return (cdf / cdf[..., -1:] <= noise[..., None]).sum(-1)
+
+
+def check_decoding(method: Method, decoding: Decoding) -> None:
+    """Raises ValueError, naming what to use, where the method cannot decode so."""
+    n, attention = decoding.latents, getattr(method.attention, "__name__", method.attention)
+    if sees_later(method.attention) and n is not None and n != "all":
+        trained = f"ar-mtp-window-{n + 1}" if isinstance(n, int) else "ar-mtp-window-N"
+        raise ValueError(f"latents={n} with {attention} attention: its latents are all masked tokens it shows; use scdm or esolm, or train {trained}")
+    if method.readout == "shifted" or not (sees_later(method.attention) or sees_earlier(method.attention)):
+        if n is not None and n != 0:
+            kind = "a shifted readout" if method.readout == "shifted" else f"{attention} attention"
+            raise ValueError(f"latents={n} with {kind}: it cannot use any; use latents=0, or scdm, esolm or ar-mtp")
+    if method.order is left_to_right and decoding.candidates != 1:
+        raise ValueError(f"candidates={decoding.candidates} with a left-to-right method: it decodes the next token; use candidates=1, or mdm or scdm")
+    if method.readout == "shifted" and decoding.order not in (None, left_to_right):
+        raise ValueError("order with a shifted readout: it decodes from left to right alone; use order=None, or another method")
+    if method.readout == "shifted" and decoding.tokens_per_step != 1:
+        raise ValueError(f"tokens_per_step={decoding.tokens_per_step} with a shifted readout: it predicts one token a step; use 1, or ar-mtp")
+
+
+def check_rows(
+    net: Denoiser, method: Method, tokens: Tensor, known: Tensor, lengths: Tensor, rows: Tensor
+) -> None:
+    """Raises ValueError where the rows to fill in do not fit together, or hold what the method cannot take."""
+    batch, length = tokens.shape
+    if known.shape != tokens.shape or lengths.shape != (batch,) or rows.shape != (batch,):
+        shapes = f"known {tuple(known.shape)}, lengths {tuple(lengths.shape)}, rows {tuple(rows.shape)}"
+        raise ValueError(f"tokens {(batch, length)} with {shapes}: known must be of the shape of tokens, lengths and rows of its first")
+    if ((lengths < 0) | (lengths > length)).any():
+        raise ValueError(f"lengths={lengths.tolist()}: must lie in 0..{length}")
+    wrong = known & ((tokens < 0) | (tokens == net.mask_id))
+    if wrong.any():
+        b, place = wrong.nonzero()[0].tolist()
+        raise ValueError(f"row {b}, position {place}: token {int(tokens[b, place])} is no known token; mark it as unknown instead")
+    if method.readout == "shifted" and (known[:, 1:] & ~known[:, :-1]).any():
+        b = int((known[:, 1:] & ~known[:, :-1]).any(1).nonzero()[0])
+        raise ValueError(f"row {b}: its known positions are no prefix, and a shifted readout only continues one; use scdm or mdm to infill")

@@ -1,0 +1,118 @@
+"""Every model of the paper as one row of METHODS, and the two things a row can do: draw a training layout, give logits."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from latent_tokens.attention import Rule, bidirectional, causal, dense_mask, independent, semi_causal
+from latent_tokens.configs import Names
+from latent_tokens.layout import Layout, next_layout
+from latent_tokens.order import Order, any_order, first_order, left_to_right
+
+
+class Denoiser(Protocol):
+    """Any callable (ids, positions, mask) -> logits with an integer `mask_id`; nothing else of it is used.
+
+    ids, positions: Int[B, S]; mask: Bool[B, S, S]; logits: Float[B, S, V], with V = mask_id or more columns.
+    """
+
+    mask_id: int
+
+    def __call__(self, ids: Tensor, positions: Tensor, mask: Tensor, /) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Method:
+    """One model: what it is trained on and what it sees when it decodes (design table; sections 3 to 5 of the paper)."""
+
+    order: Order
+    attention: Rule
+    window: int | None = None  # masked tokens shown at most; None = all
+    targets: Literal["all", "next"] = "all"  # which of the shown masked tokens are scored in training
+    weight: Literal["elbo", "flat"] = "elbo"  # divide by the number of targets, or of unknown positions (decisions 4-5)
+    readout: Literal["in_place", "shifted"] = "in_place"  # shifted: slot j is fed the token before it, and MASK at slot 0
+    latents: int | None = 0  # n where Decoding.latents is None; None = all that may be shown
+
+    def __post_init__(self) -> None:
+        if self.window is not None and self.window < 1:
+            raise ValueError(f"window={self.window}: a window shows at least 1 masked token; None shows all")
+        if self.readout == "shifted" and self.order is not left_to_right:
+            raise ValueError("readout=shifted: each slot is fed the token to its left, so order must be left_to_right")
+
+    def draw(
+        self, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], generator: torch.Generator
+    ) -> Layout:
+        """A training layout: an order, then the number of clean tokens uniform on {#known .. length-1}, stratified over the batch.
+
+        A shifted readout trains every step at once: its clean slots are the known ones, its masked slots all the rest.
+        """
+
+        def uniform(*shape: int) -> Tensor:
+            return torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64).to(known.device)
+
+        order = first_order(self.order, known, lengths, lambda: uniform(*known.shape))
+        num_clean = known.sum(1)
+        if self.readout == "in_place":
+            stratum = (torch.arange(len(known), device=known.device) / len(known) + uniform(1)) % 1
+            num_clean = num_clean + (stratum * (lengths - num_clean)).long()
+        shown = self.room(lengths - num_clean)
+        return next_layout(order, num_clean, candidates=shown, latents=torch.zeros_like(shown))
+
+    def room(self, num_masked: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
+        """How many of a row's masked tokens may be shown: all, or the window."""
+        return num_masked if self.window is None else num_masked.clamp(max=self.window)
+
+    def logits(self, net: Denoiser, tokens: Int[Tensor, "B L"], layout: Layout) -> Float[Tensor, "B S V"]:
+        """The net's logits for every slot of the layout, with MASK ruled out (decision 2)."""
+        shown_tokens = tokens.gather(1, layout.positions)  # (B, S)
+        if self.readout == "shifted":
+            before, fed = shown_tokens.roll(1, dims=1), layout.shown & (layout.slots > 0)
+        else:
+            before, fed = shown_tokens, layout.clean
+        ids = before.masked_fill(~fed, net.mask_id)
+        logits = net(ids, layout.positions, dense_mask(self.attention, layout))
+        if logits.shape[-1] > net.mask_id:
+            logits = logits.index_fill(-1, torch.tensor([net.mask_id], device=logits.device), -torch.inf)
+        return logits
+
+
+def windowed(window: int, targets: Literal["all", "next"]) -> Method:
+    """AR-MTP-Window-n (targets="all") or AR-NTP-n (targets="next"), n = window: n-1 latents, trained (section 5.3)."""
+    return Method(left_to_right, bidirectional, window=window, targets=targets, weight="flat", latents=None)
+
+
+def windowed_by_name(name: str) -> Method | None:
+    """The method that ar-mtp-window-N or ar-ntp-N names, N >= 1; None for any other name."""
+    match = re.fullmatch(r"(ar-mtp-window|ar-ntp)-([1-9][0-9]*)", name)
+    return match and windowed(int(match[2]), "all" if match[1] == "ar-mtp-window" else "next")
+
+
+# fmt: off
+METHODS: Names[Method] = Names("method", {
+    "mdm":              Method(any_order, bidirectional, latents=None),
+    "sidm":             Method(any_order, independent),
+    "scdm":             Method(any_order, semi_causal),
+    "esolm":            Method(any_order, causal),
+    "arm":              Method(left_to_right, causal, weight="flat", readout="shifted"),
+    "ar-mtp":           Method(left_to_right, bidirectional, weight="flat", latents=None),
+    "ar-mtp-window-16": windowed(16, "all"),
+    "ar-ntp-16":        windowed(16, "next"),
+}, windowed_by_name)
+# fmt: on
+
+
+def name_of(method: Method) -> str:
+    """The method's name in METHODS, with its weight where that is not the row's own; "custom" for any other method."""
+    names = [*METHODS, *(f"{kind}-{method.window}" for kind in ("ar-mtp-window", "ar-ntp") if method.window)]
+    for name in names:
+        if METHODS[name] == method:
+            return name
+        if replace(METHODS[name], weight=method.weight) == method:
+            return f"{name} ({method.weight})"
+    return "custom"

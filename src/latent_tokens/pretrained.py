@@ -1,0 +1,102 @@
+"""Weights on disk: a folder with model.safetensors and config.json; and the small models that come with the package."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from latent_tokens import attention, order
+from latent_tokens.configs import Size
+from latent_tokens.methods import Method
+from latent_tokens.model import Transformer
+from latent_tokens.storage import FORMAT, read_description, write_json, write_whole
+
+SHIPPED = Path(__file__).parent / "shipped"
+RULES = {rule.__name__: rule for rule in (attention.bidirectional, attention.independent, attention.semi_causal, attention.causal)}
+ORDERS = {rule.__name__: rule for rule in (order.any_order, order.left_to_right)}
+
+
+def from_pretrained(folder_or_name: str | Path) -> Transformer:
+    """The model of a run folder, of a folder that `save_pretrained` wrote, or of a name in `shipped_names()`.
+
+    It is on the CPU, in float32 and in eval mode, with `.mask_id` and `.method`. Raises ValueError where the folder is
+    missing, half-written, damaged or of another version.
+    """
+    folder = find(folder_or_name)
+    config = read_description(folder, "config.json", "model")
+    try:
+        model, method = config["model"], method_from(config["method"])
+        net = Transformer(Size(**model["size"]), model["vocab_size"], model["max_length"], model["positions"], model["dropout"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{folder / 'config.json'}: damaged ({error}); save the model again") from None
+    weights = folder / "model.safetensors"
+    if not weights.is_file():
+        raise ValueError(f"{folder}: half-written, model.safetensors is missing; go on with its training (--resume) until it keeps weights")
+    try:
+        net.load_state_dict(load(weights.read_bytes()))
+    except (SafetensorError, RuntimeError) as error:
+        raise ValueError(f"{weights}: damaged, or not of this config ({str(error).splitlines()[0]}); save the model again") from None
+    net.method = method
+    return net.eval()
+
+
+def save_pretrained(
+    net: Transformer, folder: str | Path, *, dtype: torch.dtype | None = None, about: dict[str, Any] | None = None
+) -> None:
+    """Writes config.json and model.safetensors, in `dtype` where it is given; `about` goes into the config.
+
+    Raises ValueError where the method cannot be written down, OSError where the disk is full; what stood there then stays.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "config.json", {**describe(net), **(about or {})})
+    write_weights(net, folder, dtype)
+
+
+def write_weights(net: Transformer, folder: Path, dtype: torch.dtype | None = None) -> None:
+    tensors = {name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous() for name, tensor in net.state_dict().items()}
+    write_whole(folder / "model.safetensors", save(tensors))
+
+
+def describe(net: Transformer) -> dict[str, Any]:
+    """What config.json holds of a model: enough to build it again."""
+    model = {"size": asdict(net.size), "vocab_size": net.vocab_size, "max_length": net.max_length}
+    return {
+        "format": FORMAT,
+        "model": {**model, "positions": net.positions, "dropout": net.dropout},
+        "method": method_to(net.method),
+    }
+
+
+def method_to(method: Method) -> dict[str, Any]:
+    """The method's seven fields, its functions by name. Raises ValueError where one of them is not ours."""
+    row = {field.name: getattr(method, field.name) for field in fields(method)}
+    for name, known in (("order", ORDERS), ("attention", RULES)):
+        if row[name] not in known.values():
+            raise ValueError(f"{name}={row[name]}: only {', '.join(known)} can be saved; save the state_dict yourself and build the Method in code")
+        row[name] = row[name].__name__
+    return row
+
+
+def method_from(row: dict[str, Any]) -> Method:
+    return Method(**{**row, "order": ORDERS[row["order"]], "attention": RULES[row["attention"]]})
+
+
+def shipped_names() -> list[str]:
+    """The models that come with the package."""
+    return sorted(path.parent.name for path in SHIPPED.glob("*/config.json"))
+
+
+def find(folder_or_name: str | Path) -> Path:
+    """The folder that is meant. Raises ValueError where there is none."""
+    folder = Path(folder_or_name)
+    if folder.is_dir():
+        return folder
+    if str(folder_or_name) in shipped_names():
+        return SHIPPED / folder_or_name
+    raise ValueError(f"{folder_or_name}: no such run folder, nor one of the models that come along ({', '.join(shipped_names()) or 'none'})")

@@ -1,0 +1,31 @@
+"""Progress bars on standard error for whatever takes long: description, bar, figures, time left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+CONSOLE = Console(stderr=True)
+
+Advance = Callable[[int, str], None]
+
+
+@contextmanager
+def progress(description: str, total: int, done: int = 0) -> Iterator[Advance]:
+    """Gives advance(by, figures). Without a terminal no bar is drawn, and the figures are printed each tenth of the way."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[figures]}"), TimeRemainingColumn())
+    with Progress(*columns, console=CONSOLE, disable=not CONSOLE.is_terminal) as bar:
+        line = bar.add_task(description, total=total, completed=done, figures="")
+        reached = done
+
+        def advance(by: int, figures: str = "") -> None:
+            nonlocal reached
+            before, reached = reached, reached + by
+            bar.update(line, completed=reached, **({"figures": figures} if figures else {}))
+            if not CONSOLE.is_terminal and 10 * before // total < 10 * reached // total:
+                CONSOLE.print(f"{description}: {reached}/{total} {figures}".rstrip(), highlight=False, soft_wrap=True)
+
+        yield advance

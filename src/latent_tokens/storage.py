@@ -1,0 +1,95 @@
+"""Files that are whole or not there: written beside, flushed, renamed. And what made them."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1  # of every folder that this version writes
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Puts `content` at `path`; where that fails (a full disk, say) what stood there stays. Raises OSError."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def append_line(path: Path, row: dict[str, Any]) -> None:
+    """Adds one row to a .jsonl file."""
+    with path.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The rows of a .jsonl file. Raises ValueError naming the line that cannot be read."""
+    rows = []
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}, line {number}: not JSON ({error}); remove the line to go on") from None
+    return rows
+
+
+def read_description(folder: Path, file: str, what: str) -> dict[str, Any]:
+    """The JSON file that says what a folder holds. Raises ValueError where it is missing, damaged or of another version."""
+    path = folder / file
+    if not path.is_file():
+        raise ValueError(f"{folder}: no {what} ({file} is missing)")
+    try:
+        content = json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: damaged ({error}); make the {what} again") from None
+    found = content.get("format") if isinstance(content, dict) else None
+    if found != FORMAT:
+        raise ValueError(f"{path}: format {found}, this is latent-tokens {package_version()} for format {FORMAT}; use the version that wrote it, or make the {what} again")
+    return dict(content)
+
+
+def package_version() -> str:
+    try:
+        return version("latent-tokens")
+    except PackageNotFoundError:
+        return "uninstalled"
+
+
+def provenance() -> dict[str, Any]:
+    """Versions and source commit (None outside a git checkout; '+' where files differ from it)."""
+    names = ("torch", "numpy", "numba", "accelerate")
+    return {
+        "latent_tokens": package_version(),
+        "commit": source_commit(),
+        "python": platform.python_version(),
+        **{name: version(name) for name in names},
+    }
+
+
+def source_commit() -> str | None:
+    """The commit of the checkout that this file stands in."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:
+        if not git("ls-files", Path(__file__).name):
+            return None
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None

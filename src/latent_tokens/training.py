@@ -1,0 +1,268 @@
+"""Training: one loop for every method, on Accelerate; it can stop at any step and go on as if it had not.
+
+All that is random in step s is drawn from (seed, s), so the state to go on from is tensors and a step number.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+from torch.optim.swa_utils import AveragedModel
+
+from latent_tokens.configs import SIZES, TrainConfig, check_out
+from latent_tokens.data import fingerprint, load_data, make_examples
+from latent_tokens.methods import METHODS, Method
+from latent_tokens.model import Transformer
+from latent_tokens.objective import loss
+from latent_tokens.pretrained import describe, write_weights
+from latent_tokens.progress import CONSOLE, progress
+from latent_tokens.storage import append_line, provenance, read_description, read_lines, write_json, write_whole
+from latent_tokens.tasks import TASKS, Examples, Task
+
+LOG_EVERY = 50  # steps between two lines of metrics.jsonl
+STATE = "state.safetensors"
+
+
+@dataclass
+class State:
+    """What changes while training, beside the weights."""
+
+    step: int = 0  # optimiser steps taken
+    best: float = math.inf  # lowest validation loss
+
+
+def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None = None) -> Path:
+    """Trains and returns the run folder: config.json, model.safetensors (averaged weights at the lowest validation loss),
+    metrics.jsonl and the state to go on from. `task` and `method` stand in for the config's names: bring your own.
+
+    Ctrl-C ends the step, saves, and raises KeyboardInterrupt with how to go on. Raises ValueError for a config that is
+    not possible or not the one the run was started with, OSError where the disk is full.
+    """
+    task = TASKS[config.task] if task is None else task
+    method = METHODS[config.method] if method is None else method
+    method = method if config.weight is None else replace(method, weight=config.weight)
+    if not config.resume:
+        check_out(config.out)
+    splits = load_splits(config, task)
+
+    accelerator = Accelerator(mixed_precision=precision(config), gradient_accumulation_steps=config.accumulate)
+    with torch.random.fork_rng():
+        torch.manual_seed(config.seed)
+        net = Transformer(SIZES[config.size], task.vocab_size, task.length, config.positions, config.dropout)
+    net.method = method
+    start_run(config, net, task, splits)
+    optimiser = torch.optim.AdamW(net.parameters(), config.lr, weight_decay=config.weight_decay, fused=True)
+    averaged = AveragedModel(net, multi_avg_fn=ramped_average(config.ema))
+    state = load_state(config.out, net, averaged, optimiser) if config.resume else State()
+    averaged.to(accelerator.device)
+    model, optimiser = accelerator.prepare(net, optimiser)
+    model.mask_id = net.mask_id
+
+    with progress(f"{config.method} on {config.task}", config.steps, state.step) as advance, interruptible() as interrupted:
+        recent: list[float] = []
+        begun, begun_at = time.perf_counter(), state.step
+        while state.step < config.steps:
+            for group in optimiser.param_groups:
+                group["lr"] = learning_rate(config, state.step)
+            model.train()
+            total = 0.0
+            for micro in range(config.accumulate):
+                tokens, known = batch(splits["train"], config, state.step, micro, accelerator.device)
+                with accelerator.accumulate(model), accelerator.autocast():
+                    part = loss(model, method, tokens, known, step_generator(config.seed, state.step, micro))
+                    accelerator.backward(part)
+                total += part.item() / config.accumulate
+            norm = float(accelerator.clip_grad_norm_(model.parameters(), config.clip))
+            if not math.isfinite(total) or not math.isfinite(norm):
+                raise ValueError(f"loss {total}, gradient norm {norm} at step {state.step}: training diverged; use a lower lr or a longer warmup")
+            optimiser.step()
+            optimiser.zero_grad()
+            averaged.update_parameters(net)
+            state.step += 1
+
+            recent.append(total)
+            speed = (state.step - begun_at) * config.batch_size * task.length / (time.perf_counter() - begun)
+            advance(1, f"loss {total:.3f}  {speed:,.0f} tokens/s")
+            last = state.step == config.steps
+            if state.step % LOG_EVERY == 0 or last:
+                mean = sum(recent) / len(recent)
+                row = {"step": state.step, "loss": mean, "grad_norm": norm, "lr": group["lr"], "tokens_per_second": round(speed)}
+                append_line(config.out / "metrics.jsonl", row)
+                recent = []
+            if state.step % config.evaluate_every == 0 or last:
+                validate(averaged.module, method, splits["validation"], config, state, accelerator)
+            if state.step % config.save_every == 0 or last or interrupted.is_set():
+                save_state(config.out, net, averaged, optimiser, state)
+            if interrupted.is_set() and not last:
+                raise KeyboardInterrupt(f"stopped at step {state.step} of {config.steps}, saved in {config.out}")
+    return config.out
+
+
+def load_splits(config: TrainConfig, task: Task) -> dict[str, Examples]:
+    """The training and validation examples: of the config's data folder, else made on the spot."""
+    if config.data is not None:
+        return dict(load_data(config.data, task))
+    counts = {"train": config.num_train, "validation": config.num_validation}
+    with progress(f"making {task.name}", sum(counts.values())) as advance:
+        return {
+            split: make_examples(task, split, count, config.seed, lambda made: advance(made, ""))  # type: ignore[arg-type]
+            for split, count in counts.items()
+        }
+
+
+def start_run(config: TrainConfig, net: Transformer, task: Task, splits: dict[str, Examples]) -> None:
+    """Writes config.json; to go on, checks that it says the same. Raises ValueError naming the first difference."""
+    wanted = {name: value if not isinstance(value, Path) else str(value) for name, value in asdict(config).items()}
+    del wanted["resume"], wanted["out"]
+    pinned = {"training": wanted, "data_sha256": {name: fingerprint(split) for name, split in splits.items()}}
+    if config.resume:
+        found = read_description(config.out, "config.json", "run to go on with")
+        for part, values in pinned.items():
+            for name, value in values.items():
+                if found.get(part, {}).get(name) != value:
+                    raise ValueError(f"{name}={value}: {config.out} was started with {found.get(part, {}).get(name)}; go on with that, or start anew in another folder")
+        return
+    about = {"task": {"name": task.name, "source": getattr(task, "source", None)}, "name": config.method, **pinned, "made_with": provenance()}
+    config.out.mkdir(parents=True, exist_ok=True)
+    write_json(config.out / "config.json", {**describe(net), **about})
+
+
+def batch(examples: Examples, config: TrainConfig, step: int, micro: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Tokens and known of one micro-batch: each epoch a permutation of the examples, drawn from (seed, epoch)."""
+    size, count = config.batch_size // config.accumulate, len(examples.tokens)
+    numbers = step * config.batch_size + micro * size + np.arange(size)
+    chosen = np.empty(size, np.int64)
+    for epoch in np.unique(numbers // count):
+        inside = numbers // count == epoch
+        chosen[inside] = epoch_order(config.seed, int(epoch), count)[numbers[inside] % count]
+    tokens, known = torch.from_numpy(examples.tokens[chosen]), torch.from_numpy(examples.known[chosen])
+    return tokens.to(device).long(), known.to(device)
+
+
+def validate(
+    net: Transformer, method: Method, examples: Examples, config: TrainConfig, state: State, accelerator: Accelerator
+) -> None:
+    """Measures the validation loss, always with the same masks and orders; keeps the weights where it is the lowest so far."""
+    net.eval()
+    total = 0.0
+    with torch.no_grad(), accelerator.autocast():
+        for start in range(0, len(examples.tokens), config.batch_size):
+            tokens = torch.from_numpy(examples.tokens[start : start + config.batch_size]).to(accelerator.device).long()
+            known = torch.from_numpy(examples.known[start : start + config.batch_size]).to(accelerator.device)
+            total += len(tokens) * loss(net, method, tokens, known, step_generator(config.seed, 0, start + 1_000_000)).item()
+    found = total / len(examples.tokens)
+    append_line(config.out / "metrics.jsonl", {"step": state.step, "validation_loss": found})
+    if found < state.best:
+        state.best = found
+        write_weights(net, config.out)
+
+
+def learning_rate(config: TrainConfig, step: int) -> float:
+    """Linear warm-up to the peak, then constant or down to zero along a cosine."""
+    if step < config.warmup:
+        return config.lr * (step + 1) / config.warmup
+    if config.schedule == "constant":
+        return config.lr
+    done = (step - config.warmup) / max(1, config.steps - config.warmup)
+    return config.lr * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def ramped_average(decay: float) -> Any:
+    """The update of averaged weights with decay min(decay, (1 + n) / (10 + n)) after n steps (decision 7)."""
+
+    def update(averaged: list[Tensor], current: list[Tensor], count: Tensor | int) -> None:
+        now = min(decay, (1 + int(count)) / (10 + int(count)))
+        torch._foreach_lerp_(averaged, current, 1 - now)
+
+    return update
+
+
+def precision(config: TrainConfig) -> str:
+    """Accelerate's name of the precision; auto is bf16 on an accelerator."""
+    on_accelerator = torch.accelerator.is_available()
+    return "bf16" if config.precision == "bf16" or (config.precision == "auto" and on_accelerator) else "no"
+
+
+def step_generator(seed: int, step: int, micro: int) -> torch.Generator:
+    """The random stream of one micro-batch."""
+    return torch.Generator().manual_seed(int(np.random.SeedSequence((seed, step, micro)).generate_state(1, np.uint64)[0] >> np.uint64(1)))
+
+
+@lru_cache(maxsize=2)
+def epoch_order(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
+    """In which order an epoch goes through the examples."""
+    return np.random.default_rng((seed, epoch)).permutation(count)
+
+
+def save_state(folder: Path, net: Transformer, averaged: AveragedModel, optimiser: Any, state: State) -> None:
+    """Writes all that training needs to go on, in one file."""
+    tensors = {f"net.{name}": tensor for name, tensor in net.state_dict().items()}
+    tensors |= {f"averaged.{name}": tensor for name, tensor in averaged.state_dict().items()}
+    for number, values in optimiser.state_dict()["state"].items():
+        tensors |= {f"optimiser.{number}.{name}": tensor for name, tensor in values.items()}
+    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_whole(folder / STATE, save(whole, {"state": json.dumps(asdict(state))}))
+
+
+def load_state(folder: Path, net: Transformer, averaged: AveragedModel, optimiser: torch.optim.Optimizer) -> State:
+    """Puts back what `save_state` wrote, and drops metrics of later steps. Raises ValueError where the file is damaged."""
+    if not (folder / STATE).is_file():
+        CONSOLE.print(f"{folder}: no state was saved yet, training starts at step 0", highlight=False)
+        (folder / "metrics.jsonl").unlink(missing_ok=True)
+        return State()
+    parts: dict[str, dict[str, Tensor]] = {"net": {}, "averaged": {}, "optimiser": {}}
+    try:
+        with safe_open(folder / STATE, "pt") as file:
+            state = State(**json.loads(file.metadata()["state"]))
+            for key in file.keys():  # noqa: SIM118
+                part, name = key.split(".", 1)
+                parts[part][name] = file.get_tensor(key)
+    except SafetensorError as error:
+        raise ValueError(f"{folder / STATE}: damaged ({error}); start anew in another folder") from None
+    net.load_state_dict(parts["net"])
+    averaged.load_state_dict(parts["averaged"])
+    moments: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in parts["optimiser"].items():
+        number, what = name.split(".")
+        moments.setdefault(int(number), {})[what] = tensor
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
+    rows = [row for row in read_lines(folder / "metrics.jsonl") if row["step"] <= state.step]
+    write_whole(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
+    return state
+
+
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """An event that Ctrl-C sets, so that a step is never cut in two; a second Ctrl-C interrupts at once."""
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: object) -> None:
+        event.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, before)

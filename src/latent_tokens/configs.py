@@ -12,7 +12,6 @@ T = TypeVar("T")
 TaskName = Literal["sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36"]
 SizeName = Literal["nano", "tiny", "mini", "sminy", "small"]
 OrderName = Literal["top_prob", "margin", "entropy", "uniform", "left_to_right"]
-METHOD_NAMES = "mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N, ar-ntp-N"
 DEFAULT_CANDIDATES = 8  # the paper's k (appendix D.2)
 
 
@@ -64,8 +63,8 @@ class DataConfig:
 
     task: TaskName
     """What to make."""
-    out: Path
-    """The folder to write; must be missing or empty."""
+    out: Path | None = None
+    """The folder to write, missing or empty. Default: data/TASK."""
     num_train: int = 100_000
     """Training examples."""
     num_validation: int = 1_024
@@ -80,6 +79,10 @@ class DataConfig:
         at_least("num_validation", self.num_validation, 1)
         at_least("seed", self.seed, 0)
 
+    @property
+    def folder(self) -> Path:
+        return Path("data", self.task) if self.out is None else self.out
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -89,8 +92,8 @@ class TrainConfig:
     """What to learn: a name of TASKS."""
     method: str
     """Which model: mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N."""
-    out: Path
-    """The run folder to write; must be missing or empty, unless --resume."""
+    out: Path | None = None
+    """The run folder to write, missing or empty unless --resume. Default: runs/TASK-METHOD-SIZE-SEED."""
     size: SizeName = "nano"
     """The network's shape."""
     steps: int = 3_000
@@ -148,6 +151,10 @@ class TrainConfig:
         if self.batch_size % self.accumulate:
             raise ValueError(f"batch_size={self.batch_size} with accumulate={self.accumulate}: must be a multiple of it")
 
+    @property
+    def folder(self) -> Path:
+        return Path("runs", f"{self.task}-{self.method}-{self.size}-{self.seed}") if self.out is None else self.out
+
 
 @dataclass(frozen=True)
 class EvalConfig:
@@ -199,3 +206,19 @@ def check_out(out: Path) -> None:
     """Raises ValueError where `out` is there and not an empty folder: nothing that exists is written over."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"out={out}: exists and is not empty; name another folder, or remove it")
+
+
+@dataclass(frozen=True)
+class DemoConfig:
+    """The paper's central curve on two CPU cores: train a model on 6x6 Sudoku, then turn its dial."""
+
+    out: Path = Path("runs/demo")
+    """The folder to write; must be missing or empty."""
+    scale: Literal["full", "smoke"] = "full"
+    """full takes minutes; smoke takes seconds, to see that everything runs, and teaches the model next to nothing."""
+    every_method: bool = False
+    """Train and measure the reference models too, rather than show the rows that come with the package."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Of sampling."""
+    seed: int = 0
+    """Fixes the training and the samples."""

@@ -43,18 +43,18 @@ def make_data(config: DataConfig, report: Report = lambda done: None) -> Path:
 
     Raises ValueError where the folder is there already.
     """
-    check_out(config.out)
+    check_out(config.folder)
     task = with_source(TASKS[config.task], config.source)
-    config.out.mkdir(parents=True, exist_ok=True)
+    config.folder.mkdir(parents=True, exist_ok=True)
     splits: dict[Split, int] = {"train": config.num_train, "validation": config.num_validation}
     manifest: dict[str, Any] = {"format": FORMAT, "task": task.name, "source": getattr(task, "source", None), "seed": config.seed, "splits": {}}
     for split, count in splits.items():
         examples = make_examples(task, split, count, config.seed, report)
         for part, array in examples._asdict().items():
-            write_whole(config.out / f"{split}.{part}.npy", npy_bytes(array))
+            write_whole(config.folder / f"{split}.{part}.npy", npy_bytes(array))
         manifest["splits"][split] = {"examples": count, "sha256": fingerprint(examples)}
-    write_json(config.out / "manifest.json", {**manifest, "made_with": provenance()})
-    return config.out
+    write_json(config.folder / "manifest.json", {**manifest, "made_with": provenance()})
+    return config.folder
 
 
 def load_data(folder: Path, task: Task) -> dict[Split, Examples]:

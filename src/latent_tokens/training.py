@@ -59,7 +59,7 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
     method = METHODS[config.method] if method is None else method
     method = method if config.weight is None else replace(method, weight=config.weight)
     if not config.resume:
-        check_out(config.out)
+        check_out(config.folder)
     splits = load_splits(config, task)
 
     accelerator = Accelerator(mixed_precision=precision(config), gradient_accumulation_steps=config.accumulate)
@@ -70,7 +70,7 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
     start_run(config, net, task, splits)
     optimiser = torch.optim.AdamW(net.parameters(), config.lr, weight_decay=config.weight_decay, fused=True)
     averaged = AveragedModel(net, multi_avg_fn=ramped_average(config.ema))
-    state = load_state(config.out, net, averaged, optimiser) if config.resume else State()
+    state = load_state(config.folder, net, averaged, optimiser) if config.resume else State()
     averaged.to(accelerator.device)
     model, optimiser = accelerator.prepare(net, optimiser)
     model.mask_id = net.mask_id
@@ -104,15 +104,15 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
             if state.step % LOG_EVERY == 0 or last:
                 mean = sum(recent) / len(recent)
                 row = {"step": state.step, "loss": mean, "grad_norm": norm, "lr": group["lr"], "tokens_per_second": round(speed)}
-                append_line(config.out / "metrics.jsonl", row)
+                append_line(config.folder / "metrics.jsonl", row)
                 recent = []
             if state.step % config.evaluate_every == 0 or last:
                 validate(averaged.module, method, splits["validation"], config, state, accelerator)
             if state.step % config.save_every == 0 or last or interrupted.is_set():
-                save_state(config.out, net, averaged, optimiser, state)
+                save_state(config.folder, net, averaged, optimiser, state)
             if interrupted.is_set() and not last:
-                raise KeyboardInterrupt(f"stopped at step {state.step} of {config.steps}, saved in {config.out}")
-    return config.out
+                raise KeyboardInterrupt(f"stopped at step {state.step} of {config.steps}, saved in {config.folder}; go on with resume=True")
+    return config.folder
 
 
 def load_splits(config: TrainConfig, task: Task) -> dict[str, Examples]:
@@ -133,15 +133,15 @@ def start_run(config: TrainConfig, net: Transformer, task: Task, splits: dict[st
     del wanted["resume"], wanted["out"]
     pinned = {"training": wanted, "data_sha256": {name: fingerprint(split) for name, split in splits.items()}}
     if config.resume:
-        found = read_description(config.out, "config.json", "run to go on with")
+        found = read_description(config.folder, "config.json", "run to go on with")
         for part, values in pinned.items():
             for name, value in values.items():
                 if found.get(part, {}).get(name) != value:
-                    raise ValueError(f"{name}={value}: {config.out} was started with {found.get(part, {}).get(name)}; go on with that, or start anew in another folder")
+                    raise ValueError(f"{name}={value}: {config.folder} was started with {found.get(part, {}).get(name)}; go on with that, or start anew in another folder")
         return
     about = {"task": {"name": task.name, "source": getattr(task, "source", None)}, "name": config.method, **pinned, "made_with": provenance()}
-    config.out.mkdir(parents=True, exist_ok=True)
-    write_json(config.out / "config.json", {**describe(net), **about})
+    config.folder.mkdir(parents=True, exist_ok=True)
+    write_json(config.folder / "config.json", {**describe(net), **about})
 
 
 def batch(examples: Examples, config: TrainConfig, step: int, micro: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -168,10 +168,10 @@ def validate(
             known = torch.from_numpy(examples.known[start : start + config.batch_size]).to(accelerator.device)
             total += len(tokens) * loss(net, method, tokens, known, step_generator(config.seed, 0, start + 1_000_000)).item()
     found = total / len(examples.tokens)
-    append_line(config.out / "metrics.jsonl", {"step": state.step, "validation_loss": found})
+    append_line(config.folder / "metrics.jsonl", {"step": state.step, "validation_loss": found})
     if found < state.best:
         state.best = found
-        write_weights(net, config.out)
+        write_weights(net, config.folder)
 
 
 def learning_rate(config: TrainConfig, step: int) -> float:

@@ -82,11 +82,7 @@ class Sudoku:
 
         Frames of |, - and + are passed over. Raises ValueError for a wrong length, a wrong symbol or two equal digits in a unit.
         """
-        lines = [line for line in text.strip().splitlines() if not re.fullmatch(r"[-+|=\s]*", line)]
-        words = " ".join(lines).replace("|", " ").split()
-        symbols = words if len(words) == self.length else list("".join(words))
-        if len(symbols) != self.length:
-            raise ValueError(f"puzzle of {len(symbols)} cells: {self.name} has {self.length} ({self.side} rows of {self.side})")
+        symbols = symbols_of(text, {self.length})
         digits = np.array([self._digit(symbol, cell) for cell, symbol in enumerate(symbols)])
         tokens, known = digits.clip(0).astype(np.uint8), digits >= 0
         conflicts = self.conflicts(tokens, known)
@@ -141,3 +137,30 @@ class Sudoku:
 
     def cell_name(self, cell: int) -> str:
         return f"row {cell // self.side + 1} column {cell % self.side + 1}"
+
+
+SIZES = (
+    Sudoku("sudoku-4", 2, 2),
+    Sudoku("sudoku-6", 2, 3),
+    Sudoku("sudoku-9", 3, 3),
+    Sudoku("sudoku-16", 4, 4),
+    Sudoku("sudoku-36", 6, 6, source="pattern"),
+)
+
+
+def read_puzzle(text: str) -> tuple[Sudoku, Tokens, Known]:
+    """The Sudoku whose size the text's length says, and the puzzle as `Sudoku.encode` reads it."""
+    by_length = {task.length: task for task in SIZES}
+    task = by_length[len(symbols_of(text, set(by_length)))]
+    return task, *task.encode(text)
+
+
+def symbols_of(text: str, lengths: set[int]) -> list[str]:
+    """The cells of a puzzle as it is written, frames left out. Raises ValueError where their number is none of `lengths`."""
+    lines = [line for line in text.strip().splitlines() if not re.fullmatch(r"[-+|=\s]*", line)]
+    words = " ".join(lines).replace("|", " ").split()
+    for symbols in (words, list("".join(words))):
+        if len(symbols) in lengths:
+            return symbols
+    allowed = " or ".join(f"{length} ({round(length**0.5)}x{round(length**0.5)})" for length in sorted(lengths))
+    raise ValueError(f"puzzle of {len(''.join(words))} cells: must have {allowed}, row by row, 0 or . for an empty cell")

@@ -1,0 +1,100 @@
+"""The demonstration: train on 6x6 Sudoku, turn the dial, show the curve; and how the models that come along were made."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from latent_tokens.configs import DemoConfig, EvalConfig, TrainConfig, check_out
+from latent_tokens.evaluation import evaluate
+from latent_tokens.pretrained import SHIPPED, find, from_pretrained, save_pretrained
+from latent_tokens.report import figure
+from latent_tokens.storage import append_line, read_description, read_lines, write_json
+from latent_tokens.tasks import TASKS
+from latent_tokens.training import fit
+
+Row = dict[str, Any]
+
+TASK = "sudoku-6"
+LATENTS = (0, 2, 4, 8, 16, "all")
+CANDIDATES = 4  # of 36 cells, as the paper's 8 are of 81
+REFERENCES = ("mdm", "sidm", "arm", "ar-mtp")
+ROW_KEYS = ("method", "order", "latents", "candidates", "valid", "ci95", "num_samples", "relative_cost", "seconds")
+
+
+def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
+    """(the rows of the model with the dial, one row a reference). Writes summary.json, latents.png and latents.svg.
+
+    With `every_method` the references are trained and measured here, and OUT/shipped holds what the package ships.
+    Raises ValueError where the folder is there already.
+    """
+    check_out(config.out)
+    begun = time.perf_counter()
+    run = train("scdm", config)
+    seconds = time.perf_counter() - begun
+    rows = measure("scdm", run, config, run / "results.jsonl")
+    if config.every_method:
+        ship([run, *(train(method, config) for method in REFERENCES)], config)
+    references = reference_rows(config.out / "shipped" if config.every_method else SHIPPED)
+    steps = training(config).steps
+    summary = {"task": TASK, "steps": steps, "train_seconds": round(seconds, 1)}
+    brief = {name: [{key: row[key] for key in ROW_KEYS} for row in part] for name, part in (("rows", rows), ("references", references))}
+    write_json(config.out / "summary.json", {**summary, **brief})
+    title = "More latent tokens, more valid boards: one model, the number chosen when sampling"
+    caption = f"{TASK}, {training(config).size} (0.8 M parameters), {steps:,} steps of {training(config).batch_size} boards; {rows[0]['num_samples']:,} samples a point, 95 % intervals"
+    figure(rows, references, title, caption, config.out / "latents.png")
+    return rows, references
+
+
+def training(config: DemoConfig, method: str = "scdm") -> TrainConfig:
+    """The recipe of one model of the demonstration."""
+    smoke = {"steps": 20, "num_train": 2_000, "num_validation": 64} if config.scale == "smoke" else {"steps": 3_000}
+    return TrainConfig(TASK, method, out=config.out / method, seed=config.seed, **smoke)
+
+
+def train(method: str, config: DemoConfig) -> Path:
+    return fit(training(config, method))
+
+
+def measure(method: str, folder: Path, config: DemoConfig, results: Path) -> list[Row]:
+    """The method's rows, each also added to `results` as soon as it is there."""
+    orders: dict[str, tuple[tuple[str, int], ...]] = {"scdm": (("top_prob", CANDIDATES), ("uniform", 1))}
+    orders |= dict.fromkeys(("mdm", "sidm"), (("top_prob", CANDIDATES), ("uniform", 1), ("top_prob", 8)))
+    orders |= dict.fromkeys(("arm", "ar-mtp"), (("left_to_right", 1),))
+    net, rows = from_pretrained(folder), []
+    for order, candidates in orders[method]:
+        asked = EvalConfig(
+            latents=LATENTS if method == "scdm" else None,
+            candidates=candidates,
+            order=order,  # type: ignore[arg-type]
+            num_samples=1_000 if config.scale == "full" else 20,
+            seed=config.seed,
+            precision=config.precision,
+        )
+        rows += evaluate(net, TASKS[TASK], asked, on_row=lambda row: append_line(results, row))
+    return rows
+
+
+def ship(runs: list[Path], config: DemoConfig) -> None:
+    """Writes OUT/shipped: each run's weights in bf16, and results.jsonl measured on exactly those weights."""
+    shipped = config.out / "shipped"
+    for run in runs:
+        folder = shipped / f"{TASK}-{run.name}"
+        about = read_description(run, "config.json", "run")
+        save_pretrained(from_pretrained(run), folder, dtype=torch.bfloat16, about=about)
+        measure(run.name, folder, config, shipped / "results.jsonl")
+
+
+def reference_rows(shipped: Path) -> list[Row]:
+    """The rows of the references that stand beside the curve: the demonstration's k, and uniform or left-to-right order."""
+    results = shipped / "results.jsonl"
+    rows = read_lines(results) if results.is_file() else []
+    return [row for row in rows if row["method"] in REFERENCES and row["candidates"] in (1, CANDIDATES)]
+
+
+def shipped_model(method: str = "scdm") -> Path:
+    """The folder of a model of this demonstration that comes with the package. Raises ValueError where there is none."""
+    return find(f"{TASK}-{method}")

@@ -1,0 +1,73 @@
+"""Result rows for people: a table in the terminal and the figure of accuracy against latent tokens and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+Row = dict[str, Any]
+
+COLOURS = {"scdm": "#0072B2", "mdm": "#D55E00", "sidm": "#009E73", "arm": "#666666", "ar-mtp": "#CC79A7"}  # Okabe and Ito (2008)
+ORDER_NAMES = {"top_prob": "top-prob", "uniform": "uniform", "left_to_right": "left to right"}
+
+
+def table(rows: Sequence[Row], title: str) -> Table:
+    """n, share, interval, tokens relative to n = all, samples a second: a line a row."""
+    made = Table(title=title, title_justify="left")
+    for heading in ("method", "order", "k", "latents n", f"{rows[0]['metric']} %", "95 % interval", "tokens", "samples/s"):
+        made.add_column(heading, justify="left" if heading in ("method", "order") else "right", no_wrap=True)
+    for i, row in enumerate(rows):
+        low, high = row["ci95"]
+        made.add_row(
+            row["method"], ORDER_NAMES.get(row["order"], row["order"]), str(row["candidates"]), str(row["latents"]),
+            f"{row[row['metric']]:.1f}", f"{low:.1f} - {high:.1f}", f"{row['relative_cost']:.2f}x", f"{row['samples_per_second']:.0f}",
+            end_section=i + 1 == len(rows) or setting(rows[i + 1]) != setting(row),
+        )  # fmt: skip
+    return made
+
+
+def setting(row: Row) -> tuple[str, str, Any]:
+    """What rows of one curve share."""
+    return row["method"], row["order"], row["candidates"]
+
+
+def figure(rows: Sequence[Row], references: Sequence[Row], title: str, caption: str, stem: Path) -> list[Path]:
+    """Writes STEM.png and STEM.svg: validity against the number of latents, and against tokens processed; 95 % bars.
+
+    rows: the curve of a model with a dial, any number of orders. references: models without one, a line each.
+    """
+    from matplotlib.figure import Figure
+
+    sheet = Figure(figsize=(10, 4.6), layout="constrained")
+    left, right = sheet.subplots(1, 2, sharey=True)
+    ticks = list(dict.fromkeys(row["latents"] for row in rows))
+    for key, line, marker in zip(dict.fromkeys(map(setting, rows)), ("-", "--", ":"), ("o", "s", "^"), strict=False):
+        curve = [row for row in rows if setting(row) == key]
+        method, order, candidates = key
+        shares = [row["valid"] for row in curve]
+        bars = [[row["valid"] - row["ci95"][0] for row in curve], [row["ci95"][1] - row["valid"] for row in curve]]
+        name = f"{method.upper()}, {ORDER_NAMES[order]}" + (f", k = {candidates}" if candidates != 1 else "")
+        style = {"color": COLOURS["scdm"], "linestyle": line, "marker": marker, "capsize": 3, "label": name}
+        left.errorbar([ticks.index(row["latents"]) for row in curve], shares, bars, **style)
+        right.errorbar([row["relative_cost"] for row in curve], shares, bars, **style)
+    for row in references:
+        style = {"color": COLOURS[row["method"]], "linestyle": "--" if row["order"] == "uniform" else "-"}
+        name = f"{row['method'].upper()}, {ORDER_NAMES[row['order']]}"
+        left.axhline(row["valid"], linewidth=1, **style)
+        left.annotate(f"{name} {row['valid']:.0f}", (len(ticks) - 0.45, row["valid"]), fontsize=7.5, va="center", color=style["color"], annotation_clip=False)
+        right.plot(row["relative_cost"], row["valid"], "D", color=style["color"], fillstyle="none" if row["order"] == "uniform" else "full", label=name)
+    left.set(xticks=range(len(ticks)), xticklabels=ticks, xlabel="latent tokens n", ylabel="valid boards, %", xlim=(-0.3, len(ticks) - 0.5), ylim=(0, None))
+    right.set(xlabel="tokens processed, relative to showing all")
+    right.legend(fontsize=8, loc="upper left", frameon=False)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", alpha=0.3)
+    sheet.suptitle(title, fontsize=12)
+    sheet.supxlabel(caption, fontsize=8, color="#555555")
+    paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
+    for path in paths:
+        sheet.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    return paths

@@ -51,8 +51,8 @@ class Decoding:
     confidence: Confidence = top_prob  # of the raw logits, before temperature (decision 16)
     latent_policy: LatentPolicy = nearest  # (order, num_clean, candidates) -> order whose next after the candidates are shown
     refresh: bool = True  # reshuffle an any_order schedule after every step; False is Algorithm 5 as printed (decision 14)
-    temperature: float = 1.0  # 0 = argmax
-    top_p: float = 1.0  # draw from the smallest set of tokens that holds this much probability
+    temperature: float | int = 1.0  # 0 = argmax
+    top_p: float | int = 1.0  # draw from the smallest set of tokens that holds this much probability
 
     def __post_init__(self) -> None:
         def whole(value: object, least: int) -> bool:

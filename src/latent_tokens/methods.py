@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,6 +16,7 @@ from latent_tokens.layout import Layout, next_layout
 from latent_tokens.order import Order, any_order, first_order, left_to_right
 
 
+@runtime_checkable
 class Denoiser(Protocol):
     """Any callable (ids, positions, mask) -> logits with an integer `mask_id`; nothing else of it is used.
 

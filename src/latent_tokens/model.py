@@ -42,16 +42,6 @@ class Transformer(nn.Module):
         self.head = nn.Linear(size.width, vocab_size + 1)
         half = size.width // size.heads // 2
         self.register_buffer("frequencies", ROTARY_BASE ** (-torch.arange(half) / half), persistent=False)
-        self.initialise()
-
-    def initialise(self) -> None:
-        """Normal weights of deviation 0.02, those that write to the residual stream less by sqrt(2 layers), as in GPT-2."""
-        for name, parameter in self.named_parameters():
-            if parameter.dim() == 2:
-                into_residual = name.endswith(("attention_out.weight", "mlp_out.weight"))
-                nn.init.normal_(parameter, std=0.02 / (2 * self.size.layers) ** 0.5 if into_residual else 0.02)
-            elif name.endswith("bias"):
-                nn.init.zeros_(parameter)
 
     def forward(
         self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"], mask: Bool[Tensor, "B S S"]

@@ -29,13 +29,15 @@ def any_order(known: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B L"]:
 def given(schedule: Sequence[int] | Int[Tensor, " L"] | Int[Tensor, "B L"]) -> Order:
     """The order that follows `schedule`: one permutation of 0..L-1 for all rows, or one a row. Known positions move to its front.
 
-    Raises ValueError where it is no permutation.
+    Raises ValueError where it is no permutation or, when it is followed, of another length.
     """
     wanted = torch.atleast_2d(torch.as_tensor(schedule))
     if not is_permutation(wanted):
         raise ValueError(f"schedule={schedule}: must name each position 0..{wanted.shape[1] - 1} exactly once")
 
     def follow_schedule(known: Bool[Tensor, "B L"]) -> Int[Tensor, "B L"]:
+        if wanted.shape[1] != known.shape[1] or len(wanted) not in (1, len(known)):
+            raise ValueError(f"schedule of shape {tuple(wanted.shape)} for known of shape {tuple(known.shape)}: needs one line, or one a row, of its length")
         order = wanted.to(known.device).expand_as(known)
         return order.gather(1, left_to_right(known.gather(1, order)))
 

@@ -1,0 +1,67 @@
+"""Shapes are checked by beartype in every test; one thread, no network."""
+
+import os
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
+
+from jaxtyping import install_import_hook
+
+CHECKED = ("layout", "order", "partition", "attention", "streams", "methods", "objective", "decoding", "model", "cost", "solving")
+install_import_hook([f"latent_tokens.{name}" for name in CHECKED], "beartype.beartype")
+
+import pytest
+import torch
+from hypothesis import settings
+
+from latent_tokens import METHODS, SIZES, TASKS, Transformer, left_to_right
+
+settings.register_profile("house", deadline=None, max_examples=50, derandomize=True)
+settings.load_profile("house")
+
+
+def variants():
+    """Every row of METHODS, and cells of its table that the paper leaves empty."""
+    from dataclasses import replace
+
+    return {
+        **METHODS,
+        "windowed mdm": replace(METHODS["mdm"], window=2),
+        "windowed scdm": replace(METHODS["scdm"], window=2),
+        "left-to-right scdm": replace(METHODS["scdm"], order=left_to_right),
+        "mdm, next targets": replace(METHODS["mdm"], targets="next"),
+    }
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def pytest_generate_tests(metafunc):
+    """any_method runs over all variants; any_method with any_decoding over the pairs in which the decoding suits the method."""
+    methods = variants()
+    if "any_decoding" in metafunc.fixturenames:
+        decodings = metafunc.module.DECODINGS
+        pairs = {f"{m}, {d}": (methods[m], decodings[d]) for m in methods for d in decodings if suits(methods[m], d)}
+        metafunc.parametrize(("any_method", "any_decoding"), pairs.values(), ids=pairs)
+    elif "any_method" in metafunc.fixturenames:
+        metafunc.parametrize("any_method", methods.values(), ids=methods)
+
+
+def suits(method, decoding_name):
+    """A left-to-right method takes one candidate; a shifted readout decodes from left to right alone."""
+    if method.readout == "shifted":
+        return decoding_name in ("uniform", "left to right")
+    return method.order is not left_to_right or " of " not in decoding_name
+
+
+@pytest.fixture(scope="session")
+def nano():
+    """An untrained network for 4x4 Sudoku, its weights large enough that what it sees matters."""
+    torch.manual_seed(0)
+    net = Transformer(SIZES["nano"], TASKS["sudoku-4"].vocab_size, TASKS["sudoku-4"].length).eval()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            if parameter.dim() == 2:
+                parameter.mul_(4)
+    return net

@@ -1,0 +1,48 @@
+"""A denoiser that knows a small joint distribution exactly."""
+
+import torch
+
+
+class Oracle:
+    """Exact conditionals of `joint`, a tensor of L dimensions of size V, given the tokens that are shown.
+
+    shifted: slot j is fed the token of position j-1 and answers for position j. A column for MASK is added, and it is tempting.
+    """
+
+    def __init__(self, joint, shifted=False):
+        self.joint, self.shifted = joint / joint.sum(), shifted
+        self.mask_id = joint.shape[0]
+        self.outcomes = torch.cartesian_prod(*(torch.arange(size) for size in joint.shape)).reshape(-1, joint.dim())  # (outcomes, L)
+        self.calls = []
+
+    def __call__(self, ids, positions, mask):
+        self.calls.append((ids, positions, mask))
+        batch, slots = ids.shape
+        token_of = positions - 1 if self.shifted else positions  # whose token a slot shows
+        shows = ids != self.mask_id
+        agrees = (self.outcomes[:, token_of.clamp(min=0)] == ids) | ~shows  # (outcomes, B, S)
+        if self.shifted:
+            agrees = agrees.long().cumprod(-1).bool()  # slot j has seen slots 0..j
+        else:
+            agrees = agrees.all(-1, keepdim=True).expand(-1, batch, slots)
+        weight = self.joint.reshape(-1)[:, None, None] * agrees  # (outcomes, B, S)
+        here = torch.nn.functional.one_hot(self.outcomes[:, positions], self.mask_id)  # (outcomes, B, S, V)
+        mass = (weight[..., None] * here).sum(0)
+        return torch.cat([mass.log(), torch.full((batch, slots, 1), 9.0)], dim=-1).float()
+
+
+def small_joint(length=3, vocab=3, seed=0):
+    """A joint of length * vocab**length outcomes whose positions depend on each other strongly."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand((vocab,) * length, generator=generator, dtype=torch.float64) ** 3 + 0.002
+
+
+def frequencies(tokens, vocab=3):
+    """How often each outcome came up, in the order of Oracle.outcomes."""
+    length = tokens.shape[1]
+    code = (tokens * vocab ** torch.arange(length - 1, -1, -1)).sum(1)
+    return torch.bincount(code, minlength=vocab**length).double() / len(tokens)
+
+
+def total_variation(a, b):
+    return 0.5 * (a.reshape(-1) - b.reshape(-1)).abs().sum().item()

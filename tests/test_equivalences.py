@@ -1,0 +1,148 @@
+"""Things that must be equal: truncated and full, reordered and not, one method as a case of another, alone and in a batch."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from latent_tokens import METHODS, SIZES, Decoding, Transformer, generate, left_to_right, loss, random, reverse_process
+from latent_tokens.attention import causal, dense_mask, independent, semi_causal
+from latent_tokens.cost import relative_cost, tokens_processed
+from latent_tokens.layout import Layout, next_layout
+
+LENGTH = 16
+NOTHING_KNOWN = torch.zeros(7, LENGTH, dtype=torch.bool)
+ANYTHING = torch.zeros(7, LENGTH, dtype=torch.int64)
+
+
+def layout_of(order, clean, shown):
+    return Layout(order[:, :shown], torch.full((len(order),), clean), torch.full((len(order),), shown))
+
+
+@pytest.fixture
+def order():
+    return torch.stack([torch.randperm(LENGTH, generator=torch.Generator().manual_seed(i)) for i in range(3)])
+
+
+@pytest.fixture
+def tokens():
+    return torch.randint(0, 4, (3, LENGTH), generator=torch.Generator().manual_seed(9))
+
+
+def test_permuting_slots_with_their_positions_permutes_logits(nano, order, tokens):
+    layout = layout_of(order, 5, LENGTH)
+    ids = tokens.gather(1, layout.positions).masked_fill(~layout.clean, nano.mask_id)
+    mask = dense_mask(semi_causal, layout)
+    turn = torch.randperm(LENGTH, generator=torch.Generator().manual_seed(3))
+    straight = nano(ids, layout.positions, mask)
+    turned = nano(ids[:, turn], layout.positions[:, turn], mask[:, turn][:, :, turn])
+    torch.testing.assert_close(turned, straight[:, turn], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rule", [independent, semi_causal, causal])
+def test_leaving_out_what_follows_changes_nothing(nano, order, tokens, rule):
+    method = replace(METHODS["scdm"], attention=rule)
+    full = method.logits(nano, tokens, layout_of(order, 5, LENGTH))
+    short = method.logits(nano, tokens, layout_of(order, 5, 8))
+    torch.testing.assert_close(short[..., :4], full[:, :8, :4], atol=1e-5, rtol=1e-5)
+
+
+def test_leaving_out_what_follows_changes_a_bidirectional_model(nano, order, tokens):
+    full = METHODS["mdm"].logits(nano, tokens, layout_of(order, 5, LENGTH))
+    short = METHODS["mdm"].logits(nano, tokens, layout_of(order, 5, 8))
+    assert (short - full[:, :8])[..., :4].abs().max() > 1e-2
+
+
+def test_latents_stand_before_the_target_and_change_it_under_the_causal_rules_alone(nano, order, tokens):
+    clean = torch.full((3,), 5)
+    for name, changes in (("scdm", True), ("esolm", True), ("sidm", False)):
+        answers = []
+        for n in (0, 4):
+            layout = next_layout(order, clean, candidates=torch.ones(3).long(), latents=torch.full((3,), n))
+            assert (layout.positions[:, -1] == order[:, 5]).all()
+            assert (layout.positions[:, 5:-1] == order[:, 6 : 6 + n]).all()
+            answers.append(METHODS[name].logits(nano, tokens, layout)[:, -1, :4])
+        assert ((answers[0] - answers[1]).abs().max() > 1e-2) == changes
+
+
+def same(a, b):
+    return bool((a.tokens == b.tokens).all()) and bool((a.order == b.order).all()) and bool((a.processed == b.processed).all())
+
+
+def test_scdm_without_latents_is_sidm_on_the_same_weights(nano):
+    plain = [generate(nano, METHODS[name], ANYTHING, NOTHING_KNOWN, Decoding(latents=0), 4) for name in ("scdm", "sidm")]
+    assert same(*plain)
+
+
+def test_a_window_of_the_whole_sequence_is_ar_mtp(nano, tokens):
+    wide = METHODS[f"ar-mtp-window-{LENGTH}"]
+    assert same(*(generate(nano, method, ANYTHING, NOTHING_KNOWN, Decoding(), 4) for method in (wide, METHODS["ar-mtp"])))
+    losses = [loss(nano, m, tokens, NOTHING_KNOWN[:3], torch.Generator().manual_seed(1)) for m in (wide, METHODS["ar-mtp"])]
+    assert losses[0] == losses[1]
+
+
+def test_mdm_is_a_top_prob_of_all_that_is_masked(nano):
+    """k = "all" leaves no latent beside the candidates, and shows the same tokens."""
+    made = generate(nano, METHODS["mdm"], ANYTHING, NOTHING_KNOWN, Decoding(candidates="all"), 4)
+    assert made.processed.tolist() == [LENGTH**2] * 7
+
+
+def right_to_left(known):
+    return torch.arange(known.shape[1] - 1, -1, -1).expand_as(known)
+
+
+DECODINGS = {
+    "uniform": Decoding(),
+    "top-prob of 4": Decoding(candidates=4),
+    "as printed of 3": Decoding(candidates=3, refresh=False, temperature=0.7, top_p=0.9),
+    "left to right": Decoding(order=left_to_right),
+    "random latents": Decoding(order=right_to_left, latent_policy=random),
+    "three a step of 5": Decoding(candidates=5, tokens_per_step=3),
+    "reverse process": Decoding(tokens_per_step=reverse_process(5)),
+}
+
+
+def test_a_row_comes_out_the_same_alone_in_a_batch_and_in_another_order(nano, any_method, any_decoding):
+    if any_method.window == 2 and any_decoding.tokens_per_step != 1:
+        any_method = replace(any_method, window=LENGTH)
+    if any_method.attention in (semi_causal, causal) and any_method.readout == "in_place":
+        any_decoding = replace(any_decoding, latents=lambda masked: masked // 2)
+    tokens = torch.randint(0, 4, (7, LENGTH), generator=torch.Generator().manual_seed(5))
+    starts = torch.tensor([0, 3, 0, 5, 1, 2, 9])
+    known, lengths = torch.arange(LENGTH) < starts[:, None], torch.tensor([16, 16, 12, 16, 9, 16, 10])
+    whole = generate(nano, any_method, tokens, known, any_decoding, 3, lengths=lengths)
+    back = torch.arange(6, -1, -1)
+    turned = generate(nano, any_method, tokens[back], known[back], any_decoding, 3, rows=back, lengths=lengths[back])
+    assert same(replace(turned, tokens=turned.tokens[back], order=turned.order[back], processed=turned.processed[back]), whole)
+    for b in range(7):
+        cut = int(lengths[b])  # alone, its sequence also ends where the row does
+        alone = generate(nano, any_method, tokens[b : b + 1, :cut], known[b : b + 1, :cut], any_decoding, 3, rows=torch.tensor([b]))
+        assert alone.tokens[0].tolist() == whole.tokens[b, :cut].tolist()
+        assert alone.order[0].tolist() == whole.order[b, :cut].tolist()
+        assert alone.processed[0] == whole.processed[b]
+
+
+@pytest.mark.parametrize(("k", "n"), [(1, 0), (4, 0), (4, 3), (8, "all"), (1, 40)])
+def test_counted_tokens_are_the_cost_formula(nano, k, n):
+    made = generate(nano, METHODS["scdm"], ANYTHING, NOTHING_KNOWN, Decoding(candidates=k, latents=n), 1)
+    latents = LENGTH if n == "all" else n
+    assert made.processed.tolist() == [tokens_processed(LENGTH, 0, k, latents)] * 7
+    assert made.processed[0] / LENGTH**2 == relative_cost(LENGTH, k, latents)
+    assert made.forward_passes == LENGTH
+
+
+@pytest.mark.parametrize(("length", "k", "n", "paper"), [(192, 1, 0, 0.50), (192, 8, 0, 0.54), (384, 8, 0, 0.52), (64, 8, 0, 0.61), (192, 8, 192, 1.0)])
+def test_the_cost_formula_gives_the_papers_table_1(length, k, n, paper):
+    assert relative_cost(length, k, n) == pytest.approx(paper, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("name", "ours", "paper"),
+    [("tiny", 5_344_160, 6_381_600), ("mini", 18_935_840, 21_488_416), ("sminy", 42_559_520, 46_363_680), ("small", 85_068_320, 92_429_856)],
+)
+def test_parameters_are_the_papers_less_the_folded_adaln(name, ours, paper):
+    size, c, v = SIZES[name], 128, 32
+    d, layers = size.width, size.layers
+    count = sum(p.numel() for p in Transformer(size, v - 1, 64, "rotary").parameters())
+    assert count == ours
+    assert count - (2 * layers + 1) * d + 6 * layers * d * (c + 1) + (256 * c + c + c * c + c) + 2 * d * (c + 1) == paper

@@ -1,0 +1,93 @@
+"""Orders are permutations with what is known first, and decoding moves what it decodes behind it."""
+
+import pytest
+import torch
+from hypothesis import given as for_all
+from hypothesis import strategies as st
+
+from latent_tokens import any_order, given, left_to_right
+from latent_tokens.order import first_order, promote, shuffle
+from latent_tokens.partition import equal_parts, given_partition, reverse_process, sizes_of_steps
+
+masks = st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=4).map(torch.tensor)
+RULES = {"any_order": any_order, "left_to_right": left_to_right, "given": given([3, 1, 5, 0, 2, 4])}
+
+
+def noise_for(known, seed=0):
+    return torch.rand(known.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", RULES)
+@for_all(known=masks, data=st.data())
+def test_an_order_is_a_permutation_with_known_first_and_the_outside_last(name, known, data):
+    lengths = torch.tensor([data.draw(st.integers(0, 6)) for _ in known])
+    inside = torch.arange(6) < lengths[:, None]
+    known = known & inside
+    order = first_order(RULES[name], known, lengths, lambda: noise_for(known))
+    assert (order.sort(1).values == torch.arange(6)).all()
+    for row, places, length in zip(known, order.tolist(), lengths.tolist(), strict=True):
+        count = int(row.sum())
+        assert row[places[:count]].all()
+        assert not row[places[count:length]].any()
+        assert set(places[length:]) == set(range(length, 6))
+
+
+def test_left_to_right_and_a_given_schedule_keep_their_own_order():
+    known = torch.tensor([[False, True, False, False]])
+    assert left_to_right(known).tolist() == [[1, 0, 2, 3]]
+    assert given([3, 1, 0, 2])(known).tolist() == [[1, 3, 0, 2]]
+
+
+@pytest.mark.parametrize("schedule", [[0, 0, 1], [1, 2, 3]])
+def test_a_schedule_that_is_no_permutation_is_refused(schedule):
+    with pytest.raises(ValueError, match="exactly once"):
+        given(schedule)
+
+
+def test_any_order_is_uniform_over_what_is_unknown():
+    known = torch.tensor([False, True, False, False]).expand(24_000, 4)
+    order = any_order(known, noise_for(known))
+    _, counts = order[:, 1:].unique(dim=0, return_counts=True)
+    assert len(counts) == 6
+    assert (counts.double() / 24_000 - 1 / 6).abs().max() < 0.01
+
+
+@for_all(data=st.data())
+def test_promote_moves_the_chosen_up_and_keeps_the_rest_in_order(data):
+    order = torch.tensor([data.draw(st.permutations(range(7)))])
+    clean = data.draw(st.integers(0, 6))
+    chosen = data.draw(st.lists(st.integers(clean, 6), min_size=1, max_size=7, unique=True))
+    count = data.draw(st.integers(1, len(chosen)))
+    found = promote(order, torch.tensor([clean]), torch.tensor([chosen]), torch.tensor([count]))[0].tolist()
+    before = order[0].tolist()
+    moved = [before[i] for i in chosen[:count]]
+    assert found == before[:clean] + moved + [place for place in before[clean:] if place not in moved]
+
+
+def test_shuffle_touches_nothing_before_its_start_or_after_its_noise():
+    order = torch.arange(6)[None]
+    noise = torch.tensor([[0.9, 0.1, 0.5, 1.0]], dtype=torch.float64)
+    assert shuffle(order, torch.tensor([1]), noise).tolist() == [[0, 2, 3, 1, 4, 5]]
+
+
+@for_all(known=masks, steps=st.integers(1, 9))
+def test_partitions_decode_everything_and_leave_no_step_empty(known, steps):
+    open_positions = ~known
+    for partition in (steps, equal_parts(steps), reverse_process(steps), given_partition([[5, 0], [1, 2, 3], [4]])[1]):
+        sizes = sizes_of_steps(partition, open_positions, lambda: noise_for(known))
+        taken = sizes.cumsum(1).minimum(open_positions.sum(1, keepdim=True)).diff(dim=1, prepend=torch.zeros(len(known), 1).long())
+        assert (taken.sum(1) == open_positions.sum(1)).all()
+        for row in sizes.tolist():
+            assert 0 not in row[: len([size for size in row if size])]
+
+
+def test_equal_parts_differ_by_one_at_most():
+    sizes = equal_parts(4)(torch.ones(1, 10, dtype=torch.bool), torch.zeros(1, 10).double())
+    assert sorted(sizes[0].tolist()) == [2, 2, 3, 3]
+
+
+def test_a_partition_that_forgets_positions_is_refused():
+    with pytest.raises(ValueError, match="add up"):
+        sizes_of_steps(lambda open, noise: torch.ones(1, 2).long(), torch.ones(1, 3, dtype=torch.bool), lambda: torch.zeros(1, 3).double())
+    with pytest.raises(ValueError, match="steps=0"):
+        reverse_process(0)

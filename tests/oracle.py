@@ -21,10 +21,8 @@ class Oracle:
         token_of = positions - 1 if self.shifted else positions  # whose token a slot shows
         shows = ids != self.mask_id
         agrees = (self.outcomes[:, token_of.clamp(min=0)] == ids) | ~shows  # (outcomes, B, S)
-        if self.shifted:
-            agrees = agrees.long().cumprod(-1).bool()  # slot j has seen slots 0..j
-        else:
-            agrees = agrees.all(-1, keepdim=True).expand(-1, batch, slots)
+        so_far, everywhere = agrees.long().cumprod(-1).bool(), agrees.all(-1, keepdim=True).expand(-1, batch, slots)
+        agrees = so_far if self.shifted else everywhere
         weight = self.joint.reshape(-1)[:, None, None] * agrees  # (outcomes, B, S)
         here = torch.nn.functional.one_hot(self.outcomes[:, positions], self.mask_id)  # (outcomes, B, S, V)
         mass = (weight[..., None] * here).sum(0)

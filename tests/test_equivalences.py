@@ -131,7 +131,9 @@ def test_counted_tokens_are_the_cost_formula(nano, k, n):
     assert made.forward_passes == LENGTH
 
 
-@pytest.mark.parametrize(("length", "k", "n", "paper"), [(192, 1, 0, 0.50), (192, 8, 0, 0.54), (384, 8, 0, 0.52), (64, 8, 0, 0.61), (192, 8, 192, 1.0)])
+@pytest.mark.parametrize(
+    ("length", "k", "n", "paper"), [(192, 1, 0, 0.50), (192, 8, 0, 0.54), (384, 8, 0, 0.52), (64, 8, 0, 0.61), (192, 8, 192, 1.0)]
+)
 def test_the_cost_formula_gives_the_papers_table_1(length, k, n, paper):
     assert relative_cost(length, k, n) == pytest.approx(paper, abs=0.005)
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from oracle import Oracle, frequencies, small_joint, total_variation
 
 from latent_tokens import (
     METHODS,
@@ -22,6 +21,7 @@ from latent_tokens import (
     random,
     reverse_process,
 )
+from oracle import Oracle, frequencies, small_joint, total_variation
 
 DRAWS = 20_000
 JOINT = small_joint()

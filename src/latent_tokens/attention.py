@@ -50,6 +50,6 @@ def sees_earlier(rule: Rule) -> bool:
 def dense_mask(rule: Rule, layout: Layout) -> Bool[Tensor, "B S S"]:
     """mask[b, q, j] is true where slot q sees slot j. A padding slot sees itself alone and is seen by none."""
     slots = layout.slots
-    visible = rule(slots[:, None], slots[None, :], layout.num_clean[:, None, None])  # (B, S, S)
+    visible: Tensor = rule(slots[:, None], slots[None, :], layout.num_clean[:, None, None])  # (B, S, S)
     both_shown = layout.shown[:, :, None] & layout.shown[:, None, :]
     return (visible & both_shown) | torch.eye(len(slots), dtype=torch.bool, device=slots.device)

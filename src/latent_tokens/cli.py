@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union
@@ -14,6 +16,8 @@ import tyro
 from tyro.conf import OmitArgPrefixes, Positional, PositionalRequiredArgs, subcommand
 
 from latent_tokens.configs import DataConfig, DemoConfig, EvalConfig, OrderName, TrainConfig, at_least, check_out
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and gives its exit code: 0, 1 for an unsolved puzzle, 2 for a user's mistake, 130 for Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        command = tyro.cli(Command, prog="latent-tokens", args=arguments, config=(PositionalRequiredArgs,))  # type: ignore[call-overload]
+        command: Any = tyro.cli(Command, prog="latent-tokens", args=arguments, config=(PositionalRequiredArgs,))
         return RUN[type(command)](command)
     except (ValueError, OSError) as error:
         print(f"latent-tokens: {error}", file=sys.stderr)
@@ -112,6 +116,7 @@ def run_data(config: DataConfig) -> int:
 def run_train(config: TrainConfig) -> int:
     from latent_tokens.training import fit
 
+    keep_freed_memory()
     print(fit(config))
     return 0
 
@@ -151,9 +156,7 @@ def run_sample(command: Sample) -> int:
 
     at_least("num_samples", command.num_samples, 1)
     net, task = from_pretrained(command.run), task_of(find(command.run))
-    asked = EvalConfig(
-        candidates=command.candidates, order=command.order, temperature=command.temperature, top_p=command.top_p, seed=command.seed
-    )
+    asked = EvalConfig(candidates=command.candidates, order=command.order, temperature=command.temperature, top_p=command.top_p, seed=command.seed)
     known = torch.zeros(command.num_samples, task.length, dtype=torch.bool)
     decoding = decoding_for(net.method, asked, command.latents)
     made = generate(net, net.method, known.long(), known, decoding, command.seed)
@@ -196,6 +199,7 @@ def run_demo(config: DemoConfig) -> int:
     from latent_tokens.demo import demo
     from latent_tokens.report import table
 
+    keep_freed_memory()
     rows, references = demo(config)
     console = Console(width=None if sys.stdout.isatty() else 110)
     console.print(table(rows, f"sudoku-6: latent tokens n, {rows[0]['num_samples']:,} samples a row"))
@@ -205,7 +209,7 @@ def run_demo(config: DemoConfig) -> int:
     return 0
 
 
-RUN: dict[type, Any] = {
+RUN: dict[type, Callable[[Any], int]] = {
     DataConfig: run_data,
     TrainConfig: run_train,
     Evaluate: run_evaluate,
@@ -213,6 +217,14 @@ RUN: dict[type, Any] = {
     Solve: run_solve,
     DemoConfig: run_demo,
 }
+
+
+def keep_freed_memory() -> None:
+    """Lets glibc keep what is freed: a CPU training step asks for the same large blocks each time, and fresh ones cost page faults."""
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
+        libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 def puzzle_text(puzzle: str) -> str:
@@ -239,3 +251,7 @@ def task_of(folder: Path) -> Any:
 def entry() -> None:
     """The `latent-tokens` command."""
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    entry()

@@ -193,7 +193,9 @@ class EvalConfig:
         if self.candidates not in (None, "all"):
             at_least("candidates", self.candidates, 1)
         if self.order in ("uniform", "left_to_right") and self.candidates not in (None, 1):
-            raise ValueError(f"candidates={self.candidates} with order={self.order}: only an adaptive order chooses among candidates; use top_prob, or 1")
+            raise ValueError(
+                f"candidates={self.candidates} with order={self.order}: only an adaptive order chooses among candidates; use top_prob, or 1"
+            )
 
 
 def at_least(name: str, value: object, least: int) -> None:

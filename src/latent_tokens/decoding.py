@@ -37,7 +37,8 @@ def margin(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
 
 def entropy(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
     """The negative entropy of each candidate, in nats."""
-    return -torch.special.entr(logits.softmax(-1)).sum(-1)
+    terms: Tensor = torch.special.entr(logits.softmax(-1))
+    return -terms.sum(-1)
 
 
 @dataclass(frozen=True)
@@ -172,9 +173,7 @@ def generate(
     return Generated(tokens, order, processed, forward_passes)
 
 
-def how_many(
-    method: Method, decoding: Decoding, left: Int[Tensor, " A"], count: Int[Tensor, " A"]
-) -> tuple[Int[Tensor, " A"], Int[Tensor, " A"]]:
+def how_many(method: Method, decoding: Decoding, left: Int[Tensor, " A"], count: Int[Tensor, " A"]) -> tuple[Int[Tensor, " A"], Int[Tensor, " A"]]:
     """How many candidates and latents each row shows, of its `left` masked tokens and no more than the method's window.
 
     Where n + k are more than that, the candidates stay and the latents shrink (decision 13).
@@ -194,9 +193,7 @@ def how_many(
     return num_candidates, num_latents.minimum(room - num_candidates)
 
 
-def candidate_logits(
-    logits: Float[Tensor, "A S V"], layout: Layout, num_candidates: Int[Tensor, " A"]
-) -> Float[Tensor, "A K V"]:
+def candidate_logits(logits: Float[Tensor, "A S V"], layout: Layout, num_candidates: Int[Tensor, " A"]) -> Float[Tensor, "A K V"]:
     """The logits of each row's last `num_candidates` shown slots, in float64; a row with fewer repeats its last."""
     rank = torch.arange(int(num_candidates.max()), device=logits.device)
     slots = (layout.num_shown - num_candidates)[:, None] + rank.minimum(num_candidates[:, None] - 1)
@@ -212,9 +209,7 @@ def most_confident(
     return scores.argsort(dim=1, descending=True, stable=True)[:, : int(count.max())]
 
 
-def draw_tokens(
-    candidates: Float[Tensor, "A K V"], picks: Int[Tensor, "A T"], decoding: Decoding, noise: Float[Tensor, "A T"]
-) -> Int[Tensor, "A T"]:
+def draw_tokens(candidates: Float[Tensor, "A K V"], picks: Int[Tensor, "A T"], decoding: Decoding, noise: Float[Tensor, "A T"]) -> Int[Tensor, "A T"]:
     """A token for each pick: by inverse CDF from the tempered, top-p distribution, or its argmax at temperature 0 (decision 18)."""
     logits = candidates.gather(1, picks[:, :, None].expand(-1, -1, candidates.shape[-1]))  # (A, T, V)
     if decoding.temperature == 0:
@@ -234,10 +229,10 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
     if sees_later(method.attention) and n is not None and n != "all":
         trained = f"ar-mtp-window-{n + 1}" if isinstance(n, int) else "ar-mtp-window-N"
         raise ValueError(f"latents={n} with {attention} attention: its latents are all masked tokens it shows; use scdm or esolm, or train {trained}")
-    if method.readout == "shifted" or not (sees_later(method.attention) or sees_earlier(method.attention)):
-        if n is not None and n != 0:
-            kind = "a shifted readout" if method.readout == "shifted" else f"{attention} attention"
-            raise ValueError(f"latents={n} with {kind}: it cannot use any; use latents=0, or scdm, esolm or ar-mtp")
+    uses_none = method.readout == "shifted" or not (sees_later(method.attention) or sees_earlier(method.attention))
+    if uses_none and n is not None and n != 0:
+        kind = "a shifted readout" if method.readout == "shifted" else f"{attention} attention"
+        raise ValueError(f"latents={n} with {kind}: it cannot use any; use latents=0, or scdm, esolm or ar-mtp")
     if method.order is left_to_right and decoding.candidates != 1:
         raise ValueError(f"candidates={decoding.candidates} with a left-to-right method: it decodes the next token; use candidates=1, or mdm or scdm")
     if method.readout == "shifted" and decoding.order not in (None, left_to_right):
@@ -246,9 +241,7 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         raise ValueError(f"tokens_per_step={decoding.tokens_per_step} with a shifted readout: it predicts one token a step; use 1, or ar-mtp")
 
 
-def check_rows(
-    net: Denoiser, method: Method, tokens: Tensor, known: Tensor, lengths: Tensor, rows: Tensor
-) -> None:
+def check_rows(net: Denoiser, method: Method, tokens: Tensor, known: Tensor, lengths: Tensor, rows: Tensor) -> None:
     """Raises ValueError where the rows to fill in do not fit together, or hold what the method cannot take."""
     batch, length = tokens.shape
     if known.shape != tokens.shape or lengths.shape != (batch,) or rows.shape != (batch,):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -19,7 +20,7 @@ from latent_tokens.training import fit
 Row = dict[str, Any]
 
 TASK = "sudoku-6"
-LATENTS = (0, 2, 4, 8, 16, "all")
+LATENTS: tuple[int | Literal["all"], ...] = (0, 2, 4, 8, 16, "all")
 CANDIDATES = 4  # of 36 cells, as the paper's 8 are of 81
 REFERENCES = ("mdm", "sidm", "arm", "ar-mtp")
 ROW_KEYS = ("method", "order", "latents", "candidates", "valid", "ci95", "num_samples", "relative_cost", "seconds")
@@ -44,15 +45,16 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
     brief = {name: [{key: row[key] for key in ROW_KEYS} for row in part] for name, part in (("rows", rows), ("references", references))}
     write_json(config.out / "summary.json", {**summary, **brief})
     title = "More latent tokens, more valid boards: one model, the number chosen when sampling"
-    caption = f"{TASK}, {training(config).size} (0.8 M parameters), {steps:,} steps of {training(config).batch_size} boards; {rows[0]['num_samples']:,} samples a point, 95 % intervals"
+    made = f"{TASK}, {training(config).size} (0.8 M parameters), {steps:,} steps of {training(config).batch_size} boards"
+    caption = f"{made}; {rows[0]['num_samples']:,} samples a point, 95 % intervals"
     figure(rows, references, title, caption, config.out / "latents.png")
     return rows, references
 
 
 def training(config: DemoConfig, method: str = "scdm") -> TrainConfig:
     """The recipe of one model of the demonstration."""
-    smoke = {"steps": 20, "num_train": 2_000, "num_validation": 64} if config.scale == "smoke" else {"steps": 3_000}
-    return TrainConfig(TASK, method, out=config.out / method, seed=config.seed, **smoke)
+    full = TrainConfig(TASK, method, out=config.out / method, seed=config.seed)
+    return full if config.scale == "full" else replace(full, steps=20, num_train=2_000, num_validation=64)
 
 
 def train(method: str, config: DemoConfig) -> Path:

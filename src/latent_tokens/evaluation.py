@@ -18,13 +18,13 @@ from latent_tokens.cost import most_tokens, relative_cost
 from latent_tokens.decoding import Decoding, generate
 from latent_tokens.methods import Method, name_of
 from latent_tokens.model import Transformer
-from latent_tokens.order import any_order, left_to_right
+from latent_tokens.order import Order, any_order, left_to_right
 from latent_tokens.progress import progress
 from latent_tokens.storage import provenance
 from latent_tokens.tasks import Task
 
 CONFIDENCES = {"top_prob": rules.top_prob, "margin": rules.margin, "entropy": rules.entropy}
-ORDERS = {"uniform": any_order, "left_to_right": left_to_right}
+ORDERS: dict[str, Order] = {"uniform": any_order, "left_to_right": left_to_right}
 
 Row = dict[str, Any]
 

@@ -30,9 +30,7 @@ class Layout:
         return self.slots < self.num_shown[:, None]
 
 
-def next_layout(
-    order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], candidates: Int[Tensor, " B"], latents: Int[Tensor, " B"]
-) -> Layout:
+def next_layout(order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], candidates: Int[Tensor, " B"], latents: Int[Tensor, " B"]) -> Layout:
     """[clean | latents | candidates] (Algorithm 5, lines 6-9): the candidates are the next of the order, the latents those after."""
     num_shown = num_clean + latents + candidates
     clean, n, k = num_clean[:, None], latents[:, None], candidates[:, None]

@@ -46,9 +46,7 @@ class Method:
         if self.readout == "shifted" and self.order is not left_to_right:
             raise ValueError("readout=shifted: each slot is fed the token to its left, so order must be left_to_right")
 
-    def draw(
-        self, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], generator: torch.Generator
-    ) -> Layout:
+    def draw(self, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], generator: torch.Generator) -> Layout:
         """A training layout: an order, then the number of clean tokens uniform on {#known .. length-1}, stratified over the batch.
 
         A shifted readout trains every step at once: its clean slots are the known ones, its masked slots all the rest.

@@ -23,6 +23,7 @@ class Transformer(nn.Module):
     """
 
     method: Any = None
+    frequencies: Tensor
 
     def __init__(
         self,
@@ -43,9 +44,7 @@ class Transformer(nn.Module):
         half = size.width // size.heads // 2
         self.register_buffer("frequencies", ROTARY_BASE ** (-torch.arange(half) / half), persistent=False)
 
-    def forward(
-        self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"], mask: Bool[Tensor, "B S S"]
-    ) -> Float[Tensor, "B S V"]:
+    def forward(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"], mask: Bool[Tensor, "B S S"]) -> Float[Tensor, "B S V"]:
         x = self.embedding(ids)  # (B, S, D)
         if self.place is not None:
             x = x + self.place(positions)
@@ -70,9 +69,7 @@ class Block(nn.Module):
         self.mlp_in = nn.Linear(width, 4 * width)
         self.mlp_out = nn.Linear(4 * width, width)
 
-    def forward(
-        self, x: Float[Tensor, "B S D"], rotation: tuple[Tensor, Tensor] | None, mask: Bool[Tensor, "B 1 S S"]
-    ) -> Float[Tensor, "B S D"]:
+    def forward(self, x: Float[Tensor, "B S D"], rotation: tuple[Tensor, Tensor] | None, mask: Bool[Tensor, "B 1 S S"]) -> Float[Tensor, "B S D"]:
         q, k, v = self.qkv(self.attention_norm(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # (B, H, S, D/H)
         if rotation is not None:
             q, k = rotate(q, *rotation), rotate(k, *rotation)

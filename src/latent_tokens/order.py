@@ -26,18 +26,21 @@ def any_order(known: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B L"]:
     return shuffle(left_to_right(known), known.sum(1), noise)
 
 
-def given(schedule: Sequence[int] | Int[Tensor, " L"] | Int[Tensor, "B L"]) -> Order:
+def given(schedule: Sequence[int] | Tensor) -> Order:
     """The order that follows `schedule`: one permutation of 0..L-1 for all rows, or one a row. Known positions move to its front.
 
     Raises ValueError where it is no permutation or, when it is followed, of another length.
     """
-    wanted = torch.atleast_2d(torch.as_tensor(schedule))
+    wanted = torch.as_tensor(schedule)
+    wanted = wanted[None] if wanted.dim() == 1 else wanted
     if not is_permutation(wanted):
         raise ValueError(f"schedule={schedule}: must name each position 0..{wanted.shape[1] - 1} exactly once")
 
     def follow_schedule(known: Bool[Tensor, "B L"]) -> Int[Tensor, "B L"]:
         if wanted.shape[1] != known.shape[1] or len(wanted) not in (1, len(known)):
-            raise ValueError(f"schedule of shape {tuple(wanted.shape)} for known of shape {tuple(known.shape)}: needs one line, or one a row, of its length")
+            raise ValueError(
+                f"schedule of shape {tuple(wanted.shape)} for known of shape {tuple(known.shape)}: needs one line, or one a row, of its length"
+            )
         order = wanted.to(known.device).expand_as(known)
         return order.gather(1, left_to_right(known.gather(1, order)))
 
@@ -49,9 +52,7 @@ def nearest(order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], candidates:
     return order
 
 
-def random(
-    order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], candidates: Int[Tensor, " B"], noise: Noise
-) -> Int[Tensor, "B L"]:
+def random(order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], candidates: Int[Tensor, " B"], noise: Noise) -> Int[Tensor, "B L"]:
     """The latent policy that shows any n of those after the candidates, afresh at each step (Z_t of Algorithm 3)."""
     return shuffle(order, num_clean + candidates, noise)
 
@@ -69,9 +70,7 @@ def follow(rule: Order | LatentPolicy, *state: Tensor, draw: Callable[[], Noise]
     return order
 
 
-def first_order(
-    rule: Order, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], draw: Callable[[], Noise]
-) -> Int[Tensor, "B L"]:
+def first_order(rule: Order, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], draw: Callable[[], Noise]) -> Int[Tensor, "B L"]:
     """The schedule to begin with: known positions, then the others as the rule has them, then those past a row's length."""
     outside = torch.arange(known.shape[1], device=known.device) >= lengths[:, None]
     order = follow(rule, known | outside, draw=draw)
@@ -87,9 +86,7 @@ def shuffle(order: Int[Tensor, "B L"], start: Int[Tensor, " B"], noise: Noise) -
     return order.gather(1, torch.where(index < 0, index.to(noise.dtype), drawn).argsort(dim=1, stable=True))
 
 
-def promote(
-    order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], chosen: Int[Tensor, "B T"], count: Int[Tensor, " B"]
-) -> Int[Tensor, "B L"]:
+def promote(order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], chosen: Int[Tensor, "B T"], count: Int[Tensor, " B"]) -> Int[Tensor, "B L"]:
     """`order` with its entries `chosen` moved to index num_clean; those passed over shift right (Algorithm 4, line 10).
 
     chosen: indices into the order, of which the first count[b] of row b hold.

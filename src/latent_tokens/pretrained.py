@@ -45,9 +45,7 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
     return net.eval()
 
 
-def save_pretrained(
-    net: Transformer, folder: str | Path, *, dtype: torch.dtype | None = None, about: dict[str, Any] | None = None
-) -> None:
+def save_pretrained(net: Transformer, folder: str | Path, *, dtype: torch.dtype | None = None, about: dict[str, Any] | None = None) -> None:
     """Writes config.json and model.safetensors, in `dtype` where it is given; `about` goes into the config.
 
     Raises ValueError where the method cannot be written down, OSError where the disk is full; what stood there then stays.

@@ -24,7 +24,7 @@ def progress(description: str, total: int, done: int = 0) -> Iterator[Advance]:
         def advance(by: int, figures: str = "") -> None:
             nonlocal reached
             before, reached = reached, reached + by
-            bar.update(line, completed=reached, **({"figures": figures} if figures else {}))
+            bar.update(line, completed=reached, figures=figures)
             if not CONSOLE.is_terminal and 10 * before // total < 10 * reached // total:
                 CONSOLE.print(f"{description}: {reached}/{total} {figures}".rstrip(), highlight=False, soft_wrap=True)
 

@@ -57,9 +57,15 @@ def figure(rows: Sequence[Row], references: Sequence[Row], title: str, caption: 
         style = {"color": COLOURS[row["method"]], "linestyle": "--" if row["order"] == "uniform" else "-"}
         name = f"{row['method'].upper()}, {ORDER_NAMES[row['order']]}"
         left.axhline(row["valid"], linewidth=1, **style)
-        left.annotate(f"{name} {row['valid']:.0f}", (len(ticks) - 0.45, row["valid"]), fontsize=7.5, va="center", color=style["color"], annotation_clip=False)
-        right.plot(row["relative_cost"], row["valid"], "D", color=style["color"], fillstyle="none" if row["order"] == "uniform" else "full", label=name)
-    left.set(xticks=range(len(ticks)), xticklabels=ticks, xlabel="latent tokens n", ylabel="valid boards, %", xlim=(-0.3, len(ticks) - 0.5), ylim=(0, None))
+        left.annotate(
+            f"{name} {row['valid']:.0f}", (len(ticks) - 0.45, row["valid"]), fontsize=7.5, va="center", color=style["color"], annotation_clip=False
+        )
+        right.plot(
+            row["relative_cost"], row["valid"], "D", color=style["color"], fillstyle="none" if row["order"] == "uniform" else "full", label=name
+        )
+    left.set(
+        xticks=range(len(ticks)), xticklabels=ticks, xlabel="latent tokens n", ylabel="valid boards, %", xlim=(-0.3, len(ticks) - 0.5), ylim=(0, None)
+    )
     right.set(xlabel="tokens processed, relative to showing all")
     right.legend(fontsize=8, loc="upper left", frameon=False)
     for axes in (left, right):

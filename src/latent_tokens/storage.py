@@ -14,7 +14,7 @@ FORMAT = 1  # of every folder that this version writes
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Puts `content` at `path`; where that fails (a full disk, say) what stood there stays. Raises OSError."""
+    """Puts `content` at `path`. Where that fails (a full disk, say) it raises OSError, and what stood there stays."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with beside.open("wb") as file:
@@ -22,6 +22,8 @@ def write_whole(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
+    except OSError as error:
+        raise OSError(f"{path}: cannot be written ({error.strerror}); what stood there before is whole; make room and go on") from error
     finally:
         beside.unlink(missing_ok=True)
 
@@ -58,7 +60,8 @@ def read_description(folder: Path, file: str, what: str) -> dict[str, Any]:
         raise ValueError(f"{path}: damaged ({error}); make the {what} again") from None
     found = content.get("format") if isinstance(content, dict) else None
     if found != FORMAT:
-        raise ValueError(f"{path}: format {found}, this is latent-tokens {package_version()} for format {FORMAT}; use the version that wrote it, or make the {what} again")
+        ours = f"latent-tokens {package_version()} reads format {FORMAT}"
+        raise ValueError(f"{path}: format {found}, and {ours}; use the version that wrote it, or make the {what} again")
     return dict(content)
 
 

@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens.configs import SIZES, TrainConfig, check_out
-from latent_tokens.data import fingerprint, load_data, make_examples
+from latent_tokens.data import Split, fingerprint, load_data, make_examples
 from latent_tokens.methods import METHODS, Method
 from latent_tokens.model import Transformer
 from latent_tokens.objective import loss
@@ -38,6 +38,7 @@ from latent_tokens.tasks import TASKS, Examples, Task
 
 LOG_EVERY = 50  # steps between two lines of metrics.jsonl
 STATE = "state.safetensors"
+VALIDATION = 1 << 40  # the "step" whose random streams validation draws from
 
 
 @dataclass
@@ -75,69 +76,75 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
     model, optimiser = accelerator.prepare(net, optimiser)
     model.mask_id = net.mask_id
 
-    with progress(f"{config.method} on {config.task}", config.steps, state.step) as advance, interruptible() as interrupted:
-        recent: list[float] = []
-        begun, begun_at = time.perf_counter(), state.step
+    with progress(f"{config.method} on {config.task}", config.steps, state.step) as advance, interruptible() as stop, torch.random.fork_rng():
+        begun, begun_at, recent = time.perf_counter(), state.step, list[float]()
         while state.step < config.steps:
-            for group in optimiser.param_groups:
-                group["lr"] = learning_rate(config, state.step)
-            model.train()
-            total = 0.0
-            for micro in range(config.accumulate):
-                tokens, known = batch(splits["train"], config, state.step, micro, accelerator.device)
-                with accelerator.accumulate(model), accelerator.autocast():
-                    part = loss(model, method, tokens, known, step_generator(config.seed, state.step, micro))
-                    accelerator.backward(part)
-                total += part.item() / config.accumulate
-            norm = float(accelerator.clip_grad_norm_(model.parameters(), config.clip))
-            if not math.isfinite(total) or not math.isfinite(norm):
-                raise ValueError(f"loss {total}, gradient norm {norm} at step {state.step}: training diverged; use a lower lr or a longer warmup")
-            optimiser.step()
-            optimiser.zero_grad()
+            value, norm = train_step(model, method, optimiser, splits["train"], config, state.step, accelerator)
             averaged.update_parameters(net)
             state.step += 1
-
-            recent.append(total)
-            speed = (state.step - begun_at) * config.batch_size * task.length / (time.perf_counter() - begun)
-            advance(1, f"loss {total:.3f}  {speed:,.0f} tokens/s")
             last = state.step == config.steps
+
+            recent.append(value)
+            speed = (state.step - begun_at) * config.batch_size * task.length / (time.perf_counter() - begun)
+            advance(1, f"loss {value:.3f}  {speed:,.0f} tokens/s")
             if state.step % LOG_EVERY == 0 or last:
-                mean = sum(recent) / len(recent)
-                row = {"step": state.step, "loss": mean, "grad_norm": norm, "lr": group["lr"], "tokens_per_second": round(speed)}
+                row = {"step": state.step, "loss": sum(recent) / len(recent), "grad_norm": norm, "tokens_per_second": round(speed)}
                 append_line(config.folder / "metrics.jsonl", row)
-                recent = []
+                recent.clear()
             if state.step % config.evaluate_every == 0 or last:
-                validate(averaged.module, method, splits["validation"], config, state, accelerator)
-            if state.step % config.save_every == 0 or last or interrupted.is_set():
+                keep_if_best(averaged.module, validation_loss(averaged.module, method, splits["validation"], config, accelerator), config, state)
+            if state.step % config.save_every == 0 or last or stop.is_set():
                 save_state(config.folder, net, averaged, optimiser, state)
-            if interrupted.is_set() and not last:
+            if stop.is_set() and not last:
                 raise KeyboardInterrupt(f"stopped at step {state.step} of {config.steps}, saved in {config.folder}; go on with resume=True")
     return config.folder
 
 
-def load_splits(config: TrainConfig, task: Task) -> dict[str, Examples]:
+def train_step(
+    model: Any, method: Method, optimiser: Any, examples: Examples, config: TrainConfig, step: int, accelerator: Accelerator
+) -> tuple[float, float]:
+    """Takes one optimiser step; gives its loss and gradient norm. Raises ValueError where either is not finite."""
+    for group in optimiser.param_groups:
+        group["lr"] = learning_rate(config, step)
+    model.train()
+    value = 0.0
+    for micro in range(config.accumulate):
+        tokens, known = batch(examples, config, step, micro, accelerator.device)
+        generator = step_generator(config.seed, step, micro)
+        torch.manual_seed(generator.initial_seed())  # for dropout, which takes no generator
+        with accelerator.accumulate(model), accelerator.autocast():
+            part = loss(model, method, tokens, known, generator)
+            accelerator.backward(part)
+        value += part.item() / config.accumulate
+    norm = float(accelerator.clip_grad_norm_(model.parameters(), config.clip))
+    if not math.isfinite(value + norm):
+        raise ValueError(f"loss {value}, gradient norm {norm} at step {step}: training diverged; use a lower lr or a longer warmup")
+    optimiser.step()
+    optimiser.zero_grad()
+    return value, norm
+
+
+def load_splits(config: TrainConfig, task: Task) -> dict[Split, Examples]:
     """The training and validation examples: of the config's data folder, else made on the spot."""
     if config.data is not None:
-        return dict(load_data(config.data, task))
-    counts = {"train": config.num_train, "validation": config.num_validation}
+        return load_data(config.data, task)
+    counts: dict[Split, int] = {"train": config.num_train, "validation": config.num_validation}
     with progress(f"making {task.name}", sum(counts.values())) as advance:
-        return {
-            split: make_examples(task, split, count, config.seed, lambda made: advance(made, ""))  # type: ignore[arg-type]
-            for split, count in counts.items()
-        }
+        return {split: make_examples(task, split, count, config.seed, lambda made: advance(made, "")) for split, count in counts.items()}
 
 
-def start_run(config: TrainConfig, net: Transformer, task: Task, splits: dict[str, Examples]) -> None:
+def start_run(config: TrainConfig, net: Transformer, task: Task, splits: dict[Split, Examples]) -> None:
     """Writes config.json; to go on, checks that it says the same. Raises ValueError naming the first difference."""
     wanted = {name: value if not isinstance(value, Path) else str(value) for name, value in asdict(config).items()}
     del wanted["resume"], wanted["out"]
-    pinned = {"training": wanted, "data_sha256": {name: fingerprint(split) for name, split in splits.items()}}
+    pinned: dict[str, dict[str, Any]] = {"training": wanted, "data_sha256": {name: fingerprint(split) for name, split in splits.items()}}
     if config.resume:
         found = read_description(config.folder, "config.json", "run to go on with")
-        for part, values in pinned.items():
-            for name, value in values.items():
-                if found.get(part, {}).get(name) != value:
-                    raise ValueError(f"{name}={value}: {config.folder} was started with {found.get(part, {}).get(name)}; go on with that, or start anew in another folder")
+        started = [(part, name, value) for part, values in pinned.items() for name, value in values.items()]
+        for part, name, value in started:
+            before = found.get(part, {}).get(name)
+            if before != value:
+                raise ValueError(f"{name}={value}: {config.folder} was started with {before}; go on with that, or start anew in another folder")
         return
     about = {"task": {"name": task.name, "source": getattr(task, "source", None)}, "name": config.method, **pinned, "made_with": provenance()}
     config.folder.mkdir(parents=True, exist_ok=True)
@@ -156,18 +163,20 @@ def batch(examples: Examples, config: TrainConfig, step: int, micro: int, device
     return tokens.to(device).long(), known.to(device)
 
 
-def validate(
-    net: Transformer, method: Method, examples: Examples, config: TrainConfig, state: State, accelerator: Accelerator
-) -> None:
-    """Measures the validation loss, always with the same masks and orders; keeps the weights where it is the lowest so far."""
+def validation_loss(net: Any, method: Method, examples: Examples, config: TrainConfig, accelerator: Accelerator) -> float:
+    """The mean loss over the validation examples, always with the same masks and orders."""
     net.eval()
-    total = 0.0
+    size, total = config.batch_size, 0.0
     with torch.no_grad(), accelerator.autocast():
-        for start in range(0, len(examples.tokens), config.batch_size):
-            tokens = torch.from_numpy(examples.tokens[start : start + config.batch_size]).to(accelerator.device).long()
-            known = torch.from_numpy(examples.known[start : start + config.batch_size]).to(accelerator.device)
-            total += len(tokens) * loss(net, method, tokens, known, step_generator(config.seed, 0, start + 1_000_000)).item()
-    found = total / len(examples.tokens)
+        for start in range(0, len(examples.tokens), size):
+            tokens = torch.from_numpy(examples.tokens[start : start + size]).to(accelerator.device).long()
+            known = torch.from_numpy(examples.known[start : start + size]).to(accelerator.device)
+            total += len(tokens) * loss(net, method, tokens, known, step_generator(config.seed, VALIDATION, start)).item()
+    return total / len(examples.tokens)
+
+
+def keep_if_best(net: Any, found: float, config: TrainConfig, state: State) -> None:
+    """Logs a validation loss; writes the weights where it is the lowest so far."""
     append_line(config.folder / "metrics.jsonl", {"step": state.step, "validation_loss": found})
     if found < state.best:
         state.best = found

@@ -69,13 +69,13 @@ class Sudoku:
 
     def verify(self, tokens: Tokens) -> list[str]:
         """The units of one board (L,) that lack a digit, by name; none where it is valid."""
-        return [self.unit_name(unit) for unit in np.flatnonzero(self._distinct(tokens[None])[0] < self.side)]
+        return [self.unit_name(unit) for unit in np.flatnonzero(self._distinct(tokens[None])[0] < self.side).tolist()]
 
     def _distinct(self, tokens: Tokens) -> NDArray[np.int64]:
         """How many different digits each unit of each board holds: (N, 3 * side)."""
         digits = tokens.astype(np.int64)
         bits = np.where((digits >= 0) & (digits < self.side), np.int64(1) << digits.clip(0, self.side - 1), 0)
-        return np.bitwise_count(np.bitwise_or.reduce(bits[:, self.cells_of], axis=2)).astype(np.int64)
+        return np.asarray(np.bitwise_count(np.bitwise_or.reduce(bits[:, self.cells_of], axis=2)), np.int64)
 
     def encode(self, text: str) -> tuple[Tokens, Known]:
         """A puzzle from characters (1-9, then A-Z and @; 0 or . is empty) or from numbers set apart by blanks; row by row.

@@ -1,0 +1,37 @@
+# setup: the environment alone.  demo: train, turn the dial, show the curve.  test, check: what CI runs.
+# demo-all: the demo with its reference models trained and measured anew.  ship: puts what demo-all made into the package.
+DEMO ?= full
+OUT ?= runs/demo
+RUN = .venv/bin/latent-tokens
+READY = .venv/.ready
+
+.PHONY: setup demo demo-all ship test check
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	test -x .venv/bin/python || python3 -m venv .venv
+	.venv/bin/pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	touch $(READY)
+
+demo: setup
+	rm -rf $(OUT)
+	$(RUN) demo --out $(OUT) --scale $(DEMO)
+
+demo-all: OUT = runs/demo-all
+demo-all: setup
+	rm -rf $(OUT)
+	$(RUN) demo --out $(OUT) --scale $(DEMO) --every-method
+
+ship:
+	rm -rf src/latent_tokens/shipped
+	cp -r runs/demo-all/shipped src/latent_tokens/shipped
+
+test: setup
+	.venv/bin/pytest -n 2
+
+check: setup
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports

@@ -1,0 +1,182 @@
+"""The command line as a user meets it: what it prints, what it writes, and one line for every mistake."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from latent_tokens import SIZES, TASKS, TrainConfig, configs, fit
+from latent_tokens.cli import main
+
+PUZZLE = "1.....3............2................"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A hardly trained run of three methods."""
+    folder = tmp_path_factory.mktemp("runs")
+    return {
+        name: str(fit(TrainConfig("sudoku-4", name, folder / name, steps=2, batch_size=4, num_train=8, num_validation=8)))
+        for name in ("scdm", "mdm", "arm")
+    }
+
+
+def lines(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_help_answers_without_torch_and_in_under_a_second():
+    code = "import sys\nfrom latent_tokens.cli import main\ntry: main(['--help'])\nfinally: assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    begun = time.perf_counter()
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert time.perf_counter() - begun < 1
+    assert answer.returncode == 0, answer.stderr
+    for command in ("data", "train", "evaluate", "sample", "solve", "demo"):
+        assert command in answer.stdout
+
+
+def test_names_shown_are_the_names_there_are():
+    assert set(configs.TaskName.__args__) == set(TASKS)
+    assert set(configs.SizeName.__args__) == set(SIZES)
+
+
+def test_data_then_train_then_evaluate(tmp_path, capsys):
+    data, run = tmp_path / "data", tmp_path / "run"
+    assert main(["data", "sudoku-4", "--num-train", "40", "--num-validation", "8", "--source", "pattern", "--out", str(data)]) == 0
+    manifest = json.loads((data / "manifest.json").read_text())
+    assert manifest["splits"]["train"]["examples"] == 40
+    training = [
+        "train",
+        "sudoku-4",
+        "scdm",
+        "--size",
+        "nano",
+        "--steps",
+        "3",
+        "--batch-size",
+        "4",
+        "--seed",
+        "1",
+        "--data",
+        str(data),
+        "--out",
+        str(run),
+    ]
+    assert main(training) == 0
+    capsys.readouterr()
+    measuring = ["--latents", "0", "4", "all", "--candidates", "8", "--num-samples", "10", "--seed", "0"]
+    assert main(["evaluate", str(run), *measuring, "--order", "top_prob", "--json"]) == 0
+    printed = lines(capsys.readouterr().out)
+    assert [row["latents"] for row in printed] == [0, 4, "all"]
+    assert printed == lines((run / "results.jsonl").read_text())
+    assert main(["evaluate", str(run), "--num-samples", "10", "--out", str(tmp_path / "elsewhere")]) == 0
+    assert "95 % interval" in capsys.readouterr().out
+    assert len(lines((tmp_path / "elsewhere" / "results.jsonl").read_text())) == 1
+    assert main(["train", "sudoku-6", *training[2:-1], str(tmp_path / "other")]) == 2
+    assert "holds sudoku-4, not sudoku-6" in capsys.readouterr().err
+    (data / "train.tokens.npy").write_bytes((data / "validation.tokens.npy").read_bytes())
+    assert main([*training[:-1], str(tmp_path / "third")]) == 2
+    assert "not what its manifest pins" in capsys.readouterr().err
+
+
+def test_sample_prints_boards_or_json(runs, capsys):
+    assert main(["sample", runs["arm"], "--num-samples", "3", "--json"]) == 0
+    found = lines(capsys.readouterr().out)
+    assert [len(row["tokens"]) for row in found] == [16] * 3
+    assert found[0]["order"] == list(range(16))
+    assert main(["sample", runs["scdm"], "--num-samples", "1", "--latents", "all", "--candidates", "4"]) == 0
+    assert "valid" in capsys.readouterr().out
+
+
+def test_solve_keeps_what_is_given(runs, capsys):
+    assert main(["solve", "1...............", "--run", runs["scdm"], "--attempts", "2"]) in (0, 1)
+    out = capsys.readouterr().out
+    assert out.startswith("1 ")
+    assert "solved" in out
+
+
+def test_solve_uses_the_model_that_comes_along(capsys):
+    assert main(["solve", PUZZLE, "--attempts", "20"]) == 0
+    out = capsys.readouterr().out
+    assert "\nsolved" in out
+    assert "by sudoku-6-scdm" in out
+
+
+def test_evaluate_a_model_that_comes_along_writes_nothing_into_the_package(capsys):
+    assert main(["evaluate", "sudoku-6-ar-mtp", "--num-samples", "2", "--json"]) == 0
+    assert lines(capsys.readouterr().out)[0]["method"] == "ar-mtp"
+
+
+MISTAKES = [
+    ("train sudoku-7 scdm", "task=sudoku-7: must be one of sudoku-4"),
+    ("train sudoku-4 gpt", "method=gpt: must be one of mdm, sidm, scdm"),
+    ("train sudoku-4 scdm --steps 0", "steps=0: must be a number from 1"),
+    ("train sudoku-4 scdm --out {full}", "exists and is not empty"),
+    ("train sudoku-4 scdm --resume --out {nowhere}", "no run to go on with"),
+    ("train sudoku-4 scdm --data {nowhere}", "no data set"),
+    ("train sudoku-4 scdm --resume --steps 7 --batch-size 4 --num-train 8 --num-validation 8 --out {scdm}", "steps=7: "),
+    ("data sudoku-4 --out {full}", "exists and is not empty"),
+    ("evaluate {nowhere}", "no such run folder, nor one of the models that come along (sudoku-6-ar-mtp"),
+    ("evaluate {empty}", "config.json is missing"),
+    ("evaluate {mdm} --latents 16", "latents=16 with bidirectional attention"),
+    ("evaluate {arm} --latents 4", "latents=4 with a shifted readout: it cannot use any"),
+    ("evaluate {arm} --candidates 8 --order top_prob", "use candidates=1"),
+    ("evaluate {scdm} --latents -3", "latents=-3"),
+    ("evaluate {scdm} --candidates -1", "candidates=-1"),
+    ("evaluate {scdm} --num-samples 0", "num_samples=0"),
+    ("evaluate {scdm} --out {full}", "exists and is not empty"),
+    ("sample {scdm} --num-samples 0", "num_samples=0"),
+    ("sample {scdm} --temperature -1", "temperature=-1"),
+    ("solve 123", "puzzle of 3 cells: must have 16 (4x4) or 36 (6x6) or 81 (9x9)"),
+    ("solve 1..............x --run {scdm}", "'x' in row 4 column 4: must be 1-4"),
+    ("solve 11.............. --run {scdm}", "1 twice in row 1, at row 1 column 1 and row 1 column 2"),
+    ("solve 123.4........... --run {scdm}", "puzzle has no solution"),
+    ("solve 123............. --run {scdm} --latents -1", "latents=-1"),
+    ("solve ................ ", "no model for 4x4 comes along; train one"),
+    (f"solve {PUZZLE} --run {{scdm}}", "puzzle of 36 cells: this model learned sequences of 16"),
+    ("demo --out {full}", "exists and is not empty"),
+]
+
+
+@pytest.mark.parametrize(("command", "message"), MISTAKES, ids=[command for command, _ in MISTAKES])
+def test_a_mistake_gets_one_clear_line_and_exit_code_2(runs, tmp_path, capsys, command, message):
+    places = {"nowhere": tmp_path / "nowhere", "empty": tmp_path / "empty", "full": tmp_path}
+    places["empty"].mkdir()
+    assert main(command.format(**places, **runs).split()) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("making")]
+    assert line.startswith("latent-tokens: ")
+    assert message in line
+
+
+@pytest.mark.parametrize("command", ["train sudoku-4 scdm --size huge", "data sudoku-7", "fly", "evaluate", "demo --scale large"])
+def test_what_the_parser_refuses_is_exit_code_2(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(command.split())
+    assert stop.value.code == 2
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
+    run = tmp_path / "a run"
+    command = ["train", "sudoku-4", "scdm", "--steps", "600", "--batch-size", "4", "--num-train", "64", "--num-validation", "8", "--out", str(run)]
+    launch = [sys.executable, "-m", "latent_tokens.cli", *command]
+    process = subprocess.Popen(launch, stderr=subprocess.PIPE, text=True, env=os.environ)
+    while not (run / "metrics.jsonl").exists():
+        time.sleep(0.05)
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    way_out = said.splitlines()[-1]
+    assert "stopped at step" in way_out
+    assert (
+        f"go on with: latent-tokens train sudoku-4 scdm --steps 600 --batch-size 4 --num-train 64 --num-validation 8 --out '{run}' --resume"
+        in way_out
+    )
+    assert main([*command, "--resume"]) == 0
+    steps = [row["step"] for row in lines((run / "metrics.jsonl").read_text()) if "validation_loss" not in row]
+    assert steps == sorted(set(steps))
+    assert steps[-1] == 600

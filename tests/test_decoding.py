@@ -1,0 +1,235 @@
+"""What generate shows the net and reports, and what it refuses."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from latent_tokens import METHODS, Decoding, entropy, generate, given, left_to_right, margin, top_prob
+from latent_tokens.decoding import check_rows
+from oracle import Oracle, small_joint
+
+JOINT = small_joint()
+KNOWN = torch.zeros(2, 3, dtype=torch.bool)
+TOKENS = torch.zeros(2, 3, dtype=torch.int64)
+
+
+def run(name_or_method, decoding=None, known=KNOWN, tokens=TOKENS, **options):
+    method = METHODS[name_or_method] if isinstance(name_or_method, str) else name_or_method
+    net = Oracle(JOINT, shifted=method.readout == "shifted")
+    return net, generate(net, method, tokens, known, decoding or Decoding(), options.pop("seed", 0), **options)
+
+
+def test_slots_stand_as_clean_latents_candidates():
+    net, made = run("scdm", Decoding(latents=1, candidates=1, order=given([2, 0, 1])))
+    ids, positions, mask = net.calls[1]
+    assert positions.tolist() == [[2, 1, 0]] * 2  # clean, the latent, the candidate
+    assert (ids[:, 0] == made.tokens[:, 2]).all()
+    assert (ids[:, 1:] == 3).all()
+    assert mask[0].tolist() == [[True, False, False], [True, True, False], [True, True, True]]
+    assert mask.dtype == torch.bool
+    assert made.order.tolist() == [[2, 0, 1]] * 2
+    assert made.processed.tolist() == [2 + 3 + 3] * 2
+    assert made.forward_passes == 3
+
+
+def test_arm_is_fed_its_begin_sign_and_the_tokens_so_far():
+    net, made = run("arm")
+    for step, (ids, positions, mask) in enumerate(net.calls):
+        assert positions.tolist() == [list(range(step + 1))] * 2
+        assert (ids[:, 0] == 3).all()
+        assert (ids[:, 1:] == made.tokens[:, :step]).all()
+        assert (mask == torch.ones(step + 1, step + 1).tril().bool()).all()
+    assert made.processed.tolist() == [6, 6]
+
+
+def test_padding_is_mask_at_position_0_and_sees_itself_alone():
+    known = torch.tensor([[False, False, False], [True, True, False]])
+    net, made = run("scdm", Decoding(latents="all"), known=known)
+    ids, positions, mask = net.calls[0]
+    assert ids.shape == (2, 3)  # both rows show three slots: no padding
+    net, made = run("scdm", Decoding(latents=0), known=known)
+    ids, positions, mask = net.calls[0]
+    assert ids[0].tolist() == [3, 3, 3]
+    assert positions[0, 1:].tolist() == [0, 0]
+    assert mask[0].tolist() == torch.eye(3).bool().tolist()
+    assert made.processed.tolist() == [1 + 2 + 3, 3]
+    assert len(net.calls[1][0]) == 1  # the finished row is not shown again
+    assert made.tokens[1, :2].tolist() == [0, 0]
+
+
+def test_windows_show_that_many_masked_tokens():
+    net, made = run("ar-mtp-window-2")
+    assert [call[0].shape[1] for call in net.calls] == [2, 3, 3]
+    assert made.processed.tolist() == [8, 8]
+    _, made = run(replace(METHODS["mdm"], window=2), Decoding(candidates="all"))
+    assert made.processed.tolist() == [8, 8]
+
+
+def test_mask_is_never_drawn_and_takes_no_part_in_a_confidence():
+    """The oracle's column for MASK has by far the largest logit."""
+    for confidence in (top_prob, margin, entropy):
+        _, made = run("mdm", Decoding(candidates="all", confidence=confidence, temperature=0))
+        assert (made.tokens < 3).all()
+
+
+@pytest.mark.parametrize("confidence", [top_prob, margin, entropy])
+def test_a_confidence_prefers_the_surer_candidate_and_ignores_temperature(confidence):
+    joint = torch.einsum("a,b->ab", torch.tensor([0.4, 0.35, 0.25]), torch.tensor([0.05, 0.9, 0.05]))
+    for temperature in (0.0, 1.0, 100.0):
+        known = torch.zeros(50, 2, dtype=torch.bool)
+        made = generate(Oracle(joint), METHODS["mdm"], known.long(), known, Decoding(2, confidence=confidence, temperature=temperature), 0)
+        assert (made.order[:, 0] == 1).all()
+
+
+def test_refresh_is_for_any_order_alone():
+    """Without refresh the order is the first one, but for what was promoted; with it, a fresh one at every step."""
+    known = torch.zeros(400, 4, dtype=torch.bool)
+    net = Oracle(torch.ones(2, 2, 2, 2))
+    seen = {}
+    for refresh in (True, False):
+        shown = []
+        generate(
+            net,
+            METHODS["mdm"],
+            known.long(),
+            known,
+            Decoding(refresh=refresh),
+            1,
+            on_step=lambda step, shown=shown: shown.append(step.layout.positions),
+        )
+        first, second = shown[0].roll(1, dims=1), shown[1]  # the candidate stands last: rolled, the schedule as it was
+        seen[refresh] = (first[:, 1].ne(second[:, -1])).double().mean().item()
+    assert seen[False] == 0
+    assert seen[True] > 0.4
+    schedule = given([1, 3, 0, 2])
+    made = generate(net, METHODS["mdm"], known.long(), known, Decoding(order=schedule), 1)
+    assert (made.order == torch.tensor([1, 3, 0, 2])).all()
+
+
+def test_on_step_receives_what_one_needs_to_draw_the_step():
+    steps = []
+    _, made = run("scdm", Decoding(candidates=2, latents=1, order=given([2, 1, 0])), on_step=steps.append)
+    first = steps[0]
+    assert first.rows.tolist() == [0, 1]
+    assert first.candidates == [[2, 1]] * 2
+    assert first.latents == [[0]] * 2
+    assert first.probabilities.shape == (2, 3, 4)
+    torch.testing.assert_close(first.probabilities.sum(-1), torch.ones(2, 3))
+    assert [step.chosen[:, 0].tolist() for step in steps] == made.order.T.tolist()
+    for step in steps:
+        assert (made.tokens.gather(1, step.chosen) == step.tokens).all()
+        step.probabilities.zero_()  # a copy: nothing here can disturb the decoding
+
+
+def test_several_a_step_take_the_most_confident():
+    steps = []
+    run("mdm", Decoding(candidates="all", tokens_per_step=2), on_step=steps.append)
+    assert [step.chosen.shape[1] for step in steps] == [2, 1]
+    sure = top_prob(steps[0].probabilities.log())
+    for row in range(2):
+        ranked = sure[row].argsort(descending=True)
+        assert steps[0].chosen[row].tolist() == steps[0].layout.positions[row][ranked[:2]].tolist()
+
+
+def test_tokens_are_ignored_where_unknown():
+    _, a = run("scdm", Decoding(candidates=2))
+    _, b = run("scdm", Decoding(candidates=2), tokens=torch.full((2, 3), 77))
+    assert (a.tokens == b.tokens).all()
+
+
+def test_a_seed_fixes_the_samples_and_another_changes_them():
+    known = torch.zeros(200, 3, dtype=torch.bool)
+    samples = [run("scdm", known=known, tokens=known.long(), seed=seed)[1].tokens for seed in (5, 5, 6)]
+    assert (samples[0] == samples[1]).all()
+    assert (samples[0] != samples[2]).any()
+
+
+IMPOSSIBLE = [
+    ("mdm", Decoding(latents=16), "use scdm or esolm, or train ar-mtp-window-17"),
+    ("mdm", Decoding(latents=lambda masked: 1), "use scdm"),
+    ("ar-mtp", Decoding(latents=0), "use scdm"),
+    ("ar-mtp-window-2", Decoding(latents=1), "use scdm"),
+    ("ar-ntp-2", Decoding(latents=1), "use scdm"),
+    ("sidm", Decoding(latents=4), "use latents=0, or scdm"),
+    ("sidm", Decoding(latents="all"), "cannot use any"),
+    ("arm", Decoding(latents="all"), "cannot use any"),
+    ("arm", Decoding(candidates=2), "use candidates=1"),
+    ("ar-mtp", Decoding(candidates="all"), "use candidates=1"),
+    ("arm", Decoding(order=given([0, 1, 2])), "order=None"),
+    ("arm", Decoding(tokens_per_step=2), "one token a step"),
+    ("ar-mtp-window-2", Decoding(tokens_per_step=3), "window of 2"),
+    ("scdm", Decoding(latents=lambda masked: -1), "whole numbers from 0"),
+    ("scdm", Decoding(order=lambda known: torch.zeros_like(known).long()), "permutation"),
+    ("scdm", Decoding(order=given([1, 0])), "schedule of shape"),
+    ("scdm", Decoding(latent_policy=lambda order, num_clean, candidates: order * 0), "permutation"),
+]
+
+
+@pytest.mark.parametrize(("name", "decoding", "message"), IMPOSSIBLE)
+def test_what_a_method_cannot_do_is_refused_with_what_to_use(name, decoding, message):
+    with pytest.raises(ValueError, match=message):
+        run(name, decoding)
+
+
+@pytest.mark.parametrize("name", ["sidm", "arm"])
+def test_no_latents_may_be_asked_of_those_that_use_none(name):
+    run(name, Decoding(latents=0))
+
+
+@pytest.mark.parametrize("name", ["mdm", "ar-mtp", "ar-mtp-window-2", "ar-ntp-2"])
+def test_all_latents_may_be_asked_of_those_that_use_all(name):
+    run(name, Decoding(latents="all"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"candidates": 0}, {"candidates": -1}, {"candidates": "some"}, {"latents": -1}, {"latents": "none"}, {"latents": 1.5}, {"tokens_per_step": 0},
+        {"temperature": -0.1}, {"temperature": float("nan")}, {"top_p": 0}, {"top_p": 1.1}, {"order": [0, 1]},
+    ],
+)  # fmt: skip
+def test_a_decoding_out_of_range_is_refused(wrong):
+    with pytest.raises((ValueError, TypeError), match=next(iter(wrong))):
+        Decoding(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lengths": torch.tensor([3, 4])}, "lengths"),
+        ({"rows": torch.tensor([0])}, "rows"),
+        ({"rows": torch.tensor([0, -1])}, "start at 0"),
+        ({"seed": -1}, "seed=-1"),
+        ({"known": ~KNOWN, "tokens": TOKENS + 3}, "row 0, position 0: token 3"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(change, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        run("scdm", **change)
+
+
+def test_shapes_that_do_not_fit_are_named():
+    net = Oracle(JOINT)
+    with pytest.raises(ValueError, match=r"tokens \(2, 3\) with known \(2, 4\)"):
+        check_rows(net, METHODS["scdm"], TOKENS, torch.zeros(2, 4, dtype=torch.bool), torch.tensor([3, 3]), torch.arange(2))
+
+
+def test_arm_continues_prefixes_alone():
+    prefix = torch.tensor([[True, False, False], [True, True, False]])
+    _, made = run("arm", known=prefix)
+    assert made.tokens[1, :2].tolist() == [0, 0]
+    with pytest.raises(ValueError, match="row 1: its known positions are no prefix"):
+        run("arm", known=torch.tensor([[True, False, False], [False, True, False]]))
+
+
+def test_left_to_right_methods_infill_with_what_is_known_first():
+    _, made = run("ar-mtp", known=torch.tensor([[False, True, False], [False, False, True]]))
+    assert made.order.tolist() == [[1, 0, 2], [2, 0, 1]]
+
+
+def test_a_left_to_right_scdm_has_a_dial():
+    method = replace(METHODS["scdm"], order=left_to_right)
+    _, made = run(method, Decoding(latents=1))
+    assert made.order.tolist() == [[0, 1, 2]] * 2
+    assert made.processed.tolist() == [8, 8]

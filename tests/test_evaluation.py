@@ -1,0 +1,88 @@
+"""Rows of results: what they hold, and that they come out again."""
+
+from dataclasses import replace
+
+import pytest
+
+from latent_tokens import METHODS, TASKS, EvalConfig, evaluate
+from latent_tokens.evaluation import wilson
+
+TASK = TASKS["sudoku-4"]
+
+
+def rows_of(net, name, **asked):
+    net.method = METHODS[name]
+    return evaluate(net, TASK, EvalConfig(num_samples=20, **asked))
+
+
+def measured(row):
+    return {key: value for key, value in row.items() if not key.startswith(("seconds", "samples_per"))}
+
+
+def test_a_row_a_number_of_latents_with_its_cost(nano):
+    heard = []
+    nano.method = METHODS["scdm"]
+    found = evaluate(nano, TASK, EvalConfig(latents=(0, 3, "all"), candidates=4, num_samples=20), on_row=heard.append)
+    assert heard == found
+    assert [row["latents"] for row in found] == [0, 3, "all"]
+    assert [row["paper_cost"] for row in found] == [row["relative_cost"] for row in found]
+    assert found[2]["relative_cost"] == 1
+    assert found[0]["processed"] == sum(clean + min(4, 16 - clean) for clean in range(16))
+    for row in found:
+        assert (row["task"], row["method"], row["order"], row["candidates"]) == ("sudoku-4", "scdm", "top_prob", 4)
+        assert row["ci95"][0] <= row["valid"] <= row["ci95"][1]
+        assert row["forward_passes"] == 16
+        assert row["made_with"]["torch"]
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "latents", "candidates"),
+    [
+        ("mdm", "top_prob", "all", 8), ("sidm", "top_prob", 0, 8), ("scdm", "top_prob", 0, 8), ("esolm", "top_prob", 0, 8),
+        ("arm", "left_to_right", 0, 1), ("ar-mtp", "left_to_right", "all", 1), ("ar-mtp-window-4", "left_to_right", 3, 1),
+        ("ar-ntp-4", "left_to_right", 3, 1),
+    ],
+)  # fmt: skip
+def test_defaults_are_the_papers(nano, name, order, latents, candidates):
+    (row,) = rows_of(nano, name)
+    assert (row["method"], row["order"], row["latents"], row["candidates"]) == (name, order, latents, candidates)
+
+
+def test_results_come_out_again_and_do_not_depend_on_the_batch(nano):
+    (first,), (second,) = (rows_of(nano, "scdm", latents=(2,), batch_size=size) for size in (20, 7))
+    assert measured(first) == measured(second)
+    assert measured(rows_of(nano, "scdm", latents=(2,), seed=1)[0]) != measured(first)
+
+
+@pytest.mark.parametrize("order", ["margin", "entropy", "uniform", "left_to_right"])
+def test_other_orders(nano, order):
+    (row,) = rows_of(nano, "scdm", order=order)
+    assert row["order"] == order
+    assert row["candidates"] == (8 if order in ("margin", "entropy") else 1)
+
+
+def test_bf16(nano):
+    (row,) = rows_of(nano, "scdm", precision="bf16")
+    assert row["precision"] == "bf16"
+    assert next(nano.parameters()).dtype.itemsize == 4
+
+
+def test_what_cannot_be_measured_is_refused_before_any_sample(nano):
+    for name, asked in (("mdm", {"latents": (4,)}), ("arm", {"candidates": 2, "order": "top_prob"}), ("sidm", {"latents": (0, "all")})):
+        with pytest.raises(ValueError, match="use"):
+            rows_of(nano, name, **asked)
+    for wrong in ({"latents": (-1,)}, {"latents": ()}, {"candidates": 0}, {"num_samples": 0}, {"order": "uniform", "candidates": 4}):
+        with pytest.raises(ValueError, match=next(iter(wrong)) if "order" not in wrong else "candidates"):
+            EvalConfig(**wrong)
+
+
+def test_wilsons_interval():
+    low, high = wilson(0.5, 100)
+    assert (low, high) == (pytest.approx(0.4038, abs=1e-4), pytest.approx(0.5962, abs=1e-4))
+    assert wilson(0.0, 20) == (0.0, pytest.approx(0.1611, abs=1e-4))
+    assert wilson(1.0, 20)[1] == 1.0
+
+
+def test_a_weight_that_is_not_the_rows_own_shows_in_the_name(nano):
+    nano.method = replace(METHODS["ar-mtp"], weight="elbo")
+    assert evaluate(nano, TASK, EvalConfig(num_samples=1))[0]["method"] == "ar-mtp (elbo)"

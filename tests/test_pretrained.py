@@ -1,0 +1,74 @@
+"""Weights and methods survive the disk; what is damaged says so."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from latent_tokens import METHODS, from_pretrained, save_pretrained
+from latent_tokens.pretrained import shipped_names
+
+
+@pytest.fixture
+def folder(nano, tmp_path):
+    nano.method = METHODS["scdm"]
+    save_pretrained(nano, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_a_model_comes_back_as_it_was(nano, folder):
+    back = from_pretrained(folder)
+    assert not back.training
+    assert back.mask_id == nano.mask_id
+    assert back.method == METHODS["scdm"]
+    assert all(torch.equal(a, b) for a, b in zip(nano.state_dict().values(), back.state_dict().values(), strict=True))
+
+
+def test_every_method_can_be_written_down(nano, any_method, tmp_path):
+    nano.method = any_method
+    save_pretrained(nano, tmp_path, dtype=torch.bfloat16)
+    back = from_pretrained(str(tmp_path))
+    assert back.method == any_method
+    assert next(back.parameters()).dtype == torch.float32
+    assert (tmp_path / "model.safetensors").stat().st_size < 2.1 * sum(p.numel() for p in nano.parameters())
+
+
+def test_a_method_of_foreign_functions_is_refused(nano, tmp_path):
+    nano.method = replace(METHODS["scdm"], attention=lambda q, k, c: k <= q + c)
+    with pytest.raises(ValueError, match="only bidirectional, independent, semi_causal, causal can be saved"):
+        save_pretrained(nano, tmp_path)
+
+
+def test_what_is_missing_or_damaged_is_named(folder, tmp_path):
+    with pytest.raises(ValueError, match="no such run folder"):
+        from_pretrained(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"config.json is missing"):
+        from_pretrained(tmp_path / "empty")
+    config = json.loads((folder / "config.json").read_text())
+    for text, message in (
+        (json.dumps({**config, "format": 99}), "format 99, and latent-tokens"),
+        (json.dumps({**config, "method": {}}), "damaged"),
+        ("{", "damaged"),
+    ):
+        (folder / "config.json").write_text(text)
+        with pytest.raises(ValueError, match=message):
+            from_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps({**config, "model": {**config["model"], "vocab_size": 5}}))
+    with pytest.raises(ValueError, match="not of this config"):
+        from_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps(config))
+    weights = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+    with pytest.raises(ValueError, match="damaged"):
+        from_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match="half-written"):
+        from_pretrained(folder)
+
+
+def test_models_come_with_the_package():
+    assert shipped_names() == [f"sudoku-6-{name}" for name in ("ar-mtp", "arm", "mdm", "scdm", "sidm")]
+    for name in shipped_names():
+        assert from_pretrained(name).method == METHODS[name.removeprefix("sudoku-6-")]

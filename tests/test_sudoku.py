@@ -1,0 +1,165 @@
+"""Boards, puzzles and the verifier, held against an independent SAT solver."""
+
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pysat.solvers import Cadical153
+
+from latent_tokens import TASKS
+from latent_tokens.tasks.sudoku import SYMBOLS, read_puzzle
+
+NAMES = ["sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36"]
+EASY = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
+BOARDS = {(name, source): replace(TASKS[name], source=source) for name in NAMES for source in ("solver", "pattern")}
+
+
+def sat_solutions(task, known, most=2):
+    """Up to `most` boards that agree with known, {cell: digit}, by clauses that share no code with ours."""
+    side, (box_rows, box_columns) = task.side, (task.box_rows, task.box_columns)
+
+    def says(row, column, digit):
+        return (row * side + column) * side + digit + 1
+
+    rows = [[(r, c) for c in range(side)] for r in range(side)]
+    columns = [[(r, c) for r in range(side)] for c in range(side)]
+    boxes = [
+        [(r + i, c + j) for i in range(box_rows) for j in range(box_columns)] for r in range(0, side, box_rows) for c in range(0, side, box_columns)
+    ]
+    found = []
+    with Cadical153() as solver:
+        for r, c in (cell for row in rows for cell in row):
+            solver.add_clause([says(r, c, d) for d in range(side)])
+        for unit in (*rows, *columns, *boxes):
+            for d in range(side):
+                for a, b in combinations(unit, 2):
+                    solver.add_clause([-says(*a, d), -says(*b, d)])
+        for cell, digit in known.items():
+            solver.add_clause([says(*divmod(cell, side), digit)])
+        while len(found) < most and solver.solve():
+            true = [literal for literal in solver.get_model() if literal > 0]
+            found.append([(literal - 1) % side for literal in true])
+            solver.add_clause([-literal for literal in true])
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("source", ["solver", "pattern"])
+def test_every_generated_board_is_valid_and_one_changed_cell_is_seen(name, source):
+    task = BOARDS[name, source]
+    boards = task.generate(12, seed=3).tokens
+    assert task.score(boards)["valid"].all()
+    assert (task.score(boards)["soft_loss"] == 0).all()
+    rng = np.random.default_rng(0)
+    for board in boards:
+        cell = int(rng.integers(task.length))
+        changed = board.copy()
+        changed[cell] = (changed[cell] + 1 + rng.integers(task.side - 1)) % task.side
+        assert not task.score(changed[None])["valid"][0]
+        assert set(task.verify(changed)) >= {task.unit_name(unit) for unit in task.unit_of[cell]}
+        assert task.verify(board) == []
+
+
+@pytest.mark.parametrize("name", ["sudoku-4", "sudoku-6", "sudoku-9"])
+def test_a_sat_solver_agrees_on_validity_and_uniqueness(name):
+    task, rng = TASKS[name], np.random.default_rng(1)
+    for number, board in enumerate(task.generate(8, seed=5).tokens):
+        given_cells = rng.permutation(task.length)[: task.length * (2 + number) // 14]
+        known = np.zeros(task.length, bool)
+        known[given_cells] = True
+        solutions = sat_solutions(task, {int(cell): int(board[cell]) for cell in given_cells})
+        assert task.count_solutions(board, known) == len(solutions)
+        assert task.score(np.array(solutions, np.uint8))["valid"].all()
+        wrong = board.copy()
+        wrong[given_cells[0]] = (wrong[given_cells[0]] + 1) % task.side
+        facts = {int(cell): int(wrong[cell]) for cell in given_cells}
+        assert task.count_solutions(wrong, known) == len(sat_solutions(task, facts))
+
+
+@pytest.mark.parametrize("source", ["solver", "pattern"])
+@given(seed=st.integers(0, 10**6), cut=st.integers(1, 29))
+def test_examples_do_not_depend_on_the_calls_they_are_made_in(source, seed, cut):
+    task = BOARDS["sudoku-6", source]
+    whole = task.generate(30, seed).tokens
+    parts = [task.generate(cut, seed).tokens, task.generate(30 - cut, seed, first=cut).tokens]
+    assert (np.concatenate(parts) == whole).all()
+    assert (task.generate(30, seed + 1).tokens != whole).any()
+
+
+def test_the_solver_reaches_every_4x4_board():
+    assert len(np.unique(TASKS["sudoku-4"].generate(6_000, 0).tokens, axis=0)) == 288
+
+
+def test_the_9x9_pattern_is_the_releases_144_boards_up_to_digits():
+    boards = BOARDS["sudoku-9", "pattern"].generate(5_000, 0).tokens
+    relabelled = {tuple(np.argsort(board[:9])[board]) for board in boards}
+    assert len(relabelled) == 144
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=15)
+@given(data=st.data())
+def test_puzzles_round_trip_through_text(name, data):
+    task = TASKS[name]
+    board = task.generate(1, data.draw(st.integers(0, 999))).tokens[0]
+    known = np.random.default_rng(data.draw(st.integers(0, 999))).random(task.length) < 0.5
+    characters = "".join(SYMBOLS[digit] if shown else "." for digit, shown in zip(board, known, strict=True))
+    framed = task.decode(np.where(known, board, 255).astype(np.uint8))
+    for text in (characters, characters.replace(".", "0"), framed):
+        tokens, read = task.encode(text)
+        assert (read == known).all()
+        assert (tokens[known] == board[known]).all()
+    assert read_puzzle(framed)[0] is task
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1" * 17, "puzzle of 17 cells: must have 16"),
+        ("", "puzzle of 0 cells"),
+        (EASY[:80], "puzzle of 80 cells"),
+        (EASY[:80] + "x", "'x' in row 9 column 9: must be 1-9, or 0 or . for an empty cell"),
+        ("5" + "." * 15, "'5' in row 1 column 1: must be 1-4"),
+        ("11" + "." * 14, "1 twice in row 1, at row 1 column 1 and row 1 column 2"),
+        ("1..." * 2 + "." * 8, "1 twice in column 1"),
+        ("1....1" + "." * 10, "1 twice in box 1"),
+        ("²" + "." * 15, "must be 1-4"),
+    ],
+)
+def test_a_puzzle_that_cannot_be_read_says_why(text, message):
+    with pytest.raises(ValueError, match=message):
+        read_puzzle(text)
+
+
+def test_soft_loss_has_the_papers_reference_values():
+    task = TASKS["sudoku-36"]
+    rng = np.random.default_rng(0)
+    rows = np.array([np.concatenate([rng.permutation(36) for _ in range(36)]) for _ in range(300)])
+
+    def soft_loss(boards):
+        return task.score(boards.astype(np.uint8))["soft_loss"].mean()
+
+    assert soft_loss(np.zeros((1, 1296))) == 105
+    assert soft_loss(np.full((1, 1296), 38)) == 108
+    assert soft_loss(rng.integers(0, 36, (300, 1296))) == pytest.approx(108 * (35 / 36) ** 36, abs=0.2)
+    assert soft_loss(rows) == pytest.approx(36 * (35 / 36) ** 36 + 36 * (5 / 6) ** 6, abs=0.2)
+
+
+def test_puzzles_made_by_others_have_one_solution():
+    folder = Path(__file__).parents[2] / "shared" / "data" / "sudoku"
+    if not folder.is_dir():
+        assert TASKS["sudoku-9"].count_solutions(*TASKS["sudoku-9"].encode(EASY)) == 1
+        return
+    for name in ("norvig_easy50.txt", "norvig_hardest11.txt", "top95.txt"):
+        for line in (folder / name).read_text().split():
+            task, tokens, known = read_puzzle(line)
+            assert task.count_solutions(tokens, known) == 1
+
+
+def test_unknown_tasks_are_refused_by_name():
+    with pytest.raises(ValueError, match="task=sudoku-7: must be one of sudoku-4, sudoku-6"):
+        TASKS["sudoku-7"]

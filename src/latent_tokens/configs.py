@@ -96,14 +96,16 @@ class TrainConfig:
     """The run folder to write, missing or empty unless --resume. Default: runs/TASK-METHOD-SIZE-SEED."""
     size: SizeName = "nano"
     """The network's shape."""
-    steps: int = 3_000
+    steps: int = 8_000
     """Optimiser steps."""
-    batch_size: int = 64
+    batch_size: int = 16
     """Examples per optimiser step, all micro-batches together."""
     accumulate: int = 1
     """Micro-batches per optimiser step (gradient accumulation)."""
     lr: float = 1.2e-3
-    """Peak learning rate of AdamW (betas 0.9 and 0.999)."""
+    """Peak learning rate of AdamW."""
+    beta2: float = 0.98
+    """AdamW's second beta; the first is 0.9."""
     weight_decay: float = 0.0
     """AdamW's decoupled weight decay."""
     warmup: int = 100
@@ -116,7 +118,7 @@ class TrainConfig:
     """Decay of the averaged weights, ramped as min(ema, (1 + step) / (10 + step)); 0 for none."""
     dropout: float = 0.0
     """On the residual branches."""
-    positions: Literal["both", "rotary", "learned"] = "both"
+    positions: Literal["both", "rotary", "learned"] = "learned"
     """How a token knows its place."""
     weight: Literal["elbo", "flat"] | None = None
     """Divide a row's loss by the number of its targets, or of its unknown positions. Default: the method's own."""
@@ -128,9 +130,9 @@ class TrainConfig:
     """Training examples to make where no data folder is given."""
     num_validation: int = 1_024
     """Validation examples, likewise."""
-    evaluate_every: int = 500
+    evaluate_every: int = 1_000
     """Steps between two validation losses; the best weights are kept."""
-    save_every: int = 500
+    save_every: int = 1_000
     """Steps between two savings of the training state."""
     seed: int = 0
     """Fixes initial weights, data, masks and orders."""
@@ -140,12 +142,12 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "accumulate", "num_train", "num_validation", "evaluate_every", "save_every"):
             at_least(name, getattr(self, name), 1)
-        for name in ("warmup", "weight_decay", "seed", "ema", "dropout"):
+        for name in ("warmup", "weight_decay", "seed", "ema", "dropout", "beta2"):
             at_least(name, getattr(self, name), 0)
         for name in ("lr", "clip"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}={getattr(self, name)}: must be above 0")
-        for name in ("ema", "dropout"):
+        for name in ("ema", "dropout", "beta2"):
             if getattr(self, name) >= 1:
                 raise ValueError(f"{name}={getattr(self, name)}: must be below 1")
         if self.batch_size % self.accumulate:

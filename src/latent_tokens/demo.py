@@ -11,7 +11,7 @@ import torch
 
 from latent_tokens.configs import DemoConfig, EvalConfig, TrainConfig, check_out
 from latent_tokens.evaluation import evaluate
-from latent_tokens.pretrained import SHIPPED, find, from_pretrained, save_pretrained
+from latent_tokens.pretrained import SHIPPED, from_pretrained, save_pretrained
 from latent_tokens.report import figure
 from latent_tokens.storage import append_line, read_description, read_lines, write_json
 from latent_tokens.tasks import TASKS
@@ -95,8 +95,3 @@ def reference_rows(shipped: Path) -> list[Row]:
     results = shipped / "results.jsonl"
     rows = read_lines(results) if results.is_file() else []
     return [row for row in rows if row["method"] in REFERENCES and row["candidates"] in (1, CANDIDATES)]
-
-
-def shipped_model(method: str = "scdm") -> Path:
-    """The folder of a model of this demonstration that comes with the package. Raises ValueError where there is none."""
-    return find(f"{TASK}-{method}")

@@ -1,0 +1,49 @@
+"""Every command and every line of Python in the README runs, shortened where it would take minutes."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+BLOCKS = {language: re.findall(rf"```{language}\n(.*?)```", README, re.S) for language in ("bash", "python")}
+COMMANDS = [line for block in BLOCKS["bash"] for line in block.splitlines() if line and not line.startswith("#")]
+SHORTER = {"train": "--steps 4 --num-train 64 --num-validation 8 --save-every 2", "evaluate": "--num-samples 4", "data": "--num-train 64"}
+
+
+def test_the_readme_has_what_it_promises():
+    assert any(command.startswith("make demo") for command in COMMANDS)
+    assert any(command.startswith("make test") for command in COMMANDS)
+    assert len(BLOCKS["python"]) == 1
+    assert len(BLOCKS["python"][0].strip().splitlines()) <= 12
+    for place in re.findall(r"\]\(((?!http)[^)#]+)\)|src=\"((?!http)[^\"]+)\"", README):
+        assert (ROOT / "".join(place)).exists(), place
+
+
+def test_the_commands_run(tmp_path):
+    """In their order, in one folder, as a newcomer types them; git and make test are not run again inside a test."""
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    seen = 0
+    for command in COMMANDS:
+        words = command.split()
+        if words[0] in ("git", "cd", "pip") or words[:2] in (["make", "test"], ["make", "check"], ["make", "setup"]):
+            continue
+        if words[0] == "make":
+            run, folder = f"{command} DEMO=smoke OUT={tmp_path / words[1]}", ROOT
+        else:
+            run, folder = f"{command} {SHORTER.get(words[1], '')}", tmp_path
+        done = subprocess.run(run, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{run}\n{done.stdout}\n{done.stderr}"
+        seen += 1
+    assert seen >= 5
+
+
+@pytest.mark.parametrize("block", BLOCKS["python"])
+def test_the_python_runs(block, tmp_path):
+    done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout

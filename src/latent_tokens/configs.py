@@ -96,16 +96,14 @@ class TrainConfig:
     """The run folder to write, missing or empty unless --resume. Default: runs/TASK-METHOD-SIZE-SEED."""
     size: SizeName = "nano"
     """The network's shape."""
-    steps: int = 8_000
+    steps: int = 5_500
     """Optimiser steps."""
-    batch_size: int = 16
+    batch_size: int = 32
     """Examples per optimiser step, all micro-batches together."""
     accumulate: int = 1
     """Micro-batches per optimiser step (gradient accumulation)."""
-    lr: float = 1.2e-3
-    """Peak learning rate of AdamW."""
-    beta2: float = 0.98
-    """AdamW's second beta; the first is 0.9."""
+    lr: float = 2e-3
+    """Peak learning rate of AdamW (betas 0.9 and 0.999)."""
     weight_decay: float = 0.0
     """AdamW's decoupled weight decay."""
     warmup: int = 100
@@ -142,12 +140,12 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "accumulate", "num_train", "num_validation", "evaluate_every", "save_every"):
             at_least(name, getattr(self, name), 1)
-        for name in ("warmup", "weight_decay", "seed", "ema", "dropout", "beta2"):
+        for name in ("warmup", "weight_decay", "seed", "ema", "dropout"):
             at_least(name, getattr(self, name), 0)
         for name in ("lr", "clip"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}={getattr(self, name)}: must be above 0")
-        for name in ("ema", "dropout", "beta2"):
+        for name in ("ema", "dropout"):
             if getattr(self, name) >= 1:
                 raise ValueError(f"{name}={getattr(self, name)}: must be below 1")
         if self.batch_size % self.accumulate:
@@ -222,7 +220,7 @@ class DemoConfig:
     """full takes minutes; smoke takes seconds, to see that everything runs, and teaches the model next to nothing."""
     every_method: bool = False
     """Train and measure the reference models too, rather than show the rows that come with the package."""
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """Of sampling."""
+    precision: Literal["fp32", "bf16"] = "bf16"
+    """Of sampling; bf16 takes two thirds of the time on a CPU that has it."""
     seed: int = 0
     """Fixes the training and the samples."""

@@ -69,7 +69,7 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
         net = Transformer(SIZES[config.size], task.vocab_size, task.length, config.positions, config.dropout)
     net.method = method
     start_run(config, net, task, splits)
-    optimiser = torch.optim.AdamW(net.parameters(), config.lr, (0.9, config.beta2), weight_decay=config.weight_decay, fused=True)
+    optimiser = torch.optim.AdamW(net.parameters(), config.lr, weight_decay=config.weight_decay, fused=True)
     averaged = AveragedModel(net, multi_avg_fn=ramped_average(config.ema))
     state = load_state(config.folder, net, averaged, optimiser) if config.resume else State()
     averaged.to(accelerator.device)

@@ -127,7 +127,9 @@ MISTAKES = [
     ("evaluate {empty}", "config.json is missing"),
     ("evaluate {mdm} --latents 16", "latents=16 with bidirectional attention"),
     ("evaluate {arm} --latents 4", "latents=4 with a shifted readout: it cannot use any"),
-    ("evaluate {arm} --candidates 8 --order top_prob", "use candidates=1"),
+    ("evaluate {arm} --candidates 8 --order top_prob", "order=top_prob with arm: it decodes the next token; use order=left_to_right"),
+    ("solve 1............... --run {arm} --latents 3", "latents=3 with a shifted readout: it cannot use any"),
+    ("solve 1............... --run {arm} --candidates 3", "use candidates=1"),
     ("evaluate {scdm} --out {full}", "exists and is not empty"),
     ("sample {scdm} --num-samples 0", "num_samples=0"),
     ("sample {scdm} --temperature -1", "temperature=-1"),
@@ -137,7 +139,7 @@ MISTAKES = [
     ("solve 123....4........ --run {scdm}", "puzzle has no solution"),
     ("solve 123............. --run {scdm} --latents -1", "latents=-1"),
     ("solve ................ ", "no model for 4x4 comes along; train one"),
-    (f"solve {PUZZLE} --run {{scdm}}", "puzzle of 36 cells: this model learned sequences of 16"),
+    (f"solve {PUZZLE} --run {{scdm}}", "sudoku-6 has 36 positions over 6 tokens, this model learned sequences of 16"),
     ("demo --out {full}", "exists and is not empty"),
 ]
 
@@ -162,13 +164,12 @@ def exit_code(arguments):
 
 REFUSED = [
     ("train sudoku-4 scdm --size huge", "huge"),
-    ("train sudoku-4 scdm --steps 0", "steps=0: must be a number from 1"),
+    ("train sudoku-4 scdm --steps 0", "steps=0: must be a whole number from 1"),
     ("data sudoku-7", "sudoku-7"),
     ("data sudoku-4 --seed -1", "seed=-1"),
     ("evaluate run --latents -3", "latents=-3"),
     ("evaluate run --candidates -1", "candidates=-1"),
     ("evaluate run --num-samples 0", "num_samples=0"),
-    ("evaluate run --order uniform --candidates 4", "candidates=4 with order=uniform"),
     ("evaluate", "run"),
     ("fly", "fly"),
     ("demo --scale large", "large"),

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from latent_tokens import METHODS, Decoding, entropy, generate, given, left_to_right, margin, top_prob
-from latent_tokens.decoding import check_rows
+from latent_tokens.decoding import check_shapes
 from oracle import Oracle, small_joint
 
 JOINT = small_joint()
@@ -159,6 +159,7 @@ IMPOSSIBLE = [
     ("arm", Decoding(order=given([0, 1, 2])), "order=None"),
     ("arm", Decoding(tokens_per_step=2), "one token a step"),
     ("ar-mtp-window-2", Decoding(tokens_per_step=3), "window of 2"),
+    ("scdm", Decoding(latent_policy=lambda order, num_clean, candidates: order.flip(1)), "latent_policy moved"),
     ("scdm", Decoding(latents=lambda masked: -1), "whole numbers from 0"),
     ("scdm", Decoding(order=lambda known: torch.zeros_like(known).long()), "permutation"),
     ("scdm", Decoding(order=given([1, 0])), "schedule of shape"),
@@ -186,7 +187,7 @@ def test_all_latents_may_be_asked_of_those_that_use_all(name):
     "wrong",
     [
         {"candidates": 0}, {"candidates": -1}, {"candidates": "some"}, {"latents": -1}, {"latents": "none"}, {"latents": 1.5}, {"tokens_per_step": 0},
-        {"temperature": -0.1}, {"temperature": float("nan")}, {"top_p": 0}, {"top_p": 1.1}, {"order": [0, 1]},
+        {"temperature": -0.1}, {"temperature": float("nan")}, {"temperature": float("inf")}, {"top_p": 0}, {"top_p": 1.1}, {"order": [0, 1]},
     ],
 )  # fmt: skip
 def test_a_decoding_out_of_range_is_refused(wrong):
@@ -210,9 +211,8 @@ def test_rows_that_do_not_fit_are_refused(change, message):
 
 
 def test_shapes_that_do_not_fit_are_named():
-    net = Oracle(JOINT)
     with pytest.raises(ValueError, match=r"tokens \(2, 3\) with known \(2, 4\)"):
-        check_rows(net, METHODS["scdm"], TOKENS, torch.zeros(2, 4, dtype=torch.bool), torch.tensor([3, 3]), torch.arange(2))
+        check_shapes(TOKENS, torch.zeros(2, 4, dtype=torch.bool), torch.tensor([3, 3]), torch.arange(2))
 
 
 def test_arm_continues_prefixes_alone():
@@ -233,3 +233,30 @@ def test_a_left_to_right_scdm_has_a_dial():
     _, made = run(method, Decoding(latents=1))
     assert made.order.tolist() == [[0, 1, 2]] * 2
     assert made.processed.tolist() == [8, 8]
+
+
+def test_positions_past_the_length_take_no_part_in_the_checks():
+    known = torch.tensor([[True, False, True], [False, False, False]])
+    tokens = torch.tensor([[0, 0, 3], [0, 0, 0]])  # 3 is MASK
+    for name in ("scdm", "arm"):
+        _, made = run(name, known=known, tokens=tokens, lengths=torch.tensor([2, 3]))
+        assert made.tokens[0, 2] == 3
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.uint8])
+def test_tokens_may_be_of_any_integer_type(dtype):
+    _, made = run("scdm", tokens=TOKENS.to(dtype))
+    assert made.tokens.dtype == torch.int64
+
+
+def test_an_empty_batch_is_nothing_to_do():
+    _, made = run("scdm", known=KNOWN[:0], tokens=TOKENS[:0])
+    assert made.tokens.shape == (0, 3)
+    assert made.forward_passes == 0
+
+
+def test_logits_that_are_not_finite_are_refused():
+    net = Oracle(JOINT)
+    net.joint = JOINT * torch.nan
+    with pytest.raises(ValueError, match="not finite"):
+        generate(net, METHODS["mdm"], TOKENS, KNOWN, Decoding(), 0)

@@ -68,12 +68,36 @@ def test_bf16(nano):
 
 
 def test_what_cannot_be_measured_is_refused_before_any_sample(nano):
-    for name, asked in (("mdm", {"latents": (4,)}), ("arm", {"candidates": 2, "order": "top_prob"}), ("sidm", {"latents": (0, "all")})):
+    for name, asked in (("mdm", {"latents": (4,)}), ("arm", {"order": "top_prob"}), ("sidm", {"latents": (0, "all")})):
         with pytest.raises(ValueError, match="use"):
             rows_of(nano, name, **asked)
-    for wrong in ({"latents": (-1,)}, {"latents": ()}, {"candidates": 0}, {"num_samples": 0}, {"order": "uniform", "candidates": 4}):
-        with pytest.raises(ValueError, match=next(iter(wrong)) if "order" not in wrong else "candidates"):
+    for wrong in (
+        {"latents": (-1,)},
+        {"latents": ()},
+        {"candidates": 0},
+        {"num_samples": 0},
+        {"order": "left-to-right"},
+        {"latents": 5},
+        {"latents": "all"},
+    ):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
             EvalConfig(**wrong)
+
+
+def test_a_net_of_another_task_is_refused(nano):
+    nano.method = METHODS["scdm"]
+    with pytest.raises(ValueError, match="sudoku-9 has 81 positions over 9 tokens, this model learned sequences of 16"):
+        evaluate(nano, TASKS["sudoku-9"], EvalConfig())
+
+
+def test_a_window_reports_the_latents_it_shows(nano):
+    own, everything = (rows_of(nano, "ar-mtp-window-4", latents=latents)[0] for latents in (None, ("all",)))
+    assert measured(own) == measured(everything)
+    assert own["paper_cost"] == own["relative_cost"]
+
+
+def test_an_order_that_does_not_adapt_decodes_the_next_whatever_k_is(nano):
+    assert measured(rows_of(nano, "scdm", order="uniform", candidates=8)[0]) == measured(rows_of(nano, "scdm", order="uniform")[0])
 
 
 def test_wilsons_interval():

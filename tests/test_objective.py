@@ -60,3 +60,11 @@ def test_clean_counts_are_uniform_and_stratified():
     known = torch.zeros(400, 16, dtype=torch.bool)
     layout = METHODS["scdm"].draw(known, torch.full((400,), 16), generator())
     assert torch.bincount(layout.num_clean, minlength=16).tolist() == [25] * 16
+
+
+def test_what_the_net_cannot_learn_is_refused(nano):
+    tokens = torch.zeros(2, 16, dtype=torch.int64)
+    with pytest.raises(ValueError, match="token 4 is MASK"):
+        loss(nano, METHODS["scdm"], tokens + 4, tokens > 0, generator())
+    with pytest.raises(ValueError, match="no prefix"):
+        loss(nano, METHODS["arm"], tokens, torch.arange(16).expand(2, 16) == 3, generator())

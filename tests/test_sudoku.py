@@ -108,12 +108,13 @@ def test_puzzles_round_trip_through_text(name, data):
     board = task.generate(1, data.draw(st.integers(0, 999))).tokens[0]
     known = np.random.default_rng(data.draw(st.integers(0, 999))).random(task.length) < 0.5
     characters = "".join(SYMBOLS[digit] if shown else "." for digit, shown in zip(board, known, strict=True))
+    lines = "\n".join(characters[row * task.side :][: task.side] for row in range(task.side))
     framed = task.decode(np.where(known, board, 255).astype(np.uint8))
-    for text in (characters, characters.replace(".", "0"), framed):
+    for text in (characters, characters.replace(".", "0"), lines, framed):
         tokens, read = task.encode(text)
         assert (read == known).all()
         assert (tokens[known] == board[known]).all()
-    assert read_puzzle(framed)[0] is task
+    assert read_puzzle(framed)[0] == read_puzzle(lines)[0] == task
 
 
 @pytest.mark.parametrize(
@@ -128,6 +129,8 @@ def test_puzzles_round_trip_through_text(name, data):
         ("1..." * 2 + "." * 8, "1 twice in column 1"),
         ("1....1" + "." * 10, "1 twice in box 1"),
         ("²" + "." * 15, "must be 1-4"),
+        ("٣" + "." * 15, "must be 1-4"),
+        ("AB " + ". " * 255, "'AB' in row 1 column 1"),
     ],
 )
 def test_a_puzzle_that_cannot_be_read_says_why(text, message):

@@ -112,6 +112,25 @@ def test_a_changed_config_is_not_gone_on_with(tmp_path):
         fit(replace(config, resume=True))
 
 
+def test_a_run_stopped_early_goes_on_and_a_cut_off_line_is_no_obstacle(tmp_path):
+    whole = fit(tiny_run(tmp_path / "whole"))
+    config = tiny_run(tmp_path / "cut", save_every=2)
+    with pytest.raises(KeyboardInterrupt):
+        fit(config, method=stop_at(config, step=2))
+    assert not (config.folder / "metrics.jsonl").exists()
+    (config.folder / "metrics.jsonl").write_text('{"step": 1, "lo')
+    fit(replace(config, resume=True))
+    assert rows(config.folder)[-1]["validation_loss"] == rows(whole)[-1]["validation_loss"]
+
+
+def test_runs_of_another_precision_follow_in_one_process(tmp_path):
+    for precision in ("fp32", "bf16"):
+        fit(tiny_run(tmp_path / precision, steps=2, precision=precision))
+    losses = [rows(tmp_path / precision)[0]["loss"] for precision in ("fp32", "bf16")]
+    assert losses[0] != losses[1]
+    assert losses[0] == pytest.approx(losses[1], rel=0.05)
+
+
 def test_a_run_folder_says_what_made_it(tmp_path):
     config = json.loads((fit(tiny_run(tmp_path / "run", method="ar-mtp", weight="elbo")) / "config.json").read_text())
     assert config["training"]["seed"] == 0
@@ -132,12 +151,12 @@ def test_every_method_can_be_trained(tmp_path):
 
 def test_a_full_disk_leaves_what_was_there(tmp_path):
     path = tmp_path / "file"
-    write_whole(path, b"old")
+    write_whole({path: b"old"})
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
     try:
         with pytest.raises(OSError, match="file: cannot be written"):
-            write_whole(path, b"new" * 1_000)
+            write_whole({tmp_path / "beside": b"small", path: b"new" * 1_000})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_bytes() == b"old"
@@ -170,7 +189,21 @@ def test_averaged_weights_follow_the_ramp():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"steps": 0}, {"batch_size": -1}, {"lr": 0.0}, {"clip": -1.0}, {"ema": 1.0}, {"dropout": 1.5}, {"seed": -1}, {"batch_size": 9, "accumulate": 2}],
+    [
+        {"steps": 0},
+        {"steps": 2.5},
+        {"schedule": "linear"},
+        {"weight": "none"},
+        {"size": "huge"},
+        {"seed": 2**63},
+        {"batch_size": -1},
+        {"lr": 0.0},
+        {"clip": -1.0},
+        {"ema": 1.0},
+        {"dropout": 1.5},
+        {"seed": -1},
+        {"batch_size": 9, "accumulate": 2},
+    ],
 )
 def test_a_config_out_of_range_is_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):

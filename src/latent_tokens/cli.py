@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional, PositionalRequiredArgs, subcommand
 
-from latent_tokens.configs import DataConfig, DemoConfig, EvalConfig, OrderName, TrainConfig, at_least, check_out
+from latent_tokens.configs import DEFAULT_CANDIDATES, DataConfig, DemoConfig, EvalConfig, OrderName, TrainConfig, check_out, whole
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
@@ -44,7 +44,7 @@ class Sample:
     latents: int | Literal["all"] | None = None
     """Latent tokens to show. Default: the method's own."""
     candidates: int | Literal["all"] | None = None
-    """Of how many next positions the most confident is decoded (k). Default: 8 where the order is adaptive, else 1."""
+    """Of how many next positions an adaptive order decodes the most confident (k). Default: 8."""
     order: OrderName | None = None
     """top_prob, margin and entropy are adaptive. Default: top_prob, or left_to_right where the method is."""
     temperature: float = 1.0
@@ -65,10 +65,10 @@ class Solve:
     """Its cells row by row, 0 or . for an empty one, or a file that holds them; the length says the size."""
     run: str | None = None
     """A run folder, or the name of a model that comes along. Default: the one that comes along for the size."""
-    latents: int | Literal["all"] = "all"
-    """Latent tokens to show."""
-    candidates: int = 8
-    """Of how many next cells the most confident is decoded (k)."""
+    latents: int | Literal["all"] | None = None
+    """Latent tokens to show. Default: as many as the method can use."""
+    candidates: int | None = None
+    """Of how many next cells the most confident is decoded (k). Default: 8, or 1 where the method is left to right."""
     temperature: float = 0.0
     """0 takes the likeliest digit."""
     attempts: int = 1
@@ -99,11 +99,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         again = [*arguments, *([] if "--resume" in arguments else ["--resume"])]
         way_out = f"; go on with: latent-tokens {shlex.join(again)}" if arguments[:1] == ["train"] and stop.args else ""
-        print(f"latent-tokens: {stop or 'stopped'}{way_out}", file=sys.stderr)
+        print(f"latent-tokens: {str(stop) or 'stopped'}{way_out}", file=sys.stderr)
         return 130
 
 
 def run_data(config: DataConfig) -> int:
+    """latent-tokens data: prints the folder."""
     from latent_tokens.data import make_data
     from latent_tokens.progress import progress
 
@@ -114,6 +115,7 @@ def run_data(config: DataConfig) -> int:
 
 
 def run_train(config: TrainConfig) -> int:
+    """latent-tokens train: prints the run folder."""
     from latent_tokens.training import fit
 
     keep_freed_memory()
@@ -122,6 +124,7 @@ def run_train(config: TrainConfig) -> int:
 
 
 def run_evaluate(command: Evaluate) -> int:
+    """latent-tokens evaluate: a table, or JSON lines."""
     from rich.console import Console
 
     from latent_tokens.evaluation import evaluate
@@ -136,10 +139,10 @@ def run_evaluate(command: Evaluate) -> int:
     kept = command.out or (None if SHIPPED in folder.parents else folder)
 
     def keep(row: dict[str, Any]) -> None:
-        if kept is not None:
-            append_line(kept / "results.jsonl", row)
         if command.json:
             print(json.dumps(row), flush=True)
+        if kept is not None:
+            append_line(kept / "results.jsonl", row)
 
     rows = evaluate(net, task_of(folder), command.config, on_row=keep)
     if not command.json:
@@ -148,13 +151,14 @@ def run_evaluate(command: Evaluate) -> int:
 
 
 def run_sample(command: Sample) -> int:
+    """latent-tokens sample: boards, or JSON lines."""
     import torch
 
     from latent_tokens.decoding import generate
     from latent_tokens.evaluation import as_numpy, decoding_for
     from latent_tokens.pretrained import find, from_pretrained
 
-    at_least("num_samples", command.num_samples, 1)
+    whole("num_samples", command.num_samples, 1)
     net, task = from_pretrained(command.run), task_of(find(command.run))
     asked = EvalConfig(candidates=command.candidates, order=command.order, temperature=command.temperature, top_p=command.top_p, seed=command.seed)
     known = torch.zeros(command.num_samples, task.length, dtype=torch.bool)
@@ -170,22 +174,23 @@ def run_sample(command: Sample) -> int:
 
 
 def run_solve(command: Solve) -> int:
+    """latent-tokens solve: the board and the verdict; 1 where it is not solved."""
     from latent_tokens.decoding import Decoding
-    from latent_tokens.methods import METHODS
+    from latent_tokens.methods import most_latents
     from latent_tokens.order import left_to_right
     from latent_tokens.pretrained import from_pretrained, shipped_names
     from latent_tokens.solving import solve
     from latent_tokens.tasks.sudoku import read_puzzle
 
-    at_least("attempts", command.attempts, 1)
+    whole("attempts", command.attempts, 1)
     task, tokens, known = read_puzzle(puzzle_text(command.puzzle))
     name = command.run or f"{task.name}-scdm"
     if command.run is None and name not in shipped_names():
         raise ValueError(f"no model for {task.side}x{task.side} comes along; train one (latent-tokens train {task.name} scdm) and name it with --run")
     net = from_pretrained(name)
-    left = net.method.order is left_to_right
-    latents = None if net.method == METHODS["sidm"] or net.method.readout == "shifted" else command.latents
-    decoding = Decoding(1 if left else command.candidates, latents, temperature=command.temperature)
+    candidates = command.candidates or (1 if net.method.order is left_to_right else DEFAULT_CANDIDATES)
+    latents = most_latents(net.method) if command.latents is None else command.latents
+    decoding = Decoding(candidates, latents, temperature=command.temperature)
     attempt = solve(net, task, tokens, known, decoding, command.seed, command.attempts)
     verdict = "solved" if not attempt.broken else f"not solved: digits are missing in {', '.join(attempt.broken)}"
     tried = f" (attempt {attempt.number + 1} of {command.attempts})" if command.attempts > 1 else ""
@@ -194,6 +199,7 @@ def run_solve(command: Solve) -> int:
 
 
 def run_demo(config: DemoConfig) -> int:
+    """latent-tokens demo: the tables and where the figure is."""
     from rich.console import Console
 
     from latent_tokens.demo import demo
@@ -243,7 +249,7 @@ def task_of(folder: Path) -> Any:
     from latent_tokens.tasks import TASKS
 
     about = read_description(folder, "config.json", "model").get("task")
-    if not about:
+    if not isinstance(about, dict) or set(about) != {"name", "source"}:
         raise ValueError(f"{folder}: its config.json names no task; evaluate it in Python: evaluate(net, task, EvalConfig())")
     return with_source(TASKS[about["name"]], about["source"])
 

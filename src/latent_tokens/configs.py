@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class Names(dict[str, T]):
         self.kind, self.other = kind, other
 
     def __missing__(self, name: str) -> T:
-        found = self.other(name)
+        found = self.other(name) if isinstance(name, str) else None
         if found is None:
             raise ValueError(f"{self.kind}={name}: must be one of {', '.join(self)}")
         return found
@@ -75,9 +75,10 @@ class DataConfig:
     """The data are a function of task, source and seed."""
 
     def __post_init__(self) -> None:
-        at_least("num_train", self.num_train, 1)
-        at_least("num_validation", self.num_validation, 1)
-        at_least("seed", self.seed, 0)
+        for name in ("num_train", "num_validation"):
+            whole(name, getattr(self, name), 1)
+        whole("seed", self.seed, 0)
+        one_of("source", self.source, (None, "solver", "pattern"))
 
     @property
     def folder(self) -> Path:
@@ -139,9 +140,16 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "accumulate", "num_train", "num_validation", "evaluate_every", "save_every"):
-            at_least(name, getattr(self, name), 1)
-        for name in ("warmup", "weight_decay", "seed", "ema", "dropout"):
+            whole(name, getattr(self, name), 1)
+        for name in ("warmup", "seed"):
+            whole(name, getattr(self, name), 0)
+        for name in ("weight_decay", "ema", "dropout"):
             at_least(name, getattr(self, name), 0)
+        one_of("size", self.size, tuple(SIZES))
+        one_of("schedule", self.schedule, ("cosine", "constant"))
+        one_of("positions", self.positions, ("both", "rotary", "learned"))
+        one_of("weight", self.weight, (None, "elbo", "flat"))
+        one_of("precision", self.precision, ("auto", "fp32", "bf16"))
         for name in ("lr", "clip"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}={getattr(self, name)}: must be above 0")
@@ -163,7 +171,7 @@ class EvalConfig:
     latents: tuple[int | Literal["all"], ...] | None = None
     """Latent tokens to show, one row each: numbers or all. Default: the method's own."""
     candidates: int | Literal["all"] | None = None
-    """Of how many next positions the most confident is decoded (k). Default: 8 where the order is adaptive, else 1."""
+    """Of how many next positions an adaptive order decodes the most confident (k); uniform and left_to_right decode the next. Default: 8."""
     order: OrderName | None = None
     """top_prob, margin and entropy are adaptive. Default: top_prob, or left_to_right where the method is."""
     num_samples: int = 1_000
@@ -182,26 +190,36 @@ class EvalConfig:
     """Of the network's arithmetic. In bf16 single samples may differ with the batch."""
 
     def __post_init__(self) -> None:
-        at_least("num_samples", self.num_samples, 1)
-        at_least("batch_size", self.batch_size, 1)
-        at_least("seed", self.seed, 0)
+        for name in ("num_samples", "batch_size"):
+            whole(name, getattr(self, name), 1)
+        whole("seed", self.seed, 0)
+        if self.latents is not None and (not isinstance(self.latents, tuple) or not self.latents):
+            raise ValueError(f"latents={self.latents!r}: must be a tuple of numbers or 'all', like (0, 4, 'all')")
         for latents in self.latents or ():
             if latents != "all":
-                at_least("latents", latents, 0)
-        if self.latents == ():
-            raise ValueError("latents=(): name at least one number, or all")
+                whole("latents", latents, 0)
         if self.candidates not in (None, "all"):
-            at_least("candidates", self.candidates, 1)
-        if self.order in ("uniform", "left_to_right") and self.candidates not in (None, 1):
-            raise ValueError(
-                f"candidates={self.candidates} with order={self.order}: only an adaptive order chooses among candidates; use top_prob, or 1"
-            )
+            whole("candidates", self.candidates, 1)
+        one_of("order", self.order, (None, *get_args(OrderName)))
+        one_of("precision", self.precision, ("fp32", "bf16"))
 
 
 def at_least(name: str, value: object, least: int) -> None:
     """Raises ValueError where `value` is no number from `least`."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not value >= least:
         raise ValueError(f"{name}={value}: must be a number from {least}")
+
+
+def whole(name: str, value: object, least: int) -> None:
+    """Raises ValueError where `value` is no whole number from `least` to 2^63 - 1."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 1 << 63:
+        raise ValueError(f"{name}={value}: must be a whole number from {least}, below 2^63")
+
+
+def one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
+    """Raises ValueError where `value` is none of those allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name}={value}: must be one of {', '.join(map(str, allowed))}")
 
 
 def check_out(out: Path) -> None:

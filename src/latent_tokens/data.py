@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.configs import DataConfig, check_out
-from latent_tokens.storage import FORMAT, provenance, read_description, write_json, write_whole
+from latent_tokens.storage import FORMAT, json_bytes, provenance, read_description, write_whole
 from latent_tokens.tasks import TASKS, Examples, Task
 
 FIRST_VALIDATION = 1 << 40  # validation examples are numbered from here, training examples from 0
@@ -41,7 +41,7 @@ def fingerprint(examples: Examples) -> str:
 def make_data(config: DataConfig, report: Report = lambda done: None) -> Path:
     """The folder with the data set: {train,validation}.{tokens,known}.npy and manifest.json, written last.
 
-    Raises ValueError where the folder is there already.
+    Raises ValueError where the folder is there and not empty.
     """
     check_out(config.folder)
     task = with_source(TASKS[config.task], config.source)
@@ -51,15 +51,15 @@ def make_data(config: DataConfig, report: Report = lambda done: None) -> Path:
     for split, count in splits.items():
         examples = make_examples(task, split, count, config.seed, report)
         for part, array in examples._asdict().items():
-            write_whole(config.folder / f"{split}.{part}.npy", npy_bytes(array))
+            write_whole({config.folder / f"{split}.{part}.npy": npy_bytes(array)})
         manifest["splits"][split] = {"examples": count, "sha256": fingerprint(examples)}
-    write_json(config.folder / "manifest.json", {**manifest, "made_with": provenance()})
+    write_whole({config.folder / "manifest.json": json_bytes({**manifest, "made_with": provenance()})})
     return config.folder
 
 
 def load_data(folder: Path, task: Task) -> dict[Split, Examples]:
     """The splits of a folder that `make_data` wrote. Raises ValueError where it is missing, damaged or of another task."""
-    manifest = read_description(folder, "manifest.json", "data set")
+    manifest = read_description(folder, "manifest.json", "data set", ("task", "splits"))
     if manifest["task"] != task.name:
         raise ValueError(f"data={folder}: holds {manifest['task']}, not {task.name}")
     splits: dict[Split, Examples] = {}
@@ -68,7 +68,7 @@ def load_data(folder: Path, task: Task) -> dict[Split, Examples]:
             splits[split] = Examples(*(np.load(folder / f"{split}.{part}.npy", allow_pickle=False) for part in Examples._fields))
         except (OSError, ValueError) as error:
             raise ValueError(f"data={folder}: {split} cannot be read ({error}); make the data set again") from None
-        if fingerprint(splits[split]) != manifest["splits"][split]["sha256"]:
+        if fingerprint(splits[split]) != manifest["splits"].get(split, {}).get("sha256"):
             raise ValueError(f"data={folder}: {split} is not what its manifest pins; make the data set again")
     return splits
 
@@ -79,6 +79,7 @@ def with_source(task: Task, source: str | None) -> Task:
 
 
 def npy_bytes(array: NDArray[Any]) -> bytes:
+    """The .npy file that holds an array."""
     buffer = io.BytesIO()
     np.save(buffer, array)
     return buffer.getvalue()

@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens.attention import sees_earlier, sees_later
+from latent_tokens.attention import sees_later
 from latent_tokens.layout import Layout, next_layout
-from latent_tokens.methods import Denoiser, Method
+from latent_tokens.methods import Denoiser, Method, most_latents
 from latent_tokens.order import LatentPolicy, Order, any_order, first_order, follow, left_to_right, nearest, promote, shuffle
 from latent_tokens.partition import Partition, sizes_of_steps
 from latent_tokens.streams import Streams
@@ -50,7 +50,7 @@ class Decoding:
     tokens_per_step: int | Partition = 1  # or equal_parts(T), reverse_process(T), a given_partition's (appendix C)
     order: Order | None = None  # None = the method's own
     confidence: Confidence = top_prob  # of the raw logits, before temperature (decision 16)
-    latent_policy: LatentPolicy = nearest  # (order, num_clean, candidates) -> order whose next after the candidates are shown
+    latent_policy: LatentPolicy = nearest  # (order, num_clean, candidates), a line a row -> the order whose next after the candidates are shown
     refresh: bool = True  # reshuffle an any_order schedule after every step; False is Algorithm 5 as printed (decision 14)
     temperature: float | int = 1.0  # 0 = argmax
     top_p: float | int = 1.0  # draw from the smallest set of tokens that holds this much probability
@@ -62,13 +62,13 @@ class Decoding:
         if self.candidates != "all" and not whole(self.candidates, 1):
             raise ValueError(f"candidates={self.candidates}: must be a whole number from 1, or 'all'")
         if self.latents is not None and self.latents != "all" and not callable(self.latents) and not whole(self.latents, 0):
-            raise ValueError(f"latents={self.latents}: must be a whole number from 0, 'all', a function of the number masked, or None")
+            raise ValueError(f"latents={self.latents!r}: must be a whole number from 0, 'all', a function of the number masked, or None")
         if not callable(self.tokens_per_step) and not whole(self.tokens_per_step, 1):
             raise ValueError(f"tokens_per_step={self.tokens_per_step}: must be a whole number from 1, or a partition")
         if self.order is not None and not callable(self.order):
             raise ValueError(f"order={self.order}: must be a function of known; given(schedule) makes one")
-        if not self.temperature >= 0:
-            raise ValueError(f"temperature={self.temperature}: must be 0 (argmax) or more")
+        if not 0 <= self.temperature < float("inf"):
+            raise ValueError(f"temperature={self.temperature}: must be 0 (argmax) or more, and finite")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p={self.top_p}: must be above 0 and at most 1")
 
@@ -126,22 +126,23 @@ def generate(
 
     `tokens` is ignored where `known` is false. Row b draws from the stream (seed, rows[b]), rows = 0..B-1 by default, so a
     row with its number comes out the same alone, in any batch and in any order. Positions from lengths[b] on take no part.
-    Raises ValueError where the decoding does not suit the method, or shapes or values are off.
+    Raises ValueError where the decoding does not suit the method, where shapes or values are off, or logits are not finite.
     """
-    batch, length = tokens.shape
+    tokens, (batch, length) = tokens.long(), tokens.shape
     everyone = torch.arange(batch, device=tokens.device)
     lengths = torch.full_like(everyone, length) if lengths is None else lengths
     rows = everyone if rows is None else rows
     check_decoding(method, decoding)
-    check_rows(net, method, tokens, known, lengths, rows)
+    check_shapes(tokens, known, lengths, rows)
+    inside = torch.arange(length, device=tokens.device) < lengths[:, None]
+    known, open = known & inside, ~known & inside
+    check_known(net, method, tokens, known)
 
     streams = Streams(seed, rows)
     rule = method.order if decoding.order is None else decoding.order
-    inside = torch.arange(length, device=tokens.device) < lengths[:, None]
-    known, open = known & inside, ~known & inside
-    draw = partial(streams.uniform, everyone, open.sum(1))
-    order, num_clean = first_order(rule, known, lengths, draw), known.sum(1)
-    sizes = sizes_of_steps(decoding.tokens_per_step, open, draw)
+    draw_all = partial(streams.uniform, everyone, open.sum(1))
+    order, num_clean = first_order(rule, known, lengths, draw_all), known.sum(1)
+    sizes = sizes_of_steps(decoding.tokens_per_step, open, draw_all)
     tokens = tokens.masked_fill(open, net.mask_id)
     processed, forward_passes = torch.zeros_like(lengths), 0
 
@@ -149,8 +150,9 @@ def generate(
         now, clean, left = order[active], num_clean[active], (lengths - num_clean)[active]
         count = sizes[active, forward_passes].minimum(left)
         num_candidates, num_latents = how_many(method, decoding, left, count)
-        draw = partial(streams.uniform, active, left - num_candidates)
-        shown = follow(decoding.latent_policy, now, clean, num_candidates, draw=draw)
+        draw_latents = partial(streams.uniform, active, left - num_candidates)
+        shown = follow(decoding.latent_policy, now, clean, num_candidates, draw=draw_latents)
+        check_policy(now, shown, clean + num_candidates)
         layout = next_layout(shown, clean, num_candidates, num_latents)
         logits = method.logits(net, tokens[active], layout)  # (A, S, V)
 
@@ -180,10 +182,12 @@ def how_many(method: Method, decoding: Decoding, left: Int[Tensor, " A"], count:
     """
     room = method.room(left)
     if (count > room).any():
-        raise ValueError(f"tokens_per_step={int(count.max())} with a window of {method.window}: it shows no more masked tokens than that")
+        raise ValueError(
+            f"{int(count.max())} tokens in one step with a window of {method.window}: it shows no more masked tokens than that; use fewer a step"
+        )
     wanted_candidates = room if decoding.candidates == "all" else room.clamp(max=decoding.candidates)
     num_candidates = wanted_candidates.maximum(count)
-    wanted = method.latents if decoding.latents is None else decoding.latents
+    wanted = None if sees_later(method.attention) else method.latents if decoding.latents is None else decoding.latents
     if callable(wanted):
         num_latents = torch.tensor([wanted(masked) for masked in left.tolist()], device=left.device)
         if num_latents.is_floating_point() or (num_latents < 0).any():
@@ -212,6 +216,9 @@ def most_confident(
 def draw_tokens(candidates: Float[Tensor, "A K V"], picks: Int[Tensor, "A T"], decoding: Decoding, noise: Float[Tensor, "A T"]) -> Int[Tensor, "A T"]:
     """A token for each pick: by inverse CDF from the tempered, top-p distribution, or its argmax at temperature 0 (decision 18)."""
     logits = candidates.gather(1, picks[:, :, None].expand(-1, -1, candidates.shape[-1]))  # (A, T, V)
+    logits = logits - logits.amax(-1, keepdim=True)
+    if logits.isnan().any():
+        raise ValueError("the net's logits are not finite where a token is to be drawn: its weights have diverged, or are damaged")
     if decoding.temperature == 0:
         return logits.argmax(-1)
     probabilities = (logits / decoding.temperature).softmax(-1)
@@ -225,12 +232,12 @@ def draw_tokens(candidates: Float[Tensor, "A K V"], picks: Int[Tensor, "A T"], d
 
 def check_decoding(method: Method, decoding: Decoding) -> None:
     """Raises ValueError, naming what to use, where the method cannot decode so."""
-    n, attention = decoding.latents, getattr(method.attention, "__name__", method.attention)
+    attention = getattr(method.attention, "__name__", method.attention)
+    n = getattr(decoding.latents, "__name__", decoding.latents)
     if sees_later(method.attention) and n is not None and n != "all":
         trained = f"ar-mtp-window-{n + 1}" if isinstance(n, int) else "ar-mtp-window-N"
         raise ValueError(f"latents={n} with {attention} attention: its latents are all masked tokens it shows; use scdm or esolm, or train {trained}")
-    uses_none = method.readout == "shifted" or not (sees_later(method.attention) or sees_earlier(method.attention))
-    if uses_none and n is not None and n != 0:
+    if most_latents(method) is None and n is not None and n != 0:
         kind = "a shifted readout" if method.readout == "shifted" else f"{attention} attention"
         raise ValueError(f"latents={n} with {kind}: it cannot use any; use latents=0, or scdm, esolm or ar-mtp")
     if method.order is left_to_right and decoding.candidates != 1:
@@ -241,18 +248,27 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         raise ValueError(f"tokens_per_step={decoding.tokens_per_step} with a shifted readout: it predicts one token a step; use 1, or ar-mtp")
 
 
-def check_rows(net: Denoiser, method: Method, tokens: Tensor, known: Tensor, lengths: Tensor, rows: Tensor) -> None:
-    """Raises ValueError where the rows to fill in do not fit together, or hold what the method cannot take."""
+def check_shapes(tokens: Tensor, known: Tensor, lengths: Tensor, rows: Tensor) -> None:
+    """Raises ValueError where the rows to fill in do not fit together."""
     batch, length = tokens.shape
     if known.shape != tokens.shape or lengths.shape != (batch,) or rows.shape != (batch,):
         shapes = f"known {tuple(known.shape)}, lengths {tuple(lengths.shape)}, rows {tuple(rows.shape)}"
         raise ValueError(f"tokens {(batch, length)} with {shapes}: known must be of the shape of tokens, lengths and rows of its first")
     if ((lengths < 0) | (lengths > length)).any():
         raise ValueError(f"lengths={lengths.tolist()}: must lie in 0..{length}")
+
+
+def check_known(net: Denoiser, method: Method, tokens: Tensor, known: Tensor) -> None:
+    """Raises ValueError where a known position holds no token, or the method cannot take what is known."""
     wrong = known & ((tokens < 0) | (tokens == net.mask_id))
     if wrong.any():
-        b, place = wrong.nonzero()[0].tolist()
-        raise ValueError(f"row {b}, position {place}: token {int(tokens[b, place])} is no known token; mark it as unknown instead")
-    if method.readout == "shifted" and (known[:, 1:] & ~known[:, :-1]).any():
-        b = int((known[:, 1:] & ~known[:, :-1]).any(1).nonzero()[0])
-        raise ValueError(f"row {b}: its known positions are no prefix, and a shifted readout only continues one; use scdm or mdm to infill")
+        row, place = wrong.nonzero()[0].tolist()
+        raise ValueError(f"row {row}, position {place}: token {int(tokens[row, place])} is no known token; mark it as unknown instead")
+    method.check_known(known)
+
+
+def check_policy(order: Int[Tensor, "A L"], shown: Int[Tensor, "A L"], fixed: Int[Tensor, " A"]) -> None:
+    """Raises ValueError where a latent policy has moved what is clean or a candidate."""
+    moved = (order != shown) & (torch.arange(order.shape[1], device=order.device) < fixed[:, None])
+    if moved.any():
+        raise ValueError("latent_policy moved clean tokens or candidates: only what stands after num_clean + candidates may be rearranged")

@@ -13,7 +13,7 @@ from latent_tokens.configs import DemoConfig, EvalConfig, TrainConfig, check_out
 from latent_tokens.evaluation import evaluate
 from latent_tokens.pretrained import SHIPPED, from_pretrained, save_pretrained
 from latent_tokens.report import figure
-from latent_tokens.storage import append_line, read_description, read_lines, write_json
+from latent_tokens.storage import append_line, json_bytes, read_description, read_lines, write_whole
 from latent_tokens.tasks import TASKS
 from latent_tokens.training import fit
 
@@ -30,7 +30,7 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
     """(the rows of the model with the dial, one row a reference). Writes summary.json, latents.png and latents.svg.
 
     With `every_method` the references are trained and measured here, and OUT/shipped holds what the package ships.
-    Raises ValueError where the folder is there already.
+    Raises ValueError where the folder is there and not empty.
     """
     check_out(config.out)
     begun = time.perf_counter()
@@ -43,7 +43,7 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
     steps = training(config).steps
     summary = {"task": TASK, "steps": steps, "train_seconds": round(seconds, 1)}
     brief = {name: [{key: row[key] for key in ROW_KEYS} for row in part] for name, part in (("rows", rows), ("references", references))}
-    write_json(config.out / "summary.json", {**summary, **brief})
+    write_whole({config.out / "summary.json": json_bytes({**summary, **brief})})
     title = "More latent tokens, more valid boards: one model, the number chosen when sampling"
     made = f"{TASK}, {training(config).size} (0.8 M parameters), {steps:,} steps of {training(config).batch_size} boards"
     caption = f"{made}; {rows[0]['num_samples']:,} samples a point, 95 % intervals"
@@ -58,6 +58,7 @@ def training(config: DemoConfig, method: str = "scdm") -> TrainConfig:
 
 
 def train(method: str, config: DemoConfig) -> Path:
+    """The run folder of one method of the demonstration, trained."""
     return fit(training(config, method))
 
 
@@ -92,6 +93,4 @@ def ship(runs: list[Path], config: DemoConfig) -> None:
 
 def reference_rows(shipped: Path) -> list[Row]:
     """The rows of the references that stand beside the curve: the demonstration's k, and uniform or left-to-right order."""
-    results = shipped / "results.jsonl"
-    rows = read_lines(results) if results.is_file() else []
-    return [row for row in rows if row["method"] in REFERENCES and row["candidates"] in (1, CANDIDATES)]
+    return [row for row in read_lines(shipped / "results.jsonl") if row["method"] in REFERENCES and row["candidates"] in (1, CANDIDATES)]

@@ -19,6 +19,7 @@ from latent_tokens.decoding import Decoding, generate
 from latent_tokens.methods import Method, name_of
 from latent_tokens.model import Transformer
 from latent_tokens.order import Order, any_order, left_to_right
+from latent_tokens.pretrained import check_fits
 from latent_tokens.progress import progress
 from latent_tokens.storage import provenance
 from latent_tokens.tasks import Task
@@ -34,8 +35,10 @@ def evaluate(net: Transformer, task: Task, config: EvalConfig, *, on_row: Callab
 
     Percentages are of samples; `processed` and `forward_passes` are counted, the latter a batch; `relative_cost` is
     tokens relative to showing all masked tokens, `paper_cost` the same by the paper's formula (decision 21); seconds are
-    of decoding alone. Raises ValueError where the net's method cannot decode so.
+    of decoding alone. The net is left in eval mode. Raises ValueError where the net is not of the task, or its method cannot
+    decode so.
     """
+    check_fits(net, task)
     decodings = [decoding_for(net.method, config, latents) for latents in config.latents or (None,)]
     for decoding in decodings:
         rules.check_decoding(net.method, decoding)
@@ -53,12 +56,11 @@ def measure(net: Transformer, task: Task, config: EvalConfig, decoding: Decoding
     """One row: `num_samples` samples from nothing known, in batches that do not matter to them."""
     device = next(net.parameters()).device
     samples, processed, passes, seconds = [], 0, 0, 0.0
-    shape = (task.length,)
     most = 0
     with progress(label(net.method, decoding), config.num_samples) as advance:
         for start in range(0, config.num_samples, config.batch_size):
             numbers = torch.arange(start, min(start + config.batch_size, config.num_samples), device=device)
-            known = torch.zeros(len(numbers), *shape, dtype=torch.bool, device=device)
+            known = torch.zeros(len(numbers), task.length, dtype=torch.bool, device=device)
             begun = time.perf_counter()
             made = generate(net, net.method, torch.zeros_like(known, dtype=torch.int64), known, decoding, config.seed, rows=numbers)
             samples.append(as_numpy(made.tokens))
@@ -97,10 +99,15 @@ def measure(net: Transformer, task: Task, config: EvalConfig, decoding: Decoding
 
 
 def decoding_for(method: Method, config: EvalConfig, latents: int | Literal["all"] | None) -> Decoding:
-    """The Decoding that a config means for a method: 8 candidates where the order is adaptive, else one."""
+    """The Decoding that a config means for a method: 8 candidates by default where the order is adaptive, one where it is not.
+
+    Raises ValueError for an adaptive order with a left-to-right method.
+    """
     order = config.order or default_order(method)
     adaptive = order in CONFIDENCES
-    candidates = config.candidates or (DEFAULT_CANDIDATES if adaptive else 1)
+    if adaptive and method.order is left_to_right:
+        raise ValueError(f"order={order} with {name_of(method)}: it decodes the next token; use order=left_to_right, or mdm or scdm")
+    candidates = (config.candidates or DEFAULT_CANDIDATES) if adaptive else 1
     return Decoding(
         candidates=candidates,
         latents=latents,
@@ -118,12 +125,11 @@ def default_order(method: Method) -> str:
 
 
 def shown_latents(method: Method, decoding: Decoding) -> int | str:
-    """The number of latents that a row reports: as asked for, else the method's own."""
-    if isinstance(decoding.latents, (int, str)):
-        return decoding.latents
-    if method.latents is None:
+    """The number of latents that a row reports: as asked for, else the method's own; a window shows no more than it has."""
+    asked = method.latents if decoding.latents is None else decoding.latents
+    if asked is None or asked == "all":
         return "all" if method.window is None else method.window - 1
-    return method.latents
+    return asked if isinstance(asked, int) else getattr(asked, "__name__", "custom")
 
 
 def paper_cost(length: int, decoding: Decoding, latents: int | str) -> float:
@@ -133,6 +139,7 @@ def paper_cost(length: int, decoding: Decoding, latents: int | str) -> float:
 
 
 def label(method: Method, decoding: Decoding) -> str:
+    """What the progress bar of a row says."""
     return f"{name_of(method)} n={shown_latents(method, decoding)} k={decoding.candidates}"
 
 
@@ -145,4 +152,5 @@ def wilson(share: float, count: int) -> tuple[float, float]:
 
 
 def as_numpy(tokens: Tensor) -> Any:
+    """Tokens as tasks take them: uint8 on the CPU."""
     return tokens.cpu().numpy().astype(np.uint8)

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens.attention import Rule, bidirectional, causal, dense_mask, independent, semi_causal
-from latent_tokens.configs import Names
+from latent_tokens.attention import Rule, bidirectional, causal, dense_mask, independent, sees_earlier, sees_later, semi_causal
+from latent_tokens.configs import Names, one_of
 from latent_tokens.layout import Layout, next_layout
 from latent_tokens.order import Order, any_order, first_order, left_to_right
 
@@ -20,7 +20,7 @@ from latent_tokens.order import Order, any_order, first_order, left_to_right
 class Denoiser(Protocol):
     """Any callable (ids, positions, mask) -> logits with an integer `mask_id`; nothing else of it is used.
 
-    ids, positions: Int[B, S]; mask: Bool[B, S, S]; logits: Float[B, S, V], with V = mask_id or more columns.
+    ids, positions: Int[B, S]; mask: Bool[B, S, S]; logits: Float[B, S, V]. Where V has a column `mask_id`, it is never chosen.
     """
 
     mask_id: int
@@ -38,13 +38,16 @@ class Method:
     targets: Literal["all", "next"] = "all"  # which of the shown masked tokens are scored in training
     weight: Literal["elbo", "flat"] = "elbo"  # divide by the number of targets, or of unknown positions (decisions 4-5)
     readout: Literal["in_place", "shifted"] = "in_place"  # shifted: slot j is fed the token before it, and MASK at slot 0
-    latents: int | None = 0  # n where Decoding.latents is None; None = all that may be shown
+    latents: int | None = 0  # n where Decoding.latents is None; None = all that may be shown, as always where rule sees what is later
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
             raise ValueError(f"window={self.window}: a window shows at least 1 masked token; None shows all")
         if self.readout == "shifted" and self.order is not left_to_right:
             raise ValueError("readout=shifted: each slot is fed the token to its left, so order must be left_to_right")
+        one_of("targets", self.targets, ("all", "next"))
+        one_of("weight", self.weight, ("elbo", "flat"))
+        one_of("readout", self.readout, ("in_place", "shifted"))
 
     def draw(self, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], generator: torch.Generator) -> Layout:
         """A training layout: an order, then the number of clean tokens uniform on {#known .. length-1}, stratified over the batch.
@@ -62,6 +65,13 @@ class Method:
             num_clean = num_clean + (stratum * (lengths - num_clean)).long()
         shown = self.room(lengths - num_clean)
         return next_layout(order, num_clean, candidates=shown, latents=torch.zeros_like(shown))
+
+    def check_known(self, known: Bool[Tensor, "B L"]) -> None:
+        """Raises ValueError where a shifted readout is given known positions that are no prefix."""
+        gap = known[:, 1:] & ~known[:, :-1]
+        if self.readout == "shifted" and gap.any():
+            row = int(gap.any(1).nonzero()[0])
+            raise ValueError(f"row {row}: its known positions are no prefix, and a shifted readout only continues one; use scdm or mdm to infill")
 
     def room(self, num_masked: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
         """How many of a row's masked tokens may be shown: all, or the window."""
@@ -104,6 +114,12 @@ METHODS: Names[Method] = Names("method", {
     "ar-ntp-16":        windowed(16, "next"),
 }, windowed_by_name)
 # fmt: on
+
+
+def most_latents(method: Method) -> Literal["all"] | None:
+    """The most latents that decoding may ask of the method: "all", or None where it can use none."""
+    usable = sees_later(method.attention) or sees_earlier(method.attention)
+    return "all" if usable and method.readout == "in_place" else None
 
 
 def name_of(method: Method) -> str:

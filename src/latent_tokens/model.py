@@ -23,7 +23,6 @@ class Transformer(nn.Module):
     """
 
     method: Any = None
-    frequencies: Tensor
 
     def __init__(
         self,
@@ -41,18 +40,21 @@ class Transformer(nn.Module):
         self.blocks = nn.ModuleList(Block(size, dropout) for _ in range(size.layers))
         self.norm = nn.LayerNorm(size.width)
         self.head = nn.Linear(size.width, vocab_size + 1)
-        half = size.width // size.heads // 2
-        self.register_buffer("frequencies", ROTARY_BASE ** (-torch.arange(half) / half), persistent=False)
 
     def forward(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"], mask: Bool[Tensor, "B S S"]) -> Float[Tensor, "B S V"]:
         x = self.embedding(ids)  # (B, S, D)
         if self.place is not None:
             x = x + self.place(positions)
-        angles = None if self.positions == "learned" else positions[:, None, :, None] * self.frequencies  # (B, 1, S, half)
-        rotation = None if angles is None else (angles.cos().to(x.dtype), angles.sin().to(x.dtype))
+        rotation = None if self.positions == "learned" else self.rotation(positions, x.dtype)
         for block in self.blocks:
             x = block(x, rotation, mask[:, None])
         return cast(Tensor, self.head(self.norm(x)))
+
+    def rotation(self, positions: Int[Tensor, "B S"], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of each position's angles, (B, 1, S, D/2H): computed in float32, whatever the weights are."""
+        half = self.size.width // self.size.heads // 2
+        angles = positions[:, None, :, None] * ROTARY_BASE ** (-torch.arange(half, device=positions.device) / half)
+        return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
 class Block(nn.Module):

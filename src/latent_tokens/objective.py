@@ -23,14 +23,17 @@ def loss(
 
     With weight="elbo" it is, for an any-order method, an unbiased estimate of the negative ELBO per unknown token; with
     "flat" the sum over targets divided by the number of unknown positions. Positions from lengths[b] on take no part.
-    Raises ValueError where a row has nothing unknown.
+    Raises ValueError where a row has nothing unknown, a target is MASK, or the method cannot take what is known.
     """
-    batch, length = tokens.shape
+    tokens, (batch, length) = tokens.long(), tokens.shape
     lengths = torch.full((batch,), length, device=tokens.device) if lengths is None else lengths
-    known = known & (torch.arange(length, device=tokens.device) < lengths[:, None])
-    unknown = lengths - known.sum(1)
+    inside = torch.arange(length, device=tokens.device) < lengths[:, None]
+    known, unknown = known & inside, lengths - (known & inside).sum(1)
     if (unknown < 1).any():
         raise ValueError(f"row {int(unknown.argmin())} has no unknown position: there is nothing to predict in it")
+    if (inside & (tokens == net.mask_id)).any():
+        raise ValueError(f"token {net.mask_id} is MASK: tokens must be whole sequences, what is masked is drawn here")
+    method.check_known(known)
     layout = method.draw(known, lengths, generator)
     logits = method.logits(net, tokens, layout)
     last = layout.num_clean + 1 if method.targets == "next" else layout.num_shown

@@ -83,6 +83,7 @@ def shuffle(order: Int[Tensor, "B L"], start: Int[Tensor, " B"], noise: Noise) -
     index = torch.arange(order.shape[1], device=order.device) - start[:, None]
     padded = torch.cat([noise, noise.new_ones(len(noise), 1)], dim=1)
     drawn = padded.gather(1, index.clamp(0, noise.shape[1]))
+    # what stands before `start` keeps its negative index as its key, so it stays in front and in order
     return order.gather(1, torch.where(index < 0, index.to(noise.dtype), drawn).argsort(dim=1, stable=True))
 
 
@@ -95,6 +96,7 @@ def promote(order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], chosen: Int
     index = torch.arange(length + 1, device=order.device).expand(len(order), -1)
     rank = torch.arange(chosen.shape[1], device=order.device).expand_as(chosen)
     key = torch.where(index < num_clean[:, None], index, 2 * length + index)
+    # a chosen entry that does not hold goes to the extra column `length`, which is cut off
     key = key.scatter(1, torch.where(rank < count[:, None], chosen, length), length + rank)
     return order.gather(1, key[:, :length].argsort(dim=1))
 

@@ -56,7 +56,7 @@ def given_partition(sets: Sequence[Sequence[int]]) -> tuple[Order, Partition]:
 def sizes_of_steps(tokens_per_step: int | Partition, open: Bool[Tensor, "B L"], draw: Callable[[], Noise]) -> Int[Tensor, "B T"]:
     """How many tokens each step of a row decodes, its empty steps left out. Raises ValueError where some positions are never decoded."""
     if isinstance(tokens_per_step, int):
-        steps = -(-int(open.sum(1).max()) // tokens_per_step)
+        steps = -(-max(open.sum(1).tolist(), default=0) // tokens_per_step)
         return torch.full((len(open), steps), tokens_per_step, device=open.device)
     sizes = tokens_per_step(open, draw())
     if (sizes < 0).any() or (sizes.sum(1) < open.sum(1)).any():
@@ -65,5 +65,6 @@ def sizes_of_steps(tokens_per_step: int | Partition, open: Bool[Tensor, "B L"], 
 
 
 def check_steps(steps: int) -> None:
+    """Raises ValueError for fewer than one step."""
     if steps < 1:
         raise ValueError(f"steps={steps}: decoding takes at least 1 step")

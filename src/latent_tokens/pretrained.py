@@ -14,7 +14,8 @@ from latent_tokens import attention, order
 from latent_tokens.configs import Size
 from latent_tokens.methods import Method
 from latent_tokens.model import Transformer
-from latent_tokens.storage import FORMAT, read_description, write_json, write_whole
+from latent_tokens.storage import FORMAT, json_bytes, read_description, write_whole
+from latent_tokens.tasks import Task
 
 SHIPPED = Path(__file__).parent / "shipped"
 RULES = {rule.__name__: rule for rule in (attention.bidirectional, attention.independent, attention.semi_causal, attention.causal)}
@@ -48,21 +49,32 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
 def save_pretrained(net: Transformer, folder: str | Path, *, dtype: torch.dtype | None = None, about: dict[str, Any] | None = None) -> None:
     """Writes config.json and model.safetensors, in `dtype` where it is given; `about` goes into the config.
 
-    Raises ValueError where the method cannot be written down, OSError where the disk is full; what stood there then stays.
+    Raises ValueError where the net has no method or one that cannot be written down, OSError where the disk is full; what
+    stood there then stays.
     """
-    folder = Path(folder)
+    folder, config = Path(folder), json_bytes({**describe(net), **(about or {})})
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "config.json", {**describe(net), **(about or {})})
-    write_weights(net, folder, dtype)
+    write_whole({folder / "model.safetensors": weights_bytes(net, dtype), folder / "config.json": config})
 
 
-def write_weights(net: Transformer, folder: Path, dtype: torch.dtype | None = None) -> None:
-    tensors = {name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous() for name, tensor in net.state_dict().items()}
-    write_whole(folder / "model.safetensors", save(tensors))
+def weights_bytes(net: Transformer, dtype: torch.dtype | None = None) -> bytes:
+    """The .safetensors file that holds a net's weights."""
+    return save({name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous() for name, tensor in net.state_dict().items()})
+
+
+def check_fits(net: Transformer, task: Task) -> None:
+    """Raises ValueError where the net learned sequences of another length or vocabulary than the task's, or has no method."""
+    if net.method is None:
+        raise ValueError("net.method is None: set it to the Method that the net was trained with")
+    if (net.max_length, net.vocab_size) != (task.length, task.vocab_size):
+        learned = f"this model learned sequences of {net.max_length} over {net.vocab_size} tokens"
+        raise ValueError(f"{task.name} has {task.length} positions over {task.vocab_size} tokens, {learned}; use a run of {task.name}")
 
 
 def describe(net: Transformer) -> dict[str, Any]:
-    """What config.json holds of a model: enough to build it again."""
+    """What config.json holds of a model: enough to build it again. Raises ValueError where the net has no method."""
+    if net.method is None:
+        raise ValueError("net.method is None: set it to the Method that the net was trained with")
     model = {"size": asdict(net.size), "vocab_size": net.vocab_size, "max_length": net.max_length}
     return {
         "format": FORMAT,
@@ -76,12 +88,14 @@ def method_to(method: Method) -> dict[str, Any]:
     row = {field.name: getattr(method, field.name) for field in fields(method)}
     for name, known in (("order", ORDERS), ("attention", RULES)):
         if row[name] not in known.values():
-            raise ValueError(f"{name}={row[name]}: only {', '.join(known)} can be saved; save the state_dict yourself and build the Method in code")
+            ours, found = ", ".join(known), getattr(row[name], "__name__", row[name])
+            raise ValueError(f"{name}={found}: only {ours} can be saved; save the state_dict yourself and build the Method in code")
         row[name] = row[name].__name__
     return row
 
 
 def method_from(row: dict[str, Any]) -> Method:
+    """The Method that `method_to` wrote down."""
     return Method(**{**row, "order": ORDERS[row["order"]], "attention": RULES[row["attention"]]})
 
 

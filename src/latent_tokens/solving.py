@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from latent_tokens.decoding import Decoding, generate
 from latent_tokens.model import Transformer
+from latent_tokens.pretrained import check_fits
 from latent_tokens.tasks import Sudoku
 from latent_tokens.tasks.base import Known, Tokens
 
@@ -29,8 +30,7 @@ def solve(net: Transformer, task: Sudoku, tokens: Tokens, known: Known, decoding
 
     Raises ValueError where no solution exists or the net is of another size.
     """
-    if net.max_length != task.length or net.vocab_size != task.vocab_size:
-        raise ValueError(f"puzzle of {task.length} cells: this model learned sequences of {net.max_length}; name a run of {task.name}")
+    check_fits(net, task)
     if task.count_solutions(tokens, known, most=1) == 0:
         raise ValueError("puzzle has no solution: no conflict shows yet, but its given cells cannot all be right")
     device = next(net.parameters()).device

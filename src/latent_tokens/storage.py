@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -13,44 +14,60 @@ from typing import Any
 FORMAT = 1  # of every folder that this version writes
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Puts `content` at `path`. Where that fails (a full disk, say) it raises OSError, and what stood there stays."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+def write_whole(contents: dict[Path, bytes]) -> None:
+    """Puts each content at its path. Where one cannot be written (a full disk, say) it raises OSError, and what stood there stays."""
+    beside = {path: path.with_name(f".{path.name}.{os.getpid()}") for path in contents}
+    path = next(iter(contents))
     try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        for path, content in contents.items():
+            with beside[path].open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        for path in contents:
+            beside[path].replace(path)
     except OSError as error:
-        raise OSError(f"{path}: cannot be written ({error.strerror}); what stood there before is whole; make room and go on") from error
+        raise OSError(f"{path}: cannot be written ({error.strerror}); what stood there before is whole") from error
     finally:
-        beside.unlink(missing_ok=True)
+        for left in beside.values():
+            left.unlink(missing_ok=True)
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
+def json_bytes(content: dict[str, Any]) -> bytes:
+    """The file that holds `content` as JSON."""
+    return (json.dumps(content, indent=1) + "\n").encode()
 
 
 def append_line(path: Path, row: dict[str, Any]) -> None:
-    """Adds one row to a .jsonl file."""
-    with path.open("a") as file:
-        file.write(json.dumps(row) + "\n")
+    """Adds one row to a .jsonl file. Raises OSError naming the file."""
+    try:
+        with path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+    except OSError as error:
+        raise OSError(f"{path}: no row can be added ({error.strerror})") from error
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The rows of a .jsonl file. Raises ValueError naming the line that cannot be read."""
+    """The rows of a .jsonl file; none where it is missing. A last line that was cut off is left out.
+
+    Raises ValueError naming any other line that cannot be read.
+    """
+    lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
     rows = []
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         try:
             rows.append(json.loads(line))
         except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {number}: not JSON ({error}); remove the line to go on") from None
+            if number < len(lines) or line.endswith("\n"):
+                raise ValueError(f"{path}, line {number}: not JSON ({error}); remove the line to go on") from None
     return rows
 
 
-def read_description(folder: Path, file: str, what: str) -> dict[str, Any]:
-    """The JSON file that says what a folder holds. Raises ValueError where it is missing, damaged or of another version."""
+def read_description(folder: Path, file: str, what: str, needed: Sequence[str] = ()) -> dict[str, Any]:
+    """The JSON file that says what a folder holds, with the keys `needed`.
+
+    Raises ValueError where it is missing, damaged or of another version.
+    """
     path = folder / file
     if not path.is_file():
         raise ValueError(f"{folder}: no {what} ({file} is missing)")
@@ -62,10 +79,14 @@ def read_description(folder: Path, file: str, what: str) -> dict[str, Any]:
     if found != FORMAT:
         ours = f"latent-tokens {package_version()} reads format {FORMAT}"
         raise ValueError(f"{path}: format {found}, and {ours}; use the version that wrote it, or make the {what} again")
+    lacking = [key for key in needed if key not in content]
+    if lacking:
+        raise ValueError(f"{path}: damaged (it has no {', '.join(lacking)}); make the {what} again")
     return dict(content)
 
 
 def package_version() -> str:
+    """The version of this package as it is installed."""
     try:
         return version("latent-tokens")
     except PackageNotFoundError:

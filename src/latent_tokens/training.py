@@ -31,9 +31,9 @@ from latent_tokens.data import Split, fingerprint, load_data, make_examples
 from latent_tokens.methods import METHODS, Method
 from latent_tokens.model import Transformer
 from latent_tokens.objective import loss
-from latent_tokens.pretrained import describe, write_weights
+from latent_tokens.pretrained import describe, weights_bytes
 from latent_tokens.progress import CONSOLE, progress
-from latent_tokens.storage import append_line, provenance, read_description, read_lines, write_json, write_whole
+from latent_tokens.storage import append_line, json_bytes, provenance, read_description, read_lines, write_whole
 from latent_tokens.tasks import TASKS, Examples, Task
 
 LOG_EVERY = 50  # steps between two lines of metrics.jsonl
@@ -53,22 +53,32 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
     """Trains and returns the run folder: config.json, model.safetensors (averaged weights at the lowest validation loss),
     metrics.jsonl and the state to go on from. `task` and `method` stand in for the config's names: bring your own.
 
-    Ctrl-C ends the step, saves, and raises KeyboardInterrupt with how to go on. Raises ValueError for a config that is
+    Ctrl-C ends the step, saves, and raises KeyboardInterrupt; `resume=True` goes on. Raises ValueError for a config that is
     not possible or not the one the run was started with, OSError where the disk is full.
     """
     task = TASKS[config.task] if task is None else task
     method = METHODS[config.method] if method is None else method
     method = method if config.weight is None else replace(method, weight=config.weight)
-    if not config.resume:
+    started = read_description(config.folder, "config.json", "run to go on with") if config.resume else None
+    if started is None:
         check_out(config.folder)
+        config.folder.mkdir(parents=True, exist_ok=True)
+    else:
+        check_same(config.folder, started.get("training", {}), settings(config))
     splits = load_splits(config, task)
+    data = {split: fingerprint(examples) for split, examples in splits.items()}
 
-    accelerator = Accelerator(mixed_precision=precision(config), gradient_accumulation_steps=config.accumulate)
+    accelerator = Accelerator(gradient_accumulation_steps=config.accumulate)
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
         net = Transformer(SIZES[config.size], task.vocab_size, task.length, config.positions, config.dropout)
     net.method = method
-    start_run(config, net, task, splits)
+    if started is None:
+        about = {"task": {"name": task.name, "source": getattr(task, "source", None)}, "name": config.method}
+        made = {**describe(net), **about, "training": settings(config), "data_sha256": data, "made_with": provenance()}
+        write_whole({config.folder / "config.json": json_bytes(made)})
+    else:
+        check_same(config.folder, started.get("data_sha256", {}), data)
     optimiser = torch.optim.AdamW(net.parameters(), config.lr, weight_decay=config.weight_decay, fused=True)
     averaged = AveragedModel(net, multi_avg_fn=ramped_average(config.ema))
     state = load_state(config.folder, net, averaged, optimiser) if config.resume else State()
@@ -92,11 +102,12 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
                 append_line(config.folder / "metrics.jsonl", row)
                 recent.clear()
             if state.step % config.evaluate_every == 0 or last:
-                keep_if_best(averaged.module, validation_loss(averaged.module, method, splits["validation"], config, accelerator), config, state)
+                found = validation_loss(averaged.module, method, splits["validation"], config, accelerator.device)
+                keep_if_best(averaged.module, found, config, state)
             if state.step % config.save_every == 0 or last or stop.is_set():
                 save_state(config.folder, net, averaged, optimiser, state)
             if stop.is_set() and not last:
-                raise KeyboardInterrupt(f"stopped at step {state.step} of {config.steps}, saved in {config.folder}; go on with resume=True")
+                raise KeyboardInterrupt(f"stopped at step {state.step} of {config.steps}, saved in {config.folder}")
     return config.folder
 
 
@@ -112,7 +123,7 @@ def train_step(
         tokens, known = batch(examples, config, step, micro, accelerator.device)
         generator = step_generator(config.seed, step, micro)
         torch.manual_seed(generator.initial_seed())  # for dropout, which takes no generator
-        with accelerator.accumulate(model), accelerator.autocast():
+        with accelerator.accumulate(model), autocast(config, accelerator.device):
             part = loss(model, method, tokens, known, generator)
             accelerator.backward(part)
         value += part.item() / config.accumulate
@@ -133,22 +144,17 @@ def load_splits(config: TrainConfig, task: Task) -> dict[Split, Examples]:
         return {split: make_examples(task, split, count, config.seed, lambda made: advance(made, "")) for split, count in counts.items()}
 
 
-def start_run(config: TrainConfig, net: Transformer, task: Task, splits: dict[Split, Examples]) -> None:
-    """Writes config.json; to go on, checks that it says the same. Raises ValueError naming the first difference."""
-    wanted = {name: value if not isinstance(value, Path) else str(value) for name, value in asdict(config).items()}
-    del wanted["resume"], wanted["out"]
-    pinned: dict[str, dict[str, Any]] = {"training": wanted, "data_sha256": {name: fingerprint(split) for name, split in splits.items()}}
-    if config.resume:
-        found = read_description(config.folder, "config.json", "run to go on with")
-        started = [(part, name, value) for part, values in pinned.items() for name, value in values.items()]
-        for part, name, value in started:
-            before = found.get(part, {}).get(name)
-            if before != value:
-                raise ValueError(f"{name}={value}: {config.folder} was started with {before}; go on with that, or start anew in another folder")
-        return
-    about = {"task": {"name": task.name, "source": getattr(task, "source", None)}, "name": config.method, **pinned, "made_with": provenance()}
-    config.folder.mkdir(parents=True, exist_ok=True)
-    write_json(config.folder / "config.json", {**describe(net), **about})
+def settings(config: TrainConfig) -> dict[str, Any]:
+    """What must not change between a run's start and its going on, as JSON holds it."""
+    values = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(config).items()}
+    return {name: value for name, value in values.items() if name not in ("resume", "out")}
+
+
+def check_same(folder: Path, started: dict[str, Any], wanted: dict[Any, Any]) -> None:
+    """Raises ValueError naming the first value that is not the one the run was started with."""
+    for name, value in wanted.items():
+        if started.get(name) != value:
+            raise ValueError(f"{name}={value}: {folder} was started with {started.get(name)}; go on with that, or start anew in another folder")
 
 
 def batch(examples: Examples, config: TrainConfig, step: int, micro: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -163,14 +169,14 @@ def batch(examples: Examples, config: TrainConfig, step: int, micro: int, device
     return tokens.to(device).long(), known.to(device)
 
 
-def validation_loss(net: Any, method: Method, examples: Examples, config: TrainConfig, accelerator: Accelerator) -> float:
+def validation_loss(net: Any, method: Method, examples: Examples, config: TrainConfig, device: torch.device) -> float:
     """The mean loss over the validation examples, always with the same masks and orders."""
     net.eval()
     size, total = config.batch_size, 0.0
-    with torch.no_grad(), accelerator.autocast():
+    with torch.no_grad(), autocast(config, device):
         for start in range(0, len(examples.tokens), size):
-            tokens = torch.from_numpy(examples.tokens[start : start + size]).to(accelerator.device).long()
-            known = torch.from_numpy(examples.known[start : start + size]).to(accelerator.device)
+            tokens = torch.from_numpy(examples.tokens[start : start + size]).to(device).long()
+            known = torch.from_numpy(examples.known[start : start + size]).to(device)
             total += len(tokens) * loss(net, method, tokens, known, step_generator(config.seed, VALIDATION, start)).item()
     return total / len(examples.tokens)
 
@@ -180,7 +186,7 @@ def keep_if_best(net: Any, found: float, config: TrainConfig, state: State) -> N
     append_line(config.folder / "metrics.jsonl", {"step": state.step, "validation_loss": found})
     if found < state.best:
         state.best = found
-        write_weights(net, config.folder)
+        write_whole({config.folder / "model.safetensors": weights_bytes(net)})
 
 
 def learning_rate(config: TrainConfig, step: int) -> float:
@@ -203,10 +209,10 @@ def ramped_average(decay: float) -> Any:
     return update
 
 
-def precision(config: TrainConfig) -> str:
-    """Accelerate's name of the precision; auto is bf16 on an accelerator."""
-    on_accelerator = torch.accelerator.is_available()
-    return "bf16" if config.precision == "bf16" or (config.precision == "auto" and on_accelerator) else "no"
+def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:
+    """The context in which the net computes: bf16 where it is asked for, or by auto on an accelerator."""
+    bf16 = config.precision == "bf16" or (config.precision == "auto" and device.type != "cpu")
+    return torch.autocast(device.type, torch.bfloat16, enabled=bf16)
 
 
 def step_generator(seed: int, step: int, micro: int) -> torch.Generator:
@@ -227,7 +233,7 @@ def save_state(folder: Path, net: Transformer, averaged: AveragedModel, optimise
     for number, values in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser.{number}.{name}": tensor for name, tensor in values.items()}
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_whole(folder / STATE, save(whole, {"state": json.dumps(asdict(state))}))
+    write_whole({folder / STATE: save(whole, {"state": json.dumps(asdict(state))})})
 
 
 def load_state(folder: Path, net: Transformer, averaged: AveragedModel, optimiser: torch.optim.Optimizer) -> State:
@@ -243,7 +249,7 @@ def load_state(folder: Path, net: Transformer, averaged: AveragedModel, optimise
             for key in file.keys():  # noqa: SIM118
                 part, name = key.split(".", 1)
                 parts[part][name] = file.get_tensor(key)
-    except SafetensorError as error:
+    except (SafetensorError, RuntimeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{folder / STATE}: damaged ({error}); start anew in another folder") from None
     net.load_state_dict(parts["net"])
     averaged.load_state_dict(parts["averaged"])
@@ -253,7 +259,7 @@ def load_state(folder: Path, net: Transformer, averaged: AveragedModel, optimise
         moments.setdefault(int(number), {})[what] = tensor
     optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
     rows = [row for row in read_lines(folder / "metrics.jsonl") if row["step"] <= state.step]
-    write_whole(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
+    write_whole({folder / "metrics.jsonl": "".join(json.dumps(row) + "\n" for row in rows).encode()})
     return state
 
 

@@ -38,6 +38,7 @@ def start_stream(state, seed, number):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def count_bits(mask):  # type: ignore[no-untyped-def]
+    """How many bits of a uint64 are set, by adding neighbours in parallel."""
     m = mask
     m = m - ((m >> np.uint64(1)) & np.uint64(0x5555555555555555))
     m = (m & np.uint64(0x3333333333333333)) + ((m >> np.uint64(2)) & np.uint64(0x3333333333333333))

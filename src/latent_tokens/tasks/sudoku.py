@@ -94,7 +94,8 @@ class Sudoku:
         """The digit 0..side-1 that a symbol means, or -1 for an empty cell."""
         if symbol in (".", "0"):
             return -1
-        digit = int(symbol) - 1 if symbol.isdecimal() else SYMBOLS.find(symbol.upper())
+        letter = SYMBOLS.find(symbol.upper()) if len(symbol) == 1 else -1
+        digit = int(symbol) - 1 if symbol.isascii() and symbol.isdigit() else letter
         if not 0 <= digit < self.side:
             allowed = f"1-{min(self.side, 9)}" + (f", A-{SYMBOLS[self.side - 1]} or numbers to {self.side}" if self.side > 9 else "")
             raise ValueError(f"{symbol!r} in {self.cell_name(cell)}: must be {allowed}, or 0 or . for an empty cell")
@@ -133,9 +134,11 @@ class Sudoku:
         return "\n".join(lines)
 
     def unit_name(self, unit: int) -> str:
+        """row, column or box and its number, from 1."""
         return f"{('row', 'column', 'box')[unit // self.side]} {unit % self.side + 1}"
 
     def cell_name(self, cell: int) -> str:
+        """The cell's row and column, from 1."""
         return f"row {cell // self.side + 1} column {cell % self.side + 1}"
 
 
@@ -159,7 +162,8 @@ def symbols_of(text: str, lengths: set[int]) -> list[str]:
     """The cells of a puzzle as it is written, frames left out. Raises ValueError where their number is none of `lengths`."""
     lines = [line for line in text.strip().splitlines() if not re.fullmatch(r"[-+|=\s]*", line)]
     words = " ".join(lines).replace("|", " ").split()
-    for symbols in (words, list("".join(words))):
+    numbers = words if all(len(word) <= 2 for word in words) else []  # longer words are rows of characters
+    for symbols in (numbers, list("".join(words))):
         if len(symbols) in lengths:
             return symbols
     allowed = " or ".join(f"{length} ({round(length**0.5)}x{round(length**0.5)})" for length in sorted(lengths))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 
-from latent_tokens.configs import DemoConfig, EvalConfig, TrainConfig, check_out
+from latent_tokens.configs import DEFAULT_CANDIDATES, DemoConfig, EvalConfig, OrderName, TrainConfig, check_out
 from latent_tokens.evaluation import evaluate
 from latent_tokens.pretrained import SHIPPED, from_pretrained, save_pretrained
 from latent_tokens.report import figure
@@ -18,10 +18,13 @@ from latent_tokens.tasks import TASKS
 from latent_tokens.training import fit
 
 Row = dict[str, Any]
+Settings = tuple[tuple[OrderName, int], ...]
 
 TASK = "sudoku-6"
 LATENTS: tuple[int | Literal["all"], ...] = (0, 2, 4, 8, 16, "all")
 CANDIDATES = 4  # of 36 cells, as the paper's 8 are of 81
+DIAL: Settings = (("top_prob", CANDIDATES), ("uniform", 1))  # order and k of the curves
+LEFT_TO_RIGHT: Settings = (("left_to_right", 1),)
 REFERENCES = ("mdm", "sidm", "arm", "ar-mtp")
 ROW_KEYS = ("method", "order", "latents", "candidates", "valid", "ci95", "num_samples", "relative_cost", "seconds")
 
@@ -36,7 +39,7 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
     begun = time.perf_counter()
     run = train("scdm", config)
     seconds = time.perf_counter() - begun
-    rows = measure("scdm", run, config, run / "results.jsonl")
+    rows = measure("scdm", run, DIAL, config, run / "results.jsonl")
     if config.every_method:
         ship([run, *(train(method, config) for method in REFERENCES)], config)
     references = reference_rows(config.out / "shipped" if config.every_method else SHIPPED)
@@ -62,17 +65,14 @@ def train(method: str, config: DemoConfig) -> Path:
     return fit(training(config, method))
 
 
-def measure(method: str, folder: Path, config: DemoConfig, results: Path) -> list[Row]:
-    """The method's rows, each also added to `results` as soon as it is there."""
-    orders: dict[str, tuple[tuple[str, int], ...]] = {"scdm": (("top_prob", CANDIDATES), ("uniform", 1))}
-    orders |= dict.fromkeys(("mdm", "sidm"), (("top_prob", CANDIDATES), ("uniform", 1), ("top_prob", 8)))
-    orders |= dict.fromkeys(("arm", "ar-mtp"), (("left_to_right", 1),))
+def measure(method: str, folder: Path, settings: Settings, config: DemoConfig, results: Path) -> list[Row]:
+    """The method's rows in each of the settings, also added to `results` as soon as they are there."""
     net, rows = from_pretrained(folder), []
-    for order, candidates in orders[method]:
+    for order, candidates in settings:
         asked = EvalConfig(
             latents=LATENTS if method == "scdm" else None,
             candidates=candidates,
-            order=order,  # type: ignore[arg-type]
+            order=order,
             num_samples=1_000 if config.scale == "full" else 20,
             seed=config.seed,
             precision=config.precision,
@@ -88,7 +88,8 @@ def ship(runs: list[Path], config: DemoConfig) -> None:
         folder = shipped / f"{TASK}-{run.name}"
         about = read_description(run, "config.json", "run")
         save_pretrained(from_pretrained(run), folder, dtype=torch.bfloat16, about=about)
-        measure(run.name, folder, config, shipped / "results.jsonl")
+        settings = LEFT_TO_RIGHT if run.name in ("arm", "ar-mtp") else (*DIAL, ("top_prob", DEFAULT_CANDIDATES))
+        measure(run.name, folder, settings, config, shipped / "results.jsonl")
 
 
 def reference_rows(shipped: Path) -> list[Row]:

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 BLOCKS = {language: re.findall(rf"```{language}\n(.*?)```", README, re.S) for language in ("bash", "python")}
-COMMANDS = [line for block in BLOCKS["bash"] for line in block.splitlines() if line and not line.startswith("#")]
+COMMANDS = [line.split("#")[0].strip() for block in BLOCKS["bash"] for line in block.splitlines() if line]
 SHORTER = {"train": "--steps 4 --num-train 64 --num-validation 8 --save-every 2", "evaluate": "--num-samples 4", "data": "--num-train 64"}
 
 

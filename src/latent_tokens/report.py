@@ -53,16 +53,15 @@ def figure(rows: Sequence[Row], references: Sequence[Row], title: str, caption: 
         style = {"color": COLOURS["scdm"], "linestyle": line, "marker": marker, "capsize": 3, "label": name}
         left.errorbar([ticks.index(row["latents"]) for row in curve], shares, bars, **style)
         right.errorbar([row["relative_cost"] for row in curve], shares, bars, **style)
-    for row in references:
-        style = {"color": COLOURS[row["method"]], "linestyle": "--" if row["order"] == "uniform" else "-"}
-        name = f"{row['method'].upper()}, {ORDER_NAMES[row['order']]}"
-        left.axhline(row["valid"], linewidth=1, **style)
-        left.annotate(
-            f"{name} {row['valid']:.0f}", (len(ticks) - 0.45, row["valid"]), fontsize=7.5, va="center", color=style["color"], annotation_clip=False
-        )
-        right.plot(
-            row["relative_cost"], row["valid"], "D", color=style["color"], fillstyle="none" if row["order"] == "uniform" else "full", label=name
-        )
+    gap = 0.04 * max(row["valid"] for row in (*rows, *references))
+    height = -gap
+    for row in sorted(references, key=lambda row: float(row["valid"])):
+        name, uniform = f"{row['method'].upper()}, {ORDER_NAMES[row['order']]}", row["order"] == "uniform"
+        colour, height = COLOURS[row["method"]], max(row["valid"], height + gap)  # labels keep their distance
+        left.axhline(row["valid"], linewidth=1, color=colour, linestyle="--" if uniform else "-")
+        text = f"{name} {row['valid']:.0f}"
+        left.annotate(text, (len(ticks) - 0.45, height), fontsize=7.5, va="center", color=colour, annotation_clip=False)
+        right.plot(row["relative_cost"], row["valid"], "D", color=colour, fillstyle="none" if uniform else "full", label=name)
     left.set(
         xticks=range(len(ticks)), xticklabels=ticks, xlabel="latent tokens n", ylabel="valid boards, %", xlim=(-0.3, len(ticks) - 0.5), ylim=(0, None)
     )

@@ -97,7 +97,7 @@ class TrainConfig:
     """The run folder to write, missing or empty unless --resume. Default: runs/TASK-METHOD-SIZE-SEED."""
     size: SizeName = "nano"
     """The network's shape."""
-    steps: int = 5_500
+    steps: int = 5_000
     """Optimiser steps."""
     batch_size: int = 32
     """Examples per optimiser step, all micro-batches together."""

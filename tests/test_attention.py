@@ -38,6 +38,7 @@ def test_a_rule_is_its_equation_and_padding_sees_itself_alone(rule, written_out)
         for j in range(SLOTS):
             expected = written_out(i, j) if i < SHOWN and j < SHOWN else i == j
             assert bool(mask[i, j]) == expected, (i, j)
+            assert bool(rule(i, j, CLEAN)) == written_out(i, j), (i, j)  # the rule alone: the mask adds what padding sees
 
 
 def test_rows_of_one_batch_have_their_own_counts():

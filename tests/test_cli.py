@@ -139,7 +139,7 @@ MISTAKES = [
     ("solve 123....4........ --run {scdm}", "puzzle has no solution"),
     ("solve 123............. --run {scdm} --latents -1", "latents=-1"),
     ("solve ................ ", "no model for 4x4 comes along; train one"),
-    (f"solve {PUZZLE} --run {{scdm}}", "sudoku-6 has 36 positions over 6 tokens, this model learned sequences of 16"),
+    (f"solve {PUZZLE} --run {{scdm}}", "puzzle of 36 cells: must have 16 (4x4)"),
     ("demo --out {full}", "exists and is not empty"),
 ]
 

@@ -134,7 +134,7 @@ def test_runs_of_another_precision_follow_in_one_process(tmp_path):
 def test_a_run_folder_says_what_made_it(tmp_path):
     config = json.loads((fit(tiny_run(tmp_path / "run", method="ar-mtp", weight="elbo")) / "config.json").read_text())
     assert config["training"]["seed"] == 0
-    assert config["task"] == {"name": "sudoku-4", "source": "solver"}
+    assert config["task"] == {"name": "sudoku-4", "source": "solver", "padding": "none"}
     assert config["method"]["weight"] == "elbo"
     assert config["method"]["attention"] == "bidirectional"
     assert set(config["data_sha256"]) == {"train", "validation"}

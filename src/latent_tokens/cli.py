@@ -17,7 +17,21 @@ from tyro.conf import OmitArgPrefixes, Positional, PositionalRequiredArgs, subco
 
 from latent_tokens.configs import DEFAULT_CANDIDATES, DataConfig, DemoConfig, EvalConfig, OrderName, TrainConfig, check_out, whole
 
+NO_TOKEN = 255  # of no task: decodes as an empty cell
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
+
+
+@dataclass(frozen=True)
+class Data:
+    """Make a data set, or read one from a file: arrays in three splits that share no puzzle, and a manifest that pins them."""
+
+    config: OmitArgPrefixes[DataConfig]
+    show: int | None = None
+    """Print so many puzzles with their solutions as a person would draw them, and write nothing."""
+    benchmark: bool = False
+    """Measure how many examples a second this machine makes, in one process and in two, and write nothing."""
+    json: bool = False
+    """Print the benchmark's rows as JSON lines."""
 
 
 @dataclass(frozen=True)
@@ -59,26 +73,26 @@ class Sample:
 
 @dataclass(frozen=True)
 class Solve:
-    """Infill a puzzle with a model and say whether it is solved. Exit code 1 where it is not."""
+    """Answer a puzzle with a model and say whether it is solved. Exit code 1 where it is not."""
 
     puzzle: Positional[str]
-    """Its cells row by row, 0 or . for an empty one, or a file that holds them; the length says the size."""
+    """Sudoku: its cells row by row, 0 or . for an empty one. Countdown: numbers and target, 86,28,13,31,96. Zebra: clue tokens. Or a file."""
     run: str | None = None
-    """A run folder, or the name of a model that comes along. Default: the one that comes along for the size."""
+    """A run folder, or the name of a model that comes along. Default: the one that comes along for the Sudoku's size."""
     latents: int | Literal["all"] | None = None
     """Latent tokens to show. Default: as many as the method can use."""
     candidates: int | None = None
     """Of how many next cells the most confident is decoded (k). Default: 8, or 1 where the method is left to right."""
     temperature: float = 0.0
-    """0 takes the likeliest digit."""
+    """0 takes the likeliest token."""
     attempts: int = 1
-    """Boards to try; the first valid one is shown."""
+    """Answers to try; the first right one is shown."""
     seed: int = 0
     """Attempt i draws from the stream (seed, i)."""
 
 
 Command = Union[
-    Annotated[DataConfig, subcommand("data", description="Make a data set: arrays and a manifest that pins them.")],
+    Annotated[Data, subcommand("data")],
     Annotated[TrainConfig, subcommand("train", description="Train a model; the run folder holds all that repeats it.")],
     Annotated[Evaluate, subcommand("evaluate")],
     Annotated[Sample, subcommand("sample")],
@@ -103,14 +117,55 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def run_data(config: DataConfig) -> int:
-    """latent-tokens data: prints the folder."""
-    from latent_tokens.data import make_data
-    from latent_tokens.progress import progress
+def run_data(command: Data) -> int:
+    """latent-tokens data: prints the folder, puzzles to look at, or rates."""
+    if command.show is not None:
+        return show_data(command.config, command.show)
+    if command.benchmark:
+        return benchmark_data(command.config, command.json)
 
-    with progress(f"making {config.task}", config.num_train + config.num_validation) as advance:
+    from latent_tokens.data import how_many, make_data, task_of
+    from latent_tokens.progress import CONSOLE, progress
+    from latent_tokens.storage import read_description
+
+    config = command.config
+    total = None if config.from_file else sum(how_many(task_of(config), config).values())
+    with progress(f"making {config.task}", total) as advance:
         folder = make_data(config, lambda made: advance(made, ""))
+    manifest = read_description(folder, "manifest.json", "data set")
+    sizes = ", ".join(f"{split} {about['examples']:,}" for split, about in manifest["splits"].items())
+    CONSOLE.print(f"{sizes}; passed over: {manifest['repeated']:,} repeated, {manifest['too_long']:,} too long", highlight=False, soft_wrap=True)
+    for split, asked in manifest.get("smaller_than_asked", {}).items():
+        CONSOLE.print(
+            f"{split} is smaller than the {asked:,} asked for: {config.task} has no more that are different", highlight=False, soft_wrap=True
+        )
+    for bad in manifest.get("bad_rows", []):
+        CONSOLE.print(f"left out: {bad}", highlight=False, soft_wrap=True)
     print(folder)
+    return 0
+
+
+def show_data(config: DataConfig, count: int) -> int:
+    """latent-tokens data --show: puzzles with their solutions as a person would draw them."""
+    from latent_tokens.data import preview, task_of
+
+    whole("show", count, 1)
+    task, examples = task_of(config), preview(config, count)
+    for tokens, known in zip(examples.tokens, examples.known, strict=True):
+        prompt = int(known.sum())
+        if known.any() and not known[:prompt].all():  # given cells among the others: the puzzle, then its solution
+            print(task.decode(tokens | ~known * NO_TOKEN), end="\n\n")
+        print(task.decode(tokens), end="\n\n")
+    return 0
+
+
+def benchmark_data(config: DataConfig, as_json: bool) -> int:
+    """latent-tokens data --benchmark: rates, as a line each or as JSON lines."""
+    from latent_tokens.data import task_of
+    from latent_tokens.rates import measure_rates
+
+    for row in measure_rates(task_of(config)):
+        print(json.dumps(row) if as_json else f"{row['task']}, {row['what']}: {row['rate']:,} {row['unit']} on {row['cores']} core(s)", flush=True)
     return 0
 
 
@@ -151,51 +206,59 @@ def run_evaluate(command: Evaluate) -> int:
 
 
 def run_sample(command: Sample) -> int:
-    """latent-tokens sample: boards, or JSON lines."""
-    import torch
-
+    """latent-tokens sample: samples as text, or JSON lines."""
+    from latent_tokens.data import make_problems
     from latent_tokens.decoding import generate
-    from latent_tokens.evaluation import as_numpy, decoding_for
+    from latent_tokens.evaluation import decoding_for
     from latent_tokens.pretrained import find, from_pretrained
+    from latent_tokens.tensors import as_numpy, as_tensors
 
     whole("num_samples", command.num_samples, 1)
     net, task = from_pretrained(command.run), task_of(find(command.run))
     asked = EvalConfig(candidates=command.candidates, order=command.order, temperature=command.temperature, top_p=command.top_p, seed=command.seed)
-    known = torch.zeros(command.num_samples, task.length, dtype=torch.bool)
     decoding = decoding_for(net.method, asked, command.latents)
-    made = generate(net, net.method, known.long(), known, decoding, command.seed)
-    boards = as_numpy(made.tokens)
-    for board, order, score in zip(boards, made.order.tolist(), task.score(boards)[task.metric], strict=True):
+    problems = make_problems(task, command.num_samples, command.seed)
+    tokens, known, lengths = as_tensors(problems)
+    made = generate(net, net.method, tokens, known, decoding, command.seed, lengths=lengths)
+    samples = as_numpy(made.tokens)
+    for sample, order, score in zip(samples, made.order.tolist(), task.score(samples, problems)[task.metric], strict=True):
         if command.json:
-            print(json.dumps({"tokens": board.tolist(), "order": order, task.metric: bool(score)}))
+            print(json.dumps({"tokens": sample.tolist(), "order": order, task.metric: bool(score)}))
         else:
-            print(task.decode(board), f"{'' if score else 'not '}{task.metric}\n", sep="\n")
+            print(task.decode(sample), f"{'' if score else 'not '}{task.metric}\n", sep="\n")
     return 0
 
 
 def run_solve(command: Solve) -> int:
-    """latent-tokens solve: the board and the verdict; 1 where it is not solved."""
+    """latent-tokens solve: the answer and the verdict; 1 where it is not solved."""
     from latent_tokens.decoding import Decoding
     from latent_tokens.methods import most_latents
     from latent_tokens.order import left_to_right
-    from latent_tokens.pretrained import from_pretrained, shipped_names
+    from latent_tokens.pretrained import find, from_pretrained, shipped_names
     from latent_tokens.solving import solve
     from latent_tokens.tasks.sudoku import read_puzzle
 
     whole("attempts", command.attempts, 1)
-    task, tokens, known = read_puzzle(puzzle_text(command.puzzle))
-    name = command.run or f"{task.name}-scdm"
-    if command.run is None and name not in shipped_names():
-        raise ValueError(f"no model for {task.side}x{task.side} comes along; train one (latent-tokens train {task.name} scdm) and name it with --run")
+    text = puzzle_text(command.puzzle)
+    if command.run is None:
+        task, problem = read_puzzle(text)
+        name = f"{task.name}-scdm"
+        if name not in shipped_names():
+            raise ValueError(
+                f"no model for {task.side}x{task.side} comes along; train one (latent-tokens train {task.name} scdm) and name it with --run"
+            )
+    else:
+        name, task = command.run, task_of(find(command.run))
+        problem = task.encode(text)
     net = from_pretrained(name)
     candidates = command.candidates or (1 if net.method.order is left_to_right else DEFAULT_CANDIDATES)
     latents = most_latents(net.method) if command.latents is None else command.latents
     decoding = Decoding(candidates, latents, temperature=command.temperature)
-    attempt = solve(net, task, tokens, known, decoding, command.seed, command.attempts)
-    verdict = "solved" if not attempt.broken else f"not solved: digits are missing in {', '.join(attempt.broken)}"
-    tried = f" (attempt {attempt.number + 1} of {command.attempts})" if command.attempts > 1 else ""
-    print(task.decode(attempt.board), f"{verdict}{tried}; {attempt.processed:,} tokens processed by {name}", sep="\n")
-    return 1 if attempt.broken else 0
+    attempt = solve(net, task, problem, decoding, command.seed, command.attempts)
+    verdict = "\n  ".join(["not solved:", *attempt.wrong]) if attempt.wrong else "solved"
+    tried = f"attempt {attempt.number + 1} of {command.attempts}; " if command.attempts > 1 else ""
+    print(task.decode(attempt.tokens), verdict, f"{tried}{attempt.processed:,} tokens processed by {name}", sep="\n")
+    return 1 if attempt.wrong else 0
 
 
 def run_demo(config: DemoConfig) -> int:
@@ -216,7 +279,7 @@ def run_demo(config: DemoConfig) -> int:
 
 
 RUN: dict[type, Callable[[Any], int]] = {
-    DataConfig: run_data,
+    Data: run_data,
     TrainConfig: run_train,
     Evaluate: run_evaluate,
     Sample: run_sample,
@@ -244,14 +307,13 @@ def puzzle_text(puzzle: str) -> str:
 
 def task_of(folder: Path) -> Any:
     """The task that a run folder's model learned."""
-    from latent_tokens.data import with_source
     from latent_tokens.storage import read_description
-    from latent_tokens.tasks import TASKS
+    from latent_tokens.tasks import described
 
-    about = read_description(folder, "config.json", "model").get("task")
-    if not isinstance(about, dict) or set(about) != {"name", "source"}:
-        raise ValueError(f"{folder}: its config.json names no task; evaluate it in Python: evaluate(net, task, EvalConfig())")
-    return with_source(TASKS[about["name"]], about["source"])
+    try:
+        return described(read_description(folder, "config.json", "model").get("task"))
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}; bring the task and evaluate in Python: evaluate(net, task, EvalConfig())") from None
 
 
 def entry() -> None:

@@ -9,7 +9,11 @@ from typing import Literal, TypeVar, get_args
 
 T = TypeVar("T")
 
-TaskName = Literal["sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36"]
+TaskName = Literal[
+    "sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36", "sudoku-puzzle", "sudoku-6-puzzle",
+    "zebra", "zebra-3", "countdown", "countdown-3", "countdown-4", "sudoku-gen", "sudoku-large",
+]  # fmt: skip
+Split = Literal["train", "validation", "test"]
 SizeName = Literal["nano", "tiny", "mini", "sminy", "small"]
 OrderName = Literal["top_prob", "margin", "entropy", "uniform", "left_to_right"]
 DEFAULT_CANDIDATES = 8  # the paper's k (appendix D.2)
@@ -59,30 +63,66 @@ SIZES: Names[Size] = Names(
 
 @dataclass(frozen=True)
 class DataConfig:
-    """A data set to make: training and validation examples of one task, pinned by a manifest."""
+    """A data set to make, or to read from a file: splits that share no puzzle, pinned by a manifest."""
 
     task: TaskName
-    """What to make."""
+    """What to make; sudoku-gen is sudoku-9, sudoku-large is sudoku-36."""
     out: Path | None = None
     """The folder to write, missing or empty. Default: data/TASK."""
-    num_train: int = 100_000
-    """Training examples."""
-    num_validation: int = 1_024
-    """Validation examples, from random streams of their own."""
-    source: Literal["solver", "pattern"] | None = None
-    """Where boards come from: a randomised solver, or the shuffled cyclic pattern (few boards, far easier). Default: the task's own."""
+    source: str | None = None
+    """solver or pattern (few boards, far easier) for Sudoku boards; or a file of puzzles that others made: docs/tasks.md lists the kinds."""
+    split: Split | None = None
+    """Where a file's puzzles go. Default: each by its hash (Countdown: its target), as those that are made here."""
+    skip_bad: bool = False
+    """Leave out rows of a file that cannot be right, and list them; otherwise the first one ends it."""
+    apart_from: tuple[Path, ...] = ()
+    """Data sets of which no puzzle may come in."""
+    num_train: int | None = None
+    """Training examples. Default: the paper's number, 100,000 for a small task, all of a file."""
+    num_validation: int | None = None
+    """Validation examples. Default: 1,024, all of a file."""
+    num_test: int | None = None
+    """Test examples. Default: 1,024, all of a file."""
+    padding: Literal["none", "paper"] | None = None
+    """paper: sequences framed and padded to the paper's length, all of it predicted. Default: none."""
+    clues: int | Literal["minimal"] | None = None
+    """Sudoku puzzles of so many clues. Default: minimal, none of them can go."""
+    guessing: Literal["never", "allowed"] | None = None
+    """Whether Sudoku puzzles may need more than deduction. Default: never."""
+    houses: tuple[int, ...] | None = None
+    """Numbers of houses to draw from, for zebra. Default: 3 4 5 6."""
+    attributes: tuple[int, ...] | None = None
+    """Numbers of attributes to draw from, for zebra. Default: 3 4 5 6."""
+    numbers: int | None = None
+    """Numbers given, for countdown: 3, 4 or 5."""
+    targets: tuple[int, int] | None = None
+    """Lowest and highest target, for countdown. Default: 10 100."""
     seed: int = 0
-    """The data are a function of task, source and seed."""
+    """The data are a function of the task, its settings and the seed."""
+    processes: int | None = None
+    """Processes that make the data; the data do not depend on it. Default: one a core."""
 
     def __post_init__(self) -> None:
-        for name in ("num_train", "num_validation"):
-            whole(name, getattr(self, name), 1)
+        for name in ("num_train", "num_validation", "num_test"):
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name), 0)
+        if self.num_train == self.num_validation == self.num_test == 0:
+            raise ValueError("num_train=0 with num_validation=0 and num_test=0: there is nothing to make")
+        if self.processes is not None:
+            whole("processes", self.processes, 1)
         whole("seed", self.seed, 0)
-        one_of("source", self.source, (None, "solver", "pattern"))
+        one_of("split", self.split, (None, *get_args(Split)))
+        if not self.from_file and (self.split or self.skip_bad):
+            name = "split" if self.split else "skip_bad"
+            raise ValueError(f"{name}={getattr(self, name)}: is for puzzles of a file; name it with source")
 
     @property
     def folder(self) -> Path:
         return Path("data", self.task) if self.out is None else self.out
+
+    @property
+    def from_file(self) -> bool:
+        return self.source not in (None, "solver", "pattern")
 
 
 @dataclass(frozen=True)
@@ -121,6 +161,8 @@ class TrainConfig:
     """How a token knows its place."""
     weight: Literal["elbo", "flat"] | None = None
     """Divide a row's loss by the number of its targets, or of its unknown positions. Default: the method's own."""
+    noise: Literal["answer", "all"] = "answer"
+    """Mask and learn the answer alone, or the prompt too, as the paper's runs on puzzles do (decision 8)."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """auto is bf16 on an accelerator, fp32 on a CPU (small models gain nothing there)."""
     data: Path | None = None
@@ -149,6 +191,7 @@ class TrainConfig:
         one_of("schedule", self.schedule, ("cosine", "constant"))
         one_of("positions", self.positions, ("both", "rotary", "learned"))
         one_of("weight", self.weight, (None, "elbo", "flat"))
+        one_of("noise", self.noise, ("answer", "all"))
         one_of("precision", self.precision, ("auto", "fp32", "bf16"))
         for name in ("lr", "clip"):
             if not getattr(self, name) > 0:
@@ -174,8 +217,10 @@ class EvalConfig:
     """Of how many next positions an adaptive order decodes the most confident (k); uniform and left_to_right decode the next. Default: 8."""
     order: OrderName | None = None
     """top_prob, margin and entropy are adaptive. Default: top_prob, or left_to_right where the method is."""
-    num_samples: int = 1_000
-    """Samples a row."""
+    num_samples: int | None = None
+    """Samples a row. Default: 1,000, or as many as a data set has problems."""
+    data: Path | None = None
+    """A folder made by `latent-tokens data`, whose test split holds the problems. Default: they are made on the spot, from the same split."""
     seed: int = 0
     """Sample number i draws from the stream (seed, i)."""
     batch_size: int = 250
@@ -191,7 +236,8 @@ class EvalConfig:
 
     def __post_init__(self) -> None:
         for name in ("num_samples", "batch_size"):
-            whole(name, getattr(self, name), 1)
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name), 1)
         whole("seed", self.seed, 0)
         if self.latents is not None and (not isinstance(self.latents, tuple) or not self.latents):
             raise ValueError(f"latents={self.latents!r}: must be a tuple of numbers or 'all', like (0, 4, 'all')")

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from latent_tokens import decoding as rules
 from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig
 from latent_tokens.cost import most_tokens, relative_cost
+from latent_tokens.data import chunks_of, load_data, make_problems
 from latent_tokens.decoding import Decoding, generate
 from latent_tokens.methods import Method, name_of
 from latent_tokens.model import Transformer
@@ -22,12 +22,15 @@ from latent_tokens.order import Order, any_order, left_to_right
 from latent_tokens.pretrained import check_fits
 from latent_tokens.progress import progress
 from latent_tokens.storage import provenance
-from latent_tokens.tasks import Task
+from latent_tokens.tasks import Examples, Task, description
+from latent_tokens.tensors import as_numpy, as_tensors
 
 CONFIDENCES = {"top_prob": rules.top_prob, "margin": rules.margin, "entropy": rules.entropy}
 ORDERS: dict[str, Order] = {"uniform": any_order, "left_to_right": left_to_right}
 
 Row = dict[str, Any]
+
+DEFAULT_SAMPLES = 1_000
 
 
 def evaluate(net: Transformer, task: Task, config: EvalConfig, *, on_row: Callable[[Row], None] = lambda row: None) -> list[Row]:
@@ -43,33 +46,53 @@ def evaluate(net: Transformer, task: Task, config: EvalConfig, *, on_row: Callab
     for decoding in decodings:
         rules.check_decoding(net.method, decoding)
     made_with = provenance()
+    problems = find_problems(task, config)
     model = deepcopy(net).bfloat16() if config.precision == "bf16" else net
     rows = []
     for decoding in decodings:
-        row = measure(model.eval(), task, config, decoding)
+        row = measure(model.eval(), task, problems, config, decoding)
         rows.append({**row, "precision": config.precision, "made_with": made_with})
         on_row(rows[-1])
     return rows
 
 
-def measure(net: Transformer, task: Task, config: EvalConfig, decoding: Decoding) -> Row:
-    """One row: `num_samples` samples from nothing known, in batches that do not matter to them."""
+def find_problems(task: Task, config: EvalConfig) -> Examples:
+    """The problems to solve, of the test split: of the config's data set, else made on the spot; where nothing is given, that, again and again.
+
+    Raises ValueError where the data set has not so many, or is of another task.
+    """
+    if config.data is None:
+        count = config.num_samples or DEFAULT_SAMPLES
+        with progress(f"making {count:,} problems", count) as advance:
+            return make_problems(task, count, config.seed, lambda made: advance(made, ""))
+    found, splits = load_data(config.data, ("test",))
+    if description(found) != description(task):
+        raise ValueError(f"data={config.data}: holds {description(found)}; the model learned {description(task)}")
+    available = len(splits["test"].tokens) if "test" in splits else 0
+    count = config.num_samples or min(DEFAULT_SAMPLES, available)
+    if not 1 <= count <= available:
+        raise ValueError(f"num_samples={count}: the test split of {config.data} has {available} problems; ask for at most so many")
+    return splits["test"].take(slice(count))
+
+
+def measure(net: Transformer, task: Task, problems: Examples, config: EvalConfig, decoding: Decoding) -> Row:
+    """One row: an answer to each problem, in batches that do not matter to them."""
     device = next(net.parameters()).device
     samples, processed, passes, seconds = [], 0, 0, 0.0
-    most = 0
-    with progress(label(net.method, decoding), config.num_samples) as advance:
-        for start in range(0, config.num_samples, config.batch_size):
-            numbers = torch.arange(start, min(start + config.batch_size, config.num_samples), device=device)
-            known = torch.zeros(len(numbers), task.length, dtype=torch.bool, device=device)
+    most, count = 0, len(problems.tokens)
+    with progress(label(net.method, decoding), count) as advance:
+        for start, part in zip(range(0, count, config.batch_size), chunks_of(problems, config.batch_size), strict=True):
+            numbers = torch.arange(start, start + len(part.tokens), device=device)
+            tokens, known, lengths = as_tensors(part, device)
             begun = time.perf_counter()
-            made = generate(net, net.method, torch.zeros_like(known, dtype=torch.int64), known, decoding, config.seed, rows=numbers)
+            made = generate(net, net.method, tokens, known, decoding, config.seed, rows=numbers, lengths=lengths)
             samples.append(as_numpy(made.tokens))
             seconds += time.perf_counter() - begun
             processed += int(made.processed.sum())
             passes = max(passes, made.forward_passes)
-            most += int(most_tokens(torch.full_like(numbers, task.length), known.sum(1)).sum())
+            most += int(most_tokens(lengths, known.sum(1)).sum())
             advance(len(numbers), f"{(start + len(numbers)) / seconds:.0f} samples/s")
-    scores = task.score(np.concatenate(samples))
+    scores = task.score(np.concatenate(samples), problems)
     share = float(scores[task.metric].mean())
     latents = shown_latents(net.method, decoding)
     return {
@@ -80,15 +103,15 @@ def measure(net: Transformer, task: Task, config: EvalConfig, decoding: Decoding
         "candidates": decoding.candidates,
         "metric": task.metric,
         task.metric: round(100 * share, 2),
-        "ci95": [round(100 * bound, 2) for bound in wilson(share, config.num_samples)],
-        "num_samples": config.num_samples,
+        "ci95": [round(100 * bound, 2) for bound in wilson(share, count)],
+        "num_samples": count,
         **{name: round(float(values.mean()), 4) for name, values in scores.items() if name != task.metric},
-        "processed": processed / config.num_samples,
+        "processed": processed / count,
         "relative_cost": round(processed / most, 4),
         "paper_cost": round(paper_cost(task.length, decoding, latents), 4),
         "forward_passes": passes,
         "seconds": round(seconds, 3),
-        "samples_per_second": round(config.num_samples / seconds, 2),
+        "samples_per_second": round(count / seconds, 2),
         "seed": config.seed,
         "temperature": decoding.temperature,
         "top_p": decoding.top_p,
@@ -149,8 +172,3 @@ def wilson(share: float, count: int) -> tuple[float, float]:
     middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z / (1 + z**2 / count) * math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
     return max(0.0, middle - half), min(1.0, middle + half)
-
-
-def as_numpy(tokens: Tensor) -> Any:
-    """Tokens as tasks take them: uint8 on the CPU."""
-    return tokens.cpu().numpy().astype(np.uint8)

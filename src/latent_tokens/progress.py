@@ -14,8 +14,8 @@ Advance = Callable[[int, str], None]
 
 
 @contextmanager
-def progress(description: str, total: int, done: int = 0) -> Iterator[Advance]:
-    """Gives advance(by, figures). Without a terminal no bar is drawn, and the figures are printed each tenth of the way."""
+def progress(description: str, total: int | None, done: int = 0) -> Iterator[Advance]:
+    """Gives advance(by, figures). Without a terminal no bar is drawn, and the figures are printed each tenth of the way; with no `total`, neither."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[figures]}"), TimeRemainingColumn())
     with Progress(*columns, console=CONSOLE, disable=not CONSOLE.is_terminal) as bar:
         line = bar.add_task(description, total=total, completed=done, figures="")
@@ -25,7 +25,7 @@ def progress(description: str, total: int, done: int = 0) -> Iterator[Advance]:
             nonlocal reached
             before, reached = reached, reached + by
             bar.update(line, completed=reached, figures=figures)
-            if not CONSOLE.is_terminal and 10 * before // total < 10 * reached // total:
+            if total and not CONSOLE.is_terminal and 10 * before // total < 10 * reached // total:
                 CONSOLE.print(f"{description}: {reached}/{total} {figures}".rstrip(), highlight=False, soft_wrap=True)
 
         yield advance

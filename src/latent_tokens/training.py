@@ -26,15 +26,16 @@ from safetensors.torch import save
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from latent_tokens.configs import SIZES, TrainConfig, check_out
-from latent_tokens.data import Split, fingerprint, load_data, make_examples
+from latent_tokens.configs import SIZES, Split, TrainConfig, check_out
+from latent_tokens.data import chunks_of, fingerprint, load_data, make_splits
 from latent_tokens.methods import METHODS, Method
 from latent_tokens.model import Transformer
 from latent_tokens.objective import loss
 from latent_tokens.pretrained import describe, weights_bytes
 from latent_tokens.progress import CONSOLE, progress
 from latent_tokens.storage import append_line, json_bytes, provenance, read_description, read_lines, write_whole
-from latent_tokens.tasks import TASKS, Examples, Task
+from latent_tokens.tasks import TASKS, Examples, Task, description
+from latent_tokens.tensors import as_tensors
 
 LOG_EVERY = 50  # steps between two lines of metrics.jsonl
 STATE = "state.safetensors"
@@ -56,7 +57,6 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
     Ctrl-C ends the step, saves, and raises KeyboardInterrupt; `resume=True` goes on. Raises ValueError for a config that is
     not possible or not the one the run was started with, OSError where the disk is full.
     """
-    task = TASKS[config.task] if task is None else task
     method = METHODS[config.method] if method is None else method
     method = method if config.weight is None else replace(method, weight=config.weight)
     started = read_description(config.folder, "config.json", "run to go on with") if config.resume else None
@@ -65,8 +65,9 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
         config.folder.mkdir(parents=True, exist_ok=True)
     else:
         check_same(config.folder, started.get("training", {}), settings(config))
-    splits = load_splits(config, task)
+    task, splits = training_data(config, TASKS[config.task] if task is None else task)
     data = {split: fingerprint(examples) for split, examples in splits.items()}
+    mean_length = float(splits["train"].lengths.mean())
 
     accelerator = Accelerator(gradient_accumulation_steps=config.accumulate)
     with torch.random.fork_rng():
@@ -74,7 +75,7 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
         net = Transformer(SIZES[config.size], task.vocab_size, task.length, config.positions, config.dropout)
     net.method = method
     if started is None:
-        about = {"task": {"name": task.name, "source": getattr(task, "source", None)}, "name": config.method}
+        about = {"task": description(task), "name": config.method}
         made = {**describe(net), **about, "training": settings(config), "data_sha256": data, "made_with": provenance()}
         write_whole({config.folder / "config.json": json_bytes(made)})
     else:
@@ -95,7 +96,7 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
             last = state.step == config.steps
 
             recent.append(value)
-            speed = (state.step - begun_at) * config.batch_size * task.length / (time.perf_counter() - begun)
+            speed = (state.step - begun_at) * config.batch_size * mean_length / (time.perf_counter() - begun)
             advance(1, f"loss {value:.3f}  {speed:,.0f} tokens/s")
             if state.step % LOG_EVERY == 0 or last:
                 row = {"step": state.step, "loss": sum(recent) / len(recent), "grad_norm": norm, "tokens_per_second": round(speed)}
@@ -120,11 +121,11 @@ def train_step(
     model.train()
     value = 0.0
     for micro in range(config.accumulate):
-        tokens, known = batch(examples, config, step, micro, accelerator.device)
+        tokens, known, lengths = batch(examples, config, step, micro, accelerator.device)
         generator = step_generator(config.seed, step, micro)
         torch.manual_seed(generator.initial_seed())  # for dropout, which takes no generator
         with accelerator.accumulate(model), autocast(config, accelerator.device):
-            part = loss(model, method, tokens, known, generator)
+            part = loss(model, method, tokens, known, generator, lengths=lengths)
             accelerator.backward(part)
         value += part.item() / config.accumulate
     norm = float(accelerator.clip_grad_norm_(model.parameters(), config.clip))
@@ -135,13 +136,22 @@ def train_step(
     return value, norm
 
 
-def load_splits(config: TrainConfig, task: Task) -> dict[Split, Examples]:
-    """The training and validation examples: of the config's data folder, else made on the spot."""
-    if config.data is not None:
-        return load_data(config.data, task)
-    counts: dict[Split, int] = {"train": config.num_train, "validation": config.num_validation}
-    with progress(f"making {task.name}", sum(counts.values())) as advance:
-        return {split: make_examples(task, split, count, config.seed, lambda made: advance(made, "")) for split, count in counts.items()}
+def training_data(config: TrainConfig, task: Task) -> tuple[Task, dict[Split, Examples]]:
+    """(the task, its training and validation examples): of the config's data set, which says more of the task, else made on the spot.
+
+    Raises ValueError where the data set lacks one of the two, or is of another task.
+    """
+    if config.data is None:
+        counts: dict[Split, int] = {"train": config.num_train, "validation": config.num_validation}
+        with progress(f"making {task.name}", sum(counts.values())) as advance:
+            return task, make_splits(task, counts, config.seed, report=lambda made: advance(made, "")).examples()
+    found, splits = load_data(config.data, ("train", "validation"))
+    if found.name != task.name:
+        raise ValueError(f"data={config.data}: holds {found.name}, not {task.name}")
+    for split in ("train", "validation"):
+        if split not in splits or not len(splits[split].tokens):
+            raise ValueError(f"data={config.data}: has no {split} examples, and training takes both splits; make a data set that has them")
+    return found, splits
 
 
 def settings(config: TrainConfig) -> dict[str, Any]:
@@ -157,27 +167,32 @@ def check_same(folder: Path, started: dict[str, Any], wanted: dict[Any, Any]) ->
             raise ValueError(f"{name}={value}: {folder} was started with {started.get(name)}; go on with that, or start anew in another folder")
 
 
-def batch(examples: Examples, config: TrainConfig, step: int, micro: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Tokens and known of one micro-batch: each epoch a permutation of the examples, drawn from (seed, epoch)."""
+def batch(examples: Examples, config: TrainConfig, step: int, micro: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens, known and lengths of one micro-batch: each epoch a permutation of the examples, drawn from (seed, epoch)."""
     size, count = config.batch_size // config.accumulate, len(examples.tokens)
     numbers = step * config.batch_size + micro * size + np.arange(size)
     chosen = np.empty(size, np.int64)
     for epoch in np.unique(numbers // count):
         inside = numbers // count == epoch
         chosen[inside] = epoch_order(config.seed, int(epoch), count)[numbers[inside] % count]
-    tokens, known = torch.from_numpy(examples.tokens[chosen]), torch.from_numpy(examples.known[chosen])
-    return tokens.to(device).long(), known.to(device)
+    return on_device(examples.take(chosen), config, device)
+
+
+def on_device(examples: Examples, config: TrainConfig, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Examples as the loss takes them: what is known is never masked, and with noise = "all" nothing is (decision 8)."""
+    tokens, known, lengths = as_tensors(examples, device)
+    return tokens, known & (config.noise == "answer"), lengths
 
 
 def validation_loss(net: Any, method: Method, examples: Examples, config: TrainConfig, device: torch.device) -> float:
     """The mean loss over the validation examples, always with the same masks and orders."""
     net.eval()
-    size, total = config.batch_size, 0.0
+    total = 0.0
     with torch.no_grad(), autocast(config, device):
-        for start in range(0, len(examples.tokens), size):
-            tokens = torch.from_numpy(examples.tokens[start : start + size]).to(device).long()
-            known = torch.from_numpy(examples.known[start : start + size]).to(device)
-            total += len(tokens) * loss(net, method, tokens, known, step_generator(config.seed, VALIDATION, start)).item()
+        for number, part in enumerate(chunks_of(examples, config.batch_size)):
+            tokens, known, lengths = on_device(part, config, device)
+            generator = step_generator(config.seed, VALIDATION, number * config.batch_size)
+            total += len(tokens) * loss(net, method, tokens, known, generator, lengths=lengths).item()
     return total / len(examples.tokens)
 
 

@@ -1,9 +1,74 @@
-"""The tasks by name. Nothing in here knows torch or the rest of the package."""
+"""The tasks by name, and how one is described and changed. Nothing in here knows torch or the rest of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 from latent_tokens.configs import Names
-from latent_tokens.tasks.base import Examples, Task
+from latent_tokens.tasks.base import SPLITS, Examples, Puzzles, Task, hash_rows, joined, split_by_key
+from latent_tokens.tasks.countdown import Countdown
+from latent_tokens.tasks.puzzle import SudokuPuzzle
 from latent_tokens.tasks.sudoku import SIZES, Sudoku
+from latent_tokens.tasks.zebra import Zebra
 
-TASKS: Names[Task] = Names("task", {task.name: task for task in SIZES})
+OTHER_NAMES = {"sudoku-gen": "sudoku-9", "sudoku-large": "sudoku-36"}  # the paper's
+FIXED = ("name", "box_rows", "box_columns", "num_train")  # fields that make a task what it is
+SMALL = 100_000  # training examples of the small siblings
 
-__all__ = ["TASKS", "Examples", "Sudoku", "Task"]
+PUZZLES: tuple[Puzzles, ...] = (
+    *SIZES,
+    SudokuPuzzle("sudoku-puzzle", 3, 3),
+    SudokuPuzzle("sudoku-6-puzzle", 2, 3, num_train=SMALL),
+    Zebra("zebra"),
+    Zebra("zebra-3", houses=(3,), attributes=(3,), num_train=SMALL, length=96),
+    Countdown("countdown", 5),
+    Countdown("countdown-3", 3, num_train=SMALL),
+    Countdown("countdown-4", 4, num_train=SMALL),
+)
+BY_NAME = {task.name: task for task in PUZZLES}
+TASKS: Names[Puzzles] = Names("task", BY_NAME | {paper: BY_NAME[ours] for paper, ours in OTHER_NAMES.items()})
+
+__all__ = [
+    "SPLITS",
+    "TASKS",
+    "Countdown",
+    "Examples",
+    "Puzzles",
+    "Sudoku",
+    "SudokuPuzzle",
+    "Task",
+    "Zebra",
+    "configured",
+    "described",
+    "description",
+    "hash_rows",
+    "joined",
+    "split_by_key",
+]
+
+
+def description(task: Task) -> dict[str, Any]:
+    """What manifests and run folders hold of a task: its name and its settings, so that `configured` gives it again."""
+    every: list[str] = [field.name for field in fields(task)] if is_dataclass(task) else []
+    settings = [name for name in every if name not in FIXED]
+    return {"name": task.name} | {name: getattr(task, name) for name in settings}
+
+
+def configured(name: str, settings: Mapping[str, Any]) -> Puzzles:
+    """The task of that name with some settings changed. Raises ValueError naming one that it has not, or a value out of range."""
+    task = TASKS[name]
+    allowed = [other for other in description(task) if other != "name"]
+    for setting, value in settings.items():
+        if setting not in allowed:
+            raise ValueError(f"{setting}={value}: {name} has no such setting; it has {', '.join(allowed)}")
+    values = {setting: tuple(value) if isinstance(value, list) else value for setting, value in settings.items()}
+    return replace(task, **values)  # type: ignore[type-var]
+
+
+def described(about: Any) -> Puzzles:
+    """The task that `description` wrote down. Raises ValueError where it is none of this version."""
+    if not isinstance(about, dict) or about.get("name") not in TASKS:
+        raise ValueError(f"{about}: no task of this version")
+    return configured(about["name"], {name: value for name, value in about.items() if name != "name"})

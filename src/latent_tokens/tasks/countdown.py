@@ -1,0 +1,259 @@
+"""Countdown: make the target from the given numbers, each used once, in N - 1 equations (Ye et al., 2025; appendix F.4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, hash_rows, split_by_key
+from latent_tokens.tasks.draws import below, start_stream
+
+PAD, BOS, EOS, SEP = range(4)
+CHARACTERS = ",=+-*/0123456789"  # ids from 4 on
+OPERATIONS = "+*-/"  # in the order in which they are tried
+HELD_OUT_TARGETS = (14, 39, 41, 57, 62, 81, 87, 89, 96)  # of the test of Ye et al.: the first nine of shuffle(10..100), seed 4
+MOST_NUMBER = 99
+EQUATION = re.compile(r"([0-9]+)([-+*/])([0-9]+)=([0-9]+)")
+
+
+@dataclass(frozen=True)
+class Countdown:
+    """[BOS] 8,91,30,36,98,55 [SEP] 98-91=7,... [EOS], then PAD: only the answer says how long it is, so pads are part of it (decision 11)."""
+
+    name: str
+    numbers: int  # given, beside the target
+    num_train: int = 500_000
+    targets: tuple[int, int] = (10, 100)  # lowest and highest
+    padding: Literal["none", "paper"] = "none"
+
+    def __post_init__(self) -> None:
+        if self.numbers not in (3, 4, 5):
+            raise ValueError(f"numbers={self.numbers}: must be 3, 4 or 5")
+        low, high = self.targets
+        if not 1 <= low <= high <= MOST_NUMBER + 1:
+            raise ValueError(f"targets={low} {high}: must be lowest and highest, within 1 and {MOST_NUMBER + 1}")
+        if set(range(low, high + 1)) <= set(HELD_OUT_TARGETS):
+            raise ValueError(f"targets={low} {high}: all of them are held out for the test; use a wider range")
+
+    @property
+    def length(self) -> int:
+        """80 for five numbers where the paper's 64 loses 2 % of the puzzles (decision 11)."""
+        return 64 if self.padding == "paper" else 16 * self.numbers
+
+    @property
+    def vocab_size(self) -> int:
+        return 4 + len(CHARACTERS)
+
+    @property
+    def metric(self) -> str:
+        return "lenient"
+
+    @property
+    def room(self) -> int:
+        """Positions for an answer and its end: what the longest problem, N numbers of two digits and a target of three, leaves."""
+        return self.length - (3 * self.numbers + 5)
+
+    def generate(self, count: int, seed: int, first: int = 0) -> Examples:
+        """Random targets, each with random numbers 1..99 redrawn until it can be made, and the first solution of the search."""
+        numbers = np.empty((count, self.numbers), np.int64)
+        targets, steps = np.empty(count, np.int64), np.empty((count, self.numbers - 1, 4), np.int64)
+        draw_puzzles(numbers, targets, steps, self.targets[0], self.targets[1], seed, first)
+        problems = [",".join(map(str, row)) for row in np.column_stack([numbers, targets]).tolist()]
+        answers = [answer_text(row) for row in steps.tolist()]
+        return self._rows([pair for pair in zip(problems, answers, strict=True) if self._fits(*pair)])
+
+    def example(self, problem: str, answer: str) -> Examples:
+        """One example from texts. Raises ValueError where the problem is none, the answer is wrong, or it does not fit."""
+        self._numbers(problem)
+        if not self._fits(problem, answer):
+            raise ValueError(f"{len(problem) + len(answer) + 3} tokens do not fit in the {self.length} of {self.name}, padding={self.padding}")
+        made = self._rows([(problem, answer)])
+        wrong = self.verify(made.tokens[0])
+        if wrong:
+            raise ValueError(f"answer {answer!r} is wrong: {wrong[0]}")
+        return made
+
+    def _fits(self, problem: str, answer: str) -> bool:
+        return len(answer) < self.room if self.padding == "none" else len(problem) + len(answer) + 3 <= self.length
+
+    def _rows(self, pairs: Sequence[tuple[str, str]]) -> Examples:
+        """An example for each (problem, answer); an empty answer leaves only PAD after SEP."""
+        given = [len(problem) + 2 for problem, _ in pairs]
+        sequences = [[BOS, *ids(problem), SEP, *ids(answer), *[EOS][: len(answer)]] for problem, answer in pairs]
+        lengths = [self.length if self.padding == "paper" else prompt + self.room for prompt in given]
+        return Examples.padded(sequences, given, lengths, self.length, PAD)
+
+    def _numbers(self, problem: str) -> list[int]:
+        """The numbers and the target of a problem. Raises ValueError where they are none of this task."""
+        low, high = self.targets
+        parts = problem.split(",")
+        if len(parts) != self.numbers + 1 or not all(re.fullmatch("[1-9][0-9]*", part) for part in parts):
+            raise ValueError(f"problem {problem!r}: must be {self.numbers} numbers and the target, set apart by commas, like 86,28,13,31,96")
+        *given, target = map(int, parts)
+        if max(given) > MOST_NUMBER:
+            raise ValueError(f"number {max(given)} in {problem!r}: must be 1 to {MOST_NUMBER}")
+        if not low <= target <= high:
+            raise ValueError(f"target {target} in {problem!r}: must be {low} to {high}")
+        return [*given, target]
+
+    def keys(self, examples: Examples) -> Keys:
+        """By the sorted numbers and the target."""
+        problems = [[int(number) for number in problem.split(",")] for problem, _ in map(texts, examples.tokens)]
+        canonical = np.array([[*sorted(given), target] for *given, target in problems], np.uint8)
+        return np.asarray(hash_rows(canonical.reshape(len(problems), self.numbers + 1)))
+
+    def splits(self, examples: Examples) -> NDArray[np.int8]:
+        """The test has the held-out targets; of the others a share is for validation."""
+        targets = [int(problem.rsplit(",", 1)[1]) for problem, _ in map(texts, examples.tokens)]
+        return np.where(np.isin(targets, HELD_OUT_TARGETS), 2, split_by_key(self.keys(examples)) == 1).astype(np.int8)
+
+    def encode(self, text: str) -> Examples:
+        """A problem like 86,28,13,31,96: the numbers, then the target."""
+        problem = re.sub(r"\s*,\s*", ",", text.strip())
+        self._numbers(problem)
+        return self._rows([(problem, "")])
+
+    def count_solutions(self, problem: Examples, most: int = 1) -> int:
+        """1 where the target can be made, else 0; `most` is for puzzles that can have several."""
+        *given, target = self._numbers(texts(problem.tokens[0])[0])
+        return int(first_solution(stack_of(given), self.numbers, target, np.empty((self.numbers - 1, 4), np.int64)))
+
+    def decode(self, tokens: Tokens) -> str:
+        """The problem in words, and an equation a line."""
+        problem, answer = texts(tokens)
+        *given, target = problem.split(",")
+        equations = [re.sub(r"([-+*/=])", r" \1 ", equation) for equation in answer.split(",")] if answer else []
+        return "\n".join([f"make {target} of {', '.join(given)}", *(f"  {equation}" for equation in equations)])
+
+    def verify(self, tokens: Tokens) -> list[str]:
+        """Strict: every equation true, each given or produced number used at most once, all given numbers used, the target last."""
+        problem, answer = texts(tokens)
+        *given, target = map(int, problem.split(","))
+        wrong: list[str] = []
+        available = list(given)
+        for equation in answer.split(","):
+            parts = EQUATION.fullmatch(equation)
+            if not parts:
+                return [*wrong, f"{equation!r} is no equation"]
+            a, operation, b, c = int(parts[1]), parts[2], int(parts[3]), int(parts[4])
+            if not holds(a, operation, b, c):
+                wrong.append(f"{equation} is not true")
+            for operand in (a, b):
+                if operand in available:
+                    available.remove(operand)
+                else:
+                    wrong.append(f"{operand} in {equation} is not there to use")
+            available.append(c)
+        if c != target:
+            wrong.append(f"the last result is {c}, not {target}")
+        left_over = available[:-1]
+        return wrong + [f"{', '.join(map(str, left_over))} not used"] * bool(left_over)
+
+    def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
+        """lenient: Ye et al.'s, which looks at the equations alone. strict: nothing to object. exact, cells: against the stored answer."""
+        figures = {"lenient": [lenient(row) for row in tokens], "strict": [not self.verify(row) for row in tokens]}
+        if truth is not None:
+            answers = [texts(row)[1] for row in truth.tokens]
+            found = [texts(row)[1] for row in tokens]
+            figures["exact"] = [ours == theirs for ours, theirs in zip(found, answers, strict=True)]
+            figures["cells"] = [agreement(ours, theirs) for ours, theirs in zip(found, answers, strict=True)]  # type: ignore[misc]
+        return {name: np.array(values, np.float64) for name, values in figures.items()}
+
+
+def ids(text: str) -> list[int]:
+    """The tokens of a text."""
+    return [4 + CHARACTERS.index(character) for character in text]
+
+
+def texts(tokens: Tokens) -> tuple[str, str]:
+    """(problem, answer) of one sequence; the answer ends at EOS or PAD, and what is no character shows as ?."""
+    row = tokens.tolist()
+    sep = row.index(SEP)
+    characters = [CHARACTERS[i - 4] if 4 <= i < 4 + len(CHARACTERS) else "?" for i in row]
+    end = next((at for at in range(sep + 1, len(row)) if row[at] in (EOS, PAD)), len(row))
+    return "".join(characters[1:sep]), "".join(characters[sep + 1 : end])
+
+
+def answer_text(steps: list[list[int]]) -> str:
+    """The equations (a, operation, b, c) as the data write them."""
+    return ",".join(f"{a}{OPERATIONS[operation]}{b}={c}" for a, operation, b, c in steps)
+
+
+def holds(a: int, operation: str, b: int, c: int) -> bool:
+    """Whether a operation b = c, division without remainder."""
+    return {"+": a + b == c, "-": a - b == c, "*": a * b == c, "/": b != 0 and a == b * c}[operation]
+
+
+def lenient(tokens: Tokens) -> bool:
+    """Whether every equation is true and the last result is the target, whatever the operands (Ye et al.'s evaluation)."""
+    problem, answer = texts(tokens)
+    parts = [EQUATION.fullmatch(equation) for equation in answer.split(",")]
+    true = all(part and holds(int(part[1]), part[2], int(part[3]), int(part[4])) for part in parts)
+    return true and answer.rsplit("=", 1)[1] == problem.rsplit(",", 1)[1]
+
+
+def agreement(found: str, stored: str) -> float:
+    """The share of the stored answer's characters, its end included, that are found in their place."""
+    return sum(a == b for a, b in zip(found + "$", stored + "$", strict=False)) / (len(stored) + 1)
+
+
+def stack_of(numbers: list[int]) -> NDArray[np.int64]:
+    """The work array of `first_solution`: line n holds the n numbers that are left."""
+    stack = np.zeros((len(numbers) + 1, len(numbers)), np.int64)
+    stack[-1] = numbers
+    return stack
+
+
+@numba.njit(cache=True)
+def first_solution(stack, left, target, steps):  # type: ignore[no-untyped-def]
+    """Whether the `left` numbers of stack[left] make the target; `steps` receives (a, operation, b, c).
+
+    The search of stream-of-search (Gandhi et al., 2024): depth first over pairs in their order, with + * - /, the larger first for - and /.
+    """
+    if left == 1:
+        return stack[1, 0] == target
+    for i in range(left - 1):
+        for j in range(i + 1, left):
+            a, b = stack[left, i], stack[left, j]
+            small, large = min(a, b), max(a, b)
+            kept = 0
+            for other in range(left):
+                if other not in (i, j):
+                    stack[left - 1, kept] = stack[left, other]
+                    kept += 1
+            for operation in range(4):
+                if operation == 3 and (small == 0 or large % small != 0):
+                    continue
+                result = (a + b, a * b, large - small, large // max(small, 1))[operation]
+                if left == 2 and result != target:
+                    continue
+                stack[left - 1, left - 2] = result
+                if first_solution(stack, left - 1, target, steps):
+                    step = steps[len(steps) - left + 1]
+                    step[1], step[3] = operation, result
+                    step[0], step[2] = (a, b) if operation < 2 else (large, small)
+                    return True
+    return False
+
+
+@numba.njit(cache=True)
+def draw_puzzles(numbers, targets, steps, low, high, seed, first):  # type: ignore[no-untyped-def]
+    """Fills the lines of numbers, targets and steps with puzzles number first, first + 1, ... of the seed, each with its first solution."""
+    state = np.zeros(1, np.uint64)
+    count = numbers.shape[1]
+    stack = np.zeros((count + 1, count), np.int64)
+    for line in range(len(numbers)):
+        start_stream(state, seed, first + line)
+        targets[line] = low + below(high - low + 1, state)
+        while True:
+            for i in range(count):
+                numbers[line, i] = 1 + below(MOST_NUMBER, state)
+            stack[count] = numbers[line]
+            if first_solution(stack, count, targets[line], steps[line]):
+                break

@@ -1,49 +1,19 @@
 """Boards, puzzles and the verifier, held against an independent SAT solver."""
 
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pysat.solvers import Cadical153
 
 from latent_tokens import TASKS, Examples
 from latent_tokens.tasks.sudoku import SYMBOLS, read_puzzle
+from sat import SudokuClauses
 
 NAMES = ["sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36"]
 EASY = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
 BOARDS = {(name, source): replace(TASKS[name], source=source) for name in NAMES for source in ("solver", "pattern")}
-
-
-def sat_solutions(task, known, most=2):
-    """Up to `most` boards that agree with known, {cell: digit}, by clauses that share no code with ours."""
-    side, (box_rows, box_columns) = task.side, (task.box_rows, task.box_columns)
-
-    def says(row, column, digit):
-        return (row * side + column) * side + digit + 1
-
-    rows = [[(r, c) for c in range(side)] for r in range(side)]
-    columns = [[(r, c) for r in range(side)] for c in range(side)]
-    boxes = [
-        [(r + i, c + j) for i in range(box_rows) for j in range(box_columns)] for r in range(0, side, box_rows) for c in range(0, side, box_columns)
-    ]
-    found = []
-    with Cadical153() as solver:
-        for r, c in (cell for row in rows for cell in row):
-            solver.add_clause([says(r, c, d) for d in range(side)])
-        for unit in (*rows, *columns, *boxes):
-            for d in range(side):
-                for a, b in combinations(unit, 2):
-                    solver.add_clause([-says(*a, d), -says(*b, d)])
-        for cell, digit in known.items():
-            solver.add_clause([says(*divmod(cell, side), digit)])
-        while len(found) < most and solver.solve():
-            true = [literal for literal in solver.get_model() if literal > 0]
-            found.append([(literal - 1) % side for literal in true])
-            solver.add_clause([-literal for literal in true])
-    return found
 
 
 def infilling(board, known):
@@ -71,17 +41,18 @@ def test_every_generated_board_is_valid_and_one_changed_cell_is_seen(name, sourc
 @pytest.mark.parametrize("name", ["sudoku-4", "sudoku-6", "sudoku-9"])
 def test_a_sat_solver_agrees_on_validity_and_uniqueness(name):
     task, rng = TASKS[name], np.random.default_rng(1)
+    clauses = SudokuClauses(task.box_rows, task.box_columns)
     for number, board in enumerate(task.generate(8, seed=5).tokens):
         given_cells = rng.permutation(task.length)[: task.length * (2 + number) // 14]
         known = np.zeros(task.length, bool)
         known[given_cells] = True
-        solutions = sat_solutions(task, {int(cell): int(board[cell]) for cell in given_cells})
+        solutions = clauses.solutions({int(cell): int(board[cell]) for cell in given_cells})
         assert task.count_solutions(infilling(board, known)) == len(solutions)
         assert task.score(np.array(solutions, np.uint8))["valid"].all()
         wrong = board.copy()
         wrong[given_cells[0]] = (wrong[given_cells[0]] + 1) % task.side
         facts = {int(cell): int(wrong[cell]) for cell in given_cells}
-        assert task.count_solutions(infilling(wrong, known)) == len(sat_solutions(task, facts))
+        assert task.count_solutions(infilling(wrong, known)) == len(clauses.solutions(facts))
 
 
 @pytest.mark.parametrize("source", ["solver", "pattern"])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, parallel_config
 from numpy.typing import NDArray
 
 from latent_tokens.configs import DataConfig, Split, check_out
@@ -24,6 +24,7 @@ from latent_tokens.tasks.sources import read_source
 GENERATOR = 1  # raised when a change gives other examples for the same task and seed
 CHUNK = 1_024  # numbers tried at a time, at most
 ROUND = 8  # chunks a process makes between two looks at whether they suffice
+IDLE = 10  # seconds after which a process without work ends; one whose parent was killed, too
 PATIENCE, HARDLY = 16_384, 300  # a split is as large as it gets where of so many numbers less than one in so many is new
 
 Report = Callable[[int], None]
@@ -71,7 +72,7 @@ class Sieve:
 
     def examples(self) -> dict[Split, Examples]:
         """What was kept, by split."""
-        return {split: joined(self.parts.pop(split)) for split in self.wanted if self.parts.get(split)}
+        return {split: joined(self.parts.pop(split)) for split in self.wanted if self.kept.get(split)}
 
 
 def make_splits(
@@ -91,7 +92,7 @@ def make_splits(
     chunk = min(CHUNK, max(64, 2 * sum(counts.values())))
     compile_kernels(task)
     first = 0
-    with Parallel(n_jobs=processes, return_as="generator") as pool:
+    with parallel_config("loky", idle_worker_timeout=IDLE), Parallel(n_jobs=processes, return_as="generator") as pool:
         while sieve.open:
             starts = range(first, first + ROUND * processes * chunk, chunk)
             first = starts.stop

@@ -16,7 +16,7 @@ HOUSE, NOWHERE = 36, 42
 NOT_EQUAL, EQUAL, ENDS, IMMEDIATE_LEFT, IN_BETWEEN, LEFT_OF, NEXT_TO = 10, 11, 17, 18, 19, 20, 22
 BOS, SEP, DIGIT, CLUE_END, LHS, RHS, ATTRIBUTE, POSITION = 1, 3, 4, 13, 14, 15, 16, 21
 KINDS = np.array([EQUAL, NOT_EQUAL, IMMEDIATE_LEFT, NEXT_TO, LEFT_OF, ENDS, IN_BETWEEN])
-SHARES = np.array([20, 35, 50, 65, 80, 88, 96])  # running sums of how often each kind is drawn; of IN_BETWEEN 1.4 a puzzle stay, as in Shah et al.'s
+SHARES = np.array([20, 35, 50, 65, 80, 88, 94])  # running sums of how often each kind is drawn; of IN_BETWEEN 1.4 a puzzle stay, as in Shah et al.'s
 HOUSE_SHARE = 15  # in a hundred clues, how many name a house by its number
 MOST_CLUES = 200
 
@@ -177,7 +177,8 @@ def draw_clue(clue, place, houses, attributes, state):  # type: ignore[no-untype
 
 @numba.njit(cache=True)
 def draw_puzzle(clues, place, houses, attributes, state):  # type: ignore[no-untyped-def]
-    """The number of clues written for the table `place`: random true ones until propagation solves it, then none that it can do without.
+    """The number of clues written for the table `place`: random true ones, each telling something new, until propagation solves it; then none
+    that it can do without.
 
     0 where MOST_CLUES do not solve it.
     """
@@ -186,8 +187,8 @@ def draw_puzzle(clues, place, houses, attributes, state):  # type: ignore[no-unt
         if count == MOST_CLUES:
             return 0
         draw_clue(clues[count], place, houses, attributes, state)
-        count += 1
-        if apply(clues[count - 1], domains, full):
+        if apply(clues[count], domains, full):
+            count += 1
             propagate(clues[:count], domains, houses, attributes)
     needed = np.ones(count, np.bool_)
     for i in shuffled(count, state):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import pickle
 import re
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -38,6 +38,13 @@ class PlainArray:
         self.array = np.frombuffer(raw, np.dtype(kind.code)).reshape(shape, order="F" if fortran else "C")
 
 
+def from_buffer(raw: bytes, kind: PlainType, shape: Any, order: Literal["C", "F"]) -> PlainArray:
+    """An array as protocol 5 writes it."""
+    made = PlainArray()
+    made.array = np.frombuffer(raw, np.dtype(kind.code)).reshape(shape, order=order)
+    return made
+
+
 def scalar(kind: PlainType, raw: bytes) -> Any:
     """One number or string of an array."""
     return np.frombuffer(raw, np.dtype(kind.code))[0].item()
@@ -50,12 +57,19 @@ def encode(text: str, encoding: str) -> bytes:
     return text.encode("latin-1")
 
 
+def no_bytes() -> bytes:
+    """The empty bytes of protocols 0 to 2."""
+    return b""
+
+
 ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): PlainArray,
     ("numpy", "dtype"): PlainType,
     ("_codecs", "encode"): encode,
+    ("__builtin__", "bytes"): no_bytes,
     **{(f"numpy.{core}.multiarray", "_reconstruct"): PlainArray for core in ("core", "_core")},
     **{(f"numpy.{core}.multiarray", "scalar"): scalar for core in ("core", "_core")},
+    **{(f"numpy.{core}.numeric", "_frombuffer"): from_buffer for core in ("core", "_core")},
 }
 
 

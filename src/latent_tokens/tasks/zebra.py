@@ -173,7 +173,7 @@ def read_prompt(tokens: Tokens) -> Puzzle:
     end = words.index("<SEP>")
     last = max((at for at in range(end) if words[at] == "CLUE_END"), default=0)
     houses = end - last - 1
-    if last == 0 or words[last + 1 : end] != [str(house) for house in range(houses)]:
+    if not (last and houses) or words[last + 1 : end] != [str(house) for house in range(houses)]:
         raise ValueError("no row of houses: after the last CLUE_END must stand the houses, like 0 1 2")
     found, start = [], 1
     for at in range(1, last + 1):

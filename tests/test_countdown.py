@@ -1,0 +1,206 @@
+"""Countdown: its tokens, its search, and two judges that differ."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from latent_tokens import TASKS
+from latent_tokens.tasks import configured
+from latent_tokens.tasks.countdown import CHARACTERS, HELD_OUT_TARGETS, answer_text, first_solution, stack_of, texts
+from latent_tokens.tasks.sources import read_source
+
+OTHERS = Path(__file__).parents[2] / "shared" / "data" / "countdown" / "ye2025_cd4_train_head2000.jsonl"
+FIVE, FOUR = TASKS["countdown"], TASKS["countdown-4"]
+
+RECORDS = {  # from formats that others published: (task, problem, answer, ids up to EOS)
+    "five": ("countdown", "8,91,30,36,98,55", "98-91=7,36-30=6,8*6=48,7+48=55",
+        "1 18 4 19 11 4 13 10 4 13 16 4 19 18 4 15 15 3 19 18 7 19 11 5 17 4 13 16 7 13 10 5 16 4 18 8 16 5 14 18 4 17 6 14 18 5 15 15 2"),
+    "four": ("countdown-4", "86,28,13,31,96", "86+28=114,31-13=18,114-18=96",
+        "1 18 16 4 12 18 4 11 13 4 13 11 4 19 16 3 18 16 6 12 18 5 11 11 14 4 13 11 7 11 13 5 11 18 4 11 11 14 7 11 18 5 19 16 2"),
+}  # fmt: skip
+
+
+def first_answer(*numbers_and_target):
+    *numbers, target = numbers_and_target
+    steps = np.zeros((len(numbers) - 1, 4), np.int64)
+    return answer_text(steps.tolist()) if first_solution(stack_of(numbers), len(numbers), target, steps) else None
+
+
+@pytest.mark.parametrize(("name", "problem", "answer", "ids"), RECORDS.values(), ids=RECORDS)
+def test_ids_are_the_papers(name, problem, answer, ids):
+    wanted = [int(number) for number in ids.split()]
+    paper = configured(name, {"padding": "paper"}).example(problem, answer)
+    assert paper.tokens[0].tolist() == wanted + [0] * (64 - len(wanted))
+    assert paper.known[0].sum() == wanted.index(3) + 1
+    none = TASKS[name].example(problem, answer)
+    assert none.tokens[0, : len(wanted)].tolist() == wanted
+    assert not none.tokens[0, len(wanted) :].any()
+    assert none.lengths[0] == wanted.index(3) + 1 + TASKS[name].room
+
+
+def test_the_search_gives_others_answers_exactly():
+    assert first_answer(86, 28, 13, 31, 96) == "86+28=114,31-13=18,114-18=96"
+    if not OTHERS.is_file():
+        pytest.skip("the records that others made are not at hand")
+    records = [json.loads(line) for line in OTHERS.read_text().splitlines()]
+    assert len(records) == 2_000
+    assert [first_answer(*map(int, record["input"].split(","))) for record in records] == [record["output"] for record in records]
+    examples, bad = read_source(FOUR, OTHERS, skip_bad=False)
+    assert bad == []
+    assert [texts(row) for row in examples.tokens] == [(record["input"], record["output"]) for record in records]
+    assert set(FOUR.splits(examples).tolist()) == {0, 1}  # none of its targets is held out
+
+
+def reachable(numbers):
+    """Every value that some order of operations makes of all the numbers; by recursion over pairs, written apart from the package's search."""
+    if len(numbers) == 1:
+        return {numbers[0]}
+    found = set()
+    for i, a in enumerate(numbers):
+        for j, b in enumerate(numbers):
+            if i != j:
+                rest = [number for k, number in enumerate(numbers) if k not in (i, j)]
+                results = {a + b, a * b} | ({a - b} if a >= b else set()) | ({a // b} if b and a % b == 0 else set())
+                for result in results:
+                    found |= reachable([*rest, result])
+    return found
+
+
+@given(numbers=st.lists(st.integers(1, 99), min_size=3, max_size=3), target=st.integers(10, 100))
+def test_the_search_finds_a_solution_exactly_where_there_is_one(numbers, target):
+    found = first_answer(*numbers, target)
+    assert (found is not None) == (target in reachable(numbers))
+    if found is not None:
+        problem = ",".join(map(str, [*numbers, target]))
+        assert TASKS["countdown-3"].verify(TASKS["countdown-3"].example(problem, found).tokens[0]) == []
+
+
+def with_answer(task, problem, answer):
+    """The tokens of an answer that may be wrong."""
+    tokens = task.encode(problem).tokens.copy()
+    start = len(problem) + 2
+    ids = [4 + CHARACTERS.index(character) for character in answer]
+    tokens[0, start : start + len(ids) + 1] = [*ids, 2]
+    return tokens
+
+
+@pytest.mark.parametrize(
+    ("answer", "lenient", "strict"),
+    [
+        ("86+28=114,31-13=18,114-18=96", True, True),
+        ("31-13=18,86+28=114,114-18=96", True, True),
+        ("86+10=96", True, False),
+        ("48+48=96", True, False),
+        ("86+28=114,114-18=96", True, False),
+        ("86+28=114,31-13=18,114-18=96,96+0=96", True, False),
+        ("86+28=115,31-13=18,115-19=96", False, False),
+        ("86+28=114,31-13=18,114+18=132", False, False),
+        ("86+28=114,31-13=18,114-18=96,", False, False),
+        ("86/28=3,31-13=18,114-18=96", False, False),
+        ("96/0=96", False, False),
+        ("96", False, False),
+        ("", False, False),
+    ],
+)
+def test_lenient_and_strict_judges(answer, lenient, strict):
+    tokens = with_answer(FOUR, "86,28,13,31,96", answer)
+    scores = FOUR.score(tokens)
+    assert (scores["lenient"][0], scores["strict"][0]) == (lenient, strict)
+    assert (FOUR.verify(tokens[0]) == []) == strict
+
+
+@pytest.mark.parametrize(
+    ("answer", "faults"),
+    [
+        ("86+28=114,31-13=18,114+18=132", ["the last result is 132, not 96"]),
+        ("86+27=113,31-13=18,114-18=96", ["27 in 86+27=113 is not there to use", "114 in 114-18=96 is not there to use", "28, 113 not used"]),
+        ("86+28=115,31-13=18,115-18=97", ["86+28=115 is not true", "the last result is 97, not 96"]),
+        ("86+28=114,oops", None),
+    ],
+)
+def test_faults_are_named(answer, faults):
+    answer = answer.replace("oops", "31--13")
+    found = FOUR.verify(with_answer(FOUR, "86,28,13,31,96", answer)[0])
+    assert found == (faults or ["'31--13' is no equation"])
+
+
+@pytest.mark.parametrize("padding", ["none", "paper"])
+@given(seed=st.integers(0, 2_000), data=st.data())
+def test_one_changed_digit_is_always_caught(padding, seed, data):
+    """A digit of an operand or a result; a changed operator can be right again, like 2+2 and 2*2."""
+    task = replace(FOUR, padding=padding)
+    examples = task.generate(1, seed)
+    tokens = examples.tokens.copy()
+    start = tokens[0].tolist().index(3) + 1
+    digits = [at for at in range(start, task.length) if tokens[0, at] >= 10]
+    at = data.draw(st.sampled_from(digits))
+    tokens[0, at] = 10 + (tokens[0, at] - 10 + data.draw(st.integers(1, 9))) % 10
+    assert task.verify(tokens[0])
+    assert task.score(tokens, examples)["exact"] == 0
+
+
+@given(seed=st.integers(0, 2_000), data=st.data())
+def test_a_changed_number_or_target_of_the_problem_is_always_caught(seed, data):
+    tokens = FOUR.generate(1, seed).tokens[0].copy()
+    problem, answer = texts(tokens)
+    numbers = [int(number) for number in problem.split(",")]
+    which, new = data.draw(st.integers(0, 4)), data.draw(st.integers(10, 99))
+    assume(numbers[which] != new)
+    numbers[which] = new
+    assert FOUR.verify(with_answer(FOUR, ",".join(map(str, numbers)), answer)[0])
+
+
+def test_held_out_targets_are_in_the_test_alone():
+    examples = FIVE.generate(1_500, seed=0)
+    targets = np.array([int(texts(row)[0].rsplit(",", 1)[1]) for row in examples.tokens])
+    splits = FIVE.splits(examples)
+    assert (np.isin(targets, HELD_OUT_TARGETS) == (splits == 2)).all()
+    assert set(targets.tolist()) == set(range(10, 101))
+    assert HELD_OUT_TARGETS == (14, 39, 41, 57, 62, 81, 87, 89, 96)
+
+
+def test_the_order_of_numbers_does_not_matter_to_the_key():
+    keys = {problem: int(FOUR.keys(FOUR.encode(problem))[0]) for problem in ("86,28,13,31,96", "31,13,86,28,96", "86,28,13,96,31", "86,28,13,32,96")}
+    one, same, other, another = keys.values()
+    assert one == same
+    assert len({one, other, another}) == 3
+
+
+def test_the_papers_length_filters_and_ours_does_not():
+    paper = replace(FIVE, padding="paper")
+    kept = [len(task.generate(2_000, seed=0).tokens) for task in (FIVE, paper)]
+    assert kept[0] == 2_000
+    assert 0.95 < kept[1] / 2_000 < 0.995  # 2.15 % of Ye et al.'s are longer than 64
+
+
+def test_drawn_as_a_person_would():
+    tokens = FOUR.example("86,28,13,31,96", "86+28=114,31-13=18,114-18=96").tokens[0]
+    assert FOUR.decode(tokens) == "make 96 of 86, 28, 13, 31\n  86 + 28 = 114\n  31 - 13 = 18\n  114 - 18 = 96"
+    assert FOUR.decode(FOUR.encode(" 86, 28,13 ,31,96 ").tokens[0]) == "make 96 of 86, 28, 13, 31"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("86,28,13,96", "problem '86,28,13,96': must be 4 numbers and the target"),
+        ("86,28,13,x,96", "must be 4 numbers and the target"),
+        ("86,28,13,-1,96", "must be 4 numbers and the target"),
+        ("86,28,13,0,96", "must be 4 numbers and the target"),
+        ("86,28,13,100,96", "number 100 in '86,28,13,100,96': must be 1 to 99"),
+        ("86,28,13,31,9", "target 9 in '86,28,13,31,9': must be 10 to 100"),
+        ("", "problem '': must be 4 numbers"),
+    ],
+)
+def test_a_problem_that_cannot_be_read_says_why(text, message):
+    with pytest.raises(ValueError, match=message):
+        FOUR.encode(text)
+
+
+def test_count_solutions():
+    assert FOUR.count_solutions(FOUR.encode("86,28,13,31,96")) == 1
+    assert FOUR.count_solutions(FOUR.encode("1,1,1,1,99")) == 0

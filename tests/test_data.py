@@ -1,0 +1,312 @@
+"""Data sets: the same bytes from a seed, splits that share nothing, and a folder that is there whole or not at all."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from latent_tokens import TASKS, DataConfig, EvalConfig, Examples, TrainConfig, evaluate, fit, from_pretrained, load_data, make_data
+from latent_tokens.cli import main
+from latent_tokens.data import fingerprint, make_problems, make_splits
+from latent_tokens.tasks import SPLITS, configured
+
+OTHERS = Path(__file__).parents[2] / "shared" / "data"
+SIZES = {"num_train": 300, "num_validation": 20, "num_test": 20}
+PUZZLES = (
+    "080050060460907108005000029970006500000872031300049000004025003010000480603100007",
+    "024000390370061000500000020230700460060004508005900170040000080000093007096015040",
+    "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79",
+)
+
+
+def made(tmp_path, task, name="data", **changes):
+    return make_data(DataConfig(task, tmp_path / name, **{**SIZES, "processes": 1, **changes}))
+
+
+def manifest_of(folder):
+    return json.loads((folder / "manifest.json").read_text())
+
+
+PINNED = {  # of the first training examples of seed 0; a change here is a change of data.GENERATOR
+    "sudoku-4": "31c066938bc5", "sudoku-6": "4fdd59379645", "sudoku-9": "8679b9c48752", "sudoku-16": "733ef02eb481",
+    "sudoku-36": "12d3cde05335", "sudoku-puzzle": "0de0535c6739", "sudoku-6-puzzle": "e49885503c18", "zebra": "bf70e332a507",
+    "zebra-3": "75e8c81d4428", "countdown": "bf9832fbed93", "countdown-3": "64c9ce1e7301", "countdown-4": "a8859e51534c",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_a_seed_gives_the_same_bytes_in_every_version(name):
+    made = make_splits(TASKS[name], {"train": 20}, seed=0).examples()["train"]
+    assert fingerprint(made)[:12] == PINNED[name]
+
+
+@pytest.mark.parametrize("task", ["sudoku-6", "sudoku-6-puzzle", "zebra-3", "countdown-3"])
+def test_the_same_bytes_on_any_number_of_processes(tmp_path, task):
+    one, two = (made(tmp_path, task, str(count), num_train=5_000, processes=count) for count in (1, 2))
+    assert sorted(path.name for path in one.iterdir()) == sorted(path.name for path in two.iterdir())
+    for path in one.glob("*.npy"):
+        assert path.read_bytes() == (two / path.name).read_bytes()
+    assert manifest_of(one) == manifest_of(two)
+
+
+@pytest.mark.parametrize("task", sorted({task.name for task in TASKS.values()}))
+def test_no_puzzle_stands_in_two_splits_nor_twice_in_one(tmp_path, task):
+    found, splits = load_data(made(tmp_path, task))
+    keys = [found.keys(splits[split]) for split in SPLITS]
+    every = np.concatenate(keys)
+    assert len(np.unique(every)) == len(every)
+    for number, split in enumerate(SPLITS):
+        assert (found.splits(splits[split]) == number).all()
+    if task != "sudoku-4":
+        assert [len(part) for part in keys] == list(SIZES.values())
+
+
+def test_the_288_boards_of_4x4_are_split_and_the_manifest_says_so(tmp_path):
+    about = manifest_of(made(tmp_path, "sudoku-4", num_train=1_000, num_validation=1_000, num_test=1_000))
+    assert sum(split["examples"] for split in about["splits"].values()) == 288
+    assert about["smaller_than_asked"] == {"train": 1_000, "validation": 1_000, "test": 1_000}
+    assert about["note"] == "there are 288 boards of 4x4 in all"
+
+
+def test_a_manifest_pins_what_made_the_data(tmp_path):
+    about = manifest_of(made(tmp_path, "sudoku-6", source="pattern", padding="paper", seed=7))
+    assert about["task"] == {"name": "sudoku-6", "source": "pattern", "padding": "paper"}
+    assert (about["seed"], about["generator"]) == (7, 1)
+    assert about["tried"] >= 340
+    assert about["made_with"]["numpy"] == np.__version__
+    assert "one board up to symmetry" in about["note"]
+    assert about["splits"]["train"]["examples"] == 300
+    long = manifest_of(made(tmp_path, "countdown", "long", padding="paper", num_train=3_000))
+    assert 0 < long["too_long"] / long["tried"] < 0.05
+
+
+def test_settings_reach_the_examples(tmp_path):
+    task, splits = load_data(made(tmp_path, "sudoku-6-puzzle", clues=14, guessing="allowed"))
+    assert ((task.givens(splits["train"].tokens) >= 0).sum(1) == 14).all()
+    task, splits = load_data(made(tmp_path, "zebra", "houses", houses=(4,), attributes=(3, 5)))
+    assert {row.tolist().index(3) for row in splits["train"].tokens}
+    assert task.houses == (4,)
+    task, splits = load_data(made(tmp_path, "countdown", "numbers", numbers=3, targets=(10, 20)))
+    assert (task.numbers, task.length) == (3, 48)
+
+
+def test_another_data_set_can_be_kept_out(tmp_path):
+    task, puzzles = load_data(made(tmp_path, "sudoku-6-puzzle", "held"))
+    everything = made(tmp_path, "sudoku-6", "boards", num_train=4_000, seed=1)
+    apart = made(tmp_path, "sudoku-6", "apart", num_train=4_000, seed=1, apart_from=(everything, tmp_path / "held"))
+    _, before = load_data(everything)
+    boards, after = load_data(apart)
+    held = {key for examples in before.values() for key in boards.keys(examples).tolist()}
+    held |= {key for examples in puzzles.values() for key in task.keys(examples).tolist()}
+    assert not held & {key for examples in after.values() for key in boards.keys(examples).tolist()}
+    with pytest.raises(ValueError, match=r"apart_from=.*boards: holds sudoku-6, which has no puzzle in common with zebra-3"):
+        made(tmp_path, "zebra-3", "other", apart_from=(everything,))
+
+
+def test_a_file_of_others_becomes_a_data_set(tmp_path):
+    (tmp_path / "mine.txt").write_text("\n".join([*PUZZLES, PUZZLES[0], "not a puzzle"]))
+    settings = {"source": str(tmp_path / "mine.txt"), "skip_bad": True, "num_train": None, "num_validation": None, "num_test": None}
+    folder = made(tmp_path, "sudoku-puzzle", **settings, split="test")
+    task, splits = load_data(folder)
+    assert list(splits) == ["test"]
+    assert ["".join(map(str, row + 1)) for row in task.givens(splits["test"].tokens)] == [puzzle.replace(".", "0") for puzzle in PUZZLES]
+    about = manifest_of(folder)
+    assert about["bad_rows"] == ["mine.txt, line 5: puzzle of 10 cells: must have 81 (9x9), row by row, 0 or . for an empty cell"]
+    assert (about["file"], about["repeated"]) == ("mine.txt", 1)
+    spread, parts = load_data(made(tmp_path, "sudoku-puzzle", "spread", **settings))
+    assert sum(len(part.tokens) for part in parts.values()) == 3
+    for split, part in parts.items():
+        assert (spread.splits(part) == SPLITS.index(split)).all()
+
+
+def test_a_model_is_judged_on_a_data_set(tmp_path):
+    task, _ = load_data(made(tmp_path, "sudoku-6-puzzle", num_test=12))
+    run = fit(TrainConfig("sudoku-6-puzzle", "mdm", tmp_path / "run", steps=2, batch_size=4, data=tmp_path / "data"))
+    net = from_pretrained(run)
+    (row,) = evaluate(net, task, EvalConfig(data=tmp_path / "data"))
+    assert row["num_samples"] == 12
+    assert row["metric"] == "exact"
+    (fewer,) = evaluate(net, task, EvalConfig(data=tmp_path / "data", num_samples=5))
+    assert fewer["num_samples"] == 5
+    with pytest.raises(ValueError, match=r"num_samples=13: the test split of .* has 12 problems"):
+        evaluate(net, task, EvalConfig(data=tmp_path / "data", num_samples=13))
+    with pytest.raises(ValueError, match=r"holds .*'padding': 'paper'.*; the model learned .*'padding': 'none'"):
+        evaluate(net, task, EvalConfig(data=made(tmp_path, "sudoku-6-puzzle", "paper", padding="paper")))
+
+
+def test_problems_on_the_spot_are_of_the_test_split():
+    for name in ("sudoku-6-puzzle", "zebra-3", "countdown-3"):
+        problems = make_problems(TASKS[name], 30, seed=5)
+        assert (TASKS[name].splits(problems) == 2).all()
+        assert len(problems.tokens) == 30
+    boards = make_problems(TASKS["sudoku-9"], 30, seed=5)
+    assert not boards.known.any()
+    assert len(boards.tokens) == 30
+
+
+def test_training_noise_and_padding_come_with_the_data(tmp_path):
+    folder = made(tmp_path, "zebra-3", padding="paper", num_train=40)
+    run = fit(TrainConfig("zebra-3", "scdm", tmp_path / "run", steps=2, batch_size=4, data=folder, noise="all"))
+    about = json.loads((run / "config.json").read_text())
+    assert about["task"]["padding"] == "paper"
+    assert about["training"]["noise"] == "all"
+    answer = fit(TrainConfig("zebra-3", "scdm", tmp_path / "answer", steps=2, batch_size=4, data=folder))
+    assert (run / "model.safetensors").read_bytes() != (answer / "model.safetensors").read_bytes()
+
+
+def test_an_example_that_knows_everything_or_is_of_equal_length():
+    tokens = np.zeros((2, 5), np.uint8)
+    assert Examples.of(tokens, known=2).known.sum() == 4
+    assert Examples.padded([[1, 2], [3]], [1, 0], [4, 5], 5, 9).tokens.tolist() == [[1, 2, 9, 9, 9], [3, 9, 9, 9, 9]]
+
+
+def spoil_bytes(folder):
+    path = folder / "train.tokens.npy"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGE = {
+    "a changed byte": (spoil_bytes, "train is not what its manifest pins"),
+    "a cut file": (lambda folder: os.truncate(folder / "test.known.npy", 200), "test cannot be read"),
+    "a missing file": (lambda folder: (folder / "validation.lengths.npy").unlink(), "validation cannot be read"),
+    "no manifest": (lambda folder: (folder / "manifest.json").unlink(), "manifest.json is missing"),
+    "a broken manifest": (lambda folder: (folder / "manifest.json").write_text("{"), "damaged"),
+    "another hash": (
+        lambda folder: (folder / "manifest.json").write_text((folder / "manifest.json").read_text().replace('"sha256": "', '"sha256": "0')),
+        "is not what its manifest pins",
+    ),
+    "another task": (
+        lambda folder: (folder / "manifest.json").write_text((folder / "manifest.json").read_text().replace("sudoku-4", "chess")),
+        "no task of this version; make the data set again",
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGE.values(), ids=DAMAGE)
+def test_damage_is_seen(tmp_path, damage, message):
+    folder = made(tmp_path, "sudoku-4")
+    damage(folder)
+    with pytest.raises(ValueError, match=message):
+        load_data(folder)
+
+
+MISTAKES = [
+    ("data sudoku-puzzle --clues 16", "clues=16: must be 'minimal' or 21 to 80"),
+    ("data zebra --houses 7", "houses=7: each must be 3 to 6"),
+    ("data countdown --numbers 2", "numbers=2: must be 3, 4 or 5"),
+    ("data countdown --targets 0 10", "targets=0 10"),
+    ("data sudoku-6 --houses 3", "houses=(3,): sudoku-6 has no such setting"),
+    ("data sudoku-6 --source {nowhere}", "no such file, nor a source of sudoku-6"),
+    ("data sudoku-9 --source {two}", "two.txt, line 2: puzzle has several solutions; --skip-bad leaves such rows out"),
+    ("data sudoku-9 --source {none}", "none.txt, line 1: puzzle has no solution"),
+    ("data zebra --source {two}", "zebra is read from files that end in .pkl, .jsonl"),
+    ("data sudoku-6 --apart-from {nowhere}", "no data set"),
+    ("data sudoku-9 --source {two} --show 2", "line 2: puzzle has several solutions"),
+    ("data sudoku-9 --show 0", "show=0: must be a whole number from 1"),
+    ("train sudoku-4 scdm --data {data}", "holds sudoku-6, not sudoku-4"),
+    ("train sudoku-6 scdm --data {untrained} --out {out}", "has no train examples, and training takes both splits"),
+]
+
+
+@pytest.mark.parametrize(("command", "message"), MISTAKES, ids=[command for command, _ in MISTAKES])
+def test_a_mistake_gets_one_line_and_nothing_is_written(tmp_path, capsys, monkeypatch, command, message):
+    places = {name: tmp_path / "in" / name for name in ("nowhere", "two.txt", "none.txt")}
+    (tmp_path / "in").mkdir()
+    places["two.txt"].write_text(f"{PUZZLES[0]}\n1{'.' * 80}\n")
+    places["none.txt"].write_text(f"12345678{'.' * 9}9{'.' * 63}\n")
+    places |= {"data": made(tmp_path / "in", "sudoku-6"), "untrained": made(tmp_path / "in", "sudoku-6", "untrained", num_train=0)}
+    (tmp_path / "at").mkdir()
+    monkeypatch.chdir(tmp_path / "at")
+    words = command.format(**{name.removesuffix(".txt"): place for name, place in places.items()}, out=tmp_path / "at" / "run").split()
+    assert main(words) == 2
+    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("making")]
+    assert len(said) == 1
+    assert message in said[0]
+    assert [path for path in (tmp_path / "at").rglob("*") if path.is_file()] == []
+
+
+REFUSED = [
+    ("data sudoku-6 --split test", "split=test: is for puzzles of a file"),
+    ("data sudoku-6 --skip-bad", "skip_bad=True: is for puzzles of a file"),
+    ("data sudoku-6 --num-train -1", "num_train=-1: must be a whole number from 0"),
+    ("data sudoku-6 --num-train 0 --num-validation 0 --num-test 0", "there is nothing to make"),
+    ("data sudoku-6 --processes 0", "processes=0: must be a whole number from 1"),
+    ("data sudoku-6 --padding wide", "wide"),
+    ("data zebra --guessing often", "often"),
+]
+
+
+@pytest.mark.parametrize(("command", "message"), REFUSED, ids=[command for command, _ in REFUSED])
+def test_what_no_data_set_can_be_is_refused_by_the_parser(command, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(command.split())
+    assert stop.value.code == 2
+    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("name", sorted({task.name for task in TASKS.values()}))
+def test_puzzles_are_shown_and_nothing_is_written(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["data", name, "--show", "2"]) == 0
+    drawn = capsys.readouterr().out.rstrip("\n").split("\n\n")
+    wanted = configured(name, {}).generate(2, seed=0).tokens
+    assert "\n\n".join(drawn) == "\n\n".join(TASKS[name].decode(tokens) for tokens in wanted)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_puzzle_to_infill_is_shown_before_its_solution(tmp_path, capsys):
+    (tmp_path / "mine.txt").write_text(PUZZLES[0])
+    assert main(["data", "sudoku-9", "--source", str(tmp_path / "mine.txt"), "--show", "1"]) == 0
+    puzzle, solution = capsys.readouterr().out.rstrip("\n").split("\n\n")
+    assert puzzle.splitlines()[0] == ". 8 . | . 5 . | . 6 ."
+    assert solution.splitlines()[0] == "7 8 9 | 2 5 1 | 3 6 4"
+
+
+def test_the_benchmark_prints_rates_in_one_process_and_in_two(capsys, monkeypatch):
+    monkeypatch.setattr("latent_tokens.rates.SECONDS", 0.02)
+    assert main(["data", "sudoku-4", "--benchmark", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["cores"] for row in rows] == [1, 2]
+    for row in rows:
+        assert set(row) == {"task", "what", "rate", "unit", "cores"}
+        assert row["rate"] > 1_000
+        assert (row["task"], row["what"], row["unit"]) == ("sudoku-4", "4x4 boards, solver", "examples/s")
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_making_leaves_nothing_and_starts_clean(tmp_path, sign):
+    command = [sys.executable, "-m", "latent_tokens.cli", "data", "sudoku-6-puzzle", "--out", str(tmp_path / "data"), "--processes", "2"]
+    with (tmp_path / "said").open("w") as said:
+        process = subprocess.Popen([*command, "--num-train", "2000000"], stderr=said)
+    time.sleep(4)
+    assert process.poll() is None
+    process.send_signal(sign)
+    assert process.wait(timeout=60) == (130 if sign is signal.SIGINT else -signal.SIGKILL)
+    last_words = (tmp_path / "said").read_text()
+    (tmp_path / "said").unlink()
+    if sign is signal.SIGINT:
+        assert last_words.splitlines()[-1] == "latent-tokens: stopped"
+        assert "Traceback" not in last_words
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / ".data.unfinished").mkdir()
+    (tmp_path / ".data.unfinished" / "train.tokens.npy").write_bytes(b"half")
+    subprocess.run([*command, "--num-train", "20"], check=True, capture_output=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
+
+
+def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
+    def full(file, array):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "save", full)
+    with pytest.raises(OSError, match=r"cannot be written .No space left on device.; nothing of it is left"):
+        made(tmp_path, "sudoku-4")
+    assert list(tmp_path.iterdir()) == []

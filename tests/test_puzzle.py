@@ -1,0 +1,154 @@
+"""Sudoku puzzles: their tokens, their one solution, and what the verifier sees."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latent_tokens import TASKS
+from latent_tokens.tasks import configured
+from latent_tokens.tasks.deduction import deduce
+from latent_tokens.tasks.sources import read_source
+from sat import SudokuClauses
+
+OTHERS = Path(__file__).parents[2] / "shared" / "data" / "sudoku"
+FILES = ["norvig_easy50.txt", "norvig_hardest11.txt", "top95.txt", "magictour_top1465.txt", "ye2025_sudoku_test_first500.csv"]
+TASK, SMALL = TASKS["sudoku-puzzle"], TASKS["sudoku-6-puzzle"]
+
+QUIZ = "080050060460907108005000029970006500000872031300049000004025003010000480603100007"
+SOLUTION = "789251364462937158135468729978316542546872931321549876894725613217693485653184297"
+IDS = (
+    "12 10 8 10 10 5 10 10 6 10 4 6 10 9 10 7 1 10 8 10 10 5 10 10 10 10 2 9 9 7 10 10 10 6 5 10 10 10 10 10 8 7 2 10 3 1 3 "
+    "10 10 10 4 9 10 10 10 10 10 4 10 2 5 10 10 3 10 1 10 10 10 10 4 8 10 6 10 3 1 10 10 10 10 7 11 7 8 9 2 5 1 3 6 4 4 6 2 9 "
+    "3 7 1 5 8 1 3 5 4 6 8 7 2 9 9 7 8 3 1 6 5 4 2 5 4 6 8 7 2 9 3 1 3 2 1 5 4 9 8 7 6 8 9 4 7 2 5 6 1 3 2 1 7 6 9 3 4 8 5 6 "
+    "5 3 1 8 4 2 9 7 13"
+)
+
+
+def cells(text):
+    return np.array([int(digit) - 1 for digit in text], np.int16)
+
+
+def test_ids_are_the_papers():
+    """The first record of Ye et al.'s test set, written out by hand."""
+    wanted = [int(word) for word in IDS.split()]
+    paper = configured("sudoku-puzzle", {"padding": "paper"}).example(cells(QUIZ), cells(SOLUTION))
+    assert paper.tokens[0].tolist() == wanted + [0] * 27
+    assert paper.lengths.tolist() == [192]
+    none = TASK.example(cells(QUIZ))
+    assert none.tokens[0].tolist() == wanted[:-1]
+    assert none.known[0].tolist() == paper.known[0][:164].tolist() == [True] * 83 + [False] * 81
+
+
+def test_a_board_to_infill_knows_its_givens():
+    board = TASKS["sudoku-gen"].example(cells(QUIZ))
+    assert board.tokens[0].tolist() == cells(SOLUTION).tolist()
+    assert board.known[0].tolist() == (cells(QUIZ) >= 0).tolist()
+    framed = configured("sudoku-gen", {"padding": "paper"}).example(cells(QUIZ), cells(SOLUTION))
+    assert framed.tokens[0].tolist() == [9, *cells(SOLUTION).tolist(), *[10] * 46]
+    assert framed.known[0, 1:82].tolist() == board.known[0].tolist()
+    assert framed.known.sum() == board.known.sum()
+
+
+@pytest.mark.parametrize(("name", "changes"), [("sudoku-puzzle", {}), ("sudoku-puzzle", {"guessing": "allowed"}), ("sudoku-6-puzzle", {})])
+def test_minimal_puzzles_have_one_solution_until_a_clue_goes(name, changes):
+    task = configured(name, changes)
+    examples = task.generate(20, seed=6)
+    clauses = SudokuClauses(task.box_rows, task.box_columns)
+    for givens, board in zip(task.givens(examples.tokens), task.answers(examples.tokens), strict=True):
+        facts = {cell: int(givens[cell]) for cell in np.flatnonzero(givens >= 0).tolist()}
+        assert clauses.solutions(facts) == [board.tolist()]
+        for cell in facts:
+            assert len(clauses.solutions({other: digit for other, digit in facts.items() if other != cell})) == 2
+        if task.guessing == "never":
+            assert deduce(givens, task.board.unit_of, np.empty_like(givens))
+
+
+def test_without_guessing_is_a_real_restriction():
+    anything = configured("sudoku-puzzle", {"guessing": "allowed"})
+    givens = anything.givens(anything.generate(200, seed=0).tokens)
+    easy = [deduce(puzzle, TASK.board.unit_of, np.empty_like(puzzle)) for puzzle in givens]
+    assert 0.5 < np.mean(easy) < 0.8  # 63 % in the original
+
+
+@pytest.mark.parametrize(("name", "clues"), [("sudoku-puzzle", 30), ("sudoku-puzzle", 24), ("sudoku-6-puzzle", 12)])
+def test_a_number_of_clues_is_met_exactly(name, clues):
+    task = configured(name, {"clues": clues, "guessing": "allowed"})
+    examples = task.generate(30, seed=1)
+    assert ((task.givens(examples.tokens) >= 0).sum(1) == clues).all()
+    assert all(task.count_solutions(examples.take(slice(i, i + 1))) == 1 for i in range(30))
+
+
+@pytest.mark.parametrize("padding", ["none", "paper"])
+@given(seed=st.integers(0, 999), place=st.integers(0, 35), step=st.integers(1, 5))
+def test_one_changed_cell_of_the_answer_is_always_caught(padding, seed, place, step):
+    task = replace(SMALL, padding=padding)
+    examples = task.generate(1, seed)
+    tokens = examples.tokens.copy()
+    answer = tokens[0, task.start : task.start + 36]
+    answer[place] = (answer[place] - 1 + step) % 6 + 1
+    assert task.verify(tokens[0])
+    scores = task.score(tokens, examples)
+    assert scores["exact"] == scores["valid"] == 0
+    assert scores["cells"] == pytest.approx(35 / 36)
+
+
+@given(seed=st.integers(0, 999), data=st.data())
+def test_one_changed_clue_is_always_caught(seed, data):
+    tokens = SMALL.generate(1, seed).tokens[0].copy()
+    shown = np.flatnonzero(SMALL.givens(tokens[None])[0] >= 0) + 1
+    clue = data.draw(st.sampled_from(shown.tolist()))
+    tokens[clue] = (tokens[clue] - 1 + data.draw(st.integers(1, 5))) % 6 + 1
+    (wrong,) = SMALL.verify(tokens)
+    assert wrong == f"{SMALL.board.cell_name(clue - 1)} is given as {tokens[clue]}"
+
+
+def test_an_answer_that_does_not_end_is_not_exact():
+    task = replace(SMALL, padding="paper")
+    examples = task.generate(1, seed=0)
+    tokens = examples.tokens.copy()
+    tokens[0, task.start + 36] = 3
+    scores = task.score(tokens, examples)
+    assert (scores["exact"], scores["valid"], scores["cells"]) == (0, 0, 1)
+
+
+def test_text_round_trip():
+    problem = TASK.encode(QUIZ)
+    assert (problem.tokens[0][:83] == TASK.example(cells(QUIZ)).tokens[0][:83]).all()
+    assert TASK.count_solutions(problem) == 1
+    drawn = TASK.decode(TASK.example(cells(QUIZ)).tokens[0]).splitlines()
+    assert drawn[0] == ". 8 . | . 5 . | . 6 .     7 8 9 | 2 5 1 | 3 6 4"
+    assert TASK.decode(problem.tokens[0]).splitlines()[0].endswith(". . . | . . . | . . .")
+
+
+@pytest.mark.parametrize(
+    ("givens", "solution", "message"),
+    [
+        ("1" + "0" * 80, None, "puzzle has several solutions"),
+        ("11" + "0" * 79, None, "puzzle has no solution; 1 twice in row 1"),
+        ("12345678" + "0" * 9 + "9" + "0" * 63, None, "puzzle has no solution"),
+        (QUIZ, "8" + SOLUTION[1:], "the solution given is wrong in row 1 column 1"),
+    ],
+)
+def test_a_puzzle_without_one_solution_is_refused(givens, solution, message):
+    for task in (TASK, TASKS["sudoku-9"]):
+        with pytest.raises(ValueError, match=message):
+            task.example(cells(givens), None if solution is None else cells(solution))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_sat_solver_agrees_on_all_puzzles_of_others(file):
+    if not OTHERS.is_dir():
+        pytest.skip("the puzzles that others made are not at hand")
+    clauses = SudokuClauses(3, 3)
+    for task in (TASK, TASKS["sudoku-9"]):
+        examples, bad = read_source(task, OTHERS / file, skip_bad=False)
+        assert bad == []
+        assert len(examples.tokens) in (50, 11, 95, 1465, 500)
+    assert all(TASKS["sudoku-9"].verify(board) == [] for board in examples.tokens)
+    for board, known in zip(examples.tokens, examples.known, strict=True):
+        facts = {cell: int(board[cell]) for cell in np.flatnonzero(known).tolist()}
+        assert clauses.solutions(facts) == [board.tolist()]

@@ -1,0 +1,240 @@
+"""Files that others made: read, and refused with a row and a reason where they cannot be right."""
+
+import io
+import os
+import pickle
+import re
+
+import numpy as np
+import pytest
+
+from latent_tokens import TASKS
+from latent_tokens.tasks.plain_pickle import read_plain_pickle
+from latent_tokens.tasks.sources import read_source
+from latent_tokens.tasks.zebra import read_prompt
+
+PUZZLE, BOARDS, ZEBRA, FOUR = TASKS["sudoku-puzzle"], TASKS["sudoku-9"], TASKS["zebra"], TASKS["countdown-4"]
+
+
+def shah_rows(count):
+    """Sudoku records as Shah et al. write them, of puzzles made here: the number of givens, then (row, column, value, strategy) each cell."""
+    examples, rng, rows = PUZZLE.generate(count, seed=1), np.random.default_rng(0), []
+    for givens, board in zip(PUZZLE.givens(examples.tokens), PUZZLE.answers(examples.tokens), strict=True):
+        shown, empty = rng.permutation(np.flatnonzero(givens >= 0)), rng.permutation(np.flatnonzero(givens < 0))
+        cells = [(cell // 9, cell % 9, board[cell] + 1, 0) for cell in shown] + [(cell // 9, cell % 9, board[cell] + 1, 2) for cell in empty]
+        rows.append([len(shown), *np.array(cells).ravel()])
+    return np.array(rows), examples
+
+
+def shah_zebras(count):
+    """Zebra records as Shah et al. write them, of puzzles made here: [tokens, table, order]."""
+    from latent_tokens.tasks.zebra import WORDS, answer
+
+    examples, records = ZEBRA.generate(count, seed=1), []
+    for row in examples.tokens:
+        _, houses, attributes = read_prompt(row)
+        words = [WORDS[token] for token in row]
+        table = [list(range(houses)), *answer(row, houses, attributes).tolist()]
+        order = np.array([(r, c) for r in range(attributes) for c in range(houses)], np.int16)
+        solved = [str(number) for r, c in order.tolist() for number in (r, c, table[r + 1][c])]
+        records.append([[*words[1 : words.index("<SEP>") - houses], "ANSWER", *solved], table, order])
+    return records, examples
+
+
+def test_shahs_sudoku_is_read(tmp_path):
+    rows, made = shah_rows(30)
+    np.save(tmp_path / "train.npy", rows)
+    read, bad = read_source(PUZZLE, tmp_path / "train.npy", skip_bad=False)
+    assert bad == []
+    assert (read.tokens == made.tokens).all()
+    boards, _ = read_source(BOARDS, tmp_path / "train.npy", skip_bad=False)
+    assert (boards.tokens == PUZZLE.answers(made.tokens)).all()
+    assert (boards.known == (PUZZLE.givens(made.tokens) >= 0)).all()
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_shahs_zebra_is_read(tmp_path, protocol):
+    records, made = shah_zebras(8)
+    (tmp_path / "train.pkl").write_bytes(pickle.dumps(records, protocol))
+    read, bad = read_source(ZEBRA, tmp_path / "train.pkl", skip_bad=False)
+    assert bad == []
+    assert (read.tokens == made.tokens).all()
+    arrays = [[record[0], np.array(record[1]), record[2]] for record in records]
+    (tmp_path / "arrays.pkl").write_bytes(pickle.dumps(arrays, protocol))
+    assert (read_source(ZEBRA, tmp_path / "arrays.pkl", skip_bad=False)[0].tokens == made.tokens).all()
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_plain_values_come_back_as_they_were(protocol):
+    values = [1, -2.5, "text", None, True, [1, [2, "x"]], 10**30]
+    assert read_plain_pickle(pickle.dumps(values, protocol)) == values
+    arrays = [np.arange(6, dtype=kind).reshape(2, 3) for kind in ("int8", "int16", ">i4", "uint64", "float32")]
+    arrays += [np.asfortranarray(arrays[0]), np.array(["ab", "c"]), np.zeros((0, 3), np.int64), np.array([True, False])]
+    for array, read in zip(arrays, read_plain_pickle(pickle.dumps(arrays, protocol)), strict=True):
+        assert read.dtype == array.dtype
+        assert read.shape == array.shape
+        assert (read == array).all()
+    assert read_plain_pickle(pickle.dumps([np.int16(7), np.float64(0.5), np.str_("ab")], protocol)) == [7, 0.5, "ab"]
+
+
+class Command:
+    """What a malicious pickle holds: a call that is made when it is read."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        ((os.system, "touch {mark}"), "system"),
+        ((eval, "open('{mark}', 'w')"), "builtins.eval|__builtin__.eval"),
+        ((exec, "open('{mark}', 'w')"), "exec"),
+        ((np.save, "{mark}", 1), "numpy.save"),
+        ((getattr, "x", "y"), "getattr"),
+        ((io.FileIO, "{mark}", "w"), "FileIO"),
+    ],
+)
+def test_nothing_in_a_pickle_is_executed(tmp_path, call, named, protocol):
+    mark = tmp_path / "mark.npy"
+    function, *arguments = call
+    evil = Command(function, *(argument.format(mark=mark) if isinstance(argument, str) else argument for argument in arguments))
+    why = f"it names .*({named}), and only numbers, strings, lists and numpy arrays are read"
+    contents = ((evil, why), ([["= LHS", [[1]], evil]], why), (np.array([evil], dtype=object), f"{why}|an array of 'O8'"))
+    for content, message in contents:
+        (tmp_path / "evil.pkl").write_bytes(pickle.dumps(content, protocol))
+        with pytest.raises(ValueError, match=f"pickle refused: ({message})"):
+            read_source(ZEBRA, tmp_path / "evil.pkl", skip_bad=True)
+        assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "pickle damaged"),
+        (b"no pickle", "pickle damaged|pickle refused"),
+        (pickle.dumps([1, 2, 3])[:-2], "pickle"),
+        (pickle.dumps({"a": 1}), "a dict among its values"),
+        (pickle.dumps(np.array([{}, 1], dtype=object)), "neither numbers nor text"),
+        (pickle.dumps(3), "it must be a list of"),
+    ],
+)
+def test_a_damaged_or_other_pickle_is_refused(tmp_path, content, message):
+    (tmp_path / "x.pkl").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read_source(ZEBRA, tmp_path / "x.pkl", skip_bad=False)
+
+
+def spoilt(row, at, value):
+    row = row.copy()
+    row[at] = value
+    return row
+
+
+SUDOKU_FAULTS = {
+    "row": (lambda row: spoilt(row, 1, 9), "row 9: must be 0 to 8"),
+    "value": (lambda row: spoilt(row, 3, 0), "value 0: must be 1 to 9"),
+    "givens": (lambda row: spoilt(row, 0, 82), "82 givens of 81 cells"),
+    "one given too many": (lambda row: spoilt(row, 0, row[0] + 1), "the strategies do not say"),
+    "strategy": (lambda row: spoilt(row, -1, 12), "the strategies do not say"),
+    "a cell twice": (lambda row: spoilt(row, [5, 6], row[[1, 2]]), "a cell stands in it twice"),
+    "a wrong solution": (lambda row: spoilt(row, -2, row[-2] % 9 + 1), "the solution given is wrong in row"),
+    "a wrong given": (lambda row: spoilt(row, 3, row[3] % 9 + 1), "no solution|solution given is wrong|several"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), SUDOKU_FAULTS.values(), ids=SUDOKU_FAULTS)
+def test_a_bad_row_of_an_array_is_named(tmp_path, change, message):
+    rows, _ = shah_rows(3)
+    rows[1] = change(rows[1])
+    path = tmp_path / "train.npy"
+    np.save(path, rows)
+    with pytest.raises(ValueError, match=rf"train.npy, row 1 \(from 0\): .*({message}).*; --skip-bad leaves such rows out"):
+        read_source(PUZZLE, path, skip_bad=False)
+    read, (bad,) = read_source(PUZZLE, path, skip_bad=True)
+    assert len(read.tokens) == 2
+    assert re.match(rf"train.npy, row 1 \(from 0\): .*({message})", bad)
+
+
+def test_arrays_of_another_kind_are_refused(tmp_path):
+    path = tmp_path / "x.npy"
+    whole = io.BytesIO()
+    np.save(whole, shah_rows(3)[0])
+    for content, message in (
+        (whole.getvalue()[:-100], "no whole array in it"),
+        (whole.getvalue()[:40], "no whole array in it"),
+        (b"nothing", "no whole array in it"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            read_source(PUZZLE, path, skip_bad=True)
+    for array, message in (
+        (np.zeros((3, 324), int), r"holds int64 \(3, 324\); sudoku-puzzle takes whole numbers \(N, 325\)"),
+        (np.zeros((3, 325)), "holds float64"),
+        (np.array([[None]]), "no whole array in it"),
+    ):
+        np.save(path, array)
+        with pytest.raises(ValueError, match=message):
+            read_source(PUZZLE, path, skip_bad=True)
+
+
+QUIZ = "080050060460907108005000029970006500000872031300049000004025003010000480603100007"
+SOLUTION = "789251364462937158135468729978316542546872931321549876894725613217693485653184297"
+A = "= LHS c 1 1 RHS c 0 2 CLUE_END = LHS c 2 0 RHS c 1 1 CLUE_END immediate-left LHS c 0 0 RHS c 2 0 CLUE_END = LHS c 2 2 RHS n 0 1 CLUE_END"
+A += " nbr LHS c 1 0 RHS c 0 0 CLUE_END"
+CLUES = str(A.split()).replace("'", '"')
+TABLE = "[[0, 1, 2], [1, 0, 2], [0, 2, 1], [1, 2, 0]]"
+GOOD_ZEBRA = f'{{"clues": {CLUES}, "solution": {TABLE}}}'
+GOOD_COUNTDOWN = '{"input": "86,28,13,31,96", "output": "86+28=114,31-13=18,114-18=96"}'
+
+CSV = f"quizzes,solutions\n{QUIZ},{SOLUTION}\n{{bad}}\n"
+
+TEXTS = {
+    "a csv": (PUZZLE, "x.csv", CSV, f"{QUIZ},{SOLUTION[:-1]}1", 3, "puzzle contradicts itself: 1 twice in row 9"),
+    "a csv without its solution": (PUZZLE, "x.csv", CSV, QUIZ, 3, "1 columns: must be 2"),
+    "lines": (PUZZLE, "x.txt", f"{QUIZ}\n\n{{bad}}\n", QUIZ[:-1], 3, "puzzle of 80 cells: must have 81"),
+    "lines of boards": (BOARDS, "x.txt", f"{QUIZ}\n{{bad}}", QUIZ.replace("8", "x"), 2, "'x' in row 1 column 2"),
+    "several solutions": (BOARDS, "x.txt", f"{QUIZ}\n{{bad}}", "1" + "." * 80, 2, "several solutions"),
+    "no solution": (BOARDS, "x.txt", f"{QUIZ}\n{{bad}}", "12345678" + "." * 9 + "9" + "." * 63, 2, "no solution"),
+    "zebra": (ZEBRA, "x.jsonl", f"{GOOD_ZEBRA}\n{{bad}}\n", GOOD_ZEBRA.replace("[1, 2, 0]", "[2, 1, 0]"), 2, "the answer is wrong: not true"),
+    "a zebra's houses": (ZEBRA, "x.jsonl", f"{GOOD_ZEBRA}\n{{bad}}\n", GOOD_ZEBRA.replace("[0, 1, 2]", "[0, 2, 1]"), 2, "it must number the houses"),
+    "a zebra's table": (ZEBRA, "x.jsonl", f"{GOOD_ZEBRA}\n{{bad}}\n", GOOD_ZEBRA.replace(TABLE, "[1, 2]"), 2, "no rows of whole numbers"),
+    "countdown": (FOUR, "x.jsonl", f"{GOOD_COUNTDOWN}\n{{bad}}\n", GOOD_COUNTDOWN.replace("=18", "=19"), 2, "is wrong: 31-13=19 is not true"),
+    "a broken line": (FOUR, "x.jsonl", f"{GOOD_COUNTDOWN}\n{{bad}}\n", GOOD_COUNTDOWN[:-5], 2, "not JSON"),
+    "a number": (FOUR, "x.jsonl", f"{GOOD_COUNTDOWN}\n{{bad}}\n", "7", 2, "must be an object with input and output"),
+    "a field": (FOUR, "x.jsonl", f"{GOOD_COUNTDOWN}\n{{bad}}\n", '{"input": "1,2"}', 2, "output a str"),
+    "other numbers": (FOUR, "x.jsonl", f"{GOOD_COUNTDOWN}\n{{bad}}\n", '{"input": "1,2,3", "output": "1+2=3"}', 2, "must be 4 numbers"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("task", "name", "text", "bad", "line", "message"), TEXTS.values(), ids=TEXTS)
+def test_a_bad_line_is_named(tmp_path, task, name, text, bad, line, message):
+    path = tmp_path / name
+    path.write_text(text.replace("{bad}\n", "").replace("{bad}", ""))
+    assert len(read_source(task, path, skip_bad=False)[0].tokens) == 1
+    path.write_text(text.replace("{bad}", bad))
+    with pytest.raises(ValueError, match=rf"{name}, line {line}: .*{message}.*; --skip-bad leaves such rows out"):
+        read_source(task, path, skip_bad=False)
+    read, (fault,) = read_source(task, path, skip_bad=True)
+    assert len(read.tokens) == 1
+    assert f"{name}, line {line}: " in fault
+
+
+def test_files_that_are_no_source_are_refused(tmp_path):
+    (tmp_path / "x.csv").write_text("puzzle,answer\n")
+    (tmp_path / "x.bin").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "empty.txt").write_text("\n")
+    for task, name, message in (
+        (PUZZLE, "x.csv", "its first line is 'puzzle,answer'; it must be quizzes,solutions"),
+        (PUZZLE, "x.bin", "no text in UTF-8"),
+        (PUZZLE, "empty.txt", "no example in it"),
+        (PUZZLE, "missing.txt", "no such file, nor a source of sudoku-puzzle"),
+        (ZEBRA, "x.csv", "zebra is read from files that end in .pkl, .jsonl"),
+        (FOUR, "x.csv", "countdown-4 is read from files that end in .jsonl"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read_source(task, tmp_path / name, skip_bad=True)

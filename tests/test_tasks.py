@@ -1,0 +1,139 @@
+"""What every task must do, and every task with every method."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latent_tokens import METHODS, TASKS, EvalConfig, Examples, Task, TrainConfig, evaluate, fit, from_pretrained
+from latent_tokens.tasks import SPLITS, configured, described, description
+
+SMALL = ["sudoku-4", "sudoku-6", "sudoku-16", "sudoku-6-puzzle", "zebra-3", "countdown-3", "countdown-4"]
+EVERY = sorted({task.name for task in TASKS.values()})
+PADDINGS = [(name, padding) for name in EVERY for padding in ("none", "paper")]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", SMALL)
+def test_every_method_learns_and_is_judged_on_every_small_task(name, method, tmp_path):
+    config = TrainConfig(name, method, tmp_path / "run", steps=2, batch_size=2, num_train=4, num_validation=2)
+    net = from_pretrained(fit(config))
+    (row,) = evaluate(net, TASKS[name], EvalConfig(num_samples=1 if name == "sudoku-16" else 2))
+    assert row["task"] == name
+    assert 0 <= row[row["metric"]] <= 100
+    assert row["metric"] == TASKS[name].metric
+    assert 0 < row["relative_cost"] <= 1
+
+
+@pytest.mark.parametrize(("name", "padding"), PADDINGS)
+def test_examples_are_what_their_verifier_and_their_scores_want(name, padding):
+    task = configured(name, {"padding": padding})
+    assert isinstance(task, Task)
+    examples = task.generate(6, seed=4)
+    assert examples.tokens.shape == examples.known.shape == (len(examples.lengths), task.length)
+    assert examples.tokens.dtype == np.uint8
+    assert (examples.lengths <= task.length).all()
+    inside = np.arange(task.length) < examples.lengths[:, None]
+    assert (examples.tokens[inside] < task.vocab_size).all()
+    assert (inside & ~examples.known).any(1).all()
+    if padding == "paper":
+        assert inside.all()
+    for tokens in examples.tokens:
+        assert task.verify(tokens) == []
+        assert task.decode(tokens)
+    scores = task.score(examples.tokens, examples)
+    assert task.metric in scores
+    for figure, values in scores.items():
+        assert (values == (0 if figure == "soft_loss" else 1)).all(), figure
+
+
+@pytest.mark.parametrize("name", EVERY)
+@given(cut=st.integers(1, 29), seed=st.integers(0, 99))
+def test_examples_do_not_depend_on_the_calls_they_are_made_in(name, cut, seed):
+    task = TASKS[name]
+    whole = task.generate(30, seed)
+    parts = task.generate(cut, seed), task.generate(30 - cut, seed, first=cut)
+    for part, arrays in zip(whole, zip(*parts, strict=True), strict=True):
+        assert (np.concatenate(arrays) == part).all()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_split_has_its_share(name):
+    task = TASKS[name]
+    examples = task.generate(640 if name != "sudoku-puzzle" else 320, seed=8)
+    splits = task.splits(examples)
+    assert set(splits.tolist()) == set(range(len(SPLITS)))
+    assert 0.7 < (splits == 0).mean() < 0.95
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_same_problem_is_the_same_in_every_padding(name):
+    none, paper = (configured(name, {"padding": padding}).generate(20, seed=2) for padding in ("none", "paper"))
+    keys = [configured(name, {"padding": padding}).keys(examples) for padding, examples in (("none", none), ("paper", paper))]
+    assert len(keys[0]) == len(keys[1]) == 20
+    assert (keys[0] == keys[1]).all()
+
+
+def test_a_board_has_one_key_whether_it_is_a_board_or_a_puzzle():
+    for boards, puzzles in (("sudoku-9", "sudoku-puzzle"), ("sudoku-6", "sudoku-6-puzzle")):
+        made = TASKS[puzzles].generate(5, seed=0)
+        solutions = TASKS[puzzles].answers(made.tokens)
+        assert (TASKS[boards].keys(Examples.of(solutions, known=0)) == TASKS[puzzles].keys(made)).all()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_task_is_described_and_found_again(name):
+    assert described(description(TASKS[name])) == TASKS[name]
+    paper = configured(name, {"padding": "paper"})
+    assert described(description(paper)) == paper != TASKS[name]
+
+
+def test_the_papers_names_vocabularies_and_lengths():
+    assert TASKS["sudoku-gen"] is TASKS["sudoku-9"]
+    assert TASKS["sudoku-large"] is TASKS["sudoku-36"]
+    table = {  # the paper's table of datasets
+        "sudoku-gen": (100_000, 128, 11), "sudoku-puzzle": (1_800_000, 192, 14), "zebra": (1_500_000, 384, 23),
+        "countdown": (500_000, 64, 20), "sudoku-large": (100_000, 1_536, 38),
+    }  # fmt: skip
+    for name, row in table.items():
+        task = configured(name, {"padding": "paper"})
+        assert (task.num_train, task.length, task.vocab_size) == row
+    assert TASKS["sudoku-gen"].vocab_size == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("sudoku-9", {"clues": 30}, "clues=30: sudoku-9 has no such setting; it has source, padding"),
+        ("zebra", {"source": "pattern"}, "source=pattern: zebra has no such setting"),
+        ("zebra", {"name": "x"}, "name=x: zebra has no such setting"),
+        ("sudoku-puzzle", {"clues": 16}, r"clues=16: must be 'minimal' or 21 to 80 \(one solution takes at least 17"),
+        ("sudoku-puzzle", {"clues": 81}, "clues=81: must be 'minimal' or 21 to 80"),
+        ("sudoku-6-puzzle", {"clues": 7}, "clues=7: must be 'minimal' or 8 to 35"),
+        ("zebra", {"houses": (7,)}, "houses=7: each must be 3 to 6"),
+        ("zebra", {"houses": ()}, "houses=: each must be 3 to 6"),
+        ("zebra-3", {"attributes": (3, 2)}, "attributes=3 2: each must be 3 to 6"),
+        ("countdown", {"numbers": 2}, "numbers=2: must be 3, 4 or 5"),
+        ("countdown", {"targets": (10, 1000)}, "targets=10 1000: must be lowest and highest, within 1 and 100"),
+        ("countdown", {"targets": (50, 10)}, "targets=50 10"),
+        ("countdown", {"targets": (14, 14)}, "targets=14 14: all of them are held out"),
+        ("chess", {}, "task=chess: must be one of sudoku-4"),
+    ],
+)
+def test_impossible_settings_are_refused_by_name(name, changes, message):
+    with pytest.raises(ValueError, match=message):
+        configured(name, changes)
+
+
+@pytest.mark.parametrize("about", [None, "sudoku-6", {}, {"name": "chess"}, {"name": "sudoku-6", "colour": "red"}])
+def test_a_description_of_no_task_is_refused(about):
+    with pytest.raises(ValueError, match=r"no task of this version|no such setting"):
+        described(about)
+
+
+def test_keys_differ_where_boards_do():
+    """No two of many boards share a key, however near they are."""
+    task = TASKS["sudoku-6"]
+    random, near = task.generate(20_000, seed=0).tokens, np.eye(36, dtype=np.uint8)
+    boards = np.unique(np.concatenate([random, near, np.zeros_like(near)]), axis=0)
+    assert len(np.unique(task.keys(Examples.of(boards, known=0)))) == len(boards)

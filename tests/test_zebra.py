@@ -1,0 +1,218 @@
+"""Zebra puzzles: their tokens, their one solution, held against a SAT solver, and what the verifier sees."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latent_tokens import TASKS
+from latent_tokens.tasks import clues as rules
+from latent_tokens.tasks import configured
+from latent_tokens.tasks.sources import read_source
+from latent_tokens.tasks.zebra import WORDS, in_words, read_prompt
+from sat import zebra_solutions
+
+OTHERS = Path(__file__).parents[2] / "shared" / "data" / "zebra" / "reasoning_gym_80.jsonl"
+TASK, SMALL = TASKS["zebra"], TASKS["zebra-3"]
+
+A = (
+    "= LHS c 1 1 RHS c 0 2 CLUE_END = LHS c 2 0 RHS c 1 1 CLUE_END immediate-left LHS c 0 0 RHS c 2 0 CLUE_END "
+    "= LHS c 2 2 RHS n 0 1 CLUE_END nbr LHS c 1 0 RHS c 0 0 CLUE_END"
+)
+A_TABLE = [[1, 0, 2], [0, 2, 1], [1, 2, 0]]
+A_IDS = (
+    "1 11 14 16 5 5 15 16 4 6 13 11 14 16 6 4 15 16 5 5 13 18 14 16 4 4 15 16 6 4 13 11 14 16 6 6 15 21 4 5 13 22 14 16 5 4 15 16 4 4 13 "
+    "4 5 6 3 5 4 6 4 6 5 5 6 4 2"
+)
+B = "left-of LHS c 0 2 RHS c 2 2 CLUE_END = LHS c 0 0 RHS c 2 0 CLUE_END immediate-left LHS c 1 0 RHS c 0 2 CLUE_END ends LHS c 1 2 RHS CLUE_END"
+B_TABLE = [[0, 2, 1], [0, 1, 2], [0, 1, 2]]
+B_IDS = "1 20 14 16 4 6 15 16 6 6 13 11 14 16 4 4 15 16 6 4 13 18 14 16 5 4 15 16 4 6 13 17 14 16 5 6 15 13 4 5 6 3 4 6 5 4 5 6 4 5 6 2"
+
+
+def words(tokens):
+    return [WORDS[token] for token in tokens]
+
+
+@pytest.mark.parametrize(("clues", "table", "ids"), [(A, A_TABLE, A_IDS), (B, B_TABLE, B_IDS)])
+def test_ids_are_the_papers(clues, table, ids):
+    wanted = [int(number) for number in ids.split()]
+    paper = configured("zebra", {"padding": "paper"}).example(clues.split(), 3, table)
+    assert paper.tokens[0].tolist() == wanted + [0] * (384 - len(wanted))
+    assert paper.lengths.tolist() == [384]
+    none = TASK.example(clues.split(), 3, table)
+    assert none.tokens[0, : int(none.lengths[0])].tolist() == wanted[:-1]
+    assert none.known[0].sum() == paper.known[0].sum() == wanted.index(3) + 1
+    assert (TASK.encode(f"{clues} 0 1 2").known == none.known).all()
+
+
+def test_a_clue_in_between_names_three():
+    clue = "inbetween LHS c 0 1 RHS c 2 0 c 1 2 CLUE_END"
+    assert [WORDS.index(word) for word in clue.split()] == [19, 14, 16, 4, 5, 15, 16, 6, 4, 16, 5, 6, 13]
+    (read,), _, _ = read_prompt(TASK.encode(f"{clue} 0 1 2").tokens[0])
+    assert in_words(read) == "A2, C1 and B3 are in this order from left to right"
+
+
+def test_a_sat_solver_proves_every_puzzle_unique():
+    examples = TASK.generate(120, seed=3)
+    sizes, kinds = set(), set()
+    for row in examples.tokens:
+        puzzle, houses, attributes = read_prompt(row)
+        start = row.tolist().index(3) + 1
+        table = (row[start : start + houses * attributes].reshape(attributes, houses) - 4).tolist()
+        assert zebra_solutions(words(row[1 : start - 1 - houses]), houses, attributes) == [table]
+        sizes.add((houses, attributes))
+        kinds |= {WORDS[clue[0]] for clue in puzzle}
+    assert len(sizes) == 16
+    assert kinds == {"=", "!=", "immediate-left", "left-of", "nbr", "ends", "inbetween"}
+
+
+def test_no_clue_can_be_spared_by_propagation():
+    for row in TASK.generate(40, seed=9).tokens:
+        puzzle, houses, attributes = read_prompt(row)
+        assert rules.solves(puzzle, houses, attributes)
+        for i in range(len(puzzle)):
+            assert not rules.solves(np.delete(puzzle, i, axis=0), houses, attributes)
+
+
+@pytest.mark.parametrize("kind", ["=", "!=", "immediate-left", "left-of", "nbr", "ends", "inbetween"])
+@given(data=st.data())
+def test_what_a_clue_leaves_is_what_enumeration_leaves(kind, data):
+    """Propagation never drops a house that some true placement uses, and settles truth where every reference is one house."""
+    from sat import RELATIONS
+
+    houses = data.draw(st.integers(3, 6))
+    relation = RELATIONS.get(kind, lambda x: x in (0, houses - 1))
+    arity = {"ends": 1, "inbetween": 3}.get(kind, 2)
+    domains = [data.draw(st.sets(st.integers(0, houses - 1), min_size=1)) for _ in range(arity)] + [set(range(houses))] * (3 - arity)
+    masks = [sum(1 << house for house in domain) for domain in domains]
+    left = rules.narrowed(WORDS.index(kind), *masks, (1 << houses) - 1)
+    combinations = [(x, y, z) for x in domains[0] for y in domains[1] for z in domains[2]]
+    possible = [where for where in combinations if relation(*where[:arity])]
+    for at in range(3):
+        assert {where[at] for where in possible} <= {house for house in domains[at] if left[at] >> house & 1}
+    if all(len(domain) == 1 for domain in domains[:arity]):
+        assert bool(possible) == all(left[:arity])
+
+
+@pytest.mark.parametrize("padding", ["none", "paper"])
+@given(seed=st.integers(0, 999), cell=st.integers(0, 8), step=st.integers(1, 2))
+def test_one_changed_cell_is_always_caught(padding, seed, cell, step):
+    task = replace(SMALL, padding=padding)
+    examples = task.generate(1, seed)
+    tokens = examples.tokens.copy()
+    start = tokens[0].tolist().index(3) + 1
+    tokens[0, start + cell] = (tokens[0, start + cell] - 4 + step) % 3 + 4
+    assert task.verify(tokens[0])[0] == f"attribute {'ABC'[cell // 3]} lacks a value"
+    scores = task.score(tokens, examples)
+    assert scores["exact"] == scores["valid"] == 0
+    assert scores["cells"] == pytest.approx(8 / 9)
+    assert scores["rows"] == pytest.approx(2 / 3)
+
+
+@given(seed=st.integers(0, 999), data=st.data())
+def test_two_changed_cells_break_clues_that_are_named(seed, data):
+    """Two values of an attribute change places: the table stays whole, so only a clue can tell; it always does, and no other is blamed."""
+    examples = SMALL.generate(1, seed)
+    tokens = examples.tokens.copy()
+    start = tokens[0].tolist().index(3) + 1
+    row, (a, b) = data.draw(st.integers(0, 2)), data.draw(st.sampled_from([(0, 1), (0, 2), (1, 2)]))
+    one, other = start + 3 * row + a, start + 3 * row + b
+    tokens[0, [one, other]] = tokens[0, [other, one]]
+    wrong = SMALL.verify(tokens[0])
+    assert wrong
+    assert all(fault.startswith("not true: ") for fault in wrong)
+    count = len(read_prompt(tokens[0])[0])
+    assert SMALL.score(tokens)["clues"] == pytest.approx(1 - len(wrong) / count)
+
+
+@given(seed=st.integers(0, 999), data=st.data())
+def test_a_clue_made_false_is_always_caught_and_named(seed, data):
+    example = SMALL.generate(1, seed).tokens[0].copy()
+    puzzle, _, _ = read_prompt(example)
+    which = data.draw(st.integers(0, len(puzzle) - 1))
+    ends = np.flatnonzero(example == WORDS.index("CLUE_END"))
+    kind = 1 if which == 0 else int(ends[which - 1]) + 1
+    opposite = {"=": "!=", "!=": "="}.get(WORDS[example[kind]])
+    if opposite is None:
+        return
+    example[kind] = WORDS.index(opposite)
+    changed = in_words(read_prompt(example)[0][which])
+    assert SMALL.verify(example) == [f"not true: {changed}"]
+
+
+def test_no_answer_is_no_table():
+    problem = SMALL.encode(f"{A} 0 1 2")
+    assert len(SMALL.verify(problem.tokens[0])) == 3 + 5
+    assert SMALL.score(problem.tokens)["valid"] == 0
+    assert "house  1   2   3\n       .   .   ." in SMALL.decode(problem.tokens[0])
+
+
+def test_drawn_as_a_person_would():
+    drawn = TASK.decode(TASK.example(A.split(), 3, A_TABLE).tokens[0])
+    assert drawn.splitlines() == [
+        "3 houses; of each attribute, A to C, every house has another value, 1 to 3",
+        "  1. B2 is in the same house as A3", "  2. C1 is in the same house as B2", "  3. A1 is immediately left of C1",
+        "  4. C3 is in house 2", "  5. B1 is next to A1", "",
+        "house  1   2   3", "       A2  A1  A3", "       B1  B3  B2", "       C2  C3  C1",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no row of houses"),
+        (A, "no row of houses: after the last CLUE_END must stand the houses, like 0 1 2"),
+        (f"{A} 0 2 1", "no row of houses"),
+        (f"{A} 0 1 2 3 4 5 6", "'6' is no word of a puzzle"),
+        (f"{A} 0 1", "values and houses below 2"),
+        ("= LHS c 0 1 RHS c 1 CLUE_END 0 1 2", "clue '= LHS c 0 1 RHS c 1': must be like"),
+        ("above LHS c 0 1 RHS c 1 1 CLUE_END 0 1 2", "'above' is no word of a puzzle"),
+        ("0 LHS c 0 1 RHS c 1 1 CLUE_END 0 1 2", "clue '0 LHS c 0 1 RHS c 1 1'"),
+        ("= LHS n 1 1 RHS c 1 1 CLUE_END 0 1 2", "clue '= LHS n 1 1 RHS c 1 1'"),
+        ("= LHS c 0 1 RHS c 2 1 CLUE_END 0 1 2", "no clue names attribute 1: the puzzle cannot have one solution"),
+        ("= LHS c 0 1 RHS c 1 1 CLUE_END 0 1 2", "puzzle of 2 attributes: zebra has 3 or 4 or 5 or 6"),
+        ("<SEP> 0 1 2", "'<SEP>' is no word of a puzzle"),
+    ],
+)
+def test_a_puzzle_that_cannot_be_read_says_why(text, message):
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        TASK.encode(text)
+
+
+@pytest.mark.parametrize(
+    ("clues", "table", "message"),
+    [
+        (A, [[1, 0, 2]] * 3, "the answer is wrong: not true: "),
+        (A, A_TABLE[:2], "answer of 2 rows: must have 3 of 3 values"),
+        (A, [[1, 0, 9], *A_TABLE[1:]], "the answer is wrong: attribute A lacks a value"),
+        (A.replace("= LHS c 2 2 RHS n 0 1 CLUE_END ", ""), A_TABLE, "the clues have several solutions"),
+    ],
+)
+def test_a_record_that_is_wrong_says_why(clues, table, message):
+    with pytest.raises(ValueError, match=message):
+        TASK.example(clues.split(), 3, table)
+
+
+def test_the_order_of_clues_does_not_matter_to_the_key():
+    first, *rest = A.split(" CLUE_END ")
+    rest[-1] = rest[-1].removesuffix(" CLUE_END")
+    turned = " CLUE_END ".join([*rest, first]) + " CLUE_END"
+    keys = [TASK.keys(TASK.encode(f"{clues} 0 1 2")) for clues in (A, turned)]
+    assert keys[0] == keys[1]
+    assert keys[0] != TASK.keys(TASK.encode(A.replace("c 1 1", "c 1 2") + " 0 1 2"))
+
+
+def test_records_of_others_verify_and_are_proven_unique():
+    if not OTHERS.is_file():
+        pytest.skip("the puzzles that others made are not at hand")
+    examples, _ = read_source(TASK, OTHERS, skip_bad=False)
+    assert len(examples.tokens) == 80
+    for i, line in enumerate(OTHERS.read_text().splitlines()):
+        record = json.loads(line)
+        assert TASK.count_solutions(examples.take(slice(i, i + 1))) == 1
+        assert zebra_solutions(record["clues"], record["n_houses"], record["n_attrs"]) == [record["solution"][1:]]
+        assert TASK.verify(examples.tokens[i]) == []

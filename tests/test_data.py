@@ -13,7 +13,8 @@ import pytest
 
 from latent_tokens import TASKS, DataConfig, EvalConfig, Examples, TrainConfig, evaluate, fit, from_pretrained, load_data, make_data
 from latent_tokens.cli import main
-from latent_tokens.data import fingerprint, make_problems, make_splits
+from latent_tokens.data import fingerprint
+from latent_tokens.splits import make_problems, make_splits
 from latent_tokens.tasks import SPLITS, configured
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data"
@@ -136,7 +137,7 @@ def test_a_model_is_judged_on_a_data_set(tmp_path):
     assert fewer["num_samples"] == 5
     with pytest.raises(ValueError, match=r"num_samples=13: the test split of .* has 12 problems"):
         evaluate(net, task, EvalConfig(data=tmp_path / "data", num_samples=13))
-    with pytest.raises(ValueError, match=r"holds .*'padding': 'paper'.*; the model learned .*'padding': 'none'"):
+    with pytest.raises(ValueError, match=r"holds SudokuPuzzle of 128 .*padding=paper; the model learned SudokuPuzzle of 74 .*padding=none"):
         evaluate(net, task, EvalConfig(data=made(tmp_path, "sudoku-6-puzzle", "paper", padding="paper")))
 
 
@@ -288,8 +289,13 @@ def test_an_interrupted_making_leaves_nothing_and_starts_clean(tmp_path, sign):
         process = subprocess.Popen([*command, "--num-train", "2000000"], stderr=said)
     time.sleep(4)
     assert process.poll() is None
+    workers = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
     process.send_signal(sign)
     assert process.wait(timeout=60) == (130 if sign is signal.SIGINT else -signal.SIGKILL)
+    waited = time.monotonic() + 20
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):
+        assert time.monotonic() < waited, "its processes live on"
+        time.sleep(0.1)
     last_words = (tmp_path / "said").read_text()
     (tmp_path / "said").unlink()
     if sign is signal.SIGINT:

@@ -64,13 +64,13 @@ def test_minimal_puzzles_have_one_solution_until_a_clue_goes(name, changes):
         for cell in facts:
             assert len(clauses.solutions({other: digit for other, digit in facts.items() if other != cell})) == 2
         if task.guessing == "never":
-            assert deduce(givens, task.board.unit_of, np.empty_like(givens))
+            assert deduce(givens, task.grid.unit_of, np.empty_like(givens))
 
 
 def test_without_guessing_is_a_real_restriction():
     anything = configured("sudoku-puzzle", {"guessing": "allowed"})
     givens = anything.givens(anything.generate(200, seed=0).tokens)
-    easy = [deduce(puzzle, TASK.board.unit_of, np.empty_like(puzzle)) for puzzle in givens]
+    easy = [deduce(puzzle, TASK.grid.unit_of, np.empty_like(puzzle)) for puzzle in givens]
     assert 0.5 < np.mean(easy) < 0.8  # 63 % in the original
 
 
@@ -103,7 +103,7 @@ def test_one_changed_clue_is_always_caught(seed, data):
     clue = data.draw(st.sampled_from(shown.tolist()))
     tokens[clue] = (tokens[clue] - 1 + data.draw(st.integers(1, 5))) % 6 + 1
     (wrong,) = SMALL.verify(tokens)
-    assert wrong == f"{SMALL.board.cell_name(clue - 1)} is given as {tokens[clue]}"
+    assert wrong == f"{SMALL.grid.cell_name(clue - 1)} is given as {tokens[clue]}"
 
 
 def test_an_answer_that_does_not_end_is_not_exact():

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latent_tokens import TASKS, Examples
-from latent_tokens.tasks.sudoku import SYMBOLS, read_puzzle
+from latent_tokens.tasks.grid import SYMBOLS
+from latent_tokens.tasks.sudoku import read_puzzle
 from sat import SudokuClauses
 
 NAMES = ["sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36"]
@@ -34,7 +35,7 @@ def test_every_generated_board_is_valid_and_one_changed_cell_is_seen(name, sourc
         changed = board.copy()
         changed[cell] = (changed[cell] + 1 + rng.integers(task.side - 1)) % task.side
         assert not task.score(changed[None])["valid"][0]
-        assert set(task.verify(changed)) >= {f"{task.unit_name(unit)} lacks a digit" for unit in task.unit_of[cell]}
+        assert set(task.verify(changed)) >= {f"{task.grid.unit_name(unit)} lacks a digit" for unit in task.grid.unit_of[cell]}
         assert task.verify(board) == []
 
 

@@ -61,8 +61,8 @@ class Sample:
     """Of how many next positions an adaptive order decodes the most confident (k). Default: 8."""
     order: OrderName | None = None
     """top_prob, margin and entropy are adaptive. Default: top_prob, or left_to_right where the method is."""
-    temperature: float = 1.0
-    """0 takes the likeliest token."""
+    temperature: float | None = None
+    """0 takes the likeliest token. Default: 0 for Countdown, 1 for the other tasks."""
     top_p: float = 1.0
     """Draw from the smallest set of tokens that holds this much probability."""
     seed: int = 0
@@ -207,16 +207,16 @@ def run_evaluate(command: Evaluate) -> int:
 
 def run_sample(command: Sample) -> int:
     """latent-tokens sample: samples as text, or JSON lines."""
-    from latent_tokens.data import make_problems
     from latent_tokens.decoding import generate
     from latent_tokens.evaluation import decoding_for
     from latent_tokens.pretrained import find, from_pretrained
+    from latent_tokens.splits import make_problems
     from latent_tokens.tensors import as_numpy, as_tensors
 
     whole("num_samples", command.num_samples, 1)
     net, task = from_pretrained(command.run), task_of(find(command.run))
     asked = EvalConfig(candidates=command.candidates, order=command.order, temperature=command.temperature, top_p=command.top_p, seed=command.seed)
-    decoding = decoding_for(net.method, asked, command.latents)
+    decoding = decoding_for(net.method, task, asked, command.latents)
     problems = make_problems(task, command.num_samples, command.seed)
     tokens, known, lengths = as_tensors(problems)
     made = generate(net, net.method, tokens, known, decoding, command.seed, lengths=lengths)

@@ -225,8 +225,8 @@ class EvalConfig:
     """Sample number i draws from the stream (seed, i)."""
     batch_size: int = 250
     """Samples decoded together; the samples do not depend on it."""
-    temperature: float = 1.0
-    """0 takes the likeliest token."""
+    temperature: float | None = None
+    """0 takes the likeliest token. Default: 0 for Countdown, 1 for the other tasks (decision 17)."""
     top_p: float = 1.0
     """Draw from the smallest set of tokens that holds this much probability."""
     refresh: bool = True

@@ -14,13 +14,14 @@ import torch
 from latent_tokens import decoding as rules
 from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig
 from latent_tokens.cost import most_tokens, relative_cost
-from latent_tokens.data import chunks_of, load_data, make_problems
+from latent_tokens.data import load_data
 from latent_tokens.decoding import Decoding, generate
 from latent_tokens.methods import Method, name_of
 from latent_tokens.model import Transformer
 from latent_tokens.order import Order, any_order, left_to_right
 from latent_tokens.pretrained import check_fits
 from latent_tokens.progress import progress
+from latent_tokens.splits import chunks_of, make_problems
 from latent_tokens.storage import provenance
 from latent_tokens.tasks import Examples, Task, description
 from latent_tokens.tensors import as_numpy, as_tensors
@@ -42,7 +43,7 @@ def evaluate(net: Transformer, task: Task, config: EvalConfig, *, on_row: Callab
     decode so.
     """
     check_fits(net, task)
-    decodings = [decoding_for(net.method, config, latents) for latents in config.latents or (None,)]
+    decodings = [decoding_for(net.method, task, config, latents) for latents in config.latents or (None,)]
     for decoding in decodings:
         rules.check_decoding(net.method, decoding)
     made_with = provenance()
@@ -66,13 +67,19 @@ def find_problems(task: Task, config: EvalConfig) -> Examples:
         with progress(f"making {count:,} problems", count) as advance:
             return make_problems(task, count, config.seed, lambda made: advance(made, ""))
     found, splits = load_data(config.data, ("test",))
-    if description(found) != description(task):
-        raise ValueError(f"data={config.data}: holds {description(found)}; the model learned {description(task)}")
+    if form(found) != form(task):
+        raise ValueError(f"data={config.data}: holds {form(found)}; the model learned {form(task)}")
     available = len(splits["test"].tokens) if "test" in splits else 0
     count = config.num_samples or min(DEFAULT_SAMPLES, available)
     if not 1 <= count <= available:
         raise ValueError(f"num_samples={count}: the test split of {config.data} has {available} problems; ask for at most so many")
     return splits["test"].take(slice(count))
+
+
+def form(task: Task) -> str:
+    """What must be alike where a model is judged on a data set; how its puzzles are made need not be."""
+    padding = description(task).get("padding", "none")
+    return f"{type(task).__name__} of {task.length} positions over {task.vocab_size} tokens, padding={padding}"
 
 
 def measure(net: Transformer, task: Task, problems: Examples, config: EvalConfig, decoding: Decoding) -> Row:
@@ -121,8 +128,9 @@ def measure(net: Transformer, task: Task, problems: Examples, config: EvalConfig
     }
 
 
-def decoding_for(method: Method, config: EvalConfig, latents: int | Literal["all"] | None) -> Decoding:
-    """The Decoding that a config means for a method: 8 candidates by default where the order is adaptive, one where it is not.
+def decoding_for(method: Method, task: Task, config: EvalConfig, latents: int | Literal["all"] | None) -> Decoding:
+    """The Decoding that a config means for a method and a task: by default 8 candidates where the order is adaptive, one where it is not,
+    and the task's own temperature.
 
     Raises ValueError for an adaptive order with a left-to-right method.
     """
@@ -137,7 +145,7 @@ def decoding_for(method: Method, config: EvalConfig, latents: int | Literal["all
         order=ORDERS.get(order),
         confidence=CONFIDENCES.get(order, rules.top_prob),
         refresh=config.refresh,
-        temperature=config.temperature,
+        temperature=task.temperature if config.temperature is None else config.temperature,
         top_p=config.top_p,
     )
 

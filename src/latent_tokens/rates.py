@@ -10,8 +10,8 @@ from typing import Any
 
 from joblib import Parallel, delayed
 
-from latent_tokens.data import compile_kernels
 from latent_tokens.progress import progress
+from latent_tokens.splits import compile_kernels
 from latent_tokens.tasks import Examples, Sudoku, SudokuPuzzle, Task
 
 ROUNDS = 5

@@ -27,12 +27,13 @@ from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens.configs import SIZES, Split, TrainConfig, check_out
-from latent_tokens.data import chunks_of, fingerprint, load_data, make_splits
+from latent_tokens.data import fingerprint, load_data
 from latent_tokens.methods import METHODS, Method
 from latent_tokens.model import Transformer
 from latent_tokens.objective import loss
 from latent_tokens.pretrained import describe, weights_bytes
 from latent_tokens.progress import CONSOLE, progress
+from latent_tokens.splits import chunks_of, make_splits
 from latent_tokens.storage import append_line, json_bytes, provenance, read_description, read_lines, write_whole
 from latent_tokens.tasks import TASKS, Examples, Task, description
 from latent_tokens.tensors import as_tensors

@@ -73,6 +73,10 @@ class Task(Protocol):
         """The key of `score` that counts, a share of samples."""
 
     @property
+    def temperature(self) -> float:
+        """Of sampling, where none is asked for; 0 takes the likeliest token (decision 17)."""
+
+    @property
     def num_train(self) -> int:
         """Training examples of the paper's data set, or of our small one."""
 

@@ -51,6 +51,10 @@ class Countdown:
         return 4 + len(CHARACTERS)
 
     @property
+    def temperature(self) -> float:
+        return 0.0
+
+    @property
     def metric(self) -> str:
         return "lenient"
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from latent_tokens.tasks import digging
 from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, hash_rows, split_by_key
-from latent_tokens.tasks.sudoku import NODES_PER_CELL, Sudoku
+from latent_tokens.tasks.grid import Cells, Grid
+from latent_tokens.tasks.sudoku import NODES_PER_CELL
 
 PAD = 0
 LEAST_CLUES = {4: 4, 6: 8, 9: 21}  # by side; digging meets 20 or fewer in 9x9 less than once in ten thousand boards
@@ -37,9 +38,9 @@ class SudokuPuzzle:
             raise ValueError(f"clues={self.clues}: must be 'minimal' or {least} to {most}{why}")
 
     @cached_property
-    def board(self) -> Sudoku:
-        """The boards that this task's puzzles are of."""
-        return Sudoku(self.name, self.box_rows, self.box_columns)
+    def grid(self) -> Grid:
+        """The geometry, and all that needs no tokens."""
+        return Grid(self.box_rows, self.box_columns)
 
     @property
     def side(self) -> int:
@@ -60,6 +61,10 @@ class SudokuPuzzle:
         return self.side + 5
 
     @property
+    def temperature(self) -> float:
+        return 1.0
+
+    @property
     def metric(self) -> str:
         return "exact"
 
@@ -68,7 +73,7 @@ class SudokuPuzzle:
         puzzles, boards = np.empty((2, count, self.side**2), np.int16)
         clues = 0 if self.clues == "minimal" else self.clues
         limit = NODES_PER_CELL * self.side**2
-        digging.dig_puzzles(puzzles, boards, self.board.unit_of, clues, self.guessing == "allowed", limit, seed, first)
+        digging.dig_puzzles(puzzles, boards, self.grid.unit_of, clues, self.guessing == "allowed", limit, seed, first)
         return self._examples(puzzles, boards)
 
     def _examples(self, puzzles: NDArray[np.int16], boards: NDArray[np.int16]) -> Examples:
@@ -81,9 +86,9 @@ class SudokuPuzzle:
         tokens[:, self.start + self.side**2 :][:, :1] = eos
         return Examples.of(tokens, known=self.start)
 
-    def example(self, givens: NDArray[np.int16], solution: NDArray[np.int16] | None = None) -> Examples:
-        """One example from cells, digits 0..side-1 or -1. Raises ValueError as `Sudoku.solution` does."""
-        return self._examples(givens[None], self.board.solution(givens, solution)[None])
+    def example(self, givens: Cells, solution: Cells | None = None) -> Examples:
+        """One example from cells, digits 0..side-1 or -1. Raises ValueError as `Grid.solution` does."""
+        return self._examples(givens[None], self.grid.solution(givens, solution)[None])
 
     def givens(self, tokens: Tokens) -> NDArray[np.int16]:
         """The prompt's cells (N, cells): digits 0..side-1, or -1 where empty."""
@@ -104,31 +109,32 @@ class SudokuPuzzle:
         return split_by_key(self.keys(examples))
 
     def encode(self, text: str) -> Examples:
-        """A puzzle, as `Sudoku.cells` reads it."""
-        givens = self.board.cells(text)[None]
+        """A puzzle, as `Grid.cells` reads it."""
+        givens = self.grid.cells(text)[None]
         return self._examples(givens, np.full_like(givens, -1))
 
     def count_solutions(self, problem: Examples, most: int = 2) -> int | None:
         """How many boards (at most `most`) agree with the puzzle; None where the search ran too long to tell."""
-        givens = self.givens(problem.tokens)
-        return self.board.count_solutions(Examples.of(givens.clip(0).astype(np.uint8), givens >= 0), most)
+        return self.grid.count_solutions(self.givens(problem.tokens)[0], most)
 
     def decode(self, tokens: Tokens) -> str:
         """The puzzle and its answer side by side, as framed grids."""
-        puzzle, filled = (self.board.decode(cells[0].astype(np.uint8)) for cells in (self.givens(tokens[None]), self.answers(tokens[None])))
+        puzzle, filled = self.grid.draw(self.givens(tokens[None])[0]), self.grid.draw(self.answers(tokens[None])[0])
         return "\n".join(f"{left}     {right}" for left, right in zip(puzzle.splitlines(), filled.splitlines(), strict=True))
 
     def verify(self, tokens: Tokens) -> list[str]:
         """The units of the answer that lack a digit, and the givens that it changes."""
         givens, filled = self.givens(tokens[None])[0], self.answers(tokens[None])[0]
         changed = np.flatnonzero((givens >= 0) & (filled != givens)).tolist()
-        return self.board.verify(filled) + [f"{self.board.cell_name(cell)} is given as {givens[cell] + 1}" for cell in changed]
+        lacking = [f"{unit} lacks a digit" for unit in self.grid.incomplete(filled)]
+        return lacking + [f"{self.grid.cell_name(cell)} is given as {givens[cell] + 1}" for cell in changed]
 
     def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
         """valid: a board that keeps its givens. exact, cells: against the stored solution."""
         givens, filled = self.givens(tokens), self.answers(tokens)
         framed = self._ended(tokens)
-        valid = self.board.score(filled)["valid"].astype(bool) & ((givens < 0) | (filled == givens)).all(1) & framed
+        complete = (self.grid.distinct(filled) == self.side).all(1)
+        valid = complete & ((givens < 0) | (filled == givens)).all(1) & framed
         figures = {"valid": valid.astype(np.float64)}
         if truth is not None:
             same = filled == self.answers(truth.tokens)

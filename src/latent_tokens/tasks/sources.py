@@ -116,8 +116,7 @@ def puzzle_row(task: Sudoku | SudokuPuzzle, texts: list[str], columns: int) -> E
     """One example from a puzzle and, where the file has it, its solution."""
     if len(texts) != columns:
         raise ValueError(f"{len(texts)} columns: must be {columns}")
-    board = task if isinstance(task, Sudoku) else task.board
-    return task.example(*(board.cells(text) for text in texts))
+    return task.example(*(task.grid.cells(text) for text in texts))
 
 
 def shah_zebra(task: Zebra, path: Path) -> Iterator[Record]:

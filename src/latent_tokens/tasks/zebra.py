@@ -57,6 +57,10 @@ class Zebra:
         return len(WORDS)
 
     @property
+    def temperature(self) -> float:
+        return 1.0
+
+    @property
     def metric(self) -> str:
         return "exact"
 

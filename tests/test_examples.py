@@ -1,0 +1,112 @@
+"""The examples run as a newcomer runs them and learn what they say; the task they bring is one."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from latent_tokens import Task
+from latent_tokens.tasks import SPLITS
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.fixture(scope="module")
+def example():
+    """examples/new_task.py as a module."""
+    spec = importlib.util.spec_from_file_location("new_task", ROOT / "examples/new_task.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def task(example):
+    return example.PetersenColouring()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_fits_two_screens(path):
+    assert len(path.read_text().splitlines()) < 100
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_runs_and_learns(path, tmp_path):
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(path.relative_to(ROOT)), str(tmp_path / "run")]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    learned = [float(share) for share in re.findall(r"^n = .*: ([\d.]+) % valid", done.stdout, re.M)]
+    (chance,) = [float(share) for share in re.findall(r"^random .*: ([\d.]+) % valid", done.stdout, re.M)]
+    assert len(learned) == 3
+    assert min(learned) > chance + 50
+    assert (tmp_path / "run/model.safetensors").is_file()
+
+
+def test_the_new_task_is_a_task(task):
+    assert isinstance(task, Task)
+
+
+def test_the_lines_are_the_petersen_graph(example):
+    """Ten points, three lines each; two that are joined have no neighbour in common, two that are not have one."""
+    joined = adjacency(example)
+    assert (joined @ joined + joined == np.ones((10, 10)) + 2 * np.eye(10)).all()
+
+
+def test_its_examples_do_not_depend_on_the_calls_they_are_made_in(task):
+    whole, parts = task.generate(30, seed=3), [task.generate(12, seed=3), task.generate(18, seed=3, first=12)]
+    for array, pieces in zip(whole, zip(*parts, strict=True), strict=True):
+        assert (array == np.concatenate(pieces)).all()
+    assert (task.generate(30, seed=4).tokens != whole.tokens).any()
+
+
+def test_its_examples_are_right_and_split_by_colouring(task):
+    examples = task.generate(2_000, seed=0)
+    assert task.score(examples.tokens)["valid"].all()
+    assert (examples.known.sum(1) == 3).all()
+    keys, splits = task.keys(examples), task.splits(examples)
+    assert len(set(keys.tolist())) == len(np.unique(examples.tokens, axis=0))
+    assert set(splits.tolist()) == set(range(len(SPLITS)))
+    assert len(set(zip(keys.tolist(), splits.tolist(), strict=True))) == len(set(keys.tolist()))
+
+
+def test_its_verifier_sees_every_wrong_token(example, task):
+    """No colour, or a neighbour's: always caught. Another colour: right exactly where no neighbour has it."""
+    joined = adjacency(example).astype(bool)
+    for board in task.generate(100, seed=1).tokens:
+        assert task.verify(board) == []
+        for point in range(task.length):
+            around = set(board[joined[point]].tolist())
+            for token in {*range(task.vocab_size + 1), 255} - {board[point]}:
+                changed = board.copy()
+                changed[point] = token
+                wrong = task.verify(changed)
+                assert bool(wrong) == (token >= task.vocab_size or token in around)
+                assert task.score(changed[None])["valid"][0] == (not wrong)
+
+
+def test_its_problems_are_read_as_they_are_written(task):
+    problem = task.encode("R.G.. ...Y.")
+    assert task.decode(np.where(problem.known, problem.tokens, 255)[0]) == "R.G.. ...Y."
+    board = task.generate(1, seed=2).tokens
+    again = task.encode(task.decode(board[0]))
+    assert (again.tokens == board).all()
+    assert again.known.all()
+    for text in ("R.G.. ...Y", "R.G.. ...X."):
+        with pytest.raises(ValueError, match=re.escape(text)):
+            task.encode(text)
+
+
+def adjacency(example):
+    """The example's lines as a symmetric matrix of 0 and 1."""
+    joined = np.zeros((10, 10), int)
+    for a, b in example.LINES:
+        joined[a, b] += 1
+        joined[b, a] += 1
+    return joined

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from latent_tokens import TASKS
 from latent_tokens.tasks import configured
-from latent_tokens.tasks.countdown import CHARACTERS, HELD_OUT_TARGETS, answer_text, first_solution, stack_of, texts
+from latent_tokens.tasks.countdown import CHARACTERS, HELD_OUT_TARGETS, answer_text, texts
+from latent_tokens.tasks.equations import first_solution, stack_of
 from latent_tokens.tasks.sources import read_source
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data" / "countdown" / "ye2025_cd4_train_head2000.jsonl"

@@ -191,6 +191,7 @@ TABLE = "[[0, 1, 2], [1, 0, 2], [0, 2, 1], [1, 2, 0]]"
 GOOD_ZEBRA = f'{{"clues": {CLUES}, "solution": {TABLE}}}'
 GOOD_COUNTDOWN = '{"input": "86,28,13,31,96", "output": "86+28=114,31-13=18,114-18=96"}'
 
+COUNT, ZEBRAS = f"{GOOD_COUNTDOWN}\n{{bad}}\n", f"{GOOD_ZEBRA}\n{{bad}}\n"
 CSV = f"quizzes,solutions\n{QUIZ},{SOLUTION}\n{{bad}}\n"
 
 TEXTS = {
@@ -200,14 +201,15 @@ TEXTS = {
     "lines of boards": (BOARDS, "x.txt", f"{QUIZ}\n{{bad}}", QUIZ.replace("8", "x"), 2, "'x' in row 1 column 2"),
     "several solutions": (BOARDS, "x.txt", f"{QUIZ}\n{{bad}}", "1" + "." * 80, 2, "several solutions"),
     "no solution": (BOARDS, "x.txt", f"{QUIZ}\n{{bad}}", "12345678" + "." * 9 + "9" + "." * 63, 2, "no solution"),
-    "zebra": (ZEBRA, "x.jsonl", f"{GOOD_ZEBRA}\n{{bad}}\n", GOOD_ZEBRA.replace("[1, 2, 0]", "[2, 1, 0]"), 2, "the answer is wrong: not true"),
-    "a zebra's houses": (ZEBRA, "x.jsonl", f"{GOOD_ZEBRA}\n{{bad}}\n", GOOD_ZEBRA.replace("[0, 1, 2]", "[0, 2, 1]"), 2, "it must number the houses"),
-    "a zebra's table": (ZEBRA, "x.jsonl", f"{GOOD_ZEBRA}\n{{bad}}\n", GOOD_ZEBRA.replace(TABLE, "[1, 2]"), 2, "no rows of whole numbers"),
-    "countdown": (FOUR, "x.jsonl", f"{GOOD_COUNTDOWN}\n{{bad}}\n", GOOD_COUNTDOWN.replace("=18", "=19"), 2, "is wrong: 31-13=19 is not true"),
-    "a broken line": (FOUR, "x.jsonl", f"{GOOD_COUNTDOWN}\n{{bad}}\n", GOOD_COUNTDOWN[:-5], 2, "not JSON"),
-    "a number": (FOUR, "x.jsonl", f"{GOOD_COUNTDOWN}\n{{bad}}\n", "7", 2, "must be an object with input and output"),
-    "a field": (FOUR, "x.jsonl", f"{GOOD_COUNTDOWN}\n{{bad}}\n", '{"input": "1,2"}', 2, "output a str"),
-    "other numbers": (FOUR, "x.jsonl", f"{GOOD_COUNTDOWN}\n{{bad}}\n", '{"input": "1,2,3", "output": "1+2=3"}', 2, "must be 4 numbers"),
+    "zebra": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 2, 0]", "[2, 1, 0]"), 2, "the answer is wrong: not true"),
+    "a zebra's houses": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[0, 1, 2]", "[0, 2, 1]"), 2, "it must number the houses"),
+    "a zebra's table": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace(TABLE, "[1, 2]"), 2, "no rows of whole numbers"),
+    "countdown": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN.replace("=18", "=19"), 2, "is wrong: 31-13=19 is not true"),
+    "a broken line": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN[:-5], 2, "not JSON"),
+    "a number": (FOUR, "x.jsonl", COUNT, "7", 2, "must be an object with input and output"),
+    "a field": (FOUR, "x.jsonl", COUNT, '{"input": "1,2"}', 2, "output a str"),
+    "a character": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN.replace("+", "plus"), 2, "'p' in '86plus28"),
+    "other numbers": (FOUR, "x.jsonl", COUNT, '{"input": "1,2,3,4", "output": "1+2=3"}', 2, "must be 4 numbers .*countdown-3, countdown-4 and"),
 }  # fmt: skip
 
 

@@ -7,18 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, hash_rows, split_by_key
-from latent_tokens.tasks.draws import below, start_stream
+from latent_tokens.tasks.equations import MOST_NUMBER, OPERATIONS, draw_puzzles, first_solution, stack_of
 
 PAD, BOS, EOS, SEP = range(4)
 CHARACTERS = ",=+-*/0123456789"  # ids from 4 on
-OPERATIONS = "+*-/"  # in the order in which they are tried
 HELD_OUT_TARGETS = (14, 39, 41, 57, 62, 81, 87, 89, 96)  # of the test of Ye et al.: the first nine of shuffle(10..100), seed 4
-MOST_NUMBER = 99
 EQUATION = re.compile(r"([0-9]+)([-+*/])([0-9]+)=([0-9]+)")
 
 
@@ -98,7 +95,8 @@ class Countdown:
         low, high = self.targets
         parts = problem.split(",")
         if len(parts) != self.numbers + 1 or not all(re.fullmatch("[1-9][0-9]*", part) for part in parts):
-            raise ValueError(f"problem {problem!r}: must be {self.numbers} numbers and the target, set apart by commas, like 86,28,13,31,96")
+            way_out = "; countdown-3, countdown-4 and countdown (5) take other numbers" if len(parts) in (4, 5, 6) else ""
+            raise ValueError(f"problem {problem!r}: must be {self.numbers} numbers and the target, set apart by commas, like 86,28,13,31,96{way_out}")
         *given, target = map(int, parts)
         if max(given) > MOST_NUMBER:
             raise ValueError(f"number {max(given)} in {problem!r}: must be 1 to {MOST_NUMBER}")
@@ -171,7 +169,10 @@ class Countdown:
 
 
 def ids(text: str) -> list[int]:
-    """The tokens of a text."""
+    """The tokens of a text. Raises ValueError naming a character that has none."""
+    for character in text:
+        if character not in CHARACTERS:
+            raise ValueError(f"{character!r} in {text!r}: must be one of {CHARACTERS}")
     return [4 + CHARACTERS.index(character) for character in text]
 
 
@@ -205,59 +206,3 @@ def lenient(tokens: Tokens) -> bool:
 def agreement(found: str, stored: str) -> float:
     """The share of the stored answer's characters, its end included, that are found in their place."""
     return sum(a == b for a, b in zip(found + "$", stored + "$", strict=False)) / (len(stored) + 1)
-
-
-def stack_of(numbers: list[int]) -> NDArray[np.int64]:
-    """The work array of `first_solution`: line n holds the n numbers that are left."""
-    stack = np.zeros((len(numbers) + 1, len(numbers)), np.int64)
-    stack[-1] = numbers
-    return stack
-
-
-@numba.njit(cache=True)
-def first_solution(stack, left, target, steps):  # type: ignore[no-untyped-def]
-    """Whether the `left` numbers of stack[left] make the target; `steps` receives (a, operation, b, c).
-
-    The search of stream-of-search (Gandhi et al., 2024): depth first over pairs in their order, with + * - /, the larger first for - and /.
-    """
-    if left == 1:
-        return stack[1, 0] == target
-    for i in range(left - 1):
-        for j in range(i + 1, left):
-            a, b = stack[left, i], stack[left, j]
-            small, large = min(a, b), max(a, b)
-            kept = 0
-            for other in range(left):
-                if other not in (i, j):
-                    stack[left - 1, kept] = stack[left, other]
-                    kept += 1
-            for operation in range(4):
-                if operation == 3 and (small == 0 or large % small != 0):
-                    continue
-                result = (a + b, a * b, large - small, large // max(small, 1))[operation]
-                if left == 2 and result != target:
-                    continue
-                stack[left - 1, left - 2] = result
-                if first_solution(stack, left - 1, target, steps):
-                    step = steps[len(steps) - left + 1]
-                    step[1], step[3] = operation, result
-                    step[0], step[2] = (a, b) if operation < 2 else (large, small)
-                    return True
-    return False
-
-
-@numba.njit(cache=True)
-def draw_puzzles(numbers, targets, steps, low, high, seed, first):  # type: ignore[no-untyped-def]
-    """Fills the lines of numbers, targets and steps with puzzles number first, first + 1, ... of the seed, each with its first solution."""
-    state = np.zeros(1, np.uint64)
-    count = numbers.shape[1]
-    stack = np.zeros((count + 1, count), np.int64)
-    for line in range(len(numbers)):
-        start_stream(state, seed, first + line)
-        targets[line] = low + below(high - low + 1, state)
-        while True:
-            for i in range(count):
-                numbers[line, i] = 1 + below(MOST_NUMBER, state)
-            stack[count] = numbers[line]
-            if first_solution(stack, count, targets[line], steps[line]):
-                break

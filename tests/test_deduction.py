@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from latent_tokens.tasks import deduction, solver
 from latent_tokens.tasks.deduction import locked_candidates, naked_pairs, naked_triplets, unique_rectangles, xy_wings

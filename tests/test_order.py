@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given as for_all
-from hypothesis import strategies as st
+from hypothesis import given as for_all, strategies as st
 
 from latent_tokens import any_order, given, left_to_right
 from latent_tokens.order import first_order, promote, shuffle

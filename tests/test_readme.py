@@ -1,7 +1,9 @@
-"""Every command and every line of Python in the README runs, shortened where it would take minutes."""
+"""Every command and every line of Python in the README runs, shortened where it would take minutes; so does every command of the manual."""
 
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +42,20 @@ def test_the_commands_run(tmp_path):
         assert done.returncode == 0, f"{run}\n{done.stdout}\n{done.stderr}"
         seen += 1
     assert seen >= 5
+
+
+def test_the_commands_of_the_manual_run(tmp_path):
+    """In their order, in one empty folder;"""
+    manual = (ROOT / "docs" / "tasks.md").read_text()
+    commands = [line for block in re.findall(r"```bash\n(.*?)```", manual, re.S) for line in block.splitlines()]
+    assert len(commands) > 20
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    script = "\n".join(["set -e", *(f"echo '>' {shlex.quote(command)}\n{command}" for command in commands)])
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout[-2_000:]}\n{done.stderr[-2_000:]}"
+    assert "247" in json.dumps(json.loads((tmp_path / "data" / "small" / "manifest.json").read_text()))
+    for place in re.findall(r"\]\(((?!http)[^)#]+)\)", manual):
+        assert (ROOT / "docs" / place).exists(), place
 
 
 @pytest.mark.parametrize("block", BLOCKS["python"])

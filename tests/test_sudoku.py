@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from latent_tokens import TASKS, Examples
 from latent_tokens.tasks.grid import SYMBOLS

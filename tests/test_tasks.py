@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from latent_tokens import METHODS, TASKS, EvalConfig, Examples, Task, TrainConfig, evaluate, fit, from_pretrained
 from latent_tokens.tasks import SPLITS, configured, described, description

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from latent_tokens import TASKS
-from latent_tokens.tasks import clues as rules
-from latent_tokens.tasks import configured
+from latent_tokens.tasks import clues as rules, configured
 from latent_tokens.tasks.sources import read_source
 from latent_tokens.tasks.zebra import WORDS, in_words, read_prompt
 from sat import zebra_solutions

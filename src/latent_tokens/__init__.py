@@ -7,19 +7,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from latent_tokens.configs import SIZES, DataConfig, EvalConfig, Size, TrainConfig
-    from latent_tokens.data import load_data, make_data
-    from latent_tokens.decoding import Decoding, Generated, Step, entropy, generate, margin, top_prob
-    from latent_tokens.evaluation import evaluate
-    from latent_tokens.layout import Layout
-    from latent_tokens.methods import METHODS, Denoiser, Method
-    from latent_tokens.model import Transformer
-    from latent_tokens.objective import loss
-    from latent_tokens.order import any_order, given, left_to_right, nearest, random
-    from latent_tokens.partition import equal_parts, given_partition, reverse_process
-    from latent_tokens.pretrained import from_pretrained, save_pretrained
-    from latent_tokens.tasks import TASKS, Examples, Task
-    from latent_tokens.training import fit
+    from latent_tokens.configs import SIZES as SIZES, DataConfig as DataConfig, EvalConfig as EvalConfig, Size as Size, TrainConfig as TrainConfig
+    from latent_tokens.data import load_data as load_data, make_data as make_data
+    from latent_tokens.decoding import (
+        Decoding as Decoding,
+        Generated as Generated,
+        Step as Step,
+        entropy as entropy,
+        generate as generate,
+        margin as margin,
+        top_prob as top_prob,
+    )
+    from latent_tokens.evaluation import evaluate as evaluate
+    from latent_tokens.layout import Layout as Layout
+    from latent_tokens.methods import METHODS as METHODS, Denoiser as Denoiser, Method as Method
+    from latent_tokens.model import Transformer as Transformer
+    from latent_tokens.objective import loss as loss
+    from latent_tokens.order import any_order as any_order, given as given, left_to_right as left_to_right, nearest as nearest, random as random
+    from latent_tokens.partition import equal_parts as equal_parts, given_partition as given_partition, reverse_process as reverse_process
+    from latent_tokens.pretrained import from_pretrained as from_pretrained, save_pretrained as save_pretrained
+    from latent_tokens.tasks import TASKS as TASKS, Examples as Examples, Task as Task
+    from latent_tokens.tensors import as_numpy as as_numpy, as_tensors as as_tensors
+    from latent_tokens.training import fit as fit
 
 HOMES = {
     "configs": ("SIZES", "DataConfig", "EvalConfig", "Size", "TrainConfig"),
@@ -34,6 +43,7 @@ HOMES = {
     "partition": ("equal_parts", "given_partition", "reverse_process"),
     "pretrained": ("from_pretrained", "save_pretrained"),
     "tasks": ("TASKS", "Examples", "Task"),
+    "tensors": ("as_numpy", "as_tensors"),
     "training": ("fit",),
 }
 HOME_OF = {name: module for module, names in HOMES.items() for name in names}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Union
@@ -29,6 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         command: Any = tyro.cli(Command, prog="latent-tokens", args=arguments, config=(PositionalRequiredArgs,))
         return RUN[type(command)](command)
+    except BrokenPipeError:  # whoever read the output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except (ValueError, OSError) as error:
         print(f"latent-tokens: {error}", file=sys.stderr)
         return 2

@@ -130,7 +130,7 @@ class TrainConfig:
     """One training run. The defaults suit two CPU cores; docs/decisions.md (7) has the paper's recipe."""
 
     task: str
-    """What to learn: a name of TASKS."""
+    """What to learn: a name of TASKS; where `fit` is handed a task, a label."""
     method: str
     """Which model: mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N."""
     out: Path | None = None

@@ -65,15 +65,22 @@ def find_problems(task: Task, config: EvalConfig) -> Examples:
     if config.data is None:
         count = config.num_samples or DEFAULT_SAMPLES
         with progress(f"making {count:,} problems", count) as advance:
-            return make_problems(task, count, config.seed, lambda made: advance(made, ""))
+            problems = make_problems(task, count, config.seed, lambda made: advance(made, ""))
+        check_enough(config.num_samples or len(problems.tokens), len(problems.tokens), task.name)
+        return problems
     found, splits = load_data(config.data, ("test",))
     if form(found) != form(task):
         raise ValueError(f"data={config.data}: holds {form(found)}; the model learned {form(task)}")
     available = len(splits["test"].tokens) if "test" in splits else 0
     count = config.num_samples or min(DEFAULT_SAMPLES, available)
-    if not 1 <= count <= available:
-        raise ValueError(f"num_samples={count}: the test split of {config.data} has {available} problems; ask for at most so many")
+    check_enough(count, available, str(config.data))
     return splits["test"].take(slice(count))
+
+
+def check_enough(count: int, available: int, name: str) -> None:
+    """Raises ValueError where a test split has not so many problems."""
+    if not 1 <= count <= available:
+        raise ValueError(f"num_samples={count}: the test split of {name} has {available} problems; ask for at most so many")
 
 
 def form(task: Task) -> str:
@@ -145,7 +152,7 @@ def decoding_for(method: Method, task: Task, config: EvalConfig, latents: int | 
         order=ORDERS.get(order),
         confidence=CONFIDENCES.get(order, rules.top_prob),
         refresh=config.refresh,
-        temperature=task.temperature if config.temperature is None else config.temperature,
+        temperature=getattr(task, "temperature", 1.0) if config.temperature is None else config.temperature,
         top_p=config.top_p,
     )
 

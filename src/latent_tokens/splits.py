@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -16,9 +17,10 @@ from numpy.typing import NDArray
 from latent_tokens.configs import Split
 from latent_tokens.progress import CONSOLE
 from latent_tokens.tasks import SPLITS, Examples, Task, joined
+from latent_tokens.tasks.base import HELD_OUT
 
 CHUNK = 1_024  # numbers tried at a time, at most
-ROUND = 8  # chunks a process makes between two looks at whether they suffice
+ROUND = 8  # chunks a process makes at most between two looks at whether they suffice
 PATIENCE, HARDLY = 16_384, 300  # a split is as large as it gets where of so many numbers less than one in so many is new
 
 Report = Callable[[int], None]
@@ -41,6 +43,12 @@ class Sieve:
     def open(self) -> list[Split]:
         """The splits that are not full."""
         return [split for split in self.wanted if self.kept.get(split, 0) < self.wanted[split]]
+
+    @property
+    def lacking(self) -> int:
+        """About how many more numbers it takes to fill every split."""
+        share = {split: (HELD_OUT - 2 if split == "train" else 1) / HELD_OUT for split in self.open}
+        return max(math.ceil((self.wanted[split] - self.kept.get(split, 0)) / share[split]) for split in self.open)
 
     def add(self, tried: int, examples: Examples, keys: NDArray[np.uint64], splits: NDArray[np.int8]) -> int:
         """Takes what is new of the examples of `tried` numbers; gives how many that were."""
@@ -88,7 +96,8 @@ def make_splits(
     first = 0
     with Parallel(n_jobs=processes, return_as="generator") as pool:
         while sieve.open:
-            starts = range(first, first + ROUND * processes * chunk, chunk)
+            chunks = min(ROUND * processes, math.ceil(sieve.lacking / chunk))
+            starts = range(first, first + chunks * chunk, chunk)
             first = starts.stop
             for made in pool(delayed(sorted_chunk)(task, chunk, seed, start, os.getpid()) for start in starts):
                 if sieve.open:
@@ -128,11 +137,17 @@ def end_with(parent: int) -> None:
 
 
 def make_problems(task: Task, count: int, seed: int, report: Report = lambda done: None) -> Examples:
-    """`count` problems of the test split; where nothing is given there is only one problem, again and again."""
+    """`count` problems of the test split, or as many as it has; where nothing is given there is only one problem, again and again.
+
+    Raises ValueError where the test split is empty.
+    """
     few = task.generate(16, seed)
     if not few.known.any():
         return few.take(np.zeros(count, np.int64))
-    return make_splits(task, {"test": count}, seed, report=report).examples()["test"]
+    found = make_splits(task, {"test": count}, seed, report=report).examples()
+    if "test" not in found:
+        raise ValueError(f"{task.name} as it is set up has no problem of the test split; use wider settings, or bring a data set")
+    return found["test"]
 
 
 def chunks_of(examples: Examples, size: int) -> Iterator[Examples]:

@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from latent_tokens.configs import Names
-from latent_tokens.tasks.base import SPLITS, Examples, Puzzles, Task, hash_rows, joined, split_by_key
+from latent_tokens.tasks.base import SPLITS, Examples, Keys, Known, Puzzles, Scores, Task, Tokens, hash_rows, joined, split_by_key
 from latent_tokens.tasks.countdown import Countdown
 from latent_tokens.tasks.puzzle import SudokuPuzzle
 from latent_tokens.tasks.sudoku import SIZES, Sudoku
@@ -35,10 +35,14 @@ __all__ = [
     "TASKS",
     "Countdown",
     "Examples",
+    "Keys",
+    "Known",
     "Puzzles",
+    "Scores",
     "Sudoku",
     "SudokuPuzzle",
     "Task",
+    "Tokens",
     "Zebra",
     "configured",
     "described",

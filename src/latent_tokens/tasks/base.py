@@ -56,7 +56,10 @@ def joined(parts: Sequence[Examples]) -> Examples:
 
 @runtime_checkable
 class Task(Protocol):
-    """A problem to learn. Tokens are 0..vocab_size-1; MASK is not among them."""
+    """A problem to learn. Tokens are 0..vocab_size-1; MASK is not among them.
+
+    It may also have a `temperature` of sampling where none is asked for (1.0 otherwise), and a `note` for manifests.
+    """
 
     @property
     def name(self) -> str: ...
@@ -73,10 +76,6 @@ class Task(Protocol):
         """The key of `score` that counts, a share of samples."""
 
     @property
-    def temperature(self) -> float:
-        """Of sampling, where none is asked for; 0 takes the likeliest token (decision 17)."""
-
-    @property
     def num_train(self) -> int:
         """Training examples of the paper's data set, or of our small one."""
 
@@ -84,7 +83,7 @@ class Task(Protocol):
         """Examples number first .. first+count-1 of the seed, less those that do not fit; the same whatever the calls they are made in."""
 
     def keys(self, examples: Examples) -> Keys:
-        """A number for each of N examples, the same for two that are one in canonical form; of such a data set keeps the first."""
+        """A number for each of N examples, the same for two that are one in canonical form; a data set keeps the first of each."""
 
     def splits(self, examples: Examples) -> NDArray[np.int8]:
         """The split of each of N examples, as an index of SPLITS; a function of its canonical form, so that no two splits share one."""

@@ -49,6 +49,7 @@ class Countdown:
 
     @property
     def temperature(self) -> float:
+        """The paper takes the likeliest token here (decision 17)."""
         return 0.0
 
     @property

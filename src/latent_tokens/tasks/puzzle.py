@@ -61,10 +61,6 @@ class SudokuPuzzle:
         return self.side + 5
 
     @property
-    def temperature(self) -> float:
-        return 1.0
-
-    @property
     def metric(self) -> str:
         return "exact"
 
@@ -130,15 +126,15 @@ class SudokuPuzzle:
         return lacking + [f"{self.grid.cell_name(cell)} is given as {givens[cell] + 1}" for cell in changed]
 
     def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
-        """valid: a board that keeps its givens. exact, cells: against the stored solution."""
+        """valid: a board that keeps its givens. exact: the stored solution. cells: the share of the empty cells that agree with it."""
         givens, filled = self.givens(tokens), self.answers(tokens)
         framed = self._ended(tokens)
         complete = (self.grid.distinct(filled) == self.side).all(1)
         valid = complete & ((givens < 0) | (filled == givens)).all(1) & framed
         figures = {"valid": valid.astype(np.float64)}
         if truth is not None:
-            same = filled == self.answers(truth.tokens)
-            figures |= {"exact": (same.all(1) & framed).astype(np.float64), "cells": same.mean(1)}
+            same, empty = filled == self.answers(truth.tokens), givens < 0
+            figures |= {"exact": (same.all(1) & framed).astype(np.float64), "cells": (same & empty).sum(1) / empty.sum(1)}
         return figures
 
     def _ended(self, tokens: Tokens) -> NDArray[np.bool_]:

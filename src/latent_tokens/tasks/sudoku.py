@@ -65,10 +65,6 @@ class Sudoku:
         return "there are 288 boards of 4x4 in all" if self.side == 4 else None
 
     @property
-    def temperature(self) -> float:
-        return 1.0
-
-    @property
     def metric(self) -> str:
         return "valid"
 
@@ -127,7 +123,7 @@ class Sudoku:
         for a wrong frame. exact, cells: where truth has known cells, the agreement of the others with it."""
         framed = self.well_framed(tokens)
         complete = self.grid.distinct(self.boards(tokens)) / self.side
-        soft_loss = np.where(framed, (1 - complete).sum(1), 3 * (self.side - 1))
+        soft_loss = np.where(framed, (1 - complete).sum(1), 3 * (self.side - 1))  # a wrong frame as all cells equal, as the release has it
         figures = {"valid": (framed & (complete == 1).all(1)).astype(np.float64), "soft_loss": soft_loss}
         if truth is not None and truth.known.any():
             same, asked = self.boards(tokens) == self.boards(truth.tokens), ~self.boards(truth.known)
@@ -165,6 +161,6 @@ SIZES = (
 
 def read_puzzle(text: str) -> tuple[Sudoku, Examples]:
     """The Sudoku whose size the text's length says, and the puzzle as `Sudoku.encode` reads it."""
-    by_length = {task.length: task for task in SIZES}
-    task = by_length[len(symbols_of(text, set(by_length)))]
+    by_size = {task.num_cells: task for task in SIZES}
+    task = by_size[len(symbols_of(text, set(by_size)))]
     return task, task.encode(text)

@@ -57,10 +57,6 @@ class Zebra:
         return len(WORDS)
 
     @property
-    def temperature(self) -> float:
-        return 1.0
-
-    @property
     def metric(self) -> str:
         return "exact"
 

@@ -142,6 +142,16 @@ def test_a_clue_made_false_is_always_caught_and_named(seed, data):
     assert SMALL.verify(example) == [f"not true: {changed}"]
 
 
+def test_an_answer_that_does_not_end_is_not_exact():
+    task = replace(SMALL, padding="paper")
+    examples = task.generate(1, seed=0)
+    tokens = examples.tokens.copy()
+    tokens[0, tokens[0].tolist().index(3) + 10] = 5
+    scores = task.score(tokens, examples)
+    assert (scores["exact"], scores["valid"], scores["cells"]) == (0, 0, 1)
+    assert task.verify(tokens[0]) == ["the answer goes on after its table"]
+
+
 def test_no_answer_is_no_table():
     problem = SMALL.encode(f"{A} 0 1 2")
     assert len(SMALL.verify(problem.tokens[0])) == 3 + 5

@@ -53,7 +53,7 @@ class Sieve:
     def add(self, tried: int, examples: Examples, keys: NDArray[np.uint64], splits: NDArray[np.int8]) -> int:
         """Takes what is new of the examples of `tried` numbers; gives how many that were."""
         before = sum(self.kept.values())
-        fresh = np.array([not (key in self.seen or self.seen.add(key)) for key in keys.tolist()], np.bool_)  # type: ignore[func-returns-value]
+        fresh = np.array([self._is_new(key) for key in keys.tolist()], np.bool_)
         self.tried, self.too_long, self.repeated = self.tried + tried, self.too_long + tried - len(keys), self.repeated + int((~fresh).sum())
         new = 0
         for split in self.open:
@@ -64,6 +64,13 @@ class Sieve:
             new += len(found)
         self.recent = [self.recent[0] + tried, self.recent[1] + new]
         return sum(self.kept.values()) - before
+
+    def _is_new(self, key: int) -> bool:
+        """Whether a key has not been there; from now on it has."""
+        if key in self.seen:
+            return False
+        self.seen.add(key)
+        return True
 
     def exhausted(self) -> bool:
         """Whether hardly anything new has come lately, so that the open splits are as large as they get."""

@@ -119,11 +119,12 @@ class SudokuPuzzle:
         return "\n".join(f"{left}     {right}" for left, right in zip(puzzle.splitlines(), filled.splitlines(), strict=True))
 
     def verify(self, tokens: Tokens) -> list[str]:
-        """The units of the answer that lack a digit, and the givens that it changes."""
+        """The units of the answer that lack a digit, the givens that it changes, and an end that is missing."""
         givens, filled = self.givens(tokens[None])[0], self.answers(tokens[None])[0]
         changed = np.flatnonzero((givens >= 0) & (filled != givens)).tolist()
         lacking = [f"{unit} lacks a digit" for unit in self.grid.incomplete(filled)]
-        return lacking + [f"{self.grid.cell_name(cell)} is given as {givens[cell] + 1}" for cell in changed]
+        differing = [f"{self.grid.cell_name(cell)} is given as {givens[cell] + 1}" for cell in changed]
+        return [*lacking, *differing, *["the answer goes on after its last cell"] * (not self._ended(tokens[None])[0])]
 
     def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
         """valid: a board that keeps its givens. exact: the stored solution. cells: the share of the empty cells that agree with it."""

@@ -81,18 +81,19 @@ class Zebra:
         """One example from clue tokens and the answer, a row an attribute. Raises ValueError where they are none, or the answer is wrong
         or not the only one."""
         problem = self._problem([*words, *map(str, range(houses))])
-        puzzle = read_prompt(problem.tokens[0])
-        if [len(row) for row in table] != [houses] * puzzle[2]:
-            raise ValueError(f"answer of {len(table)} rows: must have {puzzle[2]} of {houses} values, as the clues say")
+        _, _, attributes = read_prompt(problem.tokens[0])
+        if [len(row) for row in table] != [houses] * attributes:
+            raise ValueError(f"answer of {len(table)} rows: must have {attributes} of {houses} values, as the clues say")
         start = int(problem.known[0].sum())
+        end = start + houses * attributes
         tokens = problem.tokens.copy()
-        tokens[0, start : start + houses * puzzle[2]] = [DIGIT + value if 0 <= value < houses else PAD for row in table for value in row]
+        tokens[0, start:end] = [DIGIT + value if 0 <= value < houses else PAD for row in table for value in row]
         wrong = self.verify(tokens[0])
         if wrong:
             raise ValueError(f"the answer is wrong: {wrong[0]}")
         if self.count_solutions(problem) != 1:
             raise ValueError("the clues have several solutions")
-        return self._ended(tokens, np.array([start]), np.array([start + houses * puzzle[2]]))
+        return self._ended(tokens, np.array([start]), np.array([end]))
 
     def _problem(self, words: Sequence[str]) -> Examples:
         """The example without answer of a prompt in words. Raises ValueError for one that is none, or of a size that the task has not."""
@@ -100,11 +101,11 @@ class Zebra:
         if unknown:
             raise ValueError(f"{unknown[0]!r} is no word of a puzzle: must be one of {' '.join(WORDS[DIGIT:])}")
         prompt = [BOS, *(IDS[word] for word in words), SEP]
-        _, houses, attributes = puzzle = read_prompt(np.array(prompt, np.uint8))
+        _, houses, attributes = read_prompt(np.array(prompt, np.uint8))
         for name, found, allowed in (("houses", houses, self.houses), ("attributes", attributes, self.attributes)):
             if found not in allowed:
                 raise ValueError(f"puzzle of {found} {name}: {self.name} has {' or '.join(map(str, allowed))}")
-        end = len(prompt) + houses * puzzle[2]
+        end = len(prompt) + houses * attributes
         if end >= self.length:
             raise ValueError(f"puzzle of {end} tokens: {self.name} has room for {self.length - 1}")
         length = self.length if self.padding == "paper" else end
@@ -139,11 +140,12 @@ class Zebra:
         return "\n".join(line.rstrip() for line in lines)
 
     def verify(self, tokens: Tokens) -> list[str]:
-        """The rows of the table that lack a value, and the clues that are not true of it."""
+        """The rows of the table that lack a value, the clues that are not true of it, and an end that is missing."""
         puzzle, houses, attributes = read_prompt(tokens)
         table = answer(tokens, houses, attributes)
         lacking = [f"attribute {letter(i)} lacks a value" for i, row in enumerate(table) if sorted(row.tolist()) != list(range(houses))]
-        return lacking + [f"not true: {in_words(clue)}" for clue in puzzle[~true_clues(puzzle, table)]]
+        untrue = [f"not true: {in_words(clue)}" for clue in puzzle[~true_clues(puzzle, table)]]
+        return [*lacking, *untrue, *["the answer goes on after its table"] * (not self._framed(tokens, table.size))]
 
     def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
         """valid: every clue true of a whole table. clues: the share that is. exact, cells, rows: against the stored table."""
@@ -152,11 +154,11 @@ class Zebra:
         for i, row in enumerate(tokens):
             puzzle, houses, attributes = read_prompt(row)
             table = answer(row, houses, attributes)
-            figures["valid"].append(not self.verify(row) and self._framed(row, houses * attributes))
+            figures["valid"].append(not self.verify(row))
             figures["clues"].append(true_clues(puzzle, table).mean())
             if truth is not None:
                 same = table == answer(truth.tokens[i], houses, attributes)
-                figures["exact"].append(same.all() and self._framed(row, houses * attributes))
+                figures["exact"].append(same.all() and self._framed(row, same.size))
                 figures["cells"].append(same.mean())
                 figures["rows"].append(same.all(1).mean())
         return {name: np.array(values, np.float64) for name, values in figures.items()}
@@ -169,8 +171,8 @@ class Zebra:
 
 def read_prompt(tokens: Tokens) -> Puzzle:
     """The clues, houses and attributes of a sequence up to SEP. Raises ValueError naming the clue that is none."""
-    words = [WORDS[token] for token in tokens.tolist()]
-    end = words.index("<SEP>")
+    end = tokens.tolist().index(SEP)
+    words = [WORDS[token] for token in tokens[:end].tolist()]
     last = max((at for at in range(end) if words[at] == "CLUE_END"), default=0)
     houses = end - last - 1
     if not (last and houses) or words[last + 1 : end] != [str(house) for house in range(houses)]:

@@ -24,6 +24,7 @@ PUZZLES = (
     "024000390370061000500000020230700460060004508005900170040000080000093007096015040",
     "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79",
 )
+OTHER = "003020600900305001001806400008102900700000008006708200002609500800203009005010300"
 
 
 def made(tmp_path, task, name="data", **changes):
@@ -112,18 +113,22 @@ def test_another_data_set_can_be_kept_out(tmp_path):
 
 def test_a_file_of_others_becomes_a_data_set(tmp_path):
     (tmp_path / "mine.txt").write_text("\n".join([*PUZZLES, PUZZLES[0], "not a puzzle"]))
+    (tmp_path / "four.txt").write_text("\n".join([*PUZZLES, PUZZLES[0], OTHER]))
     settings = {"source": str(tmp_path / "mine.txt"), "skip_bad": True, "num_train": None, "num_validation": None, "num_test": None}
     folder = made(tmp_path, "sudoku-puzzle", **settings, split="test")
     task, splits = load_data(folder)
     assert list(splits) == ["test"]
-    assert ["".join(map(str, row + 1)) for row in task.givens(splits["test"].tokens)] == [puzzle.replace(".", "0") for puzzle in PUZZLES]
+    read = ["".join(map(str, row + 1)) for row in task.givens(splits["test"].tokens)]
+    assert read == [puzzle.replace(".", "0") for puzzle in (*PUZZLES, PUZZLES[0])]
     about = manifest_of(folder)
     assert about["bad_rows"] == ["mine.txt, line 5: puzzle of 10 cells: must have 81 (9x9), row by row, 0 or . for an empty cell"]
-    assert (about["file"], about["repeated"]) == ("mine.txt", 1)
+    assert about["file"] == "mine.txt"
     spread, parts = load_data(made(tmp_path, "sudoku-puzzle", "spread", **settings))
-    assert sum(len(part.tokens) for part in parts.values()) == 3
+    assert sum(len(part.tokens) for part in parts.values()) == 4
     for split, part in parts.items():
         assert (spread.splits(part) == SPLITS.index(split)).all()
+    apart = made(tmp_path, "sudoku-9", "apart", **{**settings, "apart_from": (folder,), "source": str(tmp_path / "four.txt")})
+    assert (sum(len(part.tokens) for part in load_data(apart)[1].values()), manifest_of(apart)["kept_out"]) == (1, 4)
 
 
 def test_a_model_is_judged_on_a_data_set(tmp_path):

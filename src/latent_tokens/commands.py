@@ -106,11 +106,11 @@ def run_data(command: Data) -> int:
         folder = make_data(config, lambda made: advance(made, ""))
     manifest = read_description(folder, "manifest.json", "data set")
     sizes = ", ".join(f"{split} {about['examples']:,}" for split, about in manifest["splits"].items())
-    CONSOLE.print(f"{sizes}; passed over: {manifest['repeated']:,} repeated, {manifest['too_long']:,} too long", highlight=False, soft_wrap=True)
+    counts = ", ".join(f"{manifest[name]:,} {name.replace('_', ' ')}" for name in ("repeated", "too_long", "kept_out") if manifest.get(name))
+    CONSOLE.print(sizes + (f"; left out: {counts}" if counts else ""), highlight=False, soft_wrap=True)
     for split, asked in manifest.get("smaller_than_asked", {}).items():
-        CONSOLE.print(
-            f"{split} is smaller than the {asked:,} asked for: {config.task} has no more that are different", highlight=False, soft_wrap=True
-        )
+        line = f"{split} is smaller than the {asked:,} asked for: {config.task} has no more that are different"
+        CONSOLE.print(line, highlight=False, soft_wrap=True)
     for bad in manifest.get("bad_rows", []):
         CONSOLE.print(f"left out: {bad}", highlight=False, soft_wrap=True)
     print(folder)

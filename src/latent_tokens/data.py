@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from latent_tokens.configs import DataConfig, Split, check_out
-from latent_tokens.splits import Report, Sieve, make_splits
+from latent_tokens.splits import Report, make_splits
 from latent_tokens.storage import FORMAT, json_bytes, provenance, read_description, write_whole
 from latent_tokens.tasks import SPLITS, Examples, Puzzles, Sudoku, SudokuPuzzle, Task, configured, described, description
 from latent_tokens.tasks.sources import read_source
@@ -20,16 +20,26 @@ from latent_tokens.tasks.sources import read_source
 GENERATOR = 1  # raised when a change gives other examples for the same task and seed
 
 
-def read_splits(task: Puzzles, config: DataConfig, report: Report = lambda done: None) -> tuple[Sieve, list[str]]:
-    """(the examples of the config's file by split, what was wrong with rows left out); all in `config.split` where it names one."""
-    examples, bad = read_source(task, Path(str(config.source)), config.skip_bad, report)
+def made_here(task: Task, config: DataConfig, report: Report) -> tuple[dict[Split, Examples], dict[str, Any]]:
+    """(examples by split, what the manifest says of their origin)."""
+    counts, processes = how_many(task, config), config.processes or os.cpu_count() or 1
+    sieve = make_splits(task, counts, config.seed, seen=keys_of(config.apart_from, task), processes=processes, report=report)
+    passed_over = {"tried": sieve.tried, "too_long": sieve.too_long, "repeated": sieve.repeated}
+    smaller = {split: counts[split] for split in sieve.open}
+    return sieve.examples(), {"seed": config.seed, "generator": GENERATOR, **passed_over, "smaller_than_asked": smaller}
+
+
+def made_by_others(task: Task, config: DataConfig, report: Report) -> tuple[dict[Split, Examples], dict[str, Any]]:
+    """(all examples of the config's file by split, what the manifest says of their origin); all in `config.split` where it names one."""
+    file = Path(str(config.source))
+    examples, bad = read_source(task, file, config.skip_bad, report)
     keys, splits = task.keys(examples), task.splits(examples)
     if config.split is not None:
         splits = np.full_like(splits, SPLITS.index(config.split))
-    wanted = {split: len(keys) if count is None else count for split, count in asked_for(config).items()}
-    sieve = Sieve(wanted, seen=keys_of(config.apart_from, task))
-    sieve.add(len(keys), examples, keys, splits)
-    return sieve, bad
+    kept = ~np.isin(keys, np.array(list(keys_of(config.apart_from, task)), np.uint64))
+    parts = {split: np.flatnonzero(kept & (splits == SPLITS.index(split)))[:most] for split, most in asked_for(config).items()}
+    origin = {"file": file.name, "file_sha256": hashlib.sha256(file.read_bytes()).hexdigest(), "bad_rows": bad}
+    return {split: examples.take(part) for split, part in parts.items() if len(part)}, {**origin, "kept_out": int((~kept).sum())}
 
 
 def keys_of(folders: Sequence[Path], task: Task) -> set[int]:
@@ -54,8 +64,8 @@ def fingerprint(examples: Examples) -> str:
 
 def task_of(config: DataConfig) -> Puzzles:
     """The task with the config's changes. Raises ValueError for one that it does not take."""
-    made_here = config.source in ("solver", "pattern")
-    names = ("padding", "clues", "guessing", "houses", "attributes", "numbers", "targets", *(["source"] * made_here))
+    of_ours = config.source in ("solver", "pattern")
+    names = ("padding", "clues", "guessing", "houses", "attributes", "numbers", "targets", *(["source"] * of_ours))
     return configured(config.task, {name: getattr(config, name) for name in names if getattr(config, name) is not None})
 
 
@@ -71,20 +81,10 @@ def make_data(config: DataConfig, report: Report = lambda done: None) -> Path:
     """
     check_out(config.folder)
     task = task_of(config)
-    origin: dict[str, Any]
-    if config.from_file:
-        sieve, bad = read_splits(task, config, report)
-        content = Path(str(config.source)).read_bytes()
-        origin = {"file": Path(str(config.source)).name, "file_sha256": hashlib.sha256(content).hexdigest(), "bad_rows": bad}
-    else:
-        counts = how_many(task, config)
-        processes, seen = config.processes or os.cpu_count() or 1, keys_of(config.apart_from, task)
-        sieve = make_splits(task, counts, config.seed, seen=seen, processes=processes, report=report)
-        origin = {"seed": config.seed, "generator": GENERATOR, "smaller_than_asked": {split: counts[split] for split in sieve.open}}
-    passed = {"tried": sieve.tried, "too_long": sieve.too_long, "repeated": sieve.repeated, "note": getattr(task, "note", None)}
-    splits = sieve.examples()
+    splits, origin = (made_by_others if config.from_file else made_here)(task, config, report)
     about = {split: {"examples": len(examples.tokens), "sha256": fingerprint(examples)} for split, examples in splits.items()}
-    manifest = {"format": FORMAT, "task": description(task), **origin, **passed, "splits": about, "made_with": provenance()}
+    what = {"format": FORMAT, "task": description(task), "note": getattr(task, "note", None)}
+    manifest = {**what, **origin, "splits": about, "made_with": provenance()}
     write_folder(config.folder, splits, manifest)
     return config.folder
 

@@ -97,13 +97,13 @@ def run_data(command: Data) -> int:
         return benchmark_data(command.config, command.json)
 
     from latent_tokens.data import how_many, make_data, task_of
-    from latent_tokens.progress import CONSOLE, progress
+    from latent_tokens.progress import CONSOLE, counting
     from latent_tokens.storage import read_description
 
     config = command.config
     total = None if config.from_file else sum(how_many(task_of(config), config).values())
-    with progress(f"making {config.task}", total) as advance:
-        folder = make_data(config, lambda made: advance(made, ""))
+    with counting(f"making {config.task}", total) as count:
+        folder = make_data(config, count)
     manifest = read_description(folder, "manifest.json", "data set")
     sizes = ", ".join(f"{split} {about['examples']:,}" for split, about in manifest["splits"].items())
     counts = ", ".join(f"{manifest[name]:,} {name.replace('_', ' ')}" for name in ("repeated", "too_long", "kept_out") if manifest.get(name))

@@ -20,7 +20,7 @@ from latent_tokens.methods import Method, name_of
 from latent_tokens.model import Transformer
 from latent_tokens.order import Order, any_order, left_to_right
 from latent_tokens.pretrained import check_fits
-from latent_tokens.progress import progress
+from latent_tokens.progress import counting, progress
 from latent_tokens.splits import chunks_of, make_problems
 from latent_tokens.storage import provenance
 from latent_tokens.tasks import Examples, Task, description
@@ -64,8 +64,8 @@ def find_problems(task: Task, config: EvalConfig) -> Examples:
     """
     if config.data is None:
         count = config.num_samples or DEFAULT_SAMPLES
-        with progress(f"making {count:,} problems", count) as advance:
-            problems = make_problems(task, count, config.seed, lambda made: advance(made, ""))
+        with counting(f"making {count:,} problems", count) as made:
+            problems = make_problems(task, count, config.seed, made)
         check_enough(config.num_samples or len(problems.tokens), len(problems.tokens), task.name)
         return problems
     found, splits = load_data(config.data, ("test",))

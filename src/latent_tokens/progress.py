@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -29,3 +30,17 @@ def progress(description: str, total: int | None, done: int = 0) -> Iterator[Adv
                 CONSOLE.print(f"{description}: {reached}/{total} {figures}".rstrip(), highlight=False, soft_wrap=True)
 
         yield advance
+
+
+@contextmanager
+def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Gives advance(by) for things of which one wants to know how many come a second."""
+    with progress(what, total) as advance:
+        begun, done = time.perf_counter(), 0
+
+        def count(by: int) -> None:
+            nonlocal done
+            done += by
+            advance(by, f"{done / (time.perf_counter() - begun):,.0f}/s")
+
+        yield count

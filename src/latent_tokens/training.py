@@ -32,7 +32,7 @@ from latent_tokens.methods import METHODS, Method
 from latent_tokens.model import Transformer
 from latent_tokens.objective import loss
 from latent_tokens.pretrained import describe, weights_bytes
-from latent_tokens.progress import CONSOLE, progress
+from latent_tokens.progress import CONSOLE, counting, progress
 from latent_tokens.splits import chunks_of, make_splits
 from latent_tokens.storage import append_line, json_bytes, provenance, read_description, read_lines, write_whole
 from latent_tokens.tasks import TASKS, Examples, Task, description
@@ -144,8 +144,8 @@ def training_data(config: TrainConfig, task: Task) -> tuple[Task, dict[Split, Ex
     """
     if config.data is None:
         counts: dict[Split, int] = {"train": config.num_train, "validation": config.num_validation}
-        with progress(f"making {task.name}", sum(counts.values())) as advance:
-            return task, make_splits(task, counts, config.seed, report=lambda made: advance(made, "")).examples()
+        with counting(f"making {task.name}", sum(counts.values())) as count:
+            return task, make_splits(task, counts, config.seed, report=count).examples()
     found, splits = load_data(config.data, ("train", "validation"))
     if found.name != task.name:
         raise ValueError(f"data={config.data}: holds {found.name}, not {task.name}")

@@ -95,6 +95,7 @@ def with_answer(task, problem, answer):
         ("86+28=114,31-13=18,114-18=96", True, True),
         ("31-13=18,86+28=114,114-18=96", True, True),
         ("86+10=96", True, False),
+        ("86+28=114,31-13=18,114-18=096", False, False),
         ("48+48=96", True, False),
         ("86+28=114,114-18=96", True, False),
         ("86+28=114,31-13=18,114-18=96,96+0=96", True, False),
@@ -114,11 +115,18 @@ def test_lenient_and_strict_judges(answer, lenient, strict):
     assert (FOUR.verify(tokens[0]) == []) == strict
 
 
+def test_strict_asks_for_the_given_numbers_and_lets_results_lie():
+    """Decision 19: at most once what is given or produced, and all that is given."""
+    tokens = with_answer(FOUR, "10,20,30,40,70", "10+20=30,30+40=70")
+    assert FOUR.score(tokens)["strict"] == 1
+    assert FOUR.verify(with_answer(FOUR, "10,20,30,40,70", "30+40=70")[0]) == ["10, 20 not used"]
+
+
 @pytest.mark.parametrize(
     ("answer", "faults"),
     [
         ("86+28=114,31-13=18,114+18=132", ["the last result is 132, not 96"]),
-        ("86+27=113,31-13=18,114-18=96", ["27 in 86+27=113 is not there to use", "114 in 114-18=96 is not there to use", "28, 113 not used"]),
+        ("86+27=113,31-13=18,114-18=96", ["27 in 86+27=113 is not there to use", "114 in 114-18=96 is not there to use", "28 not used"]),
         ("86+28=115,31-13=18,115-18=97", ["86+28=115 is not true", "the last result is 97, not 96"]),
         ("86+28=114,oops", None),
     ],

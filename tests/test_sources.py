@@ -112,6 +112,30 @@ def test_nothing_in_a_pickle_is_executed(tmp_path, call, named, protocol):
         assert not mark.exists()
 
 
+STATES = {"a dict": b"}S'call'\nNs", "slots": b"(N}S'call'\nNst", "other slots": b"(N}S'__call__'\nNst"}
+
+
+@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+@pytest.mark.parametrize("name", [b"_codecs\nencode", b"numpy\ndtype", b"numpy\nndarray", b"__builtin__\nbytes"])
+def test_nothing_in_a_pickle_changes_what_reads_it(name, state):
+    with pytest.raises(ValueError, match=r"pickle (refused|damaged)"):
+        read_plain_pickle(b"c" + name + b"\n" + state + b"b.")
+    arrays = [np.arange(3), np.array(["a"])]
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert all((a == b).all() for a, b in zip(read_plain_pickle(pickle.dumps(arrays, protocol)), arrays, strict=True))
+
+
+def test_small_pickles_of_much_are_read_at_once_or_refused():
+    nested = []
+    for _ in range(60):
+        nested = [nested, nested]
+    assert len(read_plain_pickle(pickle.dumps(nested))) == 2
+    nested.append(nested)
+    assert len(read_plain_pickle(pickle.dumps(nested))) == 3
+    with pytest.raises(ValueError, match="pickle refused: an empty array of shape"):
+        read_plain_pickle(pickle.dumps(np.zeros((10**9, 0), np.int8)))
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -160,6 +184,13 @@ def test_a_bad_row_of_an_array_is_named(tmp_path, change, message):
     assert re.match(rf"train.npy, row 1 \(from 0\): .*({message})", bad)
 
 
+def header(shape):
+    """A .npy file that promises an array of that shape and holds nothing of it."""
+    text = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}}}"
+    text += " " * (-(len(text) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
 def test_arrays_of_another_kind_are_refused(tmp_path):
     path = tmp_path / "x.npy"
     whole = io.BytesIO()
@@ -168,6 +199,11 @@ def test_arrays_of_another_kind_are_refused(tmp_path):
         (whole.getvalue()[:-100], "no whole array in it"),
         (whole.getvalue()[:40], "no whole array in it"),
         (b"nothing", "no whole array in it"),
+        (b"PK\x03\x04 no archive", "no whole array in it"),
+        (header("(1000000000000, 325)"), "no whole array in it"),
+        (header("(9999999999999999999999, 325)"), "no whole array in it"),
+        (header("(True, 325)"), "no whole array in it"),
+        (header("-" * 9_000 + "1"), "no whole array in it"),
     ):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=message):
@@ -203,6 +239,13 @@ TEXTS = {
     "no solution": (BOARDS, "x.txt", f"{QUIZ}\n{{bad}}", "12345678" + "." * 9 + "9" + "." * 63, 2, "no solution"),
     "zebra": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 2, 0]", "[2, 1, 0]"), 2, "the answer is wrong: not true"),
     "a zebra's houses": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[0, 1, 2]", "[0, 2, 1]"), 2, "it must number the houses"),
+    "a zebra's part of a house": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 0, 2]", "[1.9, 0.2, 2]"), 2, "no rows of whole numbers"),
+    "a zebra's text": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 0, 2]", '"102"'), 2, "no rows of whole numbers"),
+    "a zebra's truth": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[0, 1, 2]", "[false, true, 2]"), 2, "no rows of whole numbers"),
+    "a zebra's infinity": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 0, 2]", "[Infinity, 0, 2]"), 2, "no rows of whole numbers"),
+    "a zebra's clues": (ZEBRA, "x.jsonl", ZEBRAS, '{"clues": [1, 2], "solution": []}', 2, "its clues are no list of text"),
+    "deep brackets": (ZEBRA, "x.jsonl", ZEBRAS, "[" * 100_000, 2, "not JSON"),
+    "a quote": (PUZZLE, "x.csv", CSV, f'"{QUIZ},{SOLUTION}', 3, "puzzle of 82 cells"),
     "a zebra's table": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace(TABLE, "[1, 2]"), 2, "no rows of whole numbers"),
     "countdown": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN.replace("=18", "=19"), 2, "is wrong: 31-13=19 is not true"),
     "a broken line": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN[:-5], 2, "not JSON"),
@@ -224,6 +267,21 @@ def test_a_bad_line_is_named(tmp_path, task, name, text, bad, line, message):
     read, (fault,) = read_source(task, path, skip_bad=True)
     assert len(read.tokens) == 1
     assert f"{name}, line {line}: " in fault
+
+
+def test_a_long_bad_row_is_quoted_in_part(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"input": "' + "x" * 10**6 + '", "output": ""}')
+    with pytest.raises(ValueError, match=r"x\.jsonl, line 1: problem") as refused:
+        read_source(FOUR, path, skip_bad=False)
+    assert len(str(refused.value)) < 600
+
+
+def test_as_many_rows_are_read_as_are_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("latent_tokens.tasks.sources.PART", 2)
+    (tmp_path / "x.txt").write_text(f"{QUIZ}\n" * 7)
+    for most in (1, 2, 3, 4, 5, 7):
+        assert len(read_source(PUZZLE, tmp_path / "x.txt", skip_bad=False, most=most)[0].tokens) == most
 
 
 def test_files_that_are_no_source_are_refused(tmp_path):

@@ -127,6 +127,33 @@ def test_soft_loss_has_the_papers_reference_values():
     assert soft_loss(rows) == pytest.approx(36 * (35 / 36) ** 36 + 36 * (5 / 6) ** 6, abs=0.2)
 
 
+def test_a_search_that_runs_long_gives_up(monkeypatch):
+    monkeypatch.setattr("latent_tokens.tasks.grid.MOST_NODES", 3)
+    task = TASKS["sudoku-9"]
+    problem = task.encode(EASY)
+    assert task.count_solutions(problem) is None
+    with pytest.raises(ValueError, match=r"too hard to search through \(3 steps\)"):
+        task.example(task.grid.cells(EASY))
+
+
+@pytest.mark.parametrize("place", [0, 82])
+def test_a_wrong_frame_is_neither_valid_nor_exact(place):
+    task = replace(TASKS["sudoku-9"], padding="paper")
+    problem = task.example(task.grid.cells(EASY))
+    tokens = problem.tokens.copy()
+    tokens[0, place] = 3
+    scores = task.score(tokens, problem)
+    assert (scores["valid"], scores["exact"], scores["cells"], scores["soft_loss"]) == (0, 0, 1, 24)
+    assert task.verify(tokens[0]) == ["the frame is not [BOS] digits [EOS]"]
+
+
+def test_a_wrong_frame_of_36x36_has_the_releases_soft_loss():
+    task = replace(TASKS["sudoku-36"], padding="paper")
+    tokens = task.generate(2, seed=0).tokens
+    tokens[1, 0] = 5
+    assert task.score(tokens)["soft_loss"].tolist() == [0, 105]
+
+
 def test_unknown_tasks_are_refused_by_name():
     with pytest.raises(ValueError, match="task=sudoku-7: must be one of sudoku-4, sudoku-6"):
         TASKS["sudoku-7"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import assume, given, strategies as st
 
 from latent_tokens import TASKS
 from latent_tokens.tasks import clues as rules, configured
@@ -134,9 +134,8 @@ def test_a_clue_made_false_is_always_caught_and_named(seed, data):
     which = data.draw(st.integers(0, len(puzzle) - 1))
     ends = np.flatnonzero(example == WORDS.index("CLUE_END"))
     kind = 1 if which == 0 else int(ends[which - 1]) + 1
-    opposite = {"=": "!=", "!=": "="}.get(WORDS[example[kind]])
-    if opposite is None:
-        return
+    opposite = {"=": "!=", "!=": "=", "left-of": "=", "immediate-left": "=", "nbr": "="}.get(WORDS[example[kind]])
+    assume(opposite is not None)  # ends and inbetween take another number of references
     example[kind] = WORDS.index(opposite)
     changed = in_words(read_prompt(example)[0][which])
     assert SMALL.verify(example) == [f"not true: {changed}"]
@@ -150,6 +149,15 @@ def test_an_answer_that_does_not_end_is_not_exact():
     scores = task.score(tokens, examples)
     assert (scores["exact"], scores["valid"], scores["cells"]) == (0, 0, 1)
     assert task.verify(tokens[0]) == ["the answer goes on after its table"]
+
+
+def test_a_search_that_runs_long_gives_up():
+    """Seven values that all differ in six houses have no table, but only trying them all would show it."""
+    values = [(row, value) for row in (3, 4, 5) for value in range(3)][:7]
+    pairs = [(a, b) for i, a in enumerate(values) for b in values[:i] if a[0] != b[0]]
+    free = " ".join(f"!= LHS c {row} 0 RHS n 0 0 CLUE_END" for row in range(3))
+    text = " ".join(f"!= LHS c {a[0]} {a[1]} RHS c {b[0]} {b[1]} CLUE_END" for a, b in pairs)
+    assert TASK.count_solutions(TASK.encode(f"{text} {free} 0 1 2 3 4 5")) is None
 
 
 def test_no_answer_is_no_table():

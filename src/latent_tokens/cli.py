@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from typing import Annotated, Any, Union
 
 import tyro
@@ -14,6 +17,9 @@ from tyro.conf import PositionalRequiredArgs, subcommand
 
 from latent_tokens.commands import RUN, Data, Evaluate, Sample, Solve
 from latent_tokens.configs import DemoConfig, TrainConfig
+
+PARSING_FAILED = 2  # tyro's exit code
+LONGEST_LINE = 1_000
 
 Command = Union[
     Annotated[Data, subcommand("data")],
@@ -29,19 +35,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and gives its exit code: 0, 1 for an unsolved puzzle, 2 for a user's mistake, 130 for Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        command: Any = tyro.cli(Command, prog="latent-tokens", args=arguments, config=(PositionalRequiredArgs,))
+        command = parse(arguments)
         return RUN[type(command)](command)
     except BrokenPipeError:  # whoever read the output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (ValueError, OSError) as error:
-        print(f"latent-tokens: {error}", file=sys.stderr)
+        print(f"latent-tokens: {one_line(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
         again = [*arguments, *([] if "--resume" in arguments else ["--resume"])]
         way_out = f"; go on with: latent-tokens {shlex.join(again)}" if arguments[:1] == ["train"] and stop.args else ""
         print(f"latent-tokens: {str(stop) or 'stopped'}{way_out}", file=sys.stderr)
         return 130
+
+
+def parse(arguments: Sequence[str]) -> Any:
+    """The command that the arguments mean. Raises ValueError where they mean none: what the parser says in a box, as one line."""
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            return tyro.cli(Command, prog="latent-tokens", args=arguments, config=(PositionalRequiredArgs,))
+    except SystemExit as stop:
+        if stop.code != PARSING_FAILED:
+            raise
+    text = re.sub(r"\u256d.*|[\u2500-\u257f]|\[/?bold\]", " ", said.getvalue())  # the box: its title, its frame, its markup
+    text = re.sub(r"For full helptext.*|Argument helptext:.*|Error parsing \S*\.config: |\bconfig\.", "", text, flags=re.S)
+    raise ValueError(f"{' '.join(text.split())}; see --help")
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks and other signs that a terminal might obey, cut where it is very long."""
+    shown = "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text[:LONGEST_LINE])
+    return shown + " ..." * (len(text) > LONGEST_LINE)
 
 
 def entry() -> None:

@@ -15,6 +15,7 @@ from tyro.conf import OmitArgPrefixes, Positional
 
 from latent_tokens.configs import DEFAULT_CANDIDATES, DataConfig, DemoConfig, EvalConfig, OrderName, TrainConfig, check_out, whole
 
+MOST_SHOWN = 1_000
 NO_TOKEN = 255  # of no task: decodes as an empty cell
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
@@ -91,17 +92,19 @@ class Solve:
 
 def run_data(command: Data) -> int:
     """latent-tokens data: prints the folder, puzzles to look at, or rates."""
+    if command.show is not None and command.benchmark:
+        raise ValueError("show with benchmark: name one of the two")
     if command.show is not None:
         return show_data(command.config, command.show)
     if command.benchmark:
         return benchmark_data(command.config, command.json)
 
-    from latent_tokens.data import how_many, make_data, task_of
+    from latent_tokens.data import counts_of, make_data, task_of
     from latent_tokens.progress import CONSOLE, counting
     from latent_tokens.storage import read_description
 
     config = command.config
-    total = None if config.from_file else sum(how_many(task_of(config), config).values())
+    total = None if config.from_file else sum(counts_of(task_of(config), config).values())
     with counting(f"making {config.task}", total) as count:
         folder = make_data(config, count)
     manifest = read_description(folder, "manifest.json", "data set")
@@ -109,7 +112,7 @@ def run_data(command: Data) -> int:
     counts = ", ".join(f"{manifest[name]:,} {name.replace('_', ' ')}" for name in ("repeated", "too_long", "kept_out") if manifest.get(name))
     CONSOLE.print(sizes + (f"; left out: {counts}" if counts else ""), highlight=False, soft_wrap=True)
     for split, asked in manifest.get("smaller_than_asked", {}).items():
-        line = f"{split} is smaller than the {asked:,} asked for: {config.task} has no more that are different"
+        line = f"{split} is smaller than the {asked:,} asked for: there are no more that are different"
         CONSOLE.print(line, highlight=False, soft_wrap=True)
     for bad in manifest.get("bad_rows", []):
         CONSOLE.print(f"left out: {bad}", highlight=False, soft_wrap=True)
@@ -120,12 +123,14 @@ def run_data(command: Data) -> int:
 def show_data(config: DataConfig, count: int) -> int:
     """latent-tokens data --show: puzzles with their solutions as a person would draw them."""
     from latent_tokens.data import preview, task_of
+    from latent_tokens.tasks import Sudoku
 
     whole("show", count, 1)
+    if count > MOST_SHOWN:
+        raise ValueError(f"show={count}: must be at most {MOST_SHOWN:,}")
     task, examples = task_of(config), preview(config, count)
     for tokens, known in zip(examples.tokens, examples.known, strict=True):
-        prompt = int(known.sum())
-        if known.any() and not known[:prompt].all():  # given cells among the others: the puzzle, then its solution
+        if isinstance(task, Sudoku) and known.any():  # the other tasks show their prompts themselves
             print(task.decode(tokens | ~known * NO_TOKEN), end="\n\n")
         print(task.decode(tokens), end="\n\n")
     return 0
@@ -136,6 +141,8 @@ def benchmark_data(config: DataConfig, as_json: bool) -> int:
     from latent_tokens.data import task_of
     from latent_tokens.rates import measure_rates
 
+    if config.from_file:
+        raise ValueError(f"source={config.source}: a benchmark is of examples that are made here; leave it out")
     for row in measure_rates(task_of(config)):
         print(json.dumps(row) if as_json else f"{row['task']}, {row['what']}: {row['rate']:,} {row['unit']} on {row['cores']} core(s)", flush=True)
     return 0
@@ -213,16 +220,19 @@ def run_solve(command: Solve) -> int:
     whole("attempts", command.attempts, 1)
     text = puzzle_text(command.puzzle)
     if command.run is None:
+        if "," in text or "CLUE_END" in text:
+            raise ValueError("a puzzle of Zebra or Countdown: no model of these comes along; train one and name it with --run")
         task, problem = read_puzzle(text)
         name = f"{task.name}-scdm"
         if name not in shipped_names():
             raise ValueError(
                 f"no model for {task.side}x{task.side} comes along; train one (latent-tokens train {task.name} scdm) and name it with --run"
             )
+        net = from_pretrained(name)
     else:
-        name, task = command.run, task_of(find(command.run))
+        name, net = command.run, from_pretrained(command.run)
+        task = task_of(find(name))
         problem = task.encode(text)
-    net = from_pretrained(name)
     candidates = command.candidates or (1 if net.method.order is left_to_right else DEFAULT_CANDIDATES)
     latents = most_latents(net.method) if command.latents is None else command.latents
     decoding = Decoding(candidates, latents, temperature=command.temperature)
@@ -273,6 +283,8 @@ def puzzle_text(puzzle: str) -> str:
     try:
         path = Path(puzzle)
         return path.read_text() if path.is_file() else puzzle
+    except UnicodeDecodeError:
+        raise ValueError(f"{puzzle}: holds no text") from None
     except OSError:
         return puzzle
 

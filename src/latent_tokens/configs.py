@@ -256,9 +256,14 @@ def at_least(name: str, value: object, least: int) -> None:
         raise ValueError(f"{name}={value}: must be a number from {least}")
 
 
+def is_whole(value: object) -> bool:
+    """Whether a value is a whole number, and no truth value."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def whole(name: str, value: object, least: int) -> None:
     """Raises ValueError where `value` is no whole number from `least` to 2^63 - 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 1 << 63:
+    if not isinstance(value, int) or not is_whole(value) or not least <= value < 1 << 63:
         raise ValueError(f"{name}={value}: must be a whole number from {least}, below 2^63")
 
 
@@ -270,6 +275,8 @@ def one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
 
 def check_out(out: Path) -> None:
     """Raises ValueError where `out` is there and not an empty folder: nothing that exists is written over."""
+    if out.resolve() == Path.cwd():
+        raise ValueError(f"out={out}: is where you stand; name another folder")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"out={out}: exists and is not empty; name another folder, or remove it")
 

@@ -5,24 +5,26 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from latent_tokens.configs import DataConfig, Split, check_out
-from latent_tokens.splits import Report, make_splits
+from latent_tokens.splits import Report, chunks_of, make_splits
 from latent_tokens.storage import FORMAT, json_bytes, provenance, read_description, write_whole
-from latent_tokens.tasks import SPLITS, Examples, Puzzles, Sudoku, SudokuPuzzle, Task, configured, described, description
-from latent_tokens.tasks.sources import read_source
+from latent_tokens.tasks import SPLITS, Examples, Solvable, Sudoku, SudokuPuzzle, Task, configured, described, description
+from latent_tokens.tasks.sources import load_npy, read_source
 
+OF_GENERATORS = ("source", "clues", "guessing")  # settings that say nothing of a file
 GENERATOR = 1  # raised when a change gives other examples for the same task and seed
 
 
 def made_here(task: Task, config: DataConfig, report: Report) -> tuple[dict[Split, Examples], dict[str, Any]]:
     """(examples by split, what the manifest says of their origin)."""
-    counts, processes = how_many(task, config), config.processes or os.cpu_count() or 1
+    counts, processes = counts_of(task, config), config.processes or os.cpu_count() or 1
     sieve = make_splits(task, counts, config.seed, seen=keys_of(config.apart_from, task), processes=processes, report=report)
     passed_over = {"tried": sieve.tried, "too_long": sieve.too_long, "repeated": sieve.repeated}
     smaller = {split: counts[split] for split in sieve.open}
@@ -30,16 +32,18 @@ def made_here(task: Task, config: DataConfig, report: Report) -> tuple[dict[Spli
 
 
 def made_by_others(task: Task, config: DataConfig, report: Report) -> tuple[dict[Split, Examples], dict[str, Any]]:
-    """(all examples of the config's file by split, what the manifest says of their origin); all in `config.split` where it names one."""
+    """(the examples of the config's file by split, what the manifest says of their origin); all in `config.split` where it names one."""
     file = Path(str(config.source))
     examples, bad = read_source(task, file, config.skip_bad, report)
     keys, splits = task.keys(examples), task.splits(examples)
     if config.split is not None:
         splits = np.full_like(splits, SPLITS.index(config.split))
     kept = ~np.isin(keys, np.array(list(keys_of(config.apart_from, task)), np.uint64))
-    parts = {split: np.flatnonzero(kept & (splits == SPLITS.index(split)))[:most] for split, most in asked_for(config).items()}
-    origin = {"file": file.name, "file_sha256": hashlib.sha256(file.read_bytes()).hexdigest(), "bad_rows": bad}
-    return {split: examples.take(part) for split, part in parts.items() if len(part)}, {**origin, "kept_out": int((~kept).sum())}
+    asked = asked_for(config)
+    parts = {split: np.flatnonzero(kept & (splits == SPLITS.index(split)))[:most] for split, most in asked.items()}
+    smaller = {split: asked[split] for split, part in parts.items() if len(part) < (asked[split] or 0)}
+    origin = {"file": file.name, "file_sha256": hashlib.sha256(file.read_bytes()).hexdigest(), "bad_rows": bad, "kept_out": int((~kept).sum())}
+    return {split: examples.take(part) for split, part in parts.items() if len(part)}, {**origin, "smaller_than_asked": smaller}
 
 
 def keys_of(folders: Sequence[Path], task: Task) -> set[int]:
@@ -47,22 +51,28 @@ def keys_of(folders: Sequence[Path], task: Task) -> set[int]:
     keys: set[int] = set()
     for folder in folders:
         other, splits = load_data(folder)
-        if type(other) is not type(task) and not {type(other), type(task)} <= {Sudoku, SudokuPuzzle}:
+        if puzzles_of(other) != puzzles_of(task):
             raise ValueError(f"apart_from={folder}: holds {other.name}, which has no puzzle in common with {task.name}")
         for examples in splits.values():
             keys |= set(other.keys(examples).tolist())
     return keys
 
 
+def puzzles_of(task: Task) -> Any:
+    """What two tasks share that can have a puzzle in common."""
+    return task.grid if isinstance(task, Sudoku | SudokuPuzzle) else (type(task), getattr(task, "numbers", None))
+
+
 def fingerprint(examples: Examples) -> str:
-    """SHA-256 of the tokens, then of which are known, then of the lengths."""
+    """SHA-256 of the tokens, then of which are known, then of the lengths, each with its type and shape."""
     whole = hashlib.sha256()
     for part in examples:
+        whole.update(f"{part.dtype} {part.shape}".encode())
         whole.update(np.ascontiguousarray(part).data)
     return whole.hexdigest()
 
 
-def task_of(config: DataConfig) -> Puzzles:
+def task_of(config: DataConfig) -> Solvable:
     """The task with the config's changes. Raises ValueError for one that it does not take."""
     of_ours = config.source in ("solver", "pattern")
     names = ("padding", "clues", "guessing", "houses", "attributes", "numbers", "targets", *(["source"] * of_ours))
@@ -81,66 +91,95 @@ def make_data(config: DataConfig, report: Report = lambda done: None) -> Path:
     """
     check_out(config.folder)
     task = task_of(config)
-    splits, origin = (made_by_others if config.from_file else made_here)(task, config, report)
-    about = {split: {"examples": len(examples.tokens), "sha256": fingerprint(examples)} for split, examples in splits.items()}
-    what = {"format": FORMAT, "task": description(task), "note": getattr(task, "note", None)}
-    manifest = {**what, **origin, "splits": about, "made_with": provenance()}
-    write_folder(config.folder, splits, manifest)
-    return config.folder
-
-
-def how_many(task: Task, config: DataConfig) -> dict[Split, int]:
-    """The examples to make of each split: as asked for, else the task's own number and 1,024 for each of the others."""
-    default = {"train": task.num_train, "validation": 1_024, "test": 1_024}
-    return {split: default[split] if count is None else count for split, count in asked_for(config).items()}
-
-
-def write_folder(folder: Path, splits: Mapping[Split, Examples], manifest: dict[str, Any]) -> None:
-    """Writes all into a folder beside, which then takes the name; what an earlier attempt left there is removed first."""
-    beside = folder.with_name(f".{folder.name}.unfinished")
-    shutil.rmtree(beside, ignore_errors=True)
-    try:
-        beside.mkdir(parents=True)
+    with unfinished(config.folder) as beside:
+        splits, origin = (made_by_others if config.from_file else made_here)(task, config, report)
+        if not splits:
+            raise ValueError(f"{config.task}: no example is left of what was asked for; ask for more, or keep less out")
+        about = {split: {"examples": len(examples.tokens), "sha256": fingerprint(examples)} for split, examples in splits.items()}
         for split, examples in splits.items():
             for part, array in examples._asdict().items():
                 with (beside / f"{split}.{part}.npy").open("wb") as file:
                     np.save(file, array)
                     file.flush()
                     os.fsync(file.fileno())
-        write_whole({beside / "manifest.json": json_bytes(manifest)})
-        if folder.is_dir():
-            folder.rmdir()
-        beside.rename(folder)
+        apart = {str(folder): read_manifest(folder)[1]["splits"] for folder in config.apart_from}
+        settings = {name: value for name, value in description(task).items() if not (config.from_file and name in OF_GENERATORS)}
+        what = {"format": FORMAT, "task": settings, "note": getattr(task, "note", None), "apart_from": apart}
+        write_whole({beside / "manifest.json": json_bytes({**what, **origin, "splits": about, "made_with": provenance()})})
+    return config.folder
+
+
+@contextmanager
+def unfinished(folder: Path) -> Iterator[Path]:
+    """A folder beside, which takes the name when all has gone well; what an earlier attempt left there is removed first.
+
+    Raises OSError naming the folder where it cannot be written.
+    """
+    place = folder.absolute()
+    beside = place.with_name(f".{place.name}.unfinished")
+    missing = [parent for parent in place.parents if not parent.exists()]
+    try:
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        yield beside
+        if place.is_dir():
+            place.rmdir()
+        beside.rename(place)
     except OSError as error:
-        raise OSError(f"{folder}: cannot be written ({error.strerror}); nothing of it is left") from error
+        raise OSError(f"{folder}: cannot be written ({error.strerror or error}); nothing of it is left") from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+        with suppress(OSError):  # stops at the first that is not empty
+            for parent in missing:
+                parent.rmdir()
 
 
-def read_manifest(folder: Path) -> tuple[Puzzles, dict[str, Any]]:
+def counts_of(task: Task, config: DataConfig) -> dict[Split, int]:
+    """The examples to make of each split: as asked for, else the task's own number and 1,024 for each of the others."""
+    default = {"train": task.num_train, "validation": 1_024, "test": 1_024}
+    return {split: default[split] if count is None else count for split, count in asked_for(config).items()}
+
+
+def read_manifest(folder: Path) -> tuple[Solvable, dict[str, Any]]:
     """The task of a folder that `make_data` wrote, and its manifest. Raises ValueError where it is missing or damaged."""
     manifest = read_description(folder, "manifest.json", "data set", ("task", "splits"))
     try:
-        return described(manifest["task"]), manifest
+        task = described(manifest["task"])
     except ValueError as error:
         raise ValueError(f"data={folder}: {error}; make the data set again") from None
+    pinned = manifest["splits"]
+    if not isinstance(pinned, dict) or not all(split in SPLITS and isinstance(about, dict) for split, about in pinned.items()):
+        raise ValueError(f"data={folder}: damaged (its manifest lists no splits); make the data set again")
+    return task, manifest
 
 
-def load_data(folder: Path, splits: Sequence[Split] = ("train", "validation", "test")) -> tuple[Puzzles, dict[Split, Examples]]:
+def load_data(folder: Path, splits: Sequence[Split] = ("train", "validation", "test")) -> tuple[Solvable, dict[Split, Examples]]:
     """(task, the splits asked for that the folder has). Raises ValueError where it is missing, damaged, or not what its manifest pins."""
     task, manifest = read_manifest(folder)
-    return task, {split: load_split(folder, split, manifest["splits"][split]) for split in splits if split in manifest["splits"]}
+    return task, {split: load_split(folder, task, split, manifest["splits"][split]) for split in splits if split in manifest["splits"]}
 
 
-def load_split(folder: Path, split: Split, pinned: Mapping[str, Any]) -> Examples:
-    """One split of a folder. Raises ValueError where it cannot be read or is not what the manifest pins."""
+def load_split(folder: Path, task: Task, split: Split, pinned: Mapping[str, Any]) -> Examples:
+    """One split of a folder. Raises ValueError where it cannot be read, is not what the manifest pins, or no such examples."""
     try:
-        examples = Examples(*(np.load(folder / f"{split}.{part}.npy", allow_pickle=False) for part in Examples._fields))
-    except (OSError, ValueError, EOFError) as error:
+        examples = Examples(*(np.array(load_npy(folder / f"{split}.{part}.npy")) for part in Examples._fields))
+    except ValueError as error:
         raise ValueError(f"data={folder}: {split} cannot be read ({error}); make the data set again") from None
     if fingerprint(examples) != pinned.get("sha256"):
         raise ValueError(f"data={folder}: {split} is not what its manifest pins; make the data set again")
+    if not fits(task, examples):
+        raise ValueError(f"data={folder}: {split} holds no examples of {description(task)}; make the data set again")
     return examples
+
+
+def fits(task: Task, examples: Examples) -> bool:
+    """Whether arrays are examples of a task: their types, shapes, lengths and tokens."""
+    tokens, known, lengths = examples
+    if [part.dtype.name for part in examples] != ["uint8", "bool", "uint16"] or tokens.ndim != 2:
+        return False
+    if known.shape != tokens.shape or lengths.shape != tokens.shape[:1] or tokens.shape[1] != task.length or (lengths > task.length).any():
+        return False
+    return all((part.tokens < task.vocab_size)[np.arange(task.length) < part.lengths[:, None]].all() for part in chunks_of(examples, 10_000))
 
 
 def preview(config: DataConfig, count: int) -> Examples:

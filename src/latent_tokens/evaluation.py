@@ -79,14 +79,17 @@ def find_problems(task: Task, config: EvalConfig) -> Examples:
 
 def check_enough(count: int, available: int, name: str) -> None:
     """Raises ValueError where a test split has not so many problems."""
+    if not available:
+        raise ValueError(f"{name} has no problem of the test split to be judged on; make a data set that has")
     if not 1 <= count <= available:
         raise ValueError(f"num_samples={count}: the test split of {name} has {available} problems; ask for at most so many")
 
 
 def form(task: Task) -> str:
     """What must be alike where a model is judged on a data set; how its puzzles are made need not be."""
-    padding = description(task).get("padding", "none")
-    return f"{type(task).__name__} of {task.length} positions over {task.vocab_size} tokens, padding={padding}"
+    about = {"padding": "none", **description(task)}
+    settings = ", ".join(f"{name}={about[name]}" for name in ("padding", "numbers") if name in about)
+    return f"{type(task).__name__} of {task.length} positions over {task.vocab_size} tokens, {settings}"
 
 
 def measure(net: Transformer, task: Task, problems: Examples, config: EvalConfig, decoding: Decoding) -> Row:

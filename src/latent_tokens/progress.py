@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-CONSOLE = Console(stderr=True)
+CONSOLE = Console(stderr=True, markup=False)
 
 Advance = Callable[[int, str], None]
 

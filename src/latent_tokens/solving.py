@@ -9,7 +9,7 @@ import numpy as np
 from latent_tokens.decoding import Decoding, generate
 from latent_tokens.model import Transformer
 from latent_tokens.pretrained import check_fits
-from latent_tokens.tasks import Examples, Puzzles
+from latent_tokens.tasks import Examples, Solvable
 from latent_tokens.tasks.base import Tokens
 from latent_tokens.tensors import as_numpy, as_tensors
 
@@ -24,7 +24,7 @@ class Attempt:
     processed: int
 
 
-def solve(net: Transformer, task: Puzzles, problem: Examples, decoding: Decoding, seed: int, attempts: int) -> Attempt:
+def solve(net: Transformer, task: Solvable, problem: Examples, decoding: Decoding, seed: int, attempts: int) -> Attempt:
     """The first right one of `attempts` answers to a problem of one example, else the first. Attempt i draws from (seed, i).
 
     Raises ValueError where no solution exists or the net is of another size.

@@ -7,13 +7,16 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
+from latent_tokens import tasks
 from latent_tokens.configs import Split
 from latent_tokens.progress import CONSOLE
 from latent_tokens.tasks import SPLITS, Examples, Task, joined
@@ -34,7 +37,7 @@ class Sieve:
     parts: dict[Split, list[Examples]] = field(default_factory=dict)
     kept: dict[Split, int] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
-    tried: int = 0  # numbers of the seed, or records of the file
+    tried: int = 0  # numbers of the seed
     too_long: int = 0
     repeated: int = 0
     recent: list[int] = field(default_factory=lambda: [0, 0])  # tried, and new in an open split, since the last look
@@ -115,7 +118,16 @@ def make_splits(
 
 
 def compile_kernels(task: Task) -> None:
-    """Makes the first call, which compiles what later ones and other processes then find; says so where it took long."""
+    """Makes the first call, which compiles what later ones and other processes then find; says so where it took long.
+
+    Compiled kernels that are older than a file of tasks are dropped first: numba looks only at the file a kernel stands in.
+    """
+    home = Path(tasks.__file__).parent
+    newest = max(file.stat().st_mtime for file in home.glob("*.py"))
+    with suppress(OSError):
+        for kernel in home.glob("__pycache__/*.nb?"):
+            if kernel.stat().st_mtime < newest:
+                kernel.unlink()
     begun = time.perf_counter()
     sorted_chunk(task, 1, 0, 0, os.getpid())
     seconds = time.perf_counter() - begun

@@ -73,7 +73,7 @@ def read_description(folder: Path, file: str, what: str, needed: Sequence[str] =
         raise ValueError(f"{folder}: no {what} ({file} is missing)")
     try:
         content = json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: damaged ({error}); make the {what} again") from None
     found = content.get("format") if isinstance(content, dict) else None
     if found != FORMAT:

@@ -61,12 +61,10 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
     method = METHODS[config.method] if method is None else method
     method = method if config.weight is None else replace(method, weight=config.weight)
     started = read_description(config.folder, "config.json", "run to go on with") if config.resume else None
-    if started is None:
-        check_out(config.folder)
-        config.folder.mkdir(parents=True, exist_ok=True)
-    else:
-        check_same(config.folder, started.get("training", {}), settings(config))
+    check_out(config.folder) if started is None else check_same(config.folder, started.get("training", {}), settings(config))
     task, splits = training_data(config, TASKS[config.task] if task is None else task)
+    check_known(method, splits["train"])
+    config.folder.mkdir(parents=True, exist_ok=True)
     data = {split: fingerprint(examples) for split, examples in splits.items()}
     mean_length = float(splits["train"].lengths.mean())
 
@@ -145,7 +143,10 @@ def training_data(config: TrainConfig, task: Task) -> tuple[Task, dict[Split, Ex
     if config.data is None:
         counts: dict[Split, int] = {"train": config.num_train, "validation": config.num_validation}
         with counting(f"making {task.name}", sum(counts.values())) as count:
-            return task, make_splits(task, counts, config.seed, report=count).examples()
+            sieve = make_splits(task, counts, config.seed, report=count)
+        for split in sieve.open:
+            CONSOLE.print(f"{split}: {task.name} has no more than {sieve.kept.get(split, 0):,} different examples", highlight=False)
+        return task, sieve.examples()
     found, splits = load_data(config.data, ("train", "validation"))
     if found.name != task.name:
         raise ValueError(f"data={config.data}: holds {found.name}, not {task.name}")
@@ -153,6 +154,12 @@ def training_data(config: TrainConfig, task: Task) -> tuple[Task, dict[Split, Ex
         if split not in splits or not len(splits[split].tokens):
             raise ValueError(f"data={config.data}: has no {split} examples, and training takes both splits; make a data set that has them")
     return found, splits
+
+
+def check_known(method: Method, examples: Examples) -> None:
+    """Raises ValueError where the method cannot take what is known in an example."""
+    for part in chunks_of(examples, 10_000):
+        method.check_known(torch.from_numpy(part.known))
 
 
 def settings(config: TrainConfig) -> dict[str, Any]:

@@ -7,17 +7,17 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from latent_tokens.configs import Names
-from latent_tokens.tasks.base import SPLITS, Examples, Keys, Known, Puzzles, Scores, Task, Tokens, hash_rows, joined, split_by_key
+from latent_tokens.tasks.base import SPLITS, Examples, Keys, Known, Scores, Solvable, Task, Tokens, hash_rows, joined, split_by_key
 from latent_tokens.tasks.countdown import Countdown
 from latent_tokens.tasks.puzzle import SudokuPuzzle
 from latent_tokens.tasks.sudoku import SIZES, Sudoku
 from latent_tokens.tasks.zebra import Zebra
 
 OTHER_NAMES = {"sudoku-gen": "sudoku-9", "sudoku-large": "sudoku-36"}  # the paper's
-FIXED = ("name", "box_rows", "box_columns", "num_train")  # fields that make a task what it is
+FIXED = ("name", "box_rows", "box_columns", "num_train", "length")  # fields that make a task what it is
 SMALL = 100_000  # training examples of the small siblings
 
-PUZZLES: tuple[Puzzles, ...] = (
+EVERY: tuple[Solvable, ...] = (
     *SIZES,
     SudokuPuzzle("sudoku-puzzle", 3, 3),
     SudokuPuzzle("sudoku-6-puzzle", 2, 3, num_train=SMALL),
@@ -27,8 +27,8 @@ PUZZLES: tuple[Puzzles, ...] = (
     Countdown("countdown-3", 3, num_train=SMALL),
     Countdown("countdown-4", 4, num_train=SMALL),
 )
-BY_NAME = {task.name: task for task in PUZZLES}
-TASKS: Names[Puzzles] = Names("task", BY_NAME | {paper: BY_NAME[ours] for paper, ours in OTHER_NAMES.items()})
+BY_NAME = {task.name: task for task in EVERY}
+TASKS: Names[Solvable] = Names("task", BY_NAME | {paper: BY_NAME[ours] for paper, ours in OTHER_NAMES.items()})
 
 __all__ = [
     "SPLITS",
@@ -37,8 +37,8 @@ __all__ = [
     "Examples",
     "Keys",
     "Known",
-    "Puzzles",
     "Scores",
+    "Solvable",
     "Sudoku",
     "SudokuPuzzle",
     "Task",
@@ -60,7 +60,7 @@ def description(task: Task) -> dict[str, Any]:
     return {"name": task.name} | {name: getattr(task, name) for name in settings}
 
 
-def configured(name: str, settings: Mapping[str, Any]) -> Puzzles:
+def configured(name: str, settings: Mapping[str, Any]) -> Solvable:
     """The task of that name with some settings changed. Raises ValueError naming one that it has not, or a value out of range."""
     task = TASKS[name]
     allowed = [other for other in description(task) if other != "name"]
@@ -71,8 +71,11 @@ def configured(name: str, settings: Mapping[str, Any]) -> Puzzles:
     return replace(task, **values)  # type: ignore[type-var]
 
 
-def described(about: Any) -> Puzzles:
+def described(about: Any) -> Solvable:
     """The task that `description` wrote down. Raises ValueError where it is none of this version."""
-    if not isinstance(about, dict) or about.get("name") not in TASKS:
+    if not isinstance(about, dict) or not isinstance(about.get("name"), str) or about["name"] not in TASKS:
         raise ValueError(f"{about}: no task of this version")
-    return configured(about["name"], {name: value for name, value in about.items() if name != "name"})
+    try:
+        return configured(about["name"], {name: value for name, value in about.items() if name != "name"})
+    except TypeError:
+        raise ValueError(f"{about}: no task of this version") from None

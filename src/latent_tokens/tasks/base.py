@@ -83,7 +83,7 @@ class Task(Protocol):
         """Examples number first .. first+count-1 of the seed, less those that do not fit; the same whatever the calls they are made in."""
 
     def keys(self, examples: Examples) -> Keys:
-        """A number for each of N examples, the same for two that are one in canonical form; a data set keeps the first of each."""
+        """A number for each of N examples, the same for two that are one in canonical form; of those made here one is kept."""
 
     def splits(self, examples: Examples) -> NDArray[np.int8]:
         """The split of each of N examples, as an index of SPLITS; a function of its canonical form, so that no two splits share one."""
@@ -102,11 +102,14 @@ class Task(Protocol):
 
 
 @runtime_checkable
-class Puzzles(Task, Protocol):
-    """A task that can be asked, too, how many answers a problem has, and that takes records made by others."""
+class Solvable(Task, Protocol):
+    """A task that can also say whether a problem has an answer."""
 
     def count_solutions(self, problem: Examples, most: int = 2) -> int | None:
-        """How many answers (at most `most`) a problem of one example has; None where it took too long to tell."""
+        """How many answers (at most `most`) a problem of one example has; None where it took too long to tell.
+
+        0 always means none; a task whose answers are many by nature may stop at 1.
+        """
 
 
 def split_by_key(keys: Keys) -> NDArray[np.int8]:

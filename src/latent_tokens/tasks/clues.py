@@ -9,14 +9,14 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from latent_tokens.tasks.draws import below, mixed, shuffled, start_stream
+from latent_tokens.tasks.draws import below, count_bits, mixed, shuffled, start_stream
 
 MOST = 6  # houses, attributes
 HOUSE, NOWHERE = 36, 42
 NOT_EQUAL, EQUAL, ENDS, IMMEDIATE_LEFT, IN_BETWEEN, LEFT_OF, NEXT_TO = 10, 11, 17, 18, 19, 20, 22
 BOS, SEP, DIGIT, CLUE_END, LHS, RHS, ATTRIBUTE, POSITION = 1, 3, 4, 13, 14, 15, 16, 21
 KINDS = np.array([EQUAL, NOT_EQUAL, IMMEDIATE_LEFT, NEXT_TO, LEFT_OF, ENDS, IN_BETWEEN])
-SHARES = np.array([20, 35, 50, 65, 80, 88, 94])  # running sums of how often each kind is drawn; of IN_BETWEEN 1.4 a puzzle stay, as in Shah et al.'s
+SHARES = np.array([20, 35, 50, 65, 80, 88, 94])  # running sums of how often each kind is drawn; of IN_BETWEEN 1.3 a puzzle stay; 1.4 in Shah et al.'s
 HOUSE_SHARE = 15  # in a hundred clues, how many name a house by its number
 MOST_CLUES = 200
 
@@ -117,21 +117,27 @@ def open_domains(houses):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def widest(domains, houses, attributes):  # type: ignore[no-untyped-def]
-    """A reference that can still be several houses, or -1 where all are settled."""
+def narrowest(domains, houses, attributes):  # type: ignore[no-untyped-def]
+    """The reference with the fewest houses of those that can still be several, or -1 where all are settled."""
+    found, fewest = -1, houses + 1
     for attribute in range(attributes):
         for reference in range(MOST * attribute, MOST * attribute + houses):
-            if not single(domains[reference]):
-                return reference
-    return -1
+            count = count_bits(np.uint64(domains[reference]))
+            if 1 < count < fewest:
+                found, fewest = reference, count
+    return found
 
 
 @numba.njit(cache=True)
-def count_solutions(clues, domains, houses, attributes, most):  # type: ignore[no-untyped-def]
-    """How many tables, at most `most`, agree with the clues: propagation, then every house of an open reference in turn."""
-    if not propagate(clues, domains, houses, attributes):
+def count_solutions(clues, domains, houses, attributes, most, nodes):  # type: ignore[no-untyped-def]
+    """How many tables, at most `most`, agree with the clues: propagation, then every house of an open reference in turn.
+
+    nodes: int64[1], how many more nodes the search may take; it gives up at 0.
+    """
+    nodes[0] -= 1
+    if nodes[0] <= 0 or not propagate(clues, domains, houses, attributes):
         return 0
-    reference = widest(domains, houses, attributes)
+    reference = narrowest(domains, houses, attributes)
     if reference < 0:
         return 1
     found = 0
@@ -139,7 +145,7 @@ def count_solutions(clues, domains, houses, attributes, most):  # type: ignore[n
         if domains[reference] >> house & 1 and found < most:
             fixed = domains.copy()
             fixed[reference] = 1 << house
-            found += count_solutions(clues, fixed, houses, attributes, most - found)
+            found += count_solutions(clues, fixed, houses, attributes, most - found, nodes)
     return found
 
 
@@ -147,7 +153,7 @@ def count_solutions(clues, domains, houses, attributes, most):  # type: ignore[n
 def solves(clues, houses, attributes):  # type: ignore[no-untyped-def]
     """Whether propagation alone settles every value: then the solution is the only one."""
     domains = open_domains(houses)
-    return propagate(clues, domains, houses, attributes) and widest(domains, houses, attributes) < 0
+    return propagate(clues, domains, houses, attributes) and narrowest(domains, houses, attributes) < 0
 
 
 @numba.njit(cache=True)
@@ -183,7 +189,7 @@ def draw_puzzle(clues, place, houses, attributes, state):  # type: ignore[no-unt
     0 where MOST_CLUES do not solve it.
     """
     domains, full, count = open_domains(houses), (1 << houses) - 1, 0
-    while widest(domains, houses, attributes) >= 0:
+    while narrowest(domains, houses, attributes) >= 0:
         if count == MOST_CLUES:
             return 0
         draw_clue(clues[count], place, houses, attributes, state)

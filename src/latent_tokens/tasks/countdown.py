@@ -10,13 +10,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from latent_tokens.configs import is_whole, one_of
 from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, hash_rows, split_by_key
 from latent_tokens.tasks.equations import MOST_NUMBER, OPERATIONS, draw_puzzles, first_solution, stack_of
 
 PAD, BOS, EOS, SEP = range(4)
 CHARACTERS = ",=+-*/0123456789"  # ids from 4 on
 HELD_OUT_TARGETS = (14, 39, 41, 57, 62, 81, 87, 89, 96)  # of the test of Ye et al.: the first nine of shuffle(10..100), seed 4
-EQUATION = re.compile(r"([0-9]+)([-+*/])([0-9]+)=([0-9]+)")
+NUMBER = "(0|[1-9][0-9]*)"
+EQUATION = re.compile(f"{NUMBER}([-+*/]){NUMBER}={NUMBER}")
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,11 @@ class Countdown:
     padding: Literal["none", "paper"] = "none"
 
     def __post_init__(self) -> None:
-        if self.numbers not in (3, 4, 5):
+        one_of("padding", self.padding, ("none", "paper"))
+        if not is_whole(self.numbers) or self.numbers not in (3, 4, 5):
             raise ValueError(f"numbers={self.numbers}: must be 3, 4 or 5")
+        if not isinstance(self.targets, tuple) or len(self.targets) != 2 or not all(map(is_whole, self.targets)):
+            raise ValueError(f"targets={self.targets}: must be two whole numbers, lowest and highest")
         low, high = self.targets
         if not 1 <= low <= high <= MOST_NUMBER + 1:
             raise ValueError(f"targets={low} {high}: must be lowest and highest, within 1 and {MOST_NUMBER + 1}")
@@ -95,7 +100,7 @@ class Countdown:
         """The numbers and the target of a problem. Raises ValueError where they are none of this task."""
         low, high = self.targets
         parts = problem.split(",")
-        if len(parts) != self.numbers + 1 or not all(re.fullmatch("[1-9][0-9]*", part) for part in parts):
+        if len(parts) != self.numbers + 1 or not all(re.fullmatch("[1-9][0-9]{0,3}", part) for part in parts):
             way_out = "; countdown-3, countdown-4 and countdown (5) take other numbers" if len(parts) in (4, 5, 6) else ""
             raise ValueError(f"problem {problem!r}: must be {self.numbers} numbers and the target, set apart by commas, like 86,28,13,31,96{way_out}")
         *given, target = map(int, parts)
@@ -123,7 +128,7 @@ class Countdown:
         return self._rows([(problem, "")])
 
     def count_solutions(self, problem: Examples, most: int = 1) -> int:
-        """1 where the target can be made, else 0; `most` is for puzzles that can have several."""
+        """1 where the target can be made, however often, else 0."""
         *given, target = self._numbers(texts(problem.tokens[0])[0])
         return int(first_solution(stack_of(given), self.numbers, target, np.empty((self.numbers - 1, 4), np.int64)))
 
@@ -139,7 +144,7 @@ class Countdown:
         problem, answer = texts(tokens)
         *given, target = map(int, problem.split(","))
         wrong: list[str] = []
-        available = list(given)
+        made: list[int] = []
         for equation in answer.split(","):
             parts = EQUATION.fullmatch(equation)
             if not parts:
@@ -148,15 +153,15 @@ class Countdown:
             if not holds(a, operation, b, c):
                 wrong.append(f"{equation} is not true")
             for operand in (a, b):
-                if operand in available:
-                    available.remove(operand)
+                stock = given if operand in given else made
+                if operand in stock:
+                    stock.remove(operand)
                 else:
                     wrong.append(f"{operand} in {equation} is not there to use")
-            available.append(c)
+            made.append(c)
         if c != target:
             wrong.append(f"the last result is {c}, not {target}")
-        left_over = available[:-1]
-        return wrong + [f"{', '.join(map(str, left_over))} not used"] * bool(left_over)
+        return wrong + [f"{', '.join(map(str, given))} not used"] * bool(given)
 
     def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
         """lenient: Ye et al.'s, which looks at the equations alone. strict: nothing to object. exact, cells: against the stored answer."""

@@ -95,6 +95,8 @@ class Grid:
 
     def solution(self, givens: Cells, stored: Cells | None = None) -> Cells:
         """The only board that agrees with the givens. Raises ValueError where there is none or more, or it is not the stored one."""
+        if (givens >= 0).all():
+            raise ValueError("puzzle has nothing to solve: every cell is given")
         found, completed, _ = self._search(givens, 2)
         if not completed:
             raise ValueError(f"puzzle is too hard to search through ({MOST_NODES:,} steps)")

@@ -1,6 +1,6 @@
 """Pickles of plain values: numbers, strings, lists and numpy arrays are read, anything else is refused before it can run.
 
-No function named in a file is ever called, numpy's own included: what an array's pickle names stands for the classes below.
+No function named in a file is ever called, numpy's own included: the few names that arrays need stand for what is below.
 """
 
 from __future__ import annotations
@@ -8,10 +8,13 @@ from __future__ import annotations
 import io
 import pickle
 import re
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+LONGEST_EMPTY = 1_000
 NUMBERS_AND_TEXT = re.compile(r"[<>=|]?[biufSU]\d+|bool")
 
 
@@ -35,14 +38,22 @@ class PlainArray:
 
     def __setstate__(self, state: Any) -> None:
         _, shape, kind, fortran, raw = state
-        self.array = np.frombuffer(raw, np.dtype(kind.code)).reshape(shape, order="F" if fortran else "C")
+        self.array = shaped(raw, kind, shape, "F" if fortran else "C")
 
 
 def from_buffer(raw: bytes, kind: PlainType, shape: Any, order: Literal["C", "F"]) -> PlainArray:
     """An array as protocol 5 writes it."""
     made = PlainArray()
-    made.array = np.frombuffer(raw, np.dtype(kind.code)).reshape(shape, order=order)
+    made.array = shaped(raw, kind, shape, order)
     return made
+
+
+def shaped(raw: bytes, kind: PlainType, shape: Any, order: Literal["C", "F"]) -> NDArray[Any]:
+    """The array of some bytes; with none of them no dimension is long, as one can be beside a zero."""
+    flat = np.frombuffer(raw, np.dtype(kind.code))
+    if not flat.size and max(shape) > LONGEST_EMPTY:
+        raise pickle.UnpicklingError(f"an empty array of shape {shape}")
+    return flat.reshape(shape, order=order)
 
 
 def scalar(kind: PlainType, raw: bytes) -> Any:
@@ -62,14 +73,30 @@ def no_bytes() -> bytes:
     return b""
 
 
-ALLOWED: dict[tuple[str, str], Any] = {
-    ("numpy", "ndarray"): PlainArray,
-    ("numpy", "dtype"): PlainType,
-    ("_codecs", "encode"): encode,
-    ("__builtin__", "bytes"): no_bytes,
-    **{(f"numpy.{core}.multiarray", "_reconstruct"): PlainArray for core in ("core", "_core")},
-    **{(f"numpy.{core}.multiarray", "scalar"): scalar for core in ("core", "_core")},
-    **{(f"numpy.{core}.numeric", "_frombuffer"): from_buffer for core in ("core", "_core")},
+class Named:
+    """What a name of a pickle stands for: it can be called, and nothing else can be done with it."""
+
+    __slots__ = ("call",)
+    call: Callable[..., Any]
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        object.__setattr__(self, "call", call)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.call(*arguments)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise pickle.UnpicklingError(f"it sets {name!r} of what it names")
+
+
+ALLOWED = {
+    ("numpy", "ndarray"): Named(PlainArray),
+    ("numpy", "dtype"): Named(PlainType),
+    ("_codecs", "encode"): Named(encode),
+    ("__builtin__", "bytes"): Named(no_bytes),
+    **{(f"numpy.{core}.multiarray", "_reconstruct"): Named(PlainArray) for core in ("core", "_core")},
+    **{(f"numpy.{core}.multiarray", "scalar"): Named(scalar) for core in ("core", "_core")},
+    **{(f"numpy.{core}.numeric", "_frombuffer"): Named(from_buffer) for core in ("core", "_core")},
 }
 
 
@@ -78,29 +105,34 @@ class PlainUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ALLOWED:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, and only numbers, strings, lists and numpy arrays are read")
+            asked = f"{module[:80]}.{name[:80]}"
+            raise pickle.UnpicklingError(f"it names {asked}, and only numbers, strings, lists and numpy arrays are read")
         return ALLOWED[module, name]
 
     def persistent_load(self, pid: Any) -> Any:
-        raise pickle.UnpicklingError(f"it names the outside object {pid!r}")
+        raise pickle.UnpicklingError("it names an object outside of it")
 
 
 def read_plain_pickle(content: bytes) -> Any:
     """What a pickle holds. Raises ValueError where it is damaged, or holds anything but plain values."""
     try:
-        return plain(PlainUnpickler(io.BytesIO(content)).load())
+        return plain(PlainUnpickler(io.BytesIO(content)).load(), {})
     except pickle.UnpicklingError as error:
         raise ValueError(f"pickle refused: {error}") from None
     except Exception as error:  # a damaged stream can fail in any way
         raise ValueError(f"pickle damaged ({type(error).__name__}: {error})") from None
 
 
-def plain(value: Any) -> Any:
-    """The value with its arrays as numpy's."""
+def plain(value: Any, done: dict[int, Any]) -> Any:
+    """The value with its arrays as numpy's and its tuples as lists; what stands in it more than once is made once."""
+    if isinstance(value, list | tuple):
+        if id(value) not in done:
+            made: list[Any] = []
+            done[id(value)] = made
+            made.extend(plain(item, done) for item in value)
+        return done[id(value)]
     if isinstance(value, PlainArray):
         return value.array
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
     if isinstance(value, str | int | float | None):
         return value
     raise pickle.UnpicklingError(f"a {type(value).__name__} among its values")

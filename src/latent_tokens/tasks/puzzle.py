@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from latent_tokens.configs import is_whole, one_of
 from latent_tokens.tasks import digging
 from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, hash_rows, split_by_key
 from latent_tokens.tasks.grid import Cells, Grid
@@ -32,8 +33,10 @@ class SudokuPuzzle:
     padding: Literal["none", "paper"] = "none"
 
     def __post_init__(self) -> None:
+        one_of("guessing", self.guessing, ("never", "allowed"))
+        one_of("padding", self.padding, ("none", "paper"))
         least, most = LEAST_CLUES[self.side], self.side**2 - 1
-        if self.clues != "minimal" and not least <= self.clues <= most:
+        if self.clues != "minimal" and not (is_whole(self.clues) and least <= self.clues <= most):
             why = " (one solution takes at least 17, McGuire et al., 2014, and digging hardly ever gets below 21)" if self.side == 9 else ""
             raise ValueError(f"clues={self.clues}: must be 'minimal' or {least} to {most}{why}")
 
@@ -65,7 +68,7 @@ class SudokuPuzzle:
         return "exact"
 
     def generate(self, count: int, seed: int, first: int = 0) -> Examples:
-        """Puzzles dug out of random boards."""
+        """Solvable dug out of random boards."""
         puzzles, boards = np.empty((2, count, self.side**2), np.int16)
         clues = 0 if self.clues == "minimal" else self.clues
         limit = NODES_PER_CELL * self.side**2

@@ -1,13 +1,12 @@
-"""Puzzles that others made, in the files they come in: Shah et al. (2024), Ye et al. (2025), and lists of 81 characters."""
+"""Solvable that others made, in the files they come in: Shah et al. (2024), Ye et al. (2025), and lists of 81 characters."""
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from latent_tokens.tasks.zebra import Zebra
 
 STRATEGIES = range(9)  # 0 is given; 1 is unused
 PART = 10_000  # examples joined at a time
+LONGEST_REASON = 300  # characters of what is said of a bad row, which may quote it
 
 Record = tuple[str, Callable[[], Examples]]  # where it stands, and what reads it
 Report = Callable[[int], None]
@@ -34,20 +34,23 @@ def read_source(task: Task, path: Path, skip_bad: bool, report: Report = lambda 
     parts: list[Examples] = []
     rows: list[Examples] = []
     bad: list[str] = []
-    for where, read in records(task, path):
-        if most is not None and len(rows) >= most:
+    read = 0
+    for where, record in records(task, path):
+        if read == most:
             break
         try:
-            rows.append(read())
+            rows.append(record())
+            read += 1
         except ValueError as error:
-            bad.append(f"{path.name}, {where}: {error}")
+            reason = str(error) if len(str(error)) <= LONGEST_REASON else f"{str(error)[:LONGEST_REASON]} ..."
+            bad.append(f"{path.name}, {where}: {reason}")
             if not skip_bad:
-                raise ValueError(f"{path}, {where}: {error}; --skip-bad leaves such rows out") from None
+                raise ValueError(f"{path}, {where}: {reason}; --skip-bad leaves such rows out") from None
         if len(rows) == PART:
             parts.append(joined(rows))
             rows.clear()
         report(1)
-    if not (parts or rows):
+    if not read:
         raise ValueError(f"{path}: no example in it" + (f"; the first of {len(bad)} bad rows: {bad[0]}" if bad else ""))
     return joined([*parts, *rows]), bad
 
@@ -101,8 +104,9 @@ def sudoku_csv(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
     lines = read_lines(path)
     if lines[:1] != ["quizzes,solutions"]:
         raise ValueError(f"{path}: its first line is {''.join(lines[:1])[:80]!r}; it must be quizzes,solutions")
-    for number, row in enumerate(csv.reader(lines[1:]), start=2):
-        yield f"line {number}", partial(puzzle_row, task, row, columns=2)
+    for number, line in enumerate(lines[1:], start=2):
+        if line.strip():
+            yield f"line {number}", partial(puzzle_row, task, line.strip().split(","), columns=2)
 
 
 def sudoku_lines(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
@@ -121,7 +125,10 @@ def puzzle_row(task: Sudoku | SudokuPuzzle, texts: list[str], columns: int) -> E
 
 def shah_zebra(task: Zebra, path: Path) -> Iterator[Record]:
     """Shah et al.'s .pkl: a list of [tokens, table, order]."""
-    content = read_plain_pickle(path.read_bytes())
+    try:
+        content = read_plain_pickle(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
     if not isinstance(content, list):
         raise ValueError(f"{path}: holds a {type(content).__name__}; it must be a list of [tokens, table, order]")
     for number, record in enumerate(content):
@@ -130,18 +137,18 @@ def shah_zebra(task: Zebra, path: Path) -> Iterator[Record]:
 
 def shah_zebra_row(task: Zebra, record: Any) -> Examples:
     """One example of Shah et al.'s Zebra: the clues are what stands before ANSWER, the answer is the table."""
-    if not isinstance(record, list) or len(record) != 3 or not isinstance(record[0], list) or "ANSWER" not in record[0]:
-        raise ValueError("must be [tokens, table, order] with ANSWER among the tokens")
-    words = [str(word) for word in record[0]]
+    words = record[0] if isinstance(record, list) and len(record) == 3 else None
+    if not is_text(words) or "ANSWER" not in words:
+        raise ValueError("must be [tokens, table, order], the tokens text with ANSWER among it")
     return zebra_row(task, words[: words.index("ANSWER")], record[1])
 
 
 def zebra_row(task: Zebra, words: list[str], table: Any) -> Examples:
     """One example from clue tokens and a table whose first row numbers the houses."""
-    try:
-        numbered, *rows = [[int(value) for value in row] for row in table]
-    except (TypeError, ValueError):
-        raise ValueError("its table is no rows of whole numbers") from None
+    lists = table.tolist() if isinstance(table, np.ndarray) else table
+    if not isinstance(lists, list) or not lists or not all(isinstance(row, list) and all(type(value) is int for value in row) for row in lists):
+        raise ValueError("its table is no rows of whole numbers")
+    numbered, *rows = lists
     if numbered != list(range(len(numbered))):
         raise ValueError(f"the first row of its table is {numbered}: it must number the houses from 0")
     return task.example(words, len(numbered), rows)
@@ -152,9 +159,16 @@ def zebra_jsonl(task: Zebra, path: Path) -> Iterator[Record]:
 
     def row(text: str) -> Examples:
         clues, table = json_fields(text, clues=list, solution=list)
-        return zebra_row(task, [str(word) for word in clues], table)
+        if not is_text(clues):
+            raise ValueError("its clues are no list of text")
+        return zebra_row(task, clues, table)
 
     return json_lines(path, row)
+
+
+def is_text(words: Any) -> TypeGuard[list[str]]:
+    """Whether something is a list of text."""
+    return isinstance(words, list) and all(isinstance(word, str) for word in words)
 
 
 def countdown_jsonl(task: Countdown, path: Path) -> Iterator[Record]:
@@ -178,7 +192,7 @@ def json_fields(text: str, **wanted: type) -> list[Any]:
     """The fields of a JSON object. Raises ValueError where it is none, or one is missing or of another type."""
     try:
         content = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON ({error})") from None
     for name, kind in wanted.items():
         if not isinstance(content, dict) or not isinstance(content.get(name), kind):
@@ -195,11 +209,11 @@ def read_lines(path: Path) -> list[str]:
 
 
 def load_npy(path: Path) -> NDArray[Any]:
-    """The array of a .npy file. Raises ValueError where it is cut off, damaged or holds objects."""
+    """The array of a .npy file, mapped rather than read. Raises ValueError where it is cut off, damaged or holds objects."""
     try:
-        return np.asarray(np.load(path, allow_pickle=False))
-    except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path}: no whole array in it ({str(error).splitlines()[0]})") from None
+        return np.lib.format.open_memmap(path, mode="r")
+    except Exception as error:  # a damaged header can fail in any way
+        raise ValueError(f"{path}: no whole array in it ({type(error).__name__})") from None
 
 
 READERS: tuple[tuple[tuple[type, ...], dict[str, Callable[..., Iterator[Record]]]], ...] = (

@@ -10,6 +10,7 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from latent_tokens.configs import one_of
 from latent_tokens.tasks import pattern, solver
 from latent_tokens.tasks.base import Examples, Keys, Known, Scores, Tokens, hash_rows, split_by_key
 from latent_tokens.tasks.grid import Cells, Grid, symbols_of
@@ -37,6 +38,10 @@ class Sudoku:
     @property
     def side(self) -> int:
         return self.box_rows * self.box_columns
+
+    def __post_init__(self) -> None:
+        one_of("source", self.source, ("solver", "pattern"))
+        one_of("padding", self.padding, ("none", "paper"))
 
     @cached_property
     def grid(self) -> Grid:
@@ -127,7 +132,7 @@ class Sudoku:
         figures = {"valid": (framed & (complete == 1).all(1)).astype(np.float64), "soft_loss": soft_loss}
         if truth is not None and truth.known.any():
             same, asked = self.boards(tokens) == self.boards(truth.tokens), ~self.boards(truth.known)
-            figures |= {"exact": (same | ~asked).all(1).astype(np.float64), "cells": (same & asked).sum(1) / asked.sum(1)}
+            figures |= {"exact": (framed & (same | ~asked).all(1)).astype(np.float64), "cells": (same & asked).sum(1) / asked.sum(1)}
         return figures
 
     def verify(self, tokens: Tokens) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from latent_tokens.configs import is_whole, one_of
 from latent_tokens.tasks import clues as rules
 from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, split_by_key
 
@@ -29,6 +30,7 @@ SAYS = {
     "inbetween": "{0}, {1} and {2} are in this order from left to right",
 }
 MANY = 3, 4, 5, 6
+MOST_NODES = 100_000  # a puzzle that needs more is given up
 
 Puzzle = tuple[NDArray[np.int8], int, int]  # clues (C, 4) as tasks.clues has them, houses, attributes
 
@@ -48,7 +50,10 @@ class Zebra:
     padding: Literal["none", "paper"] = "none"
 
     def __post_init__(self) -> None:
+        one_of("padding", self.padding, ("none", "paper"))
         for name, sizes in (("houses", self.houses), ("attributes", self.attributes)):
+            if not isinstance(sizes, tuple) or not all(map(is_whole, sizes)):
+                raise ValueError(f"{name}={sizes}: must be whole numbers, each 3 to 6")
             if not sizes or not set(sizes) <= set(MANY):
                 raise ValueError(f"{name}={' '.join(map(str, sizes))}: each must be 3 to 6, as the paper's are")
 
@@ -91,8 +96,9 @@ class Zebra:
         wrong = self.verify(tokens[0])
         if wrong:
             raise ValueError(f"the answer is wrong: {wrong[0]}")
-        if self.count_solutions(problem) != 1:
-            raise ValueError("the clues have several solutions")
+        count = self.count_solutions(problem)
+        if count != 1:
+            raise ValueError(f"the clues {'are too many cases to search through' if count is None else 'have several solutions'}")
         return self._ended(tokens, np.array([start]), np.array([end]))
 
     def _problem(self, words: Sequence[str]) -> Examples:
@@ -123,10 +129,12 @@ class Zebra:
         """A puzzle as its tokens set apart by blanks: the clues, each up to its CLUE_END, then the houses as 0 1 2."""
         return self._problem(text.split())
 
-    def count_solutions(self, problem: Examples, most: int = 2) -> int:
-        """How many tables (at most `most`) agree with the clues."""
+    def count_solutions(self, problem: Examples, most: int = 2) -> int | None:
+        """How many tables (at most `most`) agree with the clues; None where the search ran too long to tell."""
         puzzle, houses, attributes = read_prompt(problem.tokens[0])
-        return int(rules.count_solutions(puzzle, rules.open_domains(houses), houses, attributes, most))
+        nodes = np.array([MOST_NODES])
+        found = rules.count_solutions(puzzle, rules.open_domains(houses), houses, attributes, most, nodes)
+        return int(found) if nodes[0] > 0 or found == most else None
 
     def decode(self, tokens: Tokens) -> str:
         """The clues in words, attributes as letters, values and houses from 1; then the table."""

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from latent_tokens import SIZES, TASKS, TrainConfig, configs, fit
 from latent_tokens.cli import main
+from latent_tokens.splits import make_problems
 
 PUZZLE = "1.....3............2................"
 
@@ -114,6 +116,40 @@ def test_evaluate_a_model_that_comes_along_writes_nothing_into_the_package(capsy
     assert lines(capsys.readouterr().out)[0]["method"] == "ar-mtp"
 
 
+PROMPTS = {  # of each task: a problem, how its prompt is drawn, and its tokens: given, in all
+    "zebra-3": ("= LHS c 1 1 RHS c 0 2 CLUE_END = LHS c 2 0 RHS c 1 1 CLUE_END immediate-left LHS c 0 0 RHS c 2 0 CLUE_END "
+                "= LHS c 2 2 RHS n 0 1 CLUE_END nbr LHS c 1 0 RHS c 0 0 CLUE_END 0 1 2", "3. A1 is immediately left of C1", 55, 64),
+    "countdown-3": ("4,44,89,87", "make 87 of 4, 44, 89", 12, 46),
+    "sudoku-6-puzzle": (PUZZLE, "1 . . | . . .     ", 38, 74),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_solve_and_sample_show_the_net_no_more_than_a_problem_has(name, tmp_path, capsys):
+    run = str(fit(TrainConfig(name, "scdm", tmp_path / "run", steps=2, batch_size=4, num_train=8, num_validation=8)))
+    text, drawn, given, whole = PROMPTS[name]
+    capsys.readouterr()
+    main(["solve", text, "--run", run, "--latents", "0", "--candidates", "1"])
+    out = capsys.readouterr().out
+    assert drawn in out
+    assert f"{sum(range(given + 1, whole + 1)):,} tokens processed" in out
+    task = TASKS[name]
+    assert main(["sample", run, "--num-samples", "3", "--json"]) == 0
+    problems = make_problems(task, 3, seed=0)
+    for line, problem, known, length in zip(lines(capsys.readouterr().out), *problems, strict=True):
+        assert set(line) == {"tokens", "order", task.metric}
+        assert [token for token, shown in zip(line["tokens"], known, strict=True) if shown] == problem[known].tolist()
+        assert sorted(line["order"][int(known.sum()) : length]) == np.flatnonzero(~known[:length]).tolist()
+        assert line["tokens"][length:] == [0] * (task.length - length)
+    assert main(["solve", text]) == 2 if name != "sudoku-6-puzzle" else True
+
+
+def test_whoever_has_read_enough_gets_no_error():
+    command = f"{sys.executable} -m latent_tokens.cli data sudoku-36 --show 40 | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
 MISTAKES = [
     ("train sudoku-7 scdm", "task=sudoku-7: must be one of sudoku-4"),
     ("train sudoku-4 gpt", "method=gpt: must be one of mdm, sidm, scdm"),
@@ -139,6 +175,7 @@ MISTAKES = [
     ("solve 123............. --run {scdm} --latents -1", "latents=-1"),
     ("solve ................ ", "no model for 4x4 comes along; train one"),
     (f"solve {PUZZLE} --run {{scdm}}", "puzzle of 36 cells: must have 16 (4x4)"),
+    ("solve 86,28,13,31,96", "no model of these comes along; train one and name it with --run"),
     ("demo --out {full}", "exists and is not empty"),
 ]
 

@@ -18,6 +18,7 @@ from latent_tokens.splits import make_problems, make_splits
 from latent_tokens.tasks import SPLITS, configured
 from latent_tokens.tasks.countdown import texts
 from latent_tokens.tasks.zebra import read_prompt
+from latent_tokens.training import batch
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data"
 SIZES = {"num_train": 300, "num_validation": 20, "num_test": 20}
@@ -208,6 +209,79 @@ def test_damage_is_seen(tmp_path, damage, message):
         load_data(folder)
 
 
+MANIFESTS = {  # what someone may write into one: (where, what)
+    "a name that is none": ("task", {"name": ["x"]}),
+    "no task": ("task", None),
+    "a setting that is none": ("task", {"name": "sudoku-4", "colour\nred": 1}),
+    "another padding": ("task", {"name": "sudoku-4", "padding": "weird"}),
+    "the paper's padding": ("task", {"name": "sudoku-4", "padding": "paper"}),
+    "another task": ("task", {"name": "zebra-3"}),
+    "part of a clue": ("task", {"name": "sudoku-puzzle", "clues": 30.5}),
+    "clues": ("task", {"name": "sudoku-puzzle", "clues": None}),
+    "houses": ("task", {"name": "zebra", "houses": 3}),
+    "targets": ("task", {"name": "countdown", "targets": "ab"}),
+    "no splits": ("splits", None),
+    "splits in a list": ("splits", ["train", "validation"]),
+    "splits in words": ("splits", "train validation"),
+    "a split in a list": ("splits", {"train": []}),
+    "a path": ("splits", {"../train": {}}),
+    "another format": ("format", 0),
+}
+
+
+@pytest.mark.parametrize(("where", "what"), MANIFESTS.values(), ids=MANIFESTS)
+def test_a_manifest_edited_by_hand_is_refused_in_one_line(tmp_path, capsys, where, what):
+    folder = made(tmp_path, "sudoku-4")
+    (folder / "manifest.json").write_text(json.dumps({**manifest_of(folder), where: what}))
+    assert main(["train", "sudoku-4", "scdm", "--data", str(folder), "--out", str(tmp_path / "run")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "make the data set again" in line
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("spoil", ["reshape", "view", "known", "lengths", "tokens"])
+def test_arrays_that_are_no_examples_are_refused_though_their_hash_is_right(tmp_path, spoil):
+    folder = made(tmp_path, "sudoku-4")
+    part = spoil if spoil in ("known", "lengths", "tokens") else "tokens"
+    array = np.load(folder / f"train.{part}.npy")
+    changed = {
+        "reshape": lambda: array.reshape(-1, 8), "view": lambda: array.view(np.int8), "known": lambda: array.astype(np.uint8),
+        "lengths": lambda: array + np.uint16(1), "tokens": lambda: array + np.uint8(200),
+    }  # fmt: skip
+    np.save(folder / f"train.{part}.npy", changed[spoil]())
+    with pytest.raises(ValueError, match="train is not what its manifest pins"):
+        load_data(folder)
+    about = manifest_of(folder)
+    arrays = (np.load(folder / f"train.{name}.npy") for name in Examples._fields)
+    about["splits"]["train"]["sha256"] = fingerprint(Examples(*arrays))
+    (folder / "manifest.json").write_text(json.dumps(about))
+    with pytest.raises(ValueError, match="train holds no examples of"):
+        load_data(folder)
+
+
+def test_a_file_is_read_up_to_the_numbers_asked_for(tmp_path):
+    (tmp_path / "mine.txt").write_text("\n".join(PUZZLES))
+    settings = {"source": str(tmp_path / "mine.txt"), "split": "test", "num_train": None, "num_validation": None}
+    _, splits = load_data(made(tmp_path, "sudoku-9", "two", **settings, num_test=2))
+    assert len(splits["test"].tokens) == 2
+    about = manifest_of(made(tmp_path, "sudoku-9", "ten", **settings, num_test=10))
+    assert about["smaller_than_asked"] == {"test": 10}
+    assert about["task"] == {"name": "sudoku-9", "padding": "none"}
+    with pytest.raises(ValueError, match="sudoku-9: no example is left of what was asked for"):
+        made(tmp_path, "sudoku-9", "none", **settings, num_test=0)
+
+
+def test_training_takes_the_lengths_of_its_examples():
+    task = TASKS["zebra-3"]
+    examples = make_splits(task, {"train": 40}, seed=0).examples()["train"]
+    for noise in ("answer", "all"):
+        config = TrainConfig("zebra-3", "scdm", batch_size=8, noise=noise)
+        tokens, known, lengths = batch(examples, config, step=0, micro=0, device="cpu")
+        rows = [examples.tokens.tolist().index(row) for row in tokens.tolist()]
+        assert lengths.tolist() == examples.lengths[rows].tolist()
+        assert known.tolist() == (examples.known[rows] & (noise == "answer")).tolist()
+
+
 MISTAKES = [
     ("data sudoku-puzzle --clues 16", "clues=16: must be 'minimal' or 21 to 80"),
     ("data zebra --houses 7", "houses=7: each must be 3 to 6"),
@@ -220,6 +294,12 @@ MISTAKES = [
     ("data zebra --source {two}", "zebra is read from files that end in .pkl, .jsonl"),
     ("data sudoku-6 --apart-from {nowhere}", "no data set"),
     ("data sudoku-9 --source {two} --show 2", "line 2: puzzle has several solutions"),
+    ("data sudoku-9 --show 5000000000", "show=5000000000: must be at most 1,000"),
+    ("data sudoku-9 --show 1 --benchmark", "show with benchmark: name one of the two"),
+    ("data sudoku-9 --source {two} --benchmark", "a benchmark is of examples that are made here"),
+    ("data sudoku-6 --out .", "out=.: is where you stand; name another folder"),
+    ("data sudoku-6 --out {none}/sub", "cannot be written (Not a directory); nothing of it is left"),
+    ("data sudoku-6 --apart-from {data4}", "holds sudoku-4, which has no puzzle in common with sudoku-6"),
     ("data sudoku-9 --show 0", "show=0: must be a whole number from 1"),
     ("train sudoku-4 scdm --data {data}", "holds sudoku-6, not sudoku-4"),
     ("train sudoku-6 scdm --data {untrained} --out {out}", "has no train examples, and training takes both splits"),
@@ -232,6 +312,7 @@ def test_a_mistake_gets_one_line_and_nothing_is_written(tmp_path, capsys, monkey
     (tmp_path / "in").mkdir()
     places["two.txt"].write_text(f"{PUZZLES[0]}\n1{'.' * 80}\n")
     places["none.txt"].write_text(f"12345678{'.' * 9}9{'.' * 63}\n")
+    places["data4"] = made(tmp_path / "in", "sudoku-4", "data4")
     places |= {"data": made(tmp_path / "in", "sudoku-6"), "untrained": made(tmp_path / "in", "sudoku-6", "untrained", num_train=0)}
     (tmp_path / "at").mkdir()
     monkeypatch.chdir(tmp_path / "at")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from latent_tokens import TASKS
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 BLOCKS = {language: re.findall(rf"```{language}\n(.*?)```", README, re.S) for language in ("bash", "python")}
@@ -53,9 +55,18 @@ def test_the_commands_of_the_manual_run(tmp_path):
     script = "\n".join(["set -e", *(f"echo '>' {shlex.quote(command)}\n{command}" for command in commands)])
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout[-2_000:]}\n{done.stderr[-2_000:]}"
-    assert "247" in json.dumps(json.loads((tmp_path / "data" / "small" / "manifest.json").read_text()))
+    splits = json.loads((tmp_path / "data" / "small" / "manifest.json").read_text())["splits"]
+    assert [splits[split]["examples"] for split in ("train", "validation", "test")] == [247, 23, 18]
+    shown = TASKS["sudoku-6-puzzle"].generate(1, seed=0).tokens[0].tolist()
+    assert f"puzzle   {spaced(shown[1:37])}" in manual
+    assert f"solution {spaced(shown[38:])}" in manual
     for place in re.findall(r"\]\(((?!http)[^)#]+)\)", manual):
         assert (ROOT / "docs" / place).exists(), place
+
+
+def spaced(cells):
+    """36 numbers as the manual writes them."""
+    return "   ".join(" ".join(map(str, cells[start : start + 6])) for start in range(0, 36, 6))
 
 
 @pytest.mark.parametrize("block", BLOCKS["python"])

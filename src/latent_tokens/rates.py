@@ -11,8 +11,8 @@ from typing import Any
 from joblib import Parallel, delayed
 
 from latent_tokens.progress import progress
-from latent_tokens.splits import compile_kernels
-from latent_tokens.tasks import TASKS, Examples, Sudoku, SudokuPuzzle, Task, description
+from latent_tokens.splits import CHUNK, compile_kernels
+from latent_tokens.tasks import TASKS, Sudoku, SudokuPuzzle, Task, description
 
 ROUNDS = 5
 SECONDS = 1.0  # of work for one process in each round
@@ -54,9 +54,9 @@ def measure_rates(task: Task) -> Iterator[Row]:
 
 
 def make(task: Task, count: int, number: int) -> int:
-    """How many examples a process has made."""
-    made: Examples = task.generate(count, seed=0, first=number * count)
-    return len(made.tokens)
+    """How many examples a process has made, in chunks as they are made for data sets; fewer than `count` where some do not fit."""
+    starts = range(number * count, (number + 1) * count, CHUNK)
+    return sum(len(task.generate(min(CHUNK, starts.stop - start), seed=0, first=start).tokens) for start in starts)
 
 
 def calibrate(task: Task) -> int:

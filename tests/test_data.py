@@ -233,6 +233,7 @@ MANIFESTS = {  # what someone may write into one: (where, what)
 def test_a_manifest_edited_by_hand_is_refused_in_one_line(tmp_path, capsys, where, what):
     folder = made(tmp_path, "sudoku-4")
     (folder / "manifest.json").write_text(json.dumps({**manifest_of(folder), where: what}))
+    capsys.readouterr()  # a first making says how long it compiled
     assert main(["train", "sudoku-4", "scdm", "--data", str(folder), "--out", str(tmp_path / "run")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "make the data set again" in line
@@ -317,6 +318,7 @@ def test_a_mistake_gets_one_line_and_nothing_is_written(tmp_path, capsys, monkey
     (tmp_path / "at").mkdir()
     monkeypatch.chdir(tmp_path / "at")
     words = command.format(**{name.removesuffix(".txt"): place for name, place in places.items()}, out=tmp_path / "at" / "run").split()
+    capsys.readouterr()  # a first making says how long it compiled
     assert main(words) == 2
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("making")]
     assert len(said) == 1

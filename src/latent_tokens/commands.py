@@ -99,15 +99,14 @@ def run_data(command: Data) -> int:
     if command.benchmark:
         return benchmark_data(command.config, command.json)
 
-    from latent_tokens.data import counts_of, make_data, task_of
+    from latent_tokens.data import counts_of, make_data, read_manifest, task_of
     from latent_tokens.progress import CONSOLE, counting
-    from latent_tokens.storage import read_description
 
     config = command.config
     total = None if config.from_file else sum(counts_of(task_of(config), config).values())
     with counting(f"making {config.task}", total) as count:
         folder = make_data(config, count)
-    manifest = read_description(folder, "manifest.json", "data set")
+    _, manifest = read_manifest(folder)
     sizes = ", ".join(f"{split} {about['examples']:,}" for split, about in manifest["splits"].items())
     counts = ", ".join(f"{manifest[name]:,} {name.replace('_', ' ')}" for name in ("repeated", "too_long", "kept_out") if manifest.get(name))
     CONSOLE.print(sizes + (f"; left out: {counts}" if counts else ""), highlight=False, soft_wrap=True)
@@ -128,7 +127,8 @@ def show_data(config: DataConfig, count: int) -> int:
     whole("show", count, 1)
     if count > MOST_SHOWN:
         raise ValueError(f"show={count}: must be at most {MOST_SHOWN:,}")
-    task, examples = task_of(config), preview(config, count)
+    task = task_of(config)
+    examples = preview(task, config, count)
     for tokens, known in zip(examples.tokens, examples.known, strict=True):
         if isinstance(task, Sudoku) and known.any():  # the other tasks show their prompts themselves
             print(task.decode(tokens | ~known * NO_TOKEN), end="\n\n")

@@ -182,9 +182,8 @@ def fits(task: Task, examples: Examples) -> bool:
     return all((part.tokens < task.vocab_size)[np.arange(task.length) < part.lengths[:, None]].all() for part in chunks_of(examples, 10_000))
 
 
-def preview(config: DataConfig, count: int) -> Examples:
+def preview(task: Solvable, config: DataConfig, count: int) -> Examples:
     """The first examples that `make_data` would go through."""
-    task = task_of(config)
     if config.from_file:
         return read_source(task, Path(str(config.source)), config.skip_bad, most=count)[0]
     return task.generate(2 * count, config.seed).take(slice(count))

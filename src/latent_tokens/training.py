@@ -5,14 +5,13 @@ All that is random in step s is drawn from (seed, s), so the state to go on from
 
 from __future__ import annotations
 
-import json
 import math
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,6 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
@@ -34,21 +31,13 @@ from latent_tokens.objective import loss
 from latent_tokens.pretrained import describe, weights_bytes
 from latent_tokens.progress import CONSOLE, counting, progress
 from latent_tokens.splits import chunks_of, make_splits
-from latent_tokens.storage import append_line, json_bytes, provenance, read_description, read_lines, write_whole
+from latent_tokens.state import State, load_state, save_state
+from latent_tokens.storage import append_line, json_bytes, provenance, read_description, write_whole
 from latent_tokens.tasks import TASKS, Examples, Task, description
 from latent_tokens.tensors import as_tensors
 
 LOG_EVERY = 50  # steps between two lines of metrics.jsonl
-STATE = "state.safetensors"
 VALIDATION = 1 << 40  # the "step" whose random streams validation draws from
-
-
-@dataclass
-class State:
-    """What changes while training, beside the weights."""
-
-    step: int = 0  # optimiser steps taken
-    best: float = math.inf  # lowest validation loss
 
 
 def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None = None) -> Path:
@@ -247,43 +236,6 @@ def step_generator(seed: int, step: int, micro: int) -> torch.Generator:
 def epoch_order(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
     """In which order an epoch goes through the examples."""
     return np.random.default_rng((seed, epoch)).permutation(count)
-
-
-def save_state(folder: Path, net: Transformer, averaged: AveragedModel, optimiser: Any, state: State) -> None:
-    """Writes all that training needs to go on, in one file."""
-    tensors = {f"net.{name}": tensor for name, tensor in net.state_dict().items()}
-    tensors |= {f"averaged.{name}": tensor for name, tensor in averaged.state_dict().items()}
-    for number, values in optimiser.state_dict()["state"].items():
-        tensors |= {f"optimiser.{number}.{name}": tensor for name, tensor in values.items()}
-    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_whole({folder / STATE: save(whole, {"state": json.dumps(asdict(state))})})
-
-
-def load_state(folder: Path, net: Transformer, averaged: AveragedModel, optimiser: torch.optim.Optimizer) -> State:
-    """Puts back what `save_state` wrote, and drops metrics of later steps. Raises ValueError where the file is damaged."""
-    if not (folder / STATE).is_file():
-        CONSOLE.print(f"{folder}: no state was saved yet, training starts at step 0", highlight=False)
-        (folder / "metrics.jsonl").unlink(missing_ok=True)
-        return State()
-    parts: dict[str, dict[str, Tensor]] = {"net": {}, "averaged": {}, "optimiser": {}}
-    try:
-        with safe_open(folder / STATE, "pt") as file:
-            state = State(**json.loads(file.metadata()["state"]))
-            for key in file.keys():  # noqa: SIM118
-                part, name = key.split(".", 1)
-                parts[part][name] = file.get_tensor(key)
-    except (SafetensorError, RuntimeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{folder / STATE}: damaged ({error}); start anew in another folder") from None
-    net.load_state_dict(parts["net"])
-    averaged.load_state_dict(parts["averaged"])
-    moments: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in parts["optimiser"].items():
-        number, what = name.split(".")
-        moments.setdefault(int(number), {})[what] = tensor
-    optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
-    rows = [row for row in read_lines(folder / "metrics.jsonl") if row["step"] <= state.step]
-    write_whole({folder / "metrics.jsonl": "".join(json.dumps(row) + "\n" for row in rows).encode()})
-    return state
 
 
 @contextmanager

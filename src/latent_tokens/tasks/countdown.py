@@ -112,14 +112,19 @@ class Countdown:
 
     def keys(self, examples: Examples) -> Keys:
         """By the sorted numbers and the target."""
-        problems = [[int(number) for number in problem.split(",")] for problem, _ in map(texts, examples.tokens)]
-        canonical = np.array([[*sorted(given), target] for *given, target in problems], np.uint8)
-        return np.asarray(hash_rows(canonical.reshape(len(problems), self.numbers + 1)))
+        problems = self._problems(examples)
+        problems[:, :-1].sort(axis=1)
+        return np.asarray(hash_rows(problems))
 
     def splits(self, examples: Examples) -> NDArray[np.int8]:
         """The test has the held-out targets; of the others a share is for validation."""
-        targets = [int(problem.rsplit(",", 1)[1]) for problem, _ in map(texts, examples.tokens)]
+        targets = self._problems(examples)[:, -1]
         return np.where(np.isin(targets, HELD_OUT_TARGETS), 2, split_by_key(self.keys(examples)) == 1).astype(np.int8)
+
+    def _problems(self, examples: Examples) -> NDArray[np.uint8]:
+        """The numbers and the target of each example: (N, numbers + 1)."""
+        problems = [numbers_of(problem) for problem, _ in map(texts, examples.tokens)]
+        return np.array(problems, np.uint8).reshape(-1, self.numbers + 1)
 
     def encode(self, text: str) -> Examples:
         """A problem like 86,28,13,31,96: the numbers, then the target."""
@@ -142,14 +147,14 @@ class Countdown:
     def verify(self, tokens: Tokens) -> list[str]:
         """Strict: every equation true, each given or produced number used at most once, all given numbers used, the target last."""
         problem, answer = texts(tokens)
-        *given, target = map(int, problem.split(","))
+        *given, target = numbers_of(problem)
         wrong: list[str] = []
         made: list[int] = []
         for equation in answer.split(","):
-            parts = EQUATION.fullmatch(equation)
-            if not parts:
+            parts = parts_of(equation)
+            if parts is None:
                 return [*wrong, f"{equation!r} is no equation"]
-            a, operation, b, c = int(parts[1]), parts[2], int(parts[3]), int(parts[4])
+            a, operation, b, c = parts
             if not holds(a, operation, b, c):
                 wrong.append(f"{equation} is not true")
             for operand in (a, b):
@@ -196,6 +201,17 @@ def answer_text(steps: list[list[int]]) -> str:
     return ",".join(f"{a}{OPERATIONS[operation]}{b}={c}" for a, operation, b, c in steps)
 
 
+def numbers_of(problem: str) -> list[int]:
+    """The numbers of a problem, the target last."""
+    return [int(number) for number in problem.split(",")]
+
+
+def parts_of(equation: str) -> tuple[int, str, int, int] | None:
+    """(a, operation, b, c) of a text a operation b = c, or None where it is no equation."""
+    parts = EQUATION.fullmatch(equation)
+    return parts and (int(parts[1]), parts[2], int(parts[3]), int(parts[4]))
+
+
 def holds(a: int, operation: str, b: int, c: int) -> bool:
     """Whether a operation b = c, division without remainder."""
     return {"+": a + b == c, "-": a - b == c, "*": a * b == c, "/": b != 0 and a == b * c}[operation]
@@ -204,9 +220,8 @@ def holds(a: int, operation: str, b: int, c: int) -> bool:
 def lenient(tokens: Tokens) -> bool:
     """Whether every equation is true and the last result is the target, whatever the operands (Ye et al.'s evaluation)."""
     problem, answer = texts(tokens)
-    parts = [EQUATION.fullmatch(equation) for equation in answer.split(",")]
-    true = all(part and holds(int(part[1]), part[2], int(part[3]), int(part[4])) for part in parts)
-    return true and answer.rsplit("=", 1)[1] == problem.rsplit(",", 1)[1]
+    parts = [parts_of(equation) for equation in answer.split(",")]
+    return all(part and holds(*part) for part in parts) and answer.rsplit("=", 1)[1] == problem.rsplit(",", 1)[1]
 
 
 def agreement(found: str, stored: str) -> float:

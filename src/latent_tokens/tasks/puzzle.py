@@ -47,7 +47,7 @@ class SudokuPuzzle:
 
     @property
     def side(self) -> int:
-        return self.box_rows * self.box_columns
+        return self.grid.side
 
     @property
     def start(self) -> int:

@@ -37,7 +37,7 @@ class Sudoku:
 
     @property
     def side(self) -> int:
-        return self.box_rows * self.box_columns
+        return self.grid.side
 
     def __post_init__(self) -> None:
         one_of("source", self.source, ("solver", "pattern"))
@@ -50,7 +50,7 @@ class Sudoku:
 
     @property
     def num_cells(self) -> int:
-        return self.side**2
+        return self.grid.num_cells
 
     @property
     def length(self) -> int:

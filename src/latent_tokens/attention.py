@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from latent_tokens.layout import Layout
@@ -47,9 +46,9 @@ def sees_earlier(rule: Rule) -> bool:
     return bool(rule(1, 0, 0))
 
 
-def dense_mask(rule: Rule, layout: Layout) -> Bool[Tensor, "B S S"]:
-    """mask[b, q, j] is true where slot q sees slot j. A padding slot sees itself alone and is seen by none."""
-    slots = layout.slots
-    visible: Tensor = rule(slots[:, None], slots[None, :], layout.num_clean[:, None, None])  # (B, S, S)
-    both_shown = layout.shown[:, :, None] & layout.shown[:, None, :]
-    return (visible & both_shown) | torch.eye(len(slots), dtype=torch.bool, device=slots.device)
+def dense_mask(rule: Rule, layout: Layout, queries: Int[Tensor, "B Q"] | None = None) -> Bool[Tensor, "B Q S"]:
+    """mask[b, i, j] is true where slot queries[b, i], by default slot i, sees slot j. A padding slot sees itself alone and is seen by none."""
+    q = (layout.slots if queries is None else queries)[..., :, None]
+    visible: Tensor = rule(q, layout.slots, layout.num_clean[:, None, None])  # (B, Q, S)
+    both_shown = (q < layout.num_shown[:, None, None]) & layout.shown[:, None, :]
+    return (visible & both_shown) | (q == layout.slots)

@@ -80,7 +80,7 @@ class Generated:
     tokens: Int[Tensor, "B L"]
     order: Int[Tensor, "B L"]  # known positions first, then the others as they were decoded, then those past the length
     processed: Int[Tensor, " B"]  # slots shown, summed over steps
-    forward_passes: int  # calls of the net
+    forward_passes: int  # steps of the row that took most
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,28 @@ class Step:
         return [positions[a:b] for positions, a, b in rows]
 
 
-@torch.no_grad()
+@dataclass
+class State:
+    """Where each of B rows stands between two steps; `decode` changes it in place."""
+
+    tokens: Int[Tensor, "B L"]  # MASK where undecoded
+    order: Int[Tensor, "B L"]  # the first num_clean are known or decoded, those up to the length are to come
+    num_clean: Int[Tensor, " B"]
+    lengths: Int[Tensor, " B"]
+    sizes: Int[Tensor, "B T"]  # how many tokens each step of a row decodes
+    steps: Int[Tensor, " B"]  # steps taken
+    processed: Int[Tensor, " B"]  # slots shown, summed over steps
+    streams: Streams
+
+    @property
+    def left(self) -> Int[Tensor, " B"]:
+        return self.lengths - self.num_clean
+
+
+Look = Callable[[Int[Tensor, " A"], Int[Tensor, "A L"], Layout, Int[Tensor, " A"]], Float[Tensor, "A K V"]]
+"""(rows, their tokens, what they show, number of candidates) -> the candidates' logits in float64; a row with fewer repeats its last."""
+
+
 def generate(
     net: Denoiser,
     method: Method,
@@ -128,6 +149,22 @@ def generate(
     row with its number comes out the same alone, in any batch and in any order. Positions from lengths[b] on take no part.
     Raises ValueError where the decoding does not suit the method, where shapes or values are off, or logits are not finite.
     """
+    state = begin(net, method, tokens, known, decoding, seed, rows, lengths)
+    decode(net, method, decoding, state, torch.arange(len(tokens), device=tokens.device), on_step=on_step)
+    return finish(state)
+
+
+def begin(
+    net: Denoiser,
+    method: Method,
+    tokens: Int[Tensor, "B L"],
+    known: Bool[Tensor, "B L"],
+    decoding: Decoding,
+    seed: int,
+    rows: Int[Tensor, " B"] | None,
+    lengths: Int[Tensor, " B"] | None,
+) -> State:
+    """The state before the first step: what is known shown, the first order and the sizes of the steps drawn. Raises as `generate`."""
     tokens, (batch, length) = tokens.long(), tokens.shape
     everyone = torch.arange(batch, device=tokens.device)
     lengths = torch.full_like(everyone, length) if lengths is None else lengths
@@ -139,40 +176,66 @@ def generate(
     check_known(net, method, tokens, known)
 
     streams = Streams(seed, rows)
-    rule = method.order if decoding.order is None else decoding.order
     draw_all = partial(streams.uniform, everyone, open.sum(1))
-    order, num_clean = first_order(rule, known, lengths, draw_all), known.sum(1)
+    order = first_order(order_of(method, decoding), known, lengths, draw_all)
     sizes = sizes_of_steps(decoding.tokens_per_step, open, draw_all)
-    tokens = tokens.masked_fill(open, net.mask_id)
-    processed, forward_passes = torch.zeros_like(lengths), 0
+    nothing = torch.zeros_like(lengths)
+    return State(tokens.masked_fill(open, net.mask_id), order, known.sum(1), lengths, sizes, nothing, nothing.clone(), streams)
 
-    while len(active := (num_clean < lengths).nonzero().flatten()):
-        now, clean, left = order[active], num_clean[active], (lengths - num_clean)[active]
-        count = sizes[active, forward_passes].minimum(left)
+
+@torch.no_grad()
+def decode(
+    net: Denoiser,
+    method: Method,
+    decoding: Decoding,
+    state: State,
+    rows: Int[Tensor, " R"],
+    *,
+    look: Look | None = None,
+    on_step: Callable[[Step], None] | None = None,
+) -> None:
+    """Takes these rows of the state to their end. `look` gives the candidates' logits by another way than a call of the net on
+    every slot; a watcher is shown every slot, so with `on_step` it is the net.
+    """
+    while len(active := rows[state.left[rows] > 0]):
+        tokens, order, clean, left = state.tokens[active], state.order[active], state.num_clean[active], state.left[active]
+        count = state.sizes[active, state.steps[active]].minimum(left)
         num_candidates, num_latents = how_many(method, decoding, left, count)
-        draw_latents = partial(streams.uniform, active, left - num_candidates)
-        shown = follow(decoding.latent_policy, now, clean, num_candidates, draw=draw_latents)
-        check_policy(now, shown, clean + num_candidates)
+        draw_latents = partial(state.streams.uniform, active, left - num_candidates)
+        shown = follow(decoding.latent_policy, order, clean, num_candidates, draw=draw_latents)
+        check_policy(order, shown, clean + num_candidates)
         layout = next_layout(shown, clean, num_candidates, num_latents)
-        logits = method.logits(net, tokens[active], layout)  # (A, S, V)
+        if look is None or on_step is not None:
+            logits = method.logits(net, tokens, layout)  # (A, S, V)
+            candidates = candidate_logits(logits, layout, num_candidates)  # (A, K, V)
+        else:
+            candidates = look(active, tokens, layout, num_candidates)  # (A, K, V)
 
-        candidates = candidate_logits(logits, layout, num_candidates)  # (A, K, V)
         picks = most_confident(candidates, decoding.confidence, num_candidates, count)  # (A, T)
-        drawn = draw_tokens(candidates, picks, decoding, streams.uniform(active, count))
-        positions = now.gather(1, (clean[:, None] + picks).clamp(max=length - 1))
-        holds = torch.arange(picks.shape[1], device=tokens.device) < count[:, None]
-        tokens[active[:, None].expand_as(holds)[holds], positions[holds]] = drawn[holds]
+        drawn = draw_tokens(candidates, picks, decoding, state.streams.uniform(active, count))
+        positions = order.gather(1, (clean[:, None] + picks).clamp(max=order.shape[1] - 1))
+        holds = torch.arange(picks.shape[1], device=order.device) < count[:, None]
+        state.tokens[active[:, None].expand_as(holds)[holds], positions[holds]] = drawn[holds]
 
-        now, clean = promote(now, clean, clean[:, None] + picks, count), clean + count
-        if decoding.refresh and rule is any_order:
-            now = shuffle(now, clean, streams.uniform(active, left - count))
-        order[active], num_clean[active] = now, clean
-        processed[active] += layout.num_shown
-        forward_passes += 1
+        order, clean = promote(order, clean, clean[:, None] + picks, count), clean + count
+        if decoding.refresh and order_of(method, decoding) is any_order:
+            order = shuffle(order, clean, state.streams.uniform(active, left - count))
+        state.order[active], state.num_clean[active] = order, clean
+        state.steps[active] += 1
+        state.processed[active] += layout.num_shown
         if on_step is not None:
             probabilities = logits.softmax(-1)
             on_step(Step(active, layout, num_candidates, probabilities, positions.masked_fill(~holds, -1), drawn.masked_fill(~holds, -1)))
-    return Generated(tokens, order, processed, forward_passes)
+
+
+def finish(state: State) -> Generated:
+    """What a state holds when all of its rows are at their end."""
+    return Generated(state.tokens, state.order, state.processed, max(state.steps.tolist(), default=0))
+
+
+def order_of(method: Method, decoding: Decoding) -> Order:
+    """The order that is decoded in: the decoding's, else the method's own."""
+    return method.order if decoding.order is None else decoding.order
 
 
 def how_many(method: Method, decoding: Decoding, left: Int[Tensor, " A"], count: Int[Tensor, " A"]) -> tuple[Int[Tensor, " A"], Int[Tensor, " A"]]:
@@ -198,10 +261,15 @@ def how_many(method: Method, decoding: Decoding, left: Int[Tensor, " A"], count:
 
 
 def candidate_logits(logits: Float[Tensor, "A S V"], layout: Layout, num_candidates: Int[Tensor, " A"]) -> Float[Tensor, "A K V"]:
-    """The logits of each row's last `num_candidates` shown slots, in float64; a row with fewer repeats its last."""
-    rank = torch.arange(int(num_candidates.max()), device=logits.device)
-    slots = (layout.num_shown - num_candidates)[:, None] + rank.minimum(num_candidates[:, None] - 1)
+    """The candidates' logits, in float64."""
+    slots = candidate_slots(layout, num_candidates)
     return logits.gather(1, slots[:, :, None].expand(-1, -1, logits.shape[-1])).double()
+
+
+def candidate_slots(layout: Layout, num_candidates: Int[Tensor, " A"]) -> Int[Tensor, "A K"]:
+    """Each row's last `num_candidates` shown slots; a row with fewer repeats its last."""
+    rank = torch.arange(int(num_candidates.max()), device=num_candidates.device)
+    return (layout.num_shown - num_candidates)[:, None] + rank.minimum(num_candidates[:, None] - 1)
 
 
 def most_confident(

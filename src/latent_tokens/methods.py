@@ -79,16 +79,21 @@ class Method:
 
     def logits(self, net: Denoiser, tokens: Int[Tensor, "B L"], layout: Layout) -> Float[Tensor, "B S V"]:
         """The net's logits for every slot of the layout, with MASK ruled out (decision 2)."""
+        return rule_out(net.mask_id, net(self.fed(tokens, layout, net.mask_id), layout.positions, dense_mask(self.attention, layout)))
+
+    def fed(self, tokens: Int[Tensor, "B L"], layout: Layout, mask_id: int) -> Int[Tensor, "B S"]:
+        """What the net is fed at every slot: the token where it is clean, else MASK; with a shifted readout the token before."""
         shown_tokens = tokens.gather(1, layout.positions)  # (B, S)
         if self.readout == "shifted":
-            before, fed = shown_tokens.roll(1, dims=1), layout.shown & (layout.slots > 0)
-        else:
-            before, fed = shown_tokens, layout.clean
-        ids = before.masked_fill(~fed, net.mask_id)
-        logits = net(ids, layout.positions, dense_mask(self.attention, layout))
-        if logits.shape[-1] > net.mask_id:
-            logits = logits.index_fill(-1, torch.tensor([net.mask_id], device=logits.device), -torch.inf)
-        return logits
+            return shown_tokens.roll(1, dims=1).masked_fill(~layout.shown | (layout.slots == 0), mask_id)
+        return shown_tokens.masked_fill(~layout.clean, mask_id)
+
+
+def rule_out(mask_id: int, logits: Float[Tensor, "*N V"]) -> Float[Tensor, "*N V"]:
+    """The logits with MASK at minus infinity, where they have a column for it."""
+    if logits.shape[-1] > mask_id:
+        return logits.index_fill(-1, torch.tensor([mask_id], device=logits.device), -torch.inf)
+    return logits
 
 
 def windowed(window: int, targets: Literal["all", "next"]) -> Method:

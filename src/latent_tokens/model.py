@@ -42,13 +42,15 @@ class Transformer(nn.Module):
         self.head = nn.Linear(size.width, vocab_size + 1)
 
     def forward(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"], mask: Bool[Tensor, "B S S"]) -> Float[Tensor, "B S V"]:
-        x = self.embedding(ids)  # (B, S, D)
-        if self.place is not None:
-            x = x + self.place(positions)
-        rotation = None if self.positions == "learned" else self.rotation(positions, x.dtype)
+        x, rotation = self.embed(ids, positions), None if self.positions == "learned" else self.rotation(positions, self.head.weight.dtype)
         for block in self.blocks:
             x = block(x, rotation, mask[:, None])
         return cast(Tensor, self.head(self.norm(x)))
+
+    def embed(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
+        """What enters the first block: each token's embedding, with that of its position where it is learned."""
+        x: Tensor = self.embedding(ids)
+        return x if self.place is None else x + self.place(positions)
 
     def rotation(self, positions: Int[Tensor, "B S"], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Cosine and sine of each position's angles, (B, 1, S, D/2H): computed in float32, whatever the weights are."""
@@ -72,11 +74,18 @@ class Block(nn.Module):
         self.mlp_out = nn.Linear(4 * width, width)
 
     def forward(self, x: Float[Tensor, "B S D"], rotation: tuple[Tensor, Tensor] | None, mask: Bool[Tensor, "B 1 S S"]) -> Float[Tensor, "B S D"]:
-        q, k, v = self.qkv(self.attention_norm(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # (B, H, S, D/H)
+        q, k, v = self.split(self.qkv(self.attention_norm(x)), 3)
         if rotation is not None:
             q, k = rotate(q, *rotation), rotate(k, *rotation)
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)
-        x = x + F.dropout(self.attention_out(mixed), self.dropout, self.training)
+        return self.finish(x, F.scaled_dot_product_attention(q, k, v, attn_mask=mask))
+
+    def split(self, x: Float[Tensor, "B S N"], parts: int) -> tuple[Float[Tensor, "B H S D"], ...]:
+        """x, which holds `parts` vectors a slot side by side, as one tensor each with the heads apart."""
+        return x.unflatten(-1, (parts, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+
+    def finish(self, x: Float[Tensor, "B Q D"], mixed: Float[Tensor, "B H Q C"]) -> Float[Tensor, "B Q D"]:
+        """The block's output where x went in and `mixed` is what its heads have attended to."""
+        x = x + F.dropout(self.attention_out(mixed.transpose(1, 2).flatten(2)), self.dropout, self.training)
         hidden = F.gelu(self.mlp_in(self.mlp_norm(x)), approximate="tanh")
         return x + F.dropout(self.mlp_out(hidden), self.dropout, self.training)
 

@@ -261,15 +261,10 @@ def how_many(method: Method, decoding: Decoding, left: Int[Tensor, " A"], count:
 
 
 def candidate_logits(logits: Float[Tensor, "A S V"], layout: Layout, num_candidates: Int[Tensor, " A"]) -> Float[Tensor, "A K V"]:
-    """The candidates' logits, in float64."""
-    slots = candidate_slots(layout, num_candidates)
+    """The logits of each row's last `num_candidates` shown slots, in float64; a row with fewer repeats its last."""
+    rank = torch.arange(int(num_candidates.max()), device=logits.device)
+    slots = (layout.num_shown - num_candidates)[:, None] + rank.minimum(num_candidates[:, None] - 1)
     return logits.gather(1, slots[:, :, None].expand(-1, -1, logits.shape[-1])).double()
-
-
-def candidate_slots(layout: Layout, num_candidates: Int[Tensor, " A"]) -> Int[Tensor, "A K"]:
-    """Each row's last `num_candidates` shown slots; a row with fewer repeats its last."""
-    rank = torch.arange(int(num_candidates.max()), device=num_candidates.device)
-    return (layout.num_shown - num_candidates)[:, None] + rank.minimum(num_candidates[:, None] - 1)
 
 
 def most_confident(

@@ -1,28 +1,38 @@
-"""The network: a plain pre-LN transformer that is given positions and a mask, so that any subset in any order can be shown."""
+"""The network: a plain pre-LN transformer that is given positions and a mask, so that any subset in any order can be shown.
+
+`forward` is the plain way. With `wanted` it computes no more than the wanted slots' logits depend on, and is tested equal.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import BlockMask
 
 from latent_tokens.configs import Size
+from latent_tokens.kernels import attend, rotate
 
 ROTARY_BASE = 10_000  # decision 1
+TOKENS_A_GROUP = 1_024  # on a CPU, rows of so many tokens attend together in the last layer
 
 
 class Transformer(nn.Module):
     """A denoiser: (ids Int[B, S], positions Int[B, S], mask Bool[B, S, S]) -> logits Float[B, S, vocab_size + 1].
 
     The shape is that of the paper (table of sizes) with the constant adaLN folded in: LayerNorm with weight and bias, no bias
-    in the attention, tanh GELU, 4x MLP, untied head with bias. MASK is the id after the vocabulary (decisions 1 and 2).
+    in the attention, GELU, 4x MLP, untied head with bias. MASK is the id after the vocabulary (decisions 1 and 2).
+    `gelu` is the paper's approximation by tanh or the exact one, four times as fast on a CPU; they differ by 5e-4 at most.
     `method` is the Method it was trained with, once known.
     """
 
     method: Any = None
+    reads = True  # takes `wanted`
 
     def __init__(
         self,
@@ -31,20 +41,52 @@ class Transformer(nn.Module):
         max_length: int,
         positions: Literal["both", "rotary", "learned"] = "both",
         dropout: float = 0.0,
+        gelu: Literal["tanh", "exact"] = "tanh",
     ) -> None:
         super().__init__()
-        self.size, self.vocab_size, self.max_length, self.positions, self.dropout = size, vocab_size, max_length, positions, dropout
+        self.size, self.vocab_size, self.max_length, self.positions, self.dropout, self.gelu = size, vocab_size, max_length, positions, dropout, gelu
         self.mask_id = vocab_size
         self.embedding = nn.Embedding(vocab_size + 1, size.width)
         self.place = None if positions == "rotary" else nn.Embedding(max_length, size.width)
-        self.blocks = nn.ModuleList(Block(size, dropout) for _ in range(size.layers))
+        self.blocks = nn.ModuleList(Block(size, dropout, gelu) for _ in range(size.layers))
         self.norm = nn.LayerNorm(size.width)
         self.head = nn.Linear(size.width, vocab_size + 1)
 
-    def forward(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"], mask: Bool[Tensor, "B S S"]) -> Float[Tensor, "B S V"]:
-        x, rotation = self.embed(ids, positions), None if self.positions == "learned" else self.rotation(positions, self.head.weight.dtype)
+    def forward(
+        self,
+        ids: Int[Tensor, "B S"],
+        positions: Int[Tensor, "B S"],
+        mask: Bool[Tensor, "B S S"] | BlockMask,
+        wanted: Bool[Tensor, "B S"] | None = None,
+    ) -> Float[Tensor, "*N V"]:
+        """The logits of every slot, (B, S, V); with `wanted` those of the wanted ones alone, (N, V), row by row."""
+        if wanted is not None:
+            pays = 2 * self.table_rows < ids.numel() and not torch.is_autocast_enabled(ids.device.type)  # bf16 would sum its gradient coarsely
+            return self.read(ids, positions, mask if isinstance(mask, BlockMask) else mask[:, None], wanted, self.table() if pays else None)
+        x, rotation = self.embed(ids, positions), self.rotation(positions)
         for block in self.blocks:
             x = block(x, rotation, mask[:, None])
+        return cast(Tensor, self.head(self.norm(x)))
+
+    def read(
+        self,
+        ids: Int[Tensor, "B Q"],
+        positions: Int[Tensor, "B Q"],
+        mask: Bool[Tensor, "#B 1 Q S"] | BlockMask | None,
+        wanted: Bool[Tensor, "B Q"],
+        table: Float[Tensor, "T W"] | None = None,
+        extend: Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
+    ) -> Float[Tensor, "N V"]:
+        """The wanted slots' logits, row by row: the last layer has queries, MLP and head for these alone, exact under every rule.
+
+        `table` is the first layer's projection, `self.table()`. `extend` (number of the layer, its keys, its values) gives the
+        keys and values to attend to, where some are remembered.
+        """
+        x, rotation, last = self.embed(ids, positions), self.rotation(positions), len(self.blocks) - 1
+        for number, block in enumerate(self.blocks):
+            projected = F.embedding(self.table_index(ids, positions), table) if number == 0 and table is not None else None
+            extended = partial(extend, number) if extend is not None else None
+            x = cast(Block, block).read(x, rotation, mask, wanted if number == last else None, projected, extended)
         return cast(Tensor, self.head(self.norm(x)))
 
     def embed(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
@@ -52,20 +94,36 @@ class Transformer(nn.Module):
         x: Tensor = self.embedding(ids)
         return x if self.place is None else x + self.place(positions)
 
-    def rotation(self, positions: Int[Tensor, "B S"], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Cosine and sine of each position's angles, (B, 1, S, D/2H): computed in float32, whatever the weights are."""
-        half = self.size.width // self.size.heads // 2
+    def rotation(self, positions: Int[Tensor, "B S"]) -> tuple[Tensor, Tensor] | None:
+        """Cosine and sine of each position's angles, (B, 1, S, D/2H): computed in float32, whatever the weights are. None where none is turned."""
+        if self.positions == "learned":
+            return None
+        half, dtype = self.size.width // self.size.heads // 2, self.head.weight.dtype
         angles = positions[:, None, :, None] * ROTARY_BASE ** (-torch.arange(half, device=positions.device) / half)
         return angles.cos().to(dtype), angles.sin().to(dtype)
+
+    @property
+    def table_rows(self) -> int:
+        return (self.vocab_size + 1) * (1 if self.place is None else self.max_length)
+
+    def table(self) -> Float[Tensor, "N W"]:
+        """The first block's queries, keys and values, not yet turned, for all it can be fed: each token, at each learned position."""
+        first, x = cast(Block, self.blocks[0]), self.embedding.weight
+        x = x if self.place is None else (x[:, None] + self.place.weight).flatten(0, 1)
+        return cast(Tensor, first.qkv(first.attention_norm(x)))
+
+    def table_index(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
+        """Which row of the table each slot is."""
+        return ids if self.place is None else ids * self.max_length + positions
 
 
 class Block(nn.Module):
     """Attention, then MLP, each on a LayerNorm of the stream and added to it."""
 
-    def __init__(self, size: Size, dropout: float) -> None:
+    def __init__(self, size: Size, dropout: float, gelu: Literal["tanh", "exact"]) -> None:
         super().__init__()
         width = size.width
-        self.heads, self.dropout = size.heads, dropout
+        self.heads, self.dropout, self.approximate = size.heads, dropout, "tanh" if gelu == "tanh" else "none"
         self.attention_norm = nn.LayerNorm(width)
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.attention_out = nn.Linear(width, width, bias=False)
@@ -73,24 +131,73 @@ class Block(nn.Module):
         self.mlp_in = nn.Linear(width, 4 * width)
         self.mlp_out = nn.Linear(4 * width, width)
 
-    def forward(self, x: Float[Tensor, "B S D"], rotation: tuple[Tensor, Tensor] | None, mask: Bool[Tensor, "B 1 S S"]) -> Float[Tensor, "B S D"]:
+    def forward(
+        self,
+        x: Float[Tensor, "B S D"],
+        rotation: tuple[Tensor, Tensor] | None,
+        mask: Bool[Tensor, "B 1 S S"],
+    ) -> Float[Tensor, "B S D"]:
         q, k, v = self.split(self.qkv(self.attention_norm(x)), 3)
-        if rotation is not None:
-            q, k = rotate(q, *rotation), rotate(k, *rotation)
-        return self.finish(x, F.scaled_dot_product_attention(q, k, v, attn_mask=mask))
+        return self.finish(x, merge(F.scaled_dot_product_attention(rotate(q, rotation), rotate(k, rotation), v, attn_mask=mask)))
 
-    def split(self, x: Float[Tensor, "B S N"], parts: int) -> tuple[Float[Tensor, "B H S D"], ...]:
+    def read(
+        self,
+        x: Float[Tensor, "B Q D"],
+        rotation: tuple[Tensor, Tensor] | None,
+        mask: Bool[Tensor, "#B 1 Q S"] | BlockMask | None,
+        wanted: Bool[Tensor, "B Q"] | None,
+        projected: Float[Tensor, "B Q W"] | None,
+        extend: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None,
+    ) -> Float[Tensor, "*N D"]:
+        """`forward`, or with `wanted` its output at the wanted slots alone, (N, D); see `Transformer.read`."""
+        width, normed = x.shape[-1], x if projected is not None else self.attention_norm(x)
+        if projected is None and wanted is None:
+            projected = self.qkv(normed)
+        k, v = self.split(F.linear(normed, self.qkv.weight[width:]) if projected is None else projected[..., width:], 2)
+        k = rotate(k, rotation)
+        if extend is not None:
+            k, v = extend(k, v)
+        mixed = []
+        for rows, start in groups(wanted, mask, x):
+            q = F.linear(normed[rows, start:], self.qkv.weight[:width]) if projected is None else projected[rows, start:, :width]
+            turned = rotate(*self.split(q, 1), None if rotation is None else (rotation[0][rows, :, start:], rotation[1][rows, :, start:]))
+            seen = mask if mask is None or isinstance(mask, BlockMask) else mask[rows if len(mask) > 1 else slice(None), :, start:]
+            mixed.append(merge(attend(turned, k[rows], v[rows], seen)))
+            if wanted is not None:
+                mixed[-1] = pick(mixed[-1], wanted[rows, start:])
+        return self.finish(x if wanted is None else pick(x, wanted), torch.cat(mixed))
+
+    def split(self, x: Float[Tensor, "B S N"], parts: int) -> tuple[Float[Tensor, "B H S C"], ...]:
         """x, which holds `parts` vectors a slot side by side, as one tensor each with the heads apart."""
         return x.unflatten(-1, (parts, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
 
-    def finish(self, x: Float[Tensor, "B Q D"], mixed: Float[Tensor, "B H Q C"]) -> Float[Tensor, "B Q D"]:
+    def finish(self, x: Float[Tensor, "*N D"], mixed: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
         """The block's output where x went in and `mixed` is what its heads have attended to."""
-        x = x + F.dropout(self.attention_out(mixed.transpose(1, 2).flatten(2)), self.dropout, self.training)
-        hidden = F.gelu(self.mlp_in(self.mlp_norm(x)), approximate="tanh")
+        x = x + F.dropout(self.attention_out(mixed), self.dropout, self.training)
+        hidden = F.gelu(self.mlp_in(self.mlp_norm(x)), approximate=self.approximate)
         return x + F.dropout(self.mlp_out(hidden), self.dropout, self.training)
 
 
-def rotate(x: Float[Tensor, "B H S D"], cos: Tensor, sin: Tensor) -> Float[Tensor, "B H S D"]:
-    """x with its two halves turned by the angle of each position (rotary embedding, half-split)."""
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+def merge(mixed: Float[Tensor, "B H Q C"]) -> Float[Tensor, "B Q D"]:
+    """The heads side by side again."""
+    return mixed.transpose(1, 2).flatten(2)
+
+
+def pick(x: Float[Tensor, "B Q D"], wanted: Bool[Tensor, "B Q"]) -> Float[Tensor, "N D"]:
+    """x at the wanted slots, row by row."""
+    return x.flatten(0, 1).index_select(0, wanted.flatten().nonzero().flatten())
+
+
+def groups(wanted: Tensor | None, mask: object, x: Float[Tensor, "B Q D"]) -> list[tuple[slice, int]]:
+    """Rows that attend together, and the first slot for which they have queries: before it, none of them wants any.
+
+    On a CPU there are several groups, as rows want unlike numbers of slots; elsewhere one.
+    """
+    everyone = slice(None)
+    if wanted is None or isinstance(mask, BlockMask):
+        return [(everyone, 0)]
+    first = wanted.int().argmax(1).tolist()
+    if x.device.type != "cpu" or min(first) == max(first):
+        return [(everyone, min(first))]
+    rows = max(1, TOKENS_A_GROUP // x.shape[1])
+    return [(slice(at, at + rows), min(first[at : at + rows])) for at in range(0, len(first), rows)]

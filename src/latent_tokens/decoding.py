@@ -203,7 +203,8 @@ def decode(
         num_candidates, num_latents = how_many(method, decoding, left, count)
         draw_latents = partial(state.streams.uniform, active, left - num_candidates)
         shown = follow(decoding.latent_policy, order, clean, num_candidates, draw=draw_latents)
-        check_policy(order, shown, clean + num_candidates)
+        if shown is not order:
+            check_policy(order, shown, clean + num_candidates)
         layout = next_layout(shown, clean, num_candidates, num_latents)
         if look is None or on_step is not None:
             logits = method.logits(net, tokens, layout)  # (A, S, V)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -21,6 +21,7 @@ class Denoiser(Protocol):
     """Any callable (ids, positions, mask) -> logits with an integer `mask_id`; nothing else of it is used.
 
     ids, positions: Int[B, S]; mask: Bool[B, S, S]; logits: Float[B, S, V]. Where V has a column `mask_id`, it is never chosen.
+    One with `reads = True` takes a fourth argument, wanted Bool[B, S], and gives the logits of these slots alone, (N, V), row by row.
     """
 
     mask_id: int
@@ -80,6 +81,13 @@ class Method:
     def logits(self, net: Denoiser, tokens: Int[Tensor, "B L"], layout: Layout) -> Float[Tensor, "B S V"]:
         """The net's logits for every slot of the layout, with MASK ruled out (decision 2)."""
         return rule_out(net.mask_id, net(self.fed(tokens, layout, net.mask_id), layout.positions, dense_mask(self.attention, layout)))
+
+    def logits_at(self, wanted: Bool[Tensor, "B S"], net: Denoiser, tokens: Int[Tensor, "B L"], layout: Layout) -> Float[Tensor, "N V"]:
+        """`logits` at the wanted slots alone, row by row. A net whose `reads` is true is told which, and need not compute the others."""
+        if not getattr(net, "reads", False):
+            return self.logits(net, tokens, layout)[wanted]
+        ids, mask = self.fed(tokens, layout, net.mask_id), dense_mask(self.attention, layout)
+        return rule_out(net.mask_id, cast(Any, net)(ids, layout.positions, mask, wanted))
 
     def fed(self, tokens: Int[Tensor, "B L"], layout: Layout, mask_id: int) -> Int[Tensor, "B S"]:
         """What the net is fed at every slot: the token where it is clean, else MASK; with a shifted readout the token before."""

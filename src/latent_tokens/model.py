@@ -61,7 +61,7 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "*N V"]:
         """The logits of every slot, (B, S, V); with `wanted` those of the wanted ones alone, (N, V), row by row."""
         if wanted is not None:
-            pays = 2 * self.table_rows < ids.numel() and not torch.is_autocast_enabled(ids.device.type)  # bf16 would sum its gradient coarsely
+            pays = 3 * self.table_rows < 2 * ids.numel() and not torch.is_autocast_enabled(ids.device.type)  # bf16 would sum its gradient coarsely
             return self.read(ids, positions, mask if isinstance(mask, BlockMask) else mask[:, None], wanted, self.table() if pays else None)
         x, rotation = self.embed(ids, positions), self.rotation(positions)
         for block in self.blocks:
@@ -157,15 +157,20 @@ class Block(nn.Module):
         k = rotate(k, rotation)
         if extend is not None:
             k, v = extend(k, v)
-        mixed = []
-        for rows, start in groups(wanted, mask, x):
-            q = F.linear(normed[rows, start:], self.qkv.weight[:width]) if projected is None else projected[rows, start:, :width]
-            turned = rotate(*self.split(q, 1), None if rotation is None else (rotation[0][rows, :, start:], rotation[1][rows, :, start:]))
-            seen = mask if mask is None or isinstance(mask, BlockMask) else mask[rows if len(mask) > 1 else slice(None), :, start:]
-            mixed.append(merge(attend(turned, k[rows], v[rows], seen)))
-            if wanted is not None:
-                mixed[-1] = pick(mixed[-1], wanted[rows, start:])
-        return self.finish(x if wanted is None else pick(x, wanted), torch.cat(mixed))
+        if wanted is None:
+            q = cast(Tensor, projected)[..., :width]
+            return self.finish(x, merge(attend(rotate(*self.split(q, 1), rotation), k, v, mask)))
+        rows, mixed = rows_a_group(wanted, mask), []
+        asked = zip(wanted.split(rows), (normed if projected is None else projected[..., :width]).split(rows), k.split(rows), v.split(rows), strict=True)
+        for first, (wanted_here, source, k_here, v_here) in zip(range(0, len(x), rows), asked, strict=True):
+            start = 0 if isinstance(mask, BlockMask) else int(wanted_here.int().argmax(1).min())  # no row of the group wants a slot before it
+            here = slice(first, first + rows)
+            q = source[:, start:] if projected is not None else F.linear(source[:, start:], self.qkv.weight[:width])
+            turn = None if rotation is None else (rotation[0][here, :, start:], rotation[1][here, :, start:])
+            seen = mask if mask is None or isinstance(mask, BlockMask) else mask[here if len(mask) > 1 else slice(None), :, start:]
+            heads = attend(rotate(*self.split(q, 1), turn), k_here, v_here, seen)
+            mixed.append(pick(merge(heads), wanted_here[:, start:]))
+        return self.finish(pick(x, wanted), mixed[0] if len(mixed) == 1 else torch.cat(mixed))
 
     def split(self, x: Float[Tensor, "B S N"], parts: int) -> tuple[Float[Tensor, "B H S C"], ...]:
         """x, which holds `parts` vectors a slot side by side, as one tensor each with the heads apart."""
@@ -188,16 +193,9 @@ def pick(x: Float[Tensor, "B Q D"], wanted: Bool[Tensor, "B Q"]) -> Float[Tensor
     return x.flatten(0, 1).index_select(0, wanted.flatten().nonzero().flatten())
 
 
-def groups(wanted: Tensor | None, mask: object, x: Float[Tensor, "B Q D"]) -> list[tuple[slice, int]]:
-    """Rows that attend together, and the first slot for which they have queries: before it, none of them wants any.
-
-    On a CPU there are several groups, as rows want unlike numbers of slots; elsewhere one.
+def rows_a_group(wanted: Bool[Tensor, "B Q"], mask: object) -> int:
+    """How many rows attend together in the last layer. On a CPU a small call costs little, so rows that want unlike numbers of slots need not wait
+    for each other; elsewhere all rows do.
     """
-    everyone = slice(None)
-    if wanted is None or isinstance(mask, BlockMask):
-        return [(everyone, 0)]
-    first = wanted.int().argmax(1).tolist()
-    if x.device.type != "cpu" or min(first) == max(first):
-        return [(everyone, min(first))]
-    rows = max(1, TOKENS_A_GROUP // x.shape[1])
-    return [(slice(at, at + rows), min(first[at : at + rows])) for at in range(0, len(first), rows)]
+    alike = wanted.device.type != "cpu" or isinstance(mask, BlockMask) or bool((wanted == wanted[:1]).all())
+    return len(wanted) if alike else max(1, TOKENS_A_GROUP // wanted.shape[1])

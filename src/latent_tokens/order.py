@@ -65,6 +65,8 @@ def follow(rule: Order | LatentPolicy, *state: Tensor, draw: Callable[[], Noise]
     if rule in (any_order, random):
         return rule(*state, draw())
     order = rule(*state)
+    if order is state[0]:
+        return order
     if order.shape != state[0].shape or not is_permutation(order):
         raise ValueError(f"{getattr(rule, '__name__', rule)}: must give a permutation of 0..{state[0].shape[1] - 1} for each row")
     return order

@@ -73,7 +73,7 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
     state = load_state(config.folder, net, averaged, optimiser) if config.resume else State()
     averaged.to(accelerator.device)
     model, optimiser = accelerator.prepare(net, optimiser)
-    model.mask_id = net.mask_id
+    model.mask_id, model.reads = net.mask_id, net.reads
 
     with progress(f"{config.method} on {config.task}", config.steps, state.step) as advance, interruptible() as stop, torch.random.fork_rng():
         begun, begun_at, recent = time.perf_counter(), state.step, list[float]()

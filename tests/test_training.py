@@ -10,8 +10,9 @@ import torch
 from safetensors.torch import load_file
 
 from latent_tokens import METHODS, TASKS, EvalConfig, TrainConfig, evaluate, fit, from_pretrained
+from latent_tokens.batches import training_batches
 from latent_tokens.storage import write_whole
-from latent_tokens.training import batch, learning_rate, ramped_average
+from latent_tokens.training import learning_rate, ramped_average
 
 
 def tiny_run(out, **changes):
@@ -50,7 +51,7 @@ def test_a_run_repeats_itself_bit_for_bit(tmp_path):
     assert not all(torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
 
 
-@pytest.mark.parametrize("changes", [{}, {"accumulate": 2, "dropout": 0.1, "schedule": "constant"}])
+@pytest.mark.parametrize("changes", [{}, {"dropout": 0.1, "schedule": "constant"}])
 def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path, changes):
     """Stopped by an error after its last saving, a run repeats what it had done since."""
     whole = fit(tiny_run(tmp_path / "whole", **changes))
@@ -73,7 +74,7 @@ def stop_at(config, step):
     def rule(q, k, c):
         nonlocal calls
         calls += 1
-        if calls > step * config.accumulate + 2:  # the validation of step 5 takes two batches
+        if calls > step + 2:  # the validation of step 5 takes two batches
             raise KeyboardInterrupt
         return METHODS[config.method].attention(q, k, c)
 
@@ -165,8 +166,8 @@ def test_a_full_disk_leaves_what_was_there(tmp_path):
 
 def test_an_epoch_goes_through_every_example_once():
     examples = TASKS["sudoku-4"].generate(50, 0)
-    config = tiny_run(None, batch_size=10, accumulate=2)
-    seen = torch.cat([batch(examples, config, step, micro, torch.device("cpu"))[0] for step in range(5) for micro in range(2)])
+    config = tiny_run(None, batch_size=10, steps=5)
+    seen = torch.cat([batch.tokens for batch in training_batches(examples, METHODS["scdm"], config, 4, 0, torch.device("cpu"))])
     assert sorted(seen.tolist()) == sorted(examples.tokens.tolist())
 
 
@@ -202,7 +203,7 @@ def test_averaged_weights_follow_the_ramp():
         {"ema": 1.0},
         {"dropout": 1.5},
         {"seed": -1},
-        {"batch_size": 9, "accumulate": 2},
+        {"gelu": "erf"},
     ],
 )
 def test_a_config_out_of_range_is_refused(wrong):

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
         Generated as Generated,
         Step as Step,
         entropy as entropy,
-        generate as generate,
         margin as margin,
         top_prob as top_prob,
     )
     from latent_tokens.evaluation import evaluate as evaluate
+    from latent_tokens.fast import generate as generate
     from latent_tokens.layout import Layout as Layout
     from latent_tokens.methods import METHODS as METHODS, Denoiser as Denoiser, Method as Method
     from latent_tokens.model import Transformer as Transformer
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 HOMES = {
     "configs": ("SIZES", "DataConfig", "EvalConfig", "Size", "TrainConfig"),
     "data": ("load_data", "make_data"),
-    "decoding": ("Decoding", "Generated", "Step", "entropy", "generate", "margin", "top_prob"),
+    "decoding": ("Decoding", "Generated", "Step", "entropy", "margin", "top_prob"),
     "evaluation": ("evaluate",),
+    "fast": ("generate",),
     "layout": ("Layout",),
     "methods": ("METHODS", "Denoiser", "Method"),
     "model": ("Transformer",),

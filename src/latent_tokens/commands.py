@@ -186,8 +186,8 @@ def run_evaluate(command: Evaluate) -> int:
 
 def run_sample(command: Sample) -> int:
     """latent-tokens sample: samples as text, or JSON lines."""
-    from latent_tokens.decoding import generate
     from latent_tokens.evaluation import decoding_for
+    from latent_tokens.fast import generate
     from latent_tokens.pretrained import find, from_pretrained
     from latent_tokens.splits import make_problems
     from latent_tokens.tensors import as_numpy, as_tensors

@@ -15,7 +15,8 @@ from latent_tokens import decoding as rules
 from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig
 from latent_tokens.cost import most_tokens, relative_cost
 from latent_tokens.data import load_data
-from latent_tokens.decoding import Decoding, generate
+from latent_tokens.decoding import Decoding
+from latent_tokens.fast import generate
 from latent_tokens.methods import Method, name_of
 from latent_tokens.model import Transformer
 from latent_tokens.order import Order, any_order, left_to_right

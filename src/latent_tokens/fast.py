@@ -17,12 +17,11 @@ from latent_tokens import decoding as reference
 from latent_tokens.attention import Rule, causal, dense_mask
 from latent_tokens.decoding import Decoding, Generated, State, Step, begin, decode, finish
 from latent_tokens.layout import Layout
+from latent_tokens.memory import decoding_rows
 from latent_tokens.methods import Denoiser, Method, rule_out
 from latent_tokens.model import Transformer
 
 TABLE_BYTES = 1 << 28  # the first layer's table may take so much
-PART_BYTES = 1 << 28  # on a CPU, what one step of a part of a batch may take: more does not make it faster
-DEVICE_SHARE = 0.5  # elsewhere, the share of the device's free memory
 
 
 def generate(
@@ -59,18 +58,10 @@ def generate(
 
 def parts(net: Transformer, state: State, decoding: Decoding) -> list[Int[Tensor, " R"]]:
     """The rows of a batch in parts that fit into memory, those of one length and one number of known tokens together."""
-    order = (state.lengths * (state.lengths.max() + 1) + state.num_clean).argsort(stable=True) if len(state.lengths) else state.lengths
-    return list(order.split(rows_a_part(net, state.tokens.shape[1], decoding)))
-
-
-def rows_a_part(net: Transformer, length: int, decoding: Decoding) -> int:
-    """How many rows of `length` fit into memory at once, at least one: hidden states, mask, cache, and logits in float64."""
-    width, element = net.size.width, net.head.weight.element_size()
+    length = state.tokens.shape[1]
     candidates = length if decoding.candidates == "all" else min(decoding.candidates, length)
-    row = length * (16 * width * element + 8 * length + 2 * net.size.layers * width * element) + 40 * candidates * net.head.out_features
-    device = net.head.weight.device
-    room = DEVICE_SHARE * torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else PART_BYTES
-    return max(1, int(room // row))
+    order = (state.lengths * (length + 1) + state.num_clean).argsort(stable=True)
+    return list(torch.split(order, decoding_rows(net, length, candidates)))
 
 
 def first_layer(net: Transformer, batch: int, length: int) -> Float[Tensor, "T W"] | None:

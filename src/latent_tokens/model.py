@@ -62,10 +62,10 @@ class Transformer(nn.Module):
         """The logits of every slot, (B, S, V); with `wanted` those of the wanted ones alone, (N, V), row by row."""
         if wanted is not None:
             pays = 3 * self.table_rows < 2 * ids.numel() and not torch.is_autocast_enabled(ids.device.type)  # bf16 would sum its gradient coarsely
-            return self.read(ids, positions, mask if isinstance(mask, BlockMask) else mask[:, None], wanted, self.table() if pays else None)
+            return self.read(ids, positions, mask[:, None] if isinstance(mask, Tensor) else mask, wanted, self.table() if pays else None)
         x, rotation = self.embed(ids, positions), self.rotation(positions)
         for block in self.blocks:
-            x = block(x, rotation, mask[:, None])
+            x = block(x, rotation, cast(Tensor, mask)[:, None])
         return cast(Tensor, self.head(self.norm(x)))
 
     def read(
@@ -137,7 +137,7 @@ class Block(nn.Module):
         rotation: tuple[Tensor, Tensor] | None,
         mask: Bool[Tensor, "B 1 S S"],
     ) -> Float[Tensor, "B S D"]:
-        q, k, v = self.split(self.qkv(self.attention_norm(x)), 3)
+        q, k, v = self.apart(self.qkv(self.attention_norm(x)), 3)
         return self.finish(x, merge(F.scaled_dot_product_attention(rotate(q, rotation), rotate(k, rotation), v, attn_mask=mask)))
 
     def read(
@@ -150,31 +150,33 @@ class Block(nn.Module):
         extend: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None,
     ) -> Float[Tensor, "*N D"]:
         """`forward`, or with `wanted` its output at the wanted slots alone, (N, D); see `Transformer.read`."""
-        width, normed = x.shape[-1], x if projected is not None else self.attention_norm(x)
+        width, weight = x.shape[-1], self.qkv.weight
+        normed = x if projected is not None else self.attention_norm(x)
         if projected is None and wanted is None:
             projected = self.qkv(normed)
-        k, v = self.split(F.linear(normed, self.qkv.weight[width:]) if projected is None else projected[..., width:], 2)
+        k, v = self.apart(F.linear(normed, weight[width:]) if projected is None else projected[..., width:], 2)
         k = rotate(k, rotation)
         if extend is not None:
             k, v = extend(k, v)
         if wanted is None:
-            q = cast(Tensor, projected)[..., :width]
-            return self.finish(x, merge(attend(rotate(*self.split(q, 1), rotation), k, v, mask)))
+            q = self.apart(cast(Tensor, projected)[..., :width], 1)[0]
+            return self.finish(x, merge(attend(rotate(q, rotation), k, v, mask)))
+
         rows, mixed = rows_a_group(wanted, mask), []
-        asked = zip(wanted.split(rows), (normed if projected is None else projected[..., :width]).split(rows), k.split(rows), v.split(rows), strict=True)
-        for first, (wanted_here, source, k_here, v_here) in zip(range(0, len(x), rows), asked, strict=True):
-            start = 0 if isinstance(mask, BlockMask) else int(wanted_here.int().argmax(1).min())  # no row of the group wants a slot before it
-            here = slice(first, first + rows)
-            q = source[:, start:] if projected is not None else F.linear(source[:, start:], self.qkv.weight[:width])
+        cut = partial(torch.split, split_size_or_sections=rows)  # unlike slices, its gradient is put together once
+        groups = zip(cut(wanted), cut(normed if projected is None else projected[..., :width]), cut(k), cut(v), strict=True)
+        for number, (asked, source, keys, values) in enumerate(groups):
+            start = 0 if isinstance(mask, BlockMask) else int(asked.int().argmax(1).min())  # no row of the group wants a slot before it
+            here, last = slice(number * rows, (number + 1) * rows), source[:, start:]
+            q = self.apart(last if projected is not None else F.linear(last, weight[:width]), 1)[0]
             turn = None if rotation is None else (rotation[0][here, :, start:], rotation[1][here, :, start:])
-            seen = mask if mask is None or isinstance(mask, BlockMask) else mask[here if len(mask) > 1 else slice(None), :, start:]
-            heads = attend(rotate(*self.split(q, 1), turn), k_here, v_here, seen)
-            mixed.append(pick(merge(heads), wanted_here[:, start:]))
+            seen = mask[here if len(mask) > 1 else slice(None), :, start:] if isinstance(mask, Tensor) else mask
+            mixed.append(pick(merge(attend(rotate(q, turn), keys, values, seen)), asked[:, start:]))
         return self.finish(pick(x, wanted), mixed[0] if len(mixed) == 1 else torch.cat(mixed))
 
-    def split(self, x: Float[Tensor, "B S N"], parts: int) -> tuple[Float[Tensor, "B H S C"], ...]:
-        """x, which holds `parts` vectors a slot side by side, as one tensor each with the heads apart."""
-        return x.unflatten(-1, (parts, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+    def apart(self, x: Float[Tensor, "B S W"], parts: int) -> Float[Tensor, "P B H S C"]:
+        """x, which holds `parts` vectors a slot side by side, with the parts and the heads apart."""
+        return x.reshape(*x.shape[:-1], parts, self.heads, -1).permute(2, 0, 3, 1, 4)
 
     def finish(self, x: Float[Tensor, "*N D"], mixed: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
         """The block's output where x went in and `mixed` is what its heads have attended to."""

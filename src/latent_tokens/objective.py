@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,9 @@ from torch import Tensor
 
 from latent_tokens.layout import Layout
 from latent_tokens.methods import Denoiser, Method
+
+LIKE = 1.125  # times as long as the shortest row of its part, a row is still of like length
+SMALL = 1_024  # slots: so small a part is not worth cutting
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,26 @@ class Drawn:
         width = int(shown.max())
         layout = Layout(self.layout.positions[rows, :width], self.layout.num_clean[rows], shown)
         return Drawn(self.tokens[rows], layout, self.scored[rows, :width], self.weight[rows])
+
+    def parts(self, rows_a_part: Callable[[int], int]) -> list[Int[Tensor, " R"]]:
+        """Its rows in parts of like length, so that few slots are padding, none of more rows than `rows_a_part` (slots) says."""
+        shown, found = self.layout.num_shown, list[list[int]]()
+        for row in shown.argsort(stable=True).tolist():
+            width, part = int(shown[row]), found[-1] if found else []
+            unlike = part and width > LIKE * int(shown[part[0]]) and len(part) * width > SMALL
+            if not part or unlike or len(part) >= rows_a_part(width):
+                found.append([])
+            found[-1].append(row)
+        return [torch.tensor(part, device=shown.device) for part in found]
+
+    def to(self, device: torch.device) -> Drawn:
+        """The same on a device; to an accelerator, without waiting for the copies."""
+
+        def move(x: Tensor) -> Tensor:
+            return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
+
+        layout = Layout(move(self.layout.positions), move(self.layout.num_clean), move(self.layout.num_shown))
+        return Drawn(move(self.tokens), layout, move(self.scored), move(self.weight))
 
 
 def loss(

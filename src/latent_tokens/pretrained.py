@@ -32,7 +32,9 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
     config = read_description(folder, "config.json", "model")
     try:
         model, method = config["model"], method_from(config["method"])
-        net = Transformer(Size(**model["size"]), model["vocab_size"], model["max_length"], model["positions"], model["dropout"])
+        net = Transformer(
+            Size(**model["size"]), model["vocab_size"], model["max_length"], model["positions"], model["dropout"], model.get("gelu", "tanh")
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{folder / 'config.json'}: damaged ({error}); save the model again") from None
     weights = folder / "model.safetensors"
@@ -78,7 +80,7 @@ def describe(net: Transformer) -> dict[str, Any]:
     model = {"size": asdict(net.size), "vocab_size": net.vocab_size, "max_length": net.max_length}
     return {
         "format": FORMAT,
-        "model": {**model, "positions": net.positions, "dropout": net.dropout},
+        "model": {**model, "positions": net.positions, "dropout": net.dropout, "gelu": net.gelu},
         "method": method_to(net.method),
     }
 

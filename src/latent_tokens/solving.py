@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latent_tokens.decoding import Decoding, generate
+from latent_tokens.decoding import Decoding
+from latent_tokens.fast import generate
 from latent_tokens.model import Transformer
 from latent_tokens.pretrained import check_fits
 from latent_tokens.tasks import Examples, Solvable

@@ -10,34 +10,32 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
-from functools import lru_cache
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import numpy as np
 import torch
 from accelerate import Accelerator
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
+from latent_tokens.batches import VALIDATION, drawn, seed_of, training_batches
 from latent_tokens.configs import SIZES, Split, TrainConfig, check_out
 from latent_tokens.data import fingerprint, load_data
+from latent_tokens.memory import training_rows
 from latent_tokens.methods import METHODS, Method
 from latent_tokens.model import Transformer
-from latent_tokens.objective import loss
+from latent_tokens.objective import Drawn, score
 from latent_tokens.pretrained import describe, weights_bytes
 from latent_tokens.progress import CONSOLE, counting, progress
 from latent_tokens.splits import chunks_of, make_splits
 from latent_tokens.state import State, load_state, save_state
 from latent_tokens.storage import append_line, json_bytes, provenance, read_description, write_whole
 from latent_tokens.tasks import TASKS, Examples, Task, description
-from latent_tokens.tensors import as_tensors
 
 LOG_EVERY = 50  # steps between two lines of metrics.jsonl
-VALIDATION = 1 << 40  # the "step" whose random streams validation draws from
 
 
 def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None = None) -> Path:
@@ -57,10 +55,10 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
     data = {split: fingerprint(examples) for split, examples in splits.items()}
     mean_length = float(splits["train"].lengths.mean())
 
-    accelerator = Accelerator(gradient_accumulation_steps=config.accumulate)
+    accelerator = Accelerator()
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
-        net = Transformer(SIZES[config.size], task.vocab_size, task.length, config.positions, config.dropout)
+        net = Transformer(SIZES[config.size], task.vocab_size, task.length, config.positions, config.dropout, config.gelu)
     net.method = method
     if started is None:
         about = {"task": description(task), "name": config.method}
@@ -74,11 +72,13 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
     averaged.to(accelerator.device)
     model, optimiser = accelerator.prepare(net, optimiser)
     model.mask_id, model.reads = net.mask_id, net.reads
+    batches = training_batches(splits["train"], method, config, net.mask_id, state.step, accelerator.device)
 
-    with progress(f"{config.method} on {config.task}", config.steps, state.step) as advance, interruptible() as stop, torch.random.fork_rng():
+    bar = progress(f"{config.method} on {config.task}", config.steps, state.step)
+    with closing(batches), bar as advance, interruptible() as stop, torch.random.fork_rng():
         begun, begun_at, recent = time.perf_counter(), state.step, list[float]()
         while state.step < config.steps:
-            value, norm = train_step(model, method, optimiser, splits["train"], config, state.step, accelerator)
+            value, norm = train_step(model, method, optimiser, next(batches), config, state.step, accelerator)
             averaged.update_parameters(net)
             state.step += 1
             last = state.step == config.steps
@@ -91,7 +91,7 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
                 append_line(config.folder / "metrics.jsonl", row)
                 recent.clear()
             if state.step % config.evaluate_every == 0 or last:
-                found = validation_loss(averaged.module, method, splits["validation"], config, accelerator.device)
+                found = validation_loss(cast(Transformer, averaged.module), method, splits["validation"], config, accelerator.device)
                 keep_if_best(averaged.module, found, config, state)
             if state.step % config.save_every == 0 or last or stop.is_set():
                 save_state(config.folder, net, averaged, optimiser, state)
@@ -101,27 +101,30 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
 
 
 def train_step(
-    model: Any, method: Method, optimiser: Any, examples: Examples, config: TrainConfig, step: int, accelerator: Accelerator
+    model: Any, method: Method, optimiser: Any, batch: Drawn, config: TrainConfig, step: int, accelerator: Accelerator
 ) -> tuple[float, float]:
-    """Takes one optimiser step; gives its loss and gradient norm. Raises ValueError where either is not finite."""
+    """Takes one optimiser step; gives its loss and gradient norm. Raises ValueError where either is not finite.
+
+    The batch goes through the net in parts that fit into memory and are of like length; their losses add up to its own.
+    """
     for group in optimiser.param_groups:
         group["lr"] = learning_rate(config, step)
     model.train()
-    value = 0.0
-    for micro in range(config.accumulate):
-        tokens, known, lengths = batch(examples, config, step, micro, accelerator.device)
-        generator = step_generator(config.seed, step, micro)
-        torch.manual_seed(generator.initial_seed())  # for dropout, which takes no generator
-        with accelerator.accumulate(model), autocast(config, accelerator.device):
-            part = loss(model, method, tokens, known, generator, lengths=lengths)
+    torch.manual_seed(seed_of(config, step))  # for dropout, which takes no generator
+    total = torch.zeros((), device=accelerator.device)
+    *others, last = batch.parts(partial(training_rows, accelerator.unwrap_model(model)))
+    for rows in (*others, last):
+        with nullcontext() if rows is last else accelerator.no_sync(model), autocast(config, accelerator.device):
+            part = score(model, method, batch.take(rows))
             accelerator.backward(part)
-        value += part.item() / config.accumulate
-    norm = float(accelerator.clip_grad_norm_(model.parameters(), config.clip))
-    if not math.isfinite(value + norm):
-        raise ValueError(f"loss {value}, gradient norm {norm} at step {step}: training diverged; use a lower lr or a longer warmup")
+        total += part.detach()
+    norm = accelerator.clip_grad_norm_(model.parameters(), config.clip)
+    value, size = total.item(), float(norm)
+    if not math.isfinite(value + size):
+        raise ValueError(f"loss {value}, gradient norm {size} at step {step}: training diverged; use a lower lr or a longer warmup")
     optimiser.step()
     optimiser.zero_grad()
-    return value, norm
+    return value, size
 
 
 def training_data(config: TrainConfig, task: Task) -> tuple[Task, dict[Split, Examples]]:
@@ -164,32 +167,14 @@ def check_same(folder: Path, started: dict[str, Any], wanted: dict[Any, Any]) ->
             raise ValueError(f"{name}={value}: {folder} was started with {started.get(name)}; go on with that, or start anew in another folder")
 
 
-def batch(examples: Examples, config: TrainConfig, step: int, micro: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Tokens, known and lengths of one micro-batch: each epoch a permutation of the examples, drawn from (seed, epoch)."""
-    size, count = config.batch_size // config.accumulate, len(examples.tokens)
-    numbers = step * config.batch_size + micro * size + np.arange(size)
-    chosen = np.empty(size, np.int64)
-    for epoch in np.unique(numbers // count):
-        inside = numbers // count == epoch
-        chosen[inside] = epoch_order(config.seed, int(epoch), count)[numbers[inside] % count]
-    return on_device(examples.take(chosen), config, device)
-
-
-def on_device(examples: Examples, config: TrainConfig, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Examples as the loss takes them: what is known is never masked, and with noise = "all" nothing is (decision 8)."""
-    tokens, known, lengths = as_tensors(examples, device)
-    return tokens, known & (config.noise == "answer"), lengths
-
-
-def validation_loss(net: Any, method: Method, examples: Examples, config: TrainConfig, device: torch.device) -> float:
+def validation_loss(net: Transformer, method: Method, examples: Examples, config: TrainConfig, device: torch.device) -> float:
     """The mean loss over the validation examples, always with the same masks and orders."""
     net.eval()
     total = 0.0
     with torch.no_grad(), autocast(config, device):
         for number, part in enumerate(chunks_of(examples, config.batch_size)):
-            tokens, known, lengths = on_device(part, config, device)
-            generator = step_generator(config.seed, VALIDATION, number * config.batch_size)
-            total += len(tokens) * loss(net, method, tokens, known, generator, lengths=lengths).item()
+            batch = drawn(part, method, config, net.mask_id, VALIDATION, number * config.batch_size).to(device)
+            total += len(part.tokens) * sum(score(net, method, batch.take(rows)).item() for rows in batch.parts(partial(training_rows, net)))
     return total / len(examples.tokens)
 
 
@@ -225,17 +210,6 @@ def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:
     """The context in which the net computes: bf16 where it is asked for, or by auto on an accelerator."""
     bf16 = config.precision == "bf16" or (config.precision == "auto" and device.type != "cpu")
     return torch.autocast(device.type, torch.bfloat16, enabled=bf16)
-
-
-def step_generator(seed: int, step: int, micro: int) -> torch.Generator:
-    """The random stream of one micro-batch."""
-    return torch.Generator().manual_seed(int(np.random.SeedSequence((seed, step, micro)).generate_state(1, np.uint64)[0] >> np.uint64(1)))
-
-
-@lru_cache(maxsize=2)
-def epoch_order(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
-    """In which order an epoch goes through the examples."""
-    return np.random.default_rng((seed, epoch)).permutation(count)
 
 
 @contextmanager

@@ -1,0 +1,62 @@
+"""Which examples a step learns from and what is masked in them: a function of (seed, step), made while the step before is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from latent_tokens.configs import TrainConfig
+from latent_tokens.methods import Method
+from latent_tokens.objective import Drawn, draw
+from latent_tokens.tasks import Examples
+from latent_tokens.tensors import as_tensors
+
+VALIDATION = 1 << 40  # the "step" whose random streams validation draws from
+
+
+def training_batches(
+    examples: Examples, method: Method, config: TrainConfig, mask_id: int, first: int, device: torch.device
+) -> Generator[Drawn, None, None]:
+    """The batch of each step from `first` on. Each epoch is a permutation of the examples, drawn from (seed, epoch)."""
+
+    def prepare(step: int) -> Drawn:
+        return drawn(examples.take(chosen(len(examples.tokens), config, step)), method, config, mask_id, step, 0).to(device)
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        ahead = pool.submit(prepare, first)
+        for step in range(first, config.steps):
+            now, ahead = ahead, pool.submit(prepare, step + 1)
+            yield now.result()
+
+
+def drawn(examples: Examples, method: Method, config: TrainConfig, mask_id: int, step: int, part: int) -> Drawn:
+    """Examples with what is masked in them: never what is known, unless noise = "all" says that nothing is (decision 8)."""
+    tokens, known, lengths = as_tensors(examples)
+    known = known & (config.noise == "answer")
+    return draw(method, tokens, known, torch.Generator().manual_seed(seed_of(config, step, part)), mask_id=mask_id, lengths=lengths)
+
+
+def chosen(count: int, config: TrainConfig, step: int) -> NDArray[np.int64]:
+    """Which of `count` examples a step learns from."""
+    numbers = step * config.batch_size + np.arange(config.batch_size)
+    found = np.empty(config.batch_size, np.int64)
+    for epoch in np.unique(numbers // count):
+        inside = numbers // count == epoch
+        found[inside] = epoch_order(config.seed, int(epoch), count)[numbers[inside] % count]
+    return found
+
+
+def seed_of(config: TrainConfig, step: int, part: int = 0) -> int:
+    """The seed of the random stream of one step, or of one part of the validation."""
+    return int(np.random.SeedSequence((config.seed, step, part)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+@lru_cache(maxsize=2)
+def epoch_order(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
+    """In which order an epoch goes through the examples."""
+    return np.random.default_rng((seed, epoch)).permutation(count)

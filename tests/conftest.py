@@ -6,7 +6,23 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "OMP_NUM_THREADS
 
 from jaxtyping import install_import_hook
 
-CHECKED = ("layout", "order", "partition", "attention", "streams", "methods", "objective", "decoding", "model", "cost", "solving")
+CHECKED = (
+    "layout",
+    "order",
+    "partition",
+    "attention",
+    "streams",
+    "methods",
+    "objective",
+    "decoding",
+    "model",
+    "cost",
+    "solving",
+    "fast",
+    "memory",
+    "kernels",
+    "sweep",
+)
 install_import_hook([f"latent_tokens.{name}" for name in CHECKED], "beartype.beartype")
 
 import pytest

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Union
 import tyro
 from tyro.conf import PositionalRequiredArgs, subcommand
 
-from latent_tokens.commands import RUN, Data, Evaluate, Sample, Solve
+from latent_tokens.commands import RUN, Bench, Data, Evaluate, Sample, Solve
 from latent_tokens.configs import DemoConfig, TrainConfig
 
 PARSING_FAILED = 2  # tyro's exit code
@@ -28,6 +28,7 @@ Command = Union[
     Annotated[Sample, subcommand("sample")],
     Annotated[Solve, subcommand("solve")],
     Annotated[DemoConfig, subcommand("demo")],
+    Annotated[Bench, subcommand("bench")],
 ]
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional
 
-from latent_tokens.configs import DEFAULT_CANDIDATES, DataConfig, DemoConfig, EvalConfig, OrderName, TrainConfig, check_out, whole
+from latent_tokens.configs import DEFAULT_CANDIDATES, BenchConfig, DataConfig, DemoConfig, EvalConfig, OrderName, TrainConfig, check_out, whole
 
 MOST_SHOWN = 1_000
 NO_TOKEN = 255  # of no task: decodes as an empty cell
@@ -88,6 +88,17 @@ class Solve:
     """Answers to try; the first right one is shown."""
     seed: int = 0
     """Attempt i draws from the stream (seed, i)."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measure training and decoding on this machine, beside the machine's own limits and the plain ways."""
+
+    config: OmitArgPrefixes[BenchConfig] = field(default_factory=BenchConfig)
+    growth: Path | None = None
+    """Instead, measure how decoding time grows with latents, length and batch, and write growth.png, growth.svg and growth.jsonl to this folder."""
+    json: bool = False
+    """Print the rows as JSON lines instead of a table."""
 
 
 def run_data(command: Data) -> int:
@@ -260,6 +271,28 @@ def run_demo(config: DemoConfig) -> int:
     return 0
 
 
+def run_bench(command: Bench) -> int:
+    """latent-tokens bench: a table, or JSON lines; or the figure of growth."""
+    from rich.console import Console
+
+    from latent_tokens.bench import bench
+    from latent_tokens.growth import grow
+    from latent_tokens.report import speed_table
+
+    keep_freed_memory()
+    if command.growth is not None:
+        check_out(command.growth)
+
+    def keep(row: dict[str, Any]) -> None:
+        if command.json:
+            print(json.dumps(row), flush=True)
+
+    rows = bench(command.config, on_row=keep) if command.growth is None else grow(command.config, command.growth, on_row=keep)
+    if not command.json:
+        Console(width=None if sys.stdout.isatty() else 130).print(speed_table(rows))
+    return 0
+
+
 RUN: dict[type, Callable[[Any], int]] = {
     Data: run_data,
     TrainConfig: run_train,
@@ -267,6 +300,7 @@ RUN: dict[type, Callable[[Any], int]] = {
     Sample: run_sample,
     Solve: run_solve,
     DemoConfig: run_demo,
+    Bench: run_bench,
 }
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar, get_args
+from typing import Literal, TypeVar, cast, get_args
 
 T = TypeVar("T")
 
@@ -15,6 +16,7 @@ TaskName = Literal[
 ]  # fmt: skip
 Split = Literal["train", "validation", "test"]
 SizeName = Literal["nano", "tiny", "mini", "sminy", "small"]
+Precision = Literal["fp32", "bf16"]
 OrderName = Literal["top_prob", "margin", "entropy", "uniform", "left_to_right"]
 DEFAULT_CANDIDATES = 8  # the paper's k (appendix D.2)
 
@@ -230,7 +232,7 @@ class EvalConfig:
     """Draw from the smallest set of tokens that holds this much probability."""
     refresh: bool = True
     """Reshuffle the undecoded part of a random schedule after every step; off is Algorithm 5 as printed."""
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Precision = "fp32"
     """Of the network's arithmetic. In bf16 single samples may differ with the batch."""
 
     def __post_init__(self) -> None:
@@ -290,7 +292,52 @@ class DemoConfig:
     """full takes minutes; smoke takes seconds, to see that everything runs, and teaches the model next to nothing."""
     every_method: bool = False
     """Train and measure the reference models too, rather than show the rows that come with the package."""
-    precision: Literal["fp32", "bf16"] = "bf16"
+    precision: Precision = "bf16"
     """Of sampling; bf16 takes two thirds of the time on a CPU that has it."""
     seed: int = 0
     """Fixes the training and the samples."""
+
+
+@dataclass(frozen=True)
+class BenchConfig:
+    """What to measure; every number of a list with every other. The default is the table of docs/performance.md: some ten minutes on two cores."""
+
+    methods: tuple[str, ...] = ("mdm", "sidm", "scdm", "esolm", "arm")
+    """Methods to decode with."""
+    sizes: tuple[SizeName, ...] = ("tiny",)
+    """Shapes of the network that decodes."""
+    lengths: tuple[int, ...] = (128,)
+    """Lengths of the sequences."""
+    batch_sizes: tuple[int, ...] = (16,)
+    """Sequences decoded together."""
+    latents: tuple[int, ...] = (0,)
+    """Numbers of latents, for the methods that have a dial."""
+    candidates: tuple[int, ...] | None = None
+    """Numbers of candidates. Default: 8, but 1 for a fixed order, and for esolm, as published."""
+    train: tuple[str, ...] = ("tiny:64x128", "tiny:64x81:128", "nano:256x36")
+    """Training steps, SIZE:BATCHxLENGTH; with :PADDED, the plain step it is compared with has sequences padded to that."""
+    precisions: tuple[Precision, ...] = ("fp32", "bf16")
+    """Of the network's arithmetic."""
+    rounds: int = 3
+    """Times that each is measured, in turn; medians are reported."""
+
+    def __post_init__(self) -> None:
+        whole("rounds", self.rounds, 1)
+        for name, least in (("lengths", 1), ("batch_sizes", 1), ("latents", 0), ("candidates", 1)):
+            for value in getattr(self, name) or ():
+                whole(name, value, least)
+        for size in self.sizes:
+            one_of("sizes", size, tuple(SIZES))
+        for precision in self.precisions:
+            one_of("precisions", precision, get_args(Precision))
+        for shape in self.train:
+            training_shape(shape)
+
+
+def training_shape(shape: str) -> tuple[SizeName, int, int, int]:
+    """(size, batch, length, padded length) of SIZE:BATCHxLENGTH or SIZE:BATCHxLENGTH:PADDED. Raises ValueError where it is neither."""
+    parts = re.fullmatch(r"([a-z]+):([1-9][0-9]{0,5})x([1-9][0-9]{0,5})(?::([1-9][0-9]{0,5}))?", shape)
+    if parts is None or parts[1] not in SIZES:
+        raise ValueError(f"train={shape}: must be SIZE:BATCHxLENGTH, like tiny:64x128, with SIZE one of {', '.join(SIZES)}")
+    length = int(parts[3])
+    return cast(SizeName, parts[1]), int(parts[2]), length, int(parts[4] or length)

@@ -1,0 +1,193 @@
+"""How fast the package is on this machine, how far that is from the machine's limit, and what the fast paths gain over the plain ones.
+
+All that is compared is measured in turn, in one process, and reported as medians.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, product
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from torch.optim.swa_utils import AveragedModel
+
+from latent_tokens import decoding as reference
+from latent_tokens.attention import causal, sees_later
+from latent_tokens.batches import training_batches
+from latent_tokens.configs import DEFAULT_CANDIDATES, SIZES, BenchConfig, Precision, SizeName, TrainConfig, training_shape
+from latent_tokens.cost import cached_cost, relative_cost
+from latent_tokens.decoding import Decoding, Generated
+from latent_tokens.fast import generate
+from latent_tokens.machine import Machine, count_flop, describe_machine, measure_machine, peak_memory, seconds
+from latent_tokens.methods import METHODS, most_latents
+from latent_tokens.model import Transformer
+from latent_tokens.objective import Drawn
+from latent_tokens.order import left_to_right
+from latent_tokens.progress import progress
+from latent_tokens.tasks import Examples
+from latent_tokens.training import ramped_average, train_step
+
+VOCABULARY = 32  # of the paper's networks (checkpoints.md)
+PASSES = 5  # of the network in one measurement of it
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something to measure: what it is, its fast and its plain way, and what each must compute."""
+
+    about: Row
+    units: float  # samples or tokens that one run gives
+    fast: Callable[[], Any]
+    plain: Callable[[], Any]
+    flop: int  # of the fast way
+    moved: float = 0  # bytes, of the fast way: each weight once a pass
+    plain_flop: int | None = None
+
+
+def bench(config: BenchConfig, *, on_row: Callable[[Row], None] = lambda row: None) -> list[Row]:
+    """The rows of the benchmark; `on_row` receives each as soon as those it is compared with are measured.
+
+    rate: samples or tokens a second of the fast way. floor_seconds: FLOP / measured peak of a matrix product, or bytes /
+    measured bandwidth of a copy, whichever is more; share = floor_seconds / seconds. ratio_to_reference: seconds of the plain
+    way / seconds. ratio_to_mdm: seconds of mdm's fast way, everything else alike, / seconds; token_theory is what the number
+    of tokens alone makes of it. peak_memory_mb is the most that the process has held so far.
+    """
+    device, rows = Accelerator().device, list[Row]()
+    for precision in config.precisions:
+        machine = measure_machine(DTYPES[precision], device)
+        for cases in groups_of_cases(config, precision, device):
+            with progress(f"measuring {cases[0].about['what']}, {precision}", 2 * config.rounds * len(cases)) as advance:
+                found = measure(cases, config.rounds, machine, device, advance)
+            for row in found:
+                rows.append({**row, "precision": precision, "device": describe_machine(device)})
+                on_row(rows[-1])
+    return rows
+
+
+def measure(cases: Sequence[Case], rounds: int, machine: Machine, device: torch.device, advance: Callable[[int, str], None]) -> list[Row]:
+    """A row a case: medians over rounds, in each of which every case has its turn, fast and plain."""
+    taken: list[tuple[list[float], list[float]]] = [([], []) for _ in cases]
+    for _ in range(rounds):
+        for case, ways in zip(cases, taken, strict=True):
+            for way, found in zip((case.fast, case.plain), ways, strict=True):
+                found.append(seconds(way, device))
+                advance(1, f"{case.about['method']} {found[-1]:.2f} s")
+    base = next((statistics.median(fast) for case, (fast, _) in zip(cases, taken, strict=True) if case.about["method"] == "mdm"), None)
+    rows = []
+    for case, ways in zip(cases, taken, strict=True):
+        took, plain = map(statistics.median, ways)
+        floor = machine.floor(case.flop, case.moved)
+        row = {**case.about, "rate": round(case.units / took, 3), "seconds": round(took, 5), "floor_seconds": round(floor, 5), "share": floor / took}
+        row |= {"flop": case.flop, "ratio_to_reference": plain / took}
+        if base is not None and case.about["what"] == "decode":
+            row["ratio_to_mdm"] = base / took
+        if case.plain_flop is not None:
+            row["reference_share"] = machine.floor(case.plain_flop, 0) / plain
+        row |= {"gemm_gflops": machine.flops / 1e9, "copy_gbytes": machine.bandwidth / 1e9, "peak_memory_mb": peak_memory(device) / 2**20}
+        rows.append({name: round(value, 3) if isinstance(value, float) and name != "floor_seconds" else value for name, value in row.items()})
+        rows[-1]["rounds"] = rounds
+    return rows
+
+
+def groups_of_cases(config: BenchConfig, precision: Precision, device: torch.device) -> Iterator[list[Case]]:
+    """The cases, those that are compared with one another together."""
+    for size, length, batch in product(config.sizes, config.lengths, config.batch_sizes):
+        if config.methods:
+            torch.manual_seed(0)
+            net = Transformer(SIZES[size], VOCABULARY - 1, length, "learned", gelu="exact").eval().to(device, DTYPES[precision])
+            yield [forward_case(net, size, length, batch)]
+            yield [decoding_case(net, size, length, batch, *setting) for setting in settings(config)]
+    for shape in config.train:
+        yield [training_case(shape, precision)]
+
+
+def settings(config: BenchConfig) -> list[tuple[str, int | None, int]]:
+    """(method, latents, candidates) of what is decoded; by default 8 candidates, but 1 where the order is fixed, and for the causal rule."""
+    found = []
+    for name in config.methods:
+        method = METHODS[name]
+        dial = config.latents if most_latents(method) and not sees_later(method.attention) else (None,)
+        default = (1,) if method.attention is causal else (DEFAULT_CANDIDATES,)
+        found += [(name, n, k) for n in dial for k in ((1,) if method.order is left_to_right else config.candidates or default)]
+    return found
+
+
+def decoding_case(net: Transformer, size: str, length: int, batch: int, name: str, latents: int | None, candidates: int) -> Case:
+    """Whole sequences, nothing known, one token a step."""
+    method, decoding = METHODS[name], Decoding(candidates, latents)
+    nothing = torch.zeros(batch, length, dtype=torch.bool, device=net.head.weight.device)
+
+    def decode(way: Callable[..., Generated]) -> Generated:
+        return way(net, method, nothing.long(), nothing, decoding, 0)
+
+    flop = count_flop(lambda: decode(generate))
+    n = length if sees_later(method.attention) else latents or 0
+    cost = cached_cost(length, candidates, n, method.readout == "shifted") if method.attention is causal else relative_cost(length, candidates, n)
+    about = {"what": "decode", "method": name, "size": size, "batch": batch, "length": length, "latents": "all" if n == length else n}
+    about |= {"candidates": candidates, "unit": "samples/s", "token_theory": round(1 / cost, 3)}
+    return Case(about, batch, lambda: decode(generate), lambda: decode(reference.generate), flop, length * weight_bytes(net))
+
+
+def forward_case(net: Transformer, size: str, length: int, batch: int) -> Case:
+    """One pass of mdm's first step: eight candidates' logits against every slot's."""
+    method, device = METHODS["mdm"], net.head.weight.device
+    tokens, known = torch.zeros(batch, length, dtype=torch.int64), torch.zeros(batch, length, dtype=torch.bool)
+    layout = method.draw(known, known.new_full((batch,), length, dtype=torch.int64), torch.Generator().manual_seed(0))
+    drawn = Drawn(tokens, layout, layout.slots.expand_as(layout.positions) >= length - DEFAULT_CANDIDATES, torch.ones(batch)).to(device)
+
+    @torch.no_grad()
+    def fast() -> None:
+        for _ in range(PASSES):
+            method.logits_at(drawn.scored, net, drawn.tokens, drawn.layout)
+
+    @torch.no_grad()
+    def plain() -> None:
+        for _ in range(PASSES):
+            method.logits(net, drawn.tokens, drawn.layout)
+
+    about = {"what": "forward", "method": "mdm", "size": size, "batch": batch, "length": length, "unit": "tokens/s"}
+    return Case(about, PASSES * batch * length, fast, plain, count_flop(fast), PASSES * weight_bytes(net), count_flop(plain))
+
+
+def training_case(shape: str, precision: Precision) -> Case:
+    """An optimiser step of mdm, clipping and averaged weights included. The plain way takes every slot through the last layer, of sequences
+    padded as the shape says.
+    """
+    size, batch, length, padded = training_shape(shape)
+    fast, net = training_step(size, batch, length, precision, reads=True)
+    plain, _ = training_step(size, batch, padded, precision, reads=False)
+    about = {"what": "train", "method": "mdm", "size": size, "batch": batch, "length": length, "unit": "tokens/s"}
+    about |= {} if padded == length else {"reference_length": padded}
+    return Case(about, batch * length, fast, plain, count_flop(fast), 3 * weight_bytes(net), count_flop(plain))
+
+
+def training_step(size: SizeName, batch: int, length: int, precision: Precision, reads: bool) -> tuple[Callable[[], None], Transformer]:
+    """A function that takes the next step on random tokens, and the network that learns."""
+    config = TrainConfig(task="random tokens", method="mdm", size=size, batch_size=batch, precision=precision)
+    tokens = np.random.default_rng(0).integers(VOCABULARY - 1, size=(4 * batch, length)).astype(np.uint8)
+    method, accelerator, numbers = METHODS["mdm"], Accelerator(), count()
+    torch.manual_seed(0)
+    net = Transformer(SIZES[size], VOCABULARY - 1, length, config.positions, gelu=config.gelu)
+    net.reads = reads
+    averaged = AveragedModel(net, multi_avg_fn=ramped_average(config.ema)).to(accelerator.device)
+    model, optimiser = accelerator.prepare(net, torch.optim.AdamW(net.parameters(), config.lr, fused=True))
+    batches = training_batches(Examples.of(tokens, np.zeros(tokens.shape, bool)), method, config, net.mask_id, 0, accelerator.device)
+
+    def step() -> None:
+        train_step(model, method, optimiser, next(batches), config, next(numbers), accelerator)
+        averaged.update_parameters(net)
+
+    return step, net
+
+
+def weight_bytes(net: Transformer) -> int:
+    """Bytes of the blocks' weights: what every forward pass must read."""
+    return sum(parameter.numel() * parameter.element_size() for parameter in net.blocks.parameters())

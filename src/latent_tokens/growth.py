@@ -1,0 +1,81 @@
+"""How decoding time grows: against latents, length and batch, beside what the number of tokens alone says. A figure and its rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from latent_tokens.bench import bench
+from latent_tokens.configs import BenchConfig
+from latent_tokens.report import COLOURS
+
+Row = dict[str, Any]
+
+LATENTS = (0, 4, 8, 16, 32, 64, 128)
+LENGTHS = (16, 32, 64, 128)
+BATCHES = (1, 4, 16, 64, 256)
+SHORT = 32  # the length at which the batch grows
+PANELS = ("latents", "length", "batch")
+
+
+def grow(config: BenchConfig, folder: Path, *, on_row: Callable[[Row], None] = lambda row: None) -> list[Row]:
+    """Measures and writes growth.png, growth.svg and growth.jsonl: decoding time against each of PANELS, in the config's first size and precision.
+
+    scdm against latents at the config's longest length and first batch size, and each of its methods against length and batch
+    size. Where the config names several latents, lengths or batch sizes, it is these.
+    """
+    base = replace(config, sizes=config.sizes[:1], precisions=config.precisions[:1], train=())
+    length, batch = config.lengths[-1], config.batch_sizes[0]
+    dial = config.latents if len(config.latents) > 1 else (*(n for n in LATENTS if n < length), length)
+    lengths = config.lengths if len(config.lengths) > 1 else tuple(x for x in LENGTHS if x <= length)
+    batches = config.batch_sizes if len(config.batch_sizes) > 1 else BATCHES
+    sweeps = {
+        "latents": replace(base, methods=("mdm", "scdm"), lengths=(length,), batch_sizes=(batch,), latents=dial),
+        "length": replace(base, lengths=lengths, batch_sizes=(batch,), latents=(0,)),
+        "batch": replace(base, lengths=(min(SHORT, length),), batch_sizes=batches, latents=(0,)),
+    }
+    rows = []
+    for panel, asked in sweeps.items():
+        found = [row for row in bench(asked, on_row=on_row) if row["what"] == "decode"]
+        rows += [{**row, "panel": panel} for row in found]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "growth.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    draw(rows, folder / "growth")
+    return rows
+
+
+def draw(rows: Sequence[Row], stem: Path) -> None:
+    """STEM.png and STEM.svg: measured seconds as points, what the tokens say as lines, on log axes."""
+    from matplotlib.figure import Figure
+
+    sheet = Figure(figsize=(12, 4.2), layout="constrained")
+    for axes, panel in zip(sheet.subplots(1, 3), PANELS, strict=True):
+        here = [row for row in rows if row["panel"] == panel and (panel != "latents" or row["method"] == "scdm")]
+        for method in dict.fromkeys(row["method"] for row in here):
+            curve = [row for row in here if row["method"] == method]
+            where = [row["length"] if row[panel] == "all" else row[panel] for row in curve]
+            tokens = [row["batch"] * row["length"] ** 2 / row["token_theory"] for row in curve]
+            scale = curve[-1]["seconds"] / tokens[-1]
+            colour = COLOURS.get(method, "#E69F00")
+            axes.plot([max(x, 0.5) for x in where], [row["seconds"] for row in curve], "o", color=colour, label=method)
+            axes.plot([max(x, 0.5) for x in where], [scale * count for count in tokens], "-", linewidth=1, color=colour)
+        axes.set(xscale="log", yscale="log", xlabel={"latents": "latent tokens n (0 at the left edge)"}.get(panel, panel), ylabel="seconds")
+        axes.grid(alpha=0.3, which="both")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(fontsize=8, frameon=False)
+        axes.set_title(title(here, panel), fontsize=9)
+    about = rows[0]
+    sheet.suptitle(
+        f"Decoding time, {about['size']}, {about['precision']}: points are measured, lines are the number of tokens, scaled to the last point"
+    )
+    for suffix in (".png", ".svg"):
+        sheet.savefig(stem.with_suffix(suffix), dpi=150, metadata={"Date": None} if suffix == ".svg" else None)
+
+
+def title(rows: Sequence[Row], panel: str) -> str:
+    """What stays the same in a panel."""
+    fixed = {"length": f"length {rows[0]['length']}", "batch": f"batch {rows[0]['batch']}"}
+    return ", ".join(text for name, text in fixed.items() if name != panel)

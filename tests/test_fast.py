@@ -1,0 +1,242 @@
+"""The fast path against the reference: the same logits wherever the reference goes, hence the same samples, in parts of any size."""
+
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+import torch
+
+from latent_tokens import METHODS, Decoding, Size, Transformer, decoding as reference, entropy, generate, given, left_to_right, memory, random
+from latent_tokens.attention import causal, semi_causal
+from latent_tokens.decoding import begin, candidate_logits, decode, draw_tokens, finish, most_confident
+from latent_tokens.fast import FastLook, first_layer, parts
+from latent_tokens.layout import next_layout
+from latent_tokens.order import shuffle
+from oracle import Oracle, small_joint
+
+VOCAB, LENGTH = 7, 12
+STARTS = torch.tensor([0, 3, 0, 5, 1, 2, 9])
+LENGTHS = torch.tensor([12, 12, 8, 12, 4, 12, 10])
+NEAR = 1e-5  # in probability: rounding may turn a choice that is so close
+DECODINGS = {
+    "uniform": Decoding(),
+    "left to right": Decoding(order=left_to_right),
+    "top-prob of 4": Decoding(candidates=4),
+    "top-prob of all": Decoding(candidates="all"),
+    "as printed of 3": Decoding(candidates=3, refresh=False, temperature=0.7, top_p=0.9),
+    "two a step": Decoding(tokens_per_step=2),
+    "entropy, two a step of 5": Decoding(candidates=5, tokens_per_step=2, confidence=entropy),
+    "random latents": Decoding(latent_policy=random),
+    "a given order": Decoding(order=given([7, 2, 11, 0, 5, 9, 1, 10, 3, 8, 6, 4])),
+}
+
+
+def untrained(positions="both", **options):
+    torch.manual_seed(1)
+    return Transformer(Size(32, 2, 3), VOCAB, LENGTH, positions, **options).eval()
+
+
+def problem(batch=len(STARTS), starts=STARTS, lengths=LENGTHS):
+    """Rows of which a prefix is known, each row another one."""
+    tokens = torch.randint(0, VOCAB, (batch, LENGTH), generator=torch.Generator().manual_seed(5))
+    known = torch.arange(LENGTH) < starts[torch.arange(batch) % len(starts), None]
+    return tokens, known, lengths[torch.arange(batch) % len(lengths)]
+
+
+def with_latents(method, decoding):
+    """The decoding with half of what is masked as latents, where the method can use them."""
+    usable = method.attention in (semi_causal, causal) and method.readout == "in_place"
+    return replace(decoding, latents=lambda masked: masked // 2) if usable else decoding
+
+
+def follow(net, method, decoding, compare):
+    """Decodes by the reference, and at each step hands `compare` its candidates' logits and what else a look is given."""
+    tokens, known, lengths = problem()
+    state = begin(net, method, tokens, known, decoding, 3, None, lengths)
+
+    def look(rows, tokens, layout, num_candidates):
+        expected = candidate_logits(method.logits(net, tokens, layout), layout, num_candidates)
+        compare(expected, rows, tokens, layout, num_candidates)
+        return expected
+
+    decode(net, method, decoding, state, torch.arange(len(tokens)), look=look)
+    assert (state.left == 0).all()
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary", "both"])
+def test_the_candidates_logits_are_the_references_at_every_step(any_method, any_decoding, positions):
+    net, decoding = untrained(positions), with_latents(any_method, any_decoding)
+    look = FastLook(net, any_method, torch.arange(len(STARTS)), LENGTH, first_layer(net, 300, LENGTH))
+
+    def compare(expected, *shown):
+        found = look(*shown)
+        torch.testing.assert_close(found[..., :VOCAB], expected[..., :VOCAB], atol=1e-5, rtol=0)
+        assert (found[..., VOCAB:] == -torch.inf).all()
+
+    follow(net, any_method, decoding, compare)
+
+
+def close_calls(net, method, decoding, state):
+    """Decodes by the reference; gives (row, index in its order) of every choice that NEAR in probability would have turned."""
+    found = set()
+
+    def look(rows, tokens, layout, num_candidates):
+        candidates = candidate_logits(method.logits(net, tokens, layout), layout, num_candidates)
+        count = state.sizes[rows, state.steps[rows]].minimum(state.left[rows])
+        picks = most_confident(candidates, decoding.confidence, num_candidates, count)
+        noise = deepcopy(state.streams).uniform(rows, count)
+        drawn = [draw_tokens(candidates, picks, decoding, noise + shift) for shift in (-NEAR, NEAR)]
+        out = torch.arange(candidates.shape[1]) >= num_candidates[:, None]
+        ranked = decoding.confidence(candidates).masked_fill(out, -torch.inf).sort(dim=1, descending=True).values
+        for a, (row, clean, chosen) in enumerate(zip(rows.tolist(), layout.num_clean.tolist(), count.tolist(), strict=True)):
+            if (drawn[0] != drawn[1])[a, :chosen].any() or (ranked.diff(dim=1)[a, :chosen] > -NEAR).any():
+                found.update((row, clean + rank) for rank in range(chosen))
+        return candidates
+
+    decode(net, method, decoding, state, torch.arange(len(state.tokens)), look=look)
+    return found
+
+
+def test_the_samples_are_the_references_but_where_two_choices_are_close(any_method, any_decoding):
+    net, decoding = untrained(), with_latents(any_method, any_decoding)
+    tokens, known, lengths = problem()
+    fast = generate(net, any_method, tokens, known, decoding, 3, lengths=lengths)
+    state = begin(net, any_method, tokens, known, decoding, 3, None, lengths)
+    close, slow = close_calls(net, any_method, decoding, state), finish(state)
+    differs = (fast.order != slow.order) | (fast.tokens != slow.tokens).gather(1, slow.order)
+    rows = differs.any(1).nonzero().flatten().tolist()
+    print(f"{len(rows)} of {len(tokens)} rows differ")
+    assert all((row, int(differs[row].int().argmax())) in close for row in rows)
+    assert len(rows) <= 1
+    assert fast.processed.tolist() == slow.processed.tolist()
+    assert fast.forward_passes == slow.forward_passes
+
+
+def test_a_choice_is_close_where_two_candidates_are_alike():
+    """Without positions and with nothing known all candidates are the same, and the check above would say so."""
+    net = untrained("rotary")
+    state = begin(net, METHODS["sidm"], torch.zeros(2, LENGTH).long(), torch.zeros(2, LENGTH).bool(), Decoding(candidates=2), 0, None, None)
+    close = close_calls(net, METHODS["sidm"], Decoding(candidates=2), state)
+    assert {(0, 0), (1, 0)} <= close
+    assert len(close) < 2 * LENGTH
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "slots"),
+    [
+        ("arm", {}, 1),
+        ("esolm", {"latents": 0}, 2),  # the token just decoded, and the candidate
+        ("esolm", {"latents": 3, "candidates": 4}, 1 + 3 + 4),
+        ("esolm", {"latents": "all", "candidates": 3, "tokens_per_step": 2}, 2 + LENGTH),
+    ],
+)
+def test_the_causal_cache_gives_what_is_computed_anew_and_spares_the_clean_slots(name, options, slots):
+    net, rows = untrained(), torch.arange(len(STARTS))
+    cached, anew = (FastLook(net, METHODS[name], rows, LENGTH, None) for _ in range(2))
+    anew.cache, computed = None, []
+    counter = net.embedding.register_forward_hook(lambda module, inputs, output: computed.append(inputs[0].shape[1]))
+
+    def compare(expected, *shown):
+        found = cached(*shown)
+        widths.append(computed[-1])
+        torch.testing.assert_close(found, anew(*shown), atol=1e-5, rtol=0)
+
+    widths = []
+    follow(net, METHODS[name], Decoding(**options), compare)
+    counter.remove()
+    assert max(widths[1:]) <= slots
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary", "both"])
+def test_the_first_layer_looked_up_is_the_first_layer_computed(positions):
+    net = untrained(positions)
+    table = first_layer(net, 300, LENGTH)
+    assert table.shape == (net.table_rows, 3 * 32)
+    assert first_layer(net, 0, LENGTH) is None
+    looks = [FastLook(net, METHODS["scdm"], torch.arange(len(STARTS)), LENGTH, given) for given in (table, None)]
+
+    def compare(expected, *shown):
+        torch.testing.assert_close(*(look(*shown) for look in looks), atol=1e-5, rtol=0)
+
+    follow(net, METHODS["scdm"], Decoding(candidates=3, latents=2), compare)
+
+
+def same(a, b):
+    found = [torch.equal(getattr(a, name), getattr(b, name)) for name in ("tokens", "order", "processed")]
+    return all(found) and a.forward_passes == b.forward_passes
+
+
+def own_orders(batch):
+    """An order of its own for each row."""
+    everything = torch.arange(LENGTH).expand(batch, -1)
+    return shuffle(everything, torch.zeros(batch).long(), torch.rand(batch, LENGTH, generator=torch.Generator().manual_seed(2)).double())
+
+
+@pytest.mark.parametrize(("name", "options"), [("scdm", {"candidates": 3, "latents": 2}), ("esolm", {"latents": 2}), ("mdm", {"order": "own"})])
+def test_a_batch_in_parts_gives_the_rows_of_a_whole_one(monkeypatch, name, options):
+    net, (tokens, known, lengths) = untrained(), problem(300)
+    decoding = Decoding(**{**options, "order": given(own_orders(300))} if "order" in options else options)
+    whole = generate(net, METHODS[name], tokens, known, decoding, 3, lengths=lengths)
+    monkeypatch.setattr(memory, "DECODING_BYTES", memory.DECODING_BYTES // 200)
+    state = begin(net, METHODS[name], tokens, known, decoding, 3, None, lengths)
+    cut = parts(net, state, decoding)
+    assert len(cut) > 3
+    assert torch.cat(cut).sort().values.tolist() == list(range(300))
+    assert same(generate(net, METHODS[name], tokens, known, decoding, 3, lengths=lengths), whole)
+    if "order" in options:
+        expected = given(own_orders(300))(known | (torch.arange(LENGTH) >= lengths[:, None]))
+        inside = (expected[:, :, None] < lengths[:, None, None]).squeeze(2)
+        assert all(whole.order[row, : int(lengths[row])].tolist() == expected[row][inside[row]].tolist() for row in range(300))
+
+
+@pytest.mark.parametrize("name", ["scdm", "esolm", "arm"])
+@pytest.mark.parametrize("batch", [0, 1])
+def test_a_batch_of_one_row_or_none_is_decoded(name, batch):
+    net, (tokens, known, lengths) = untrained(), problem(batch)
+    made = [module(net, METHODS[name], tokens, known, Decoding(), 3, lengths=lengths) for module in (generate, reference.generate)]
+    assert same(*made)
+    assert made[0].tokens.shape == (batch, LENGTH)
+
+
+def test_a_watcher_gets_the_reference():
+    net, (tokens, known, lengths), steps = untrained(), problem(), []
+    made = [
+        module(net, METHODS["scdm"], tokens, known, Decoding(latents=2), 3, lengths=lengths, on_step=steps.append)
+        for module in (generate, reference.generate)
+    ]
+    assert same(*made)
+    assert len(steps) == 2 * made[0].forward_passes
+    for fast, slow in zip(steps[: len(steps) // 2], steps[len(steps) // 2 :], strict=True):
+        assert torch.equal(fast.probabilities, slow.probabilities)
+        assert torch.equal(fast.chosen, slow.chosen)
+
+
+def test_a_net_in_training_mode_gets_the_reference_with_its_dropout():
+    net, (tokens, known, lengths), made = untrained(dropout=0.5).train(), problem(), []
+    for module in (generate, reference.generate):
+        torch.manual_seed(0)
+        made.append(module(net, METHODS["scdm"], tokens, known, Decoding(), 3, lengths=lengths))
+    assert same(*made)
+    assert not same(made[0], generate(net.eval(), METHODS["scdm"], tokens, known, Decoding(), 3, lengths=lengths))
+
+
+def test_another_denoiser_gets_the_reference():
+    net, known = Oracle(small_joint()), torch.zeros(50, 3, dtype=torch.bool)
+    made = [module(net, METHODS["scdm"], known.long(), known, Decoding(latents=1), 3) for module in (generate, reference.generate)]
+    assert same(*made)
+
+
+@pytest.mark.parametrize("name", ["mdm", "scdm", "esolm", "arm"])
+def test_in_bf16_the_logits_are_as_near_to_the_references_as_those_are_to_float32(name):
+    exact, found, decoding = untrained(), [], with_latents(METHODS[name], Decoding())
+    net = deepcopy(exact).bfloat16()
+    look = FastLook(net, METHODS[name], torch.arange(len(STARTS)), LENGTH, first_layer(net, 300, LENGTH))
+
+    def compare(expected, *shown):
+        rows, tokens, layout, num_candidates = shown
+        true = candidate_logits(METHODS[name].logits(exact, tokens, layout), layout, num_candidates)
+        found.append(torch.stack([look(*shown) - expected, expected - true])[..., :VOCAB].flatten(1))
+
+    follow(net, METHODS[name], decoding, compare)
+    fast, rounding = torch.cat(found, dim=1).square().mean(1).sqrt()
+    assert 0 < fast <= rounding < 0.02

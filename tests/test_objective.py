@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from latent_tokens import METHODS, Decoding, generate, loss
+from latent_tokens import METHODS, Decoding, generate, loss, model
+from latent_tokens.objective import LIKE, SMALL, draw, score
 
 
 def generator(seed=0):
@@ -68,3 +69,78 @@ def test_what_the_net_cannot_learn_is_refused(nano):
         loss(nano, METHODS["scdm"], tokens + 4, tokens > 0, generator())
     with pytest.raises(ValueError, match="no prefix"):
         loss(nano, METHODS["arm"], tokens, torch.arange(16).expand(2, 16) == 3, generator())
+
+
+def ragged(batch=24):
+    """Rows of unlike length, of which a prefix is known."""
+    tokens = torch.randint(0, 4, (batch, 16), generator=generator())
+    lengths = torch.randint(7, 17, (batch,), generator=generator(1))
+    return tokens, torch.arange(16) < torch.randint(0, 6, (batch, 1), generator=generator(2)), lengths
+
+
+def gradients_of(net, value):
+    return [value.detach(), *torch.autograd.grad(value, list(net.parameters()))]
+
+
+def assert_equal(found, expected):
+    """To 1e-5 of the largest number of each tensor."""
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5 * other.abs().max().item(), rtol=0)
+
+
+def test_a_net_that_reads_only_what_is_scored_gives_the_same_loss_and_gradients(nano, monkeypatch, any_method):
+    monkeypatch.setattr(model, "TOKENS_A_GROUP", 64)
+    tokens, known, lengths = ragged()
+    found = []
+    for reads in (True, False):
+        monkeypatch.setattr(nano, "reads", reads, raising=False)
+        found.append(gradients_of(nano, loss(nano, any_method, tokens, known, generator(3), lengths=lengths)))
+    assert_equal(*found)
+
+
+def test_the_first_layers_table_and_groups_of_rows_take_part_in_the_loss(nano, monkeypatch):
+    """What the test above compares is no plain pass: the table is made once, and the last layer attends group by group."""
+    monkeypatch.setattr(model, "TOKENS_A_GROUP", 64)
+    made, widths = [], []
+    counters = [
+        nano.blocks[0].qkv.register_forward_hook(lambda module, inputs, output: made.append(len(output))),
+        nano.blocks[-1].attention_out.register_forward_hook(lambda module, inputs, output: widths.append(inputs[0].dim())),
+    ]
+    tokens, known, lengths = ragged()
+    drawn = draw(METHODS["scdm"], tokens, known, generator(3), mask_id=4, lengths=lengths)
+    score(nano, METHODS["scdm"], drawn)
+    for counter in counters:
+        counter.remove()
+    assert made == [nano.table_rows]
+    assert widths == [2]
+    assert model.rows_a_group(drawn.scored, None) == 4
+
+
+@pytest.fixture
+def long_batch():
+    """Three hundred rows of 5 to 64 positions, as a step draws them."""
+    lengths = torch.randint(5, 65, (300,), generator=generator())
+    tokens = torch.randint(0, 4, (300, 64), generator=generator())
+    return draw(METHODS["scdm"], tokens, tokens < 0, generator(), mask_id=4, lengths=lengths)
+
+
+@pytest.mark.parametrize("slots", [1, 500, 4_000, 10**9])
+def test_parts_are_every_row_once_of_like_length_and_no_more_than_allowed(long_batch, slots):
+    parts = long_batch.parts(lambda width: max(1, slots // width))
+    assert torch.cat(parts).sort().values.tolist() == list(range(300))
+    for rows in parts:
+        shown = long_batch.layout.num_shown[rows]
+        assert len(rows) <= max(1, slots // int(shown.max()))
+        assert shown.max() <= LIKE * shown.min() or (len(rows) - 1) * shown.max() <= SMALL
+        assert long_batch.take(rows).layout.positions.shape == (len(rows), shown.max())
+    padded = sum(len(rows) * int(long_batch.layout.num_shown[rows].max()) for rows in parts)
+    assert padded < 1.2 * long_batch.layout.num_shown.sum()
+
+
+def test_the_parts_of_a_batch_add_up_to_its_loss_and_gradients(nano, any_method):
+    tokens, known, lengths = ragged()
+    drawn = draw(any_method, tokens, known, generator(3), mask_id=4, lengths=lengths)
+    parts = drawn.parts(lambda width: 5)
+    assert len(parts) >= 5
+    in_parts = [gradients_of(nano, score(nano, any_method, drawn.take(rows).to(torch.device("cpu")))) for rows in parts]
+    assert_equal([sum(tensors) for tensors in zip(*in_parts, strict=True)], gradients_of(nano, score(nano, any_method, drawn)))

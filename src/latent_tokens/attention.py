@@ -10,6 +10,7 @@ from typing import Any
 
 from jaxtyping import Bool, Int
 from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 from latent_tokens.layout import Layout
 
@@ -52,3 +53,14 @@ def dense_mask(rule: Rule, layout: Layout, queries: Int[Tensor, "B Q"] | None = 
     visible: Tensor = rule(q, layout.slots, layout.num_clean[:, None, None])  # (B, Q, S)
     both_shown = (q < layout.num_shown[:, None, None]) & layout.shown[:, None, :]
     return (visible & both_shown) | (q == layout.slots)
+
+
+def block_mask(rule: Rule, layout: Layout) -> BlockMask:
+    """The dense mask of a layout as FlexAttention takes it: blocks that nobody sees are never computed, and no (B, S, S) is made."""
+
+    def sees(row: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        visible: Tensor = rule(q, k, layout.num_clean[row])
+        return (visible & (q < layout.num_shown[row]) & (k < layout.num_shown[row])) | (q == k)
+
+    slots = layout.positions.shape[1]
+    return create_block_mask(sees, len(layout.positions), None, slots, slots, device=str(layout.positions.device))

@@ -10,10 +10,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens.attention import Rule, bidirectional, causal, dense_mask, independent, sees_earlier, sees_later, semi_causal
+from latent_tokens.attention import Rule, bidirectional, block_mask, causal, dense_mask, independent, sees_earlier, sees_later, semi_causal
 from latent_tokens.configs import Names, one_of
 from latent_tokens.layout import Layout, next_layout
 from latent_tokens.order import Order, any_order, first_order, left_to_right
+
+BLOCKS_FROM = 1_024  # slots: on an accelerator, masks of so many are given as blocks
 
 
 @runtime_checkable
@@ -21,7 +23,8 @@ class Denoiser(Protocol):
     """Any callable (ids, positions, mask) -> logits with an integer `mask_id`; nothing else of it is used.
 
     ids, positions: Int[B, S]; mask: Bool[B, S, S]; logits: Float[B, S, V]. Where V has a column `mask_id`, it is never chosen.
-    One with `reads = True` takes a fourth argument, wanted Bool[B, S], and gives the logits of these slots alone, (N, V), row by row.
+    One with `reads = True` takes a fourth argument, wanted Bool[B, S], and gives the logits of these slots alone, (N, V), row by
+    row; on an accelerator its mask may be a FlexAttention BlockMask.
     """
 
     mask_id: int
@@ -86,7 +89,8 @@ class Method:
         """`logits` at the wanted slots alone, row by row. A net whose `reads` is true is told which, and need not compute the others."""
         if not getattr(net, "reads", False):
             return self.logits(net, tokens, layout)[wanted]
-        ids, mask = self.fed(tokens, layout, net.mask_id), dense_mask(self.attention, layout)
+        ids, long = self.fed(tokens, layout, net.mask_id), layout.positions.shape[1] >= BLOCKS_FROM and tokens.is_cuda
+        mask = (block_mask if long else dense_mask)(self.attention, layout)
         return rule_out(net.mask_id, cast(Any, net)(ids, layout.positions, mask, wanted))
 
     def fed(self, tokens: Int[Tensor, "B L"], layout: Layout, mask_id: int) -> Int[Tensor, "B S"]:

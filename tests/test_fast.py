@@ -34,11 +34,11 @@ def untrained(positions="both", **options):
     return Transformer(Size(32, 2, 3), VOCAB, LENGTH, positions, **options).eval()
 
 
-def problem(batch=len(STARTS), starts=STARTS, lengths=LENGTHS):
+def problem(batch=7):
     """Rows of which a prefix is known, each row another one."""
     tokens = torch.randint(0, VOCAB, (batch, LENGTH), generator=torch.Generator().manual_seed(5))
-    known = torch.arange(LENGTH) < starts[torch.arange(batch) % len(starts), None]
-    return tokens, known, lengths[torch.arange(batch) % len(lengths)]
+    kind = torch.arange(batch) % 7
+    return tokens, torch.arange(LENGTH) < STARTS[kind, None], LENGTHS[kind]
 
 
 def with_latents(method, decoding):
@@ -64,7 +64,7 @@ def follow(net, method, decoding, compare):
 @pytest.mark.parametrize("positions", ["learned", "rotary", "both"])
 def test_the_candidates_logits_are_the_references_at_every_step(any_method, any_decoding, positions):
     net, decoding = untrained(positions), with_latents(any_method, any_decoding)
-    look = FastLook(net, any_method, torch.arange(len(STARTS)), LENGTH, first_layer(net, 300, LENGTH))
+    look = FastLook(net, any_method, torch.arange(7), LENGTH, first_layer(net, 300, LENGTH))
 
     def compare(expected, *shown):
         found = look(*shown)
@@ -95,28 +95,32 @@ def close_calls(net, method, decoding, state):
     return found
 
 
-def test_the_samples_are_the_references_but_where_two_choices_are_close(any_method, any_decoding):
-    net, decoding = untrained(), with_latents(any_method, any_decoding)
-    tokens, known, lengths = problem()
-    fast = generate(net, any_method, tokens, known, decoding, 3, lengths=lengths)
-    state = begin(net, any_method, tokens, known, decoding, 3, None, lengths)
-    close, slow = close_calls(net, any_method, decoding, state), finish(state)
+def rows_that_differ(net, method, decoding, tokens, known, lengths):
+    """How many rows come out otherwise than by the reference, each of which must have left it at a close call."""
+    fast = generate(net, method, tokens, known, decoding, 3, lengths=lengths)
+    state = begin(net, method, tokens, known, decoding, 3, None, lengths)
+    close, slow = close_calls(net, method, decoding, state), finish(state)
     differs = (fast.order != slow.order) | (fast.tokens != slow.tokens).gather(1, slow.order)
     rows = differs.any(1).nonzero().flatten().tolist()
-    print(f"{len(rows)} of {len(tokens)} rows differ")
+    print(f"{len(rows)} of {len(tokens)} rows differ, and there were {len(close)} close calls")
     assert all((row, int(differs[row].int().argmax())) in close for row in rows)
-    assert len(rows) <= 1
     assert fast.processed.tolist() == slow.processed.tolist()
     assert fast.forward_passes == slow.forward_passes
+    return len(rows)
 
 
-def test_a_choice_is_close_where_two_candidates_are_alike():
-    """Without positions and with nothing known all candidates are the same, and the check above would say so."""
-    net = untrained("rotary")
-    state = begin(net, METHODS["sidm"], torch.zeros(2, LENGTH).long(), torch.zeros(2, LENGTH).bool(), Decoding(candidates=2), 0, None, None)
-    close = close_calls(net, METHODS["sidm"], Decoding(candidates=2), state)
-    assert {(0, 0), (1, 0)} <= close
-    assert len(close) < 2 * LENGTH
+def test_the_samples_are_the_references_but_where_two_choices_are_close(any_method, any_decoding):
+    assert rows_that_differ(untrained(), any_method, with_latents(any_method, any_decoding), *problem()) <= 1
+
+
+def test_where_all_candidates_are_alike_the_samples_differ_only_there():
+    """Without learned positions and with nothing known, every candidate of the first step has the same logits but for rounding."""
+    net, nothing = untrained("rotary"), torch.zeros(64, LENGTH).bool()
+    state = begin(net, METHODS["sidm"], nothing.long(), nothing, Decoding(candidates=3), 3, None, None)
+    close = close_calls(net, METHODS["sidm"], Decoding(candidates=3), state)
+    assert {(row, 0) for row in range(64)} <= close
+    assert len(close) < 64 * 2
+    rows_that_differ(net, METHODS["sidm"], Decoding(candidates=3), nothing.long(), nothing, torch.full((64,), LENGTH))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +133,7 @@ def test_a_choice_is_close_where_two_candidates_are_alike():
     ],
 )
 def test_the_causal_cache_gives_what_is_computed_anew_and_spares_the_clean_slots(name, options, slots):
-    net, rows = untrained(), torch.arange(len(STARTS))
+    net, rows = untrained(), torch.arange(7)
     cached, anew = (FastLook(net, METHODS[name], rows, LENGTH, None) for _ in range(2))
     anew.cache, computed, widths = None, [], []
     counter = net.embedding.register_forward_hook(lambda module, inputs, output: computed.append(inputs[0].shape[1]))
@@ -150,7 +154,7 @@ def test_the_first_layer_looked_up_is_the_first_layer_computed(positions):
     table = first_layer(net, 300, LENGTH)
     assert table.shape == (net.table_rows, 3 * 32)
     assert first_layer(net, 0, LENGTH) is None
-    looks = [FastLook(net, METHODS["scdm"], torch.arange(len(STARTS)), LENGTH, either) for either in (table, None)]
+    looks = [FastLook(net, METHODS["scdm"], torch.arange(7), LENGTH, either) for either in (table, None)]
 
     def compare(expected, *shown):
         torch.testing.assert_close(*(look(*shown) for look in looks), atol=1e-5, rtol=0)
@@ -224,10 +228,10 @@ def test_another_denoiser_gets_the_reference():
 def test_in_bf16_the_logits_are_as_near_to_the_references_as_those_are_to_float32(name):
     exact, found, decoding = untrained(), [], with_latents(METHODS[name], Decoding())
     net = deepcopy(exact).bfloat16()
-    look = FastLook(net, METHODS[name], torch.arange(len(STARTS)), LENGTH, first_layer(net, 300, LENGTH))
+    look = FastLook(net, METHODS[name], torch.arange(7), LENGTH, first_layer(net, 300, LENGTH))
 
     def compare(expected, *shown):
-        rows, tokens, layout, num_candidates = shown
+        _, tokens, layout, num_candidates = shown
         true = candidate_logits(METHODS[name].logits(exact, tokens, layout), layout, num_candidates)
         found.append(torch.stack([look(*shown) - expected, expected - true])[..., :VOCAB].flatten(1))
 

@@ -37,6 +37,7 @@ PASSES = 5  # of the network in one measurement of it
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 Row = dict[str, Any]
+Setting = tuple[str, int | None, int]
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,12 @@ def bench(config: BenchConfig, *, on_row: Callable[[Row], None] = lambda row: No
     measured bandwidth of a copy, whichever is more; share = floor_seconds / seconds. ratio_to_reference: seconds of the plain
     way / seconds. ratio_to_mdm: seconds of mdm's fast way, everything else alike, / seconds; token_theory is what the number
     of tokens alone makes of it. peak_memory_mb is the most that the process has held so far.
+    Raises ValueError for an unknown method.
     """
-    device, rows = Accelerator().device, list[Row]()
+    device, rows, asked = Accelerator().device, list[Row](), settings(config)
     for precision in config.precisions:
         machine = measure_machine(DTYPES[precision], device)
-        for cases in groups_of_cases(config, precision, device):
+        for cases in groups_of_cases(config, asked, precision, device):
             with progress(f"measuring {cases[0].about['what']}, {precision}", 2 * config.rounds * len(cases)) as advance:
                 found = measure(cases, config.rounds, machine, device, advance)
             for row in found:
@@ -97,19 +99,19 @@ def measure(cases: Sequence[Case], rounds: int, machine: Machine, device: torch.
     return rows
 
 
-def groups_of_cases(config: BenchConfig, precision: Precision, device: torch.device) -> Iterator[list[Case]]:
+def groups_of_cases(config: BenchConfig, asked: list[Setting], precision: Precision, device: torch.device) -> Iterator[list[Case]]:
     """The cases, those that are compared with one another together."""
     for size, length, batch in product(config.sizes, config.lengths, config.batch_sizes):
         if config.methods:
             torch.manual_seed(0)
             net = Transformer(SIZES[size], VOCABULARY - 1, length, "learned", gelu="exact").eval().to(device, DTYPES[precision])
             yield [forward_case(net, size, length, batch)]
-            yield [decoding_case(net, size, length, batch, *setting) for setting in settings(config)]
+            yield [decoding_case(net, size, length, batch, *setting) for setting in asked]
     for shape in config.train:
         yield [training_case(shape, precision)]
 
 
-def settings(config: BenchConfig) -> list[tuple[str, int | None, int]]:
+def settings(config: BenchConfig) -> list[Setting]:
     """(method, latents, candidates) of what is decoded; by default 8 candidates, but 1 where the order is fixed, and for the causal rule."""
     found = []
     for name in config.methods:

@@ -15,7 +15,7 @@ from latent_tokens.report import COLOURS
 Row = dict[str, Any]
 
 LATENTS = (0, 4, 8, 16, 32, 64, 128)
-LENGTHS = (16, 32, 64, 128)
+LENGTHS = (16, 32, 64)
 BATCHES = (1, 4, 16, 64, 256)
 SHORT = 32  # the length at which the batch grows
 PANELS = ("latents", "length", "batch")
@@ -30,7 +30,7 @@ def grow(config: BenchConfig, folder: Path, *, on_row: Callable[[Row], None] = l
     base = replace(config, sizes=config.sizes[:1], precisions=config.precisions[:1], train=())
     length, batch = config.lengths[-1], config.batch_sizes[0]
     dial = config.latents if len(config.latents) > 1 else (*(n for n in LATENTS if n < length), length)
-    lengths = config.lengths if len(config.lengths) > 1 else tuple(x for x in LENGTHS if x <= length)
+    lengths = config.lengths if len(config.lengths) > 1 else (*(x for x in LENGTHS if x < length), length)
     batches = config.batch_sizes if len(config.batch_sizes) > 1 else BATCHES
     sweeps = {
         "latents": replace(base, methods=("mdm", "scdm"), lengths=(length,), batch_sizes=(batch,), latents=dial),

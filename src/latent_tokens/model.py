@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal, cast
 
 import torch
@@ -61,7 +61,8 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "*N V"]:
         """The logits of every slot, (B, S, V); with `wanted` those of the wanted ones alone, (N, V), row by row."""
         if wanted is not None:
-            pays = 3 * self.table_rows < 2 * ids.numel() and not torch.is_autocast_enabled(ids.device.type)  # bf16 would sum its gradient coarsely
+            # in bf16 the table's gradient would be summed coarsely
+            pays = 3 * self.table_rows < 2 * ids.numel() and not torch.is_autocast_enabled(ids.device.type)
             return self.read(ids, positions, mask[:, None] if isinstance(mask, Tensor) else mask, wanted, self.table() if pays else None)
         x, rotation = self.embed(ids, positions), self.rotation(positions)
         for block in self.blocks:
@@ -95,12 +96,12 @@ class Transformer(nn.Module):
         return x if self.place is None else x + self.place(positions)
 
     def rotation(self, positions: Int[Tensor, "B S"]) -> tuple[Tensor, Tensor] | None:
-        """Cosine and sine of each position's angles, (B, 1, S, D/2H): computed in float32, whatever the weights are. None where none is turned."""
+        """Cosine and sine of each position's angles, (B, 1, S, D/2H); None where none is turned."""
         if self.positions == "learned":
             return None
-        half, dtype = self.size.width // self.size.heads // 2, self.head.weight.dtype
-        angles = positions[:, None, :, None] * ROTARY_BASE ** (-torch.arange(half, device=positions.device) / half)
-        return angles.cos().to(dtype), angles.sin().to(dtype)
+        weight = self.head.weight
+        cos, sin = turns(self.max_length, self.size.width // self.size.heads // 2, weight.dtype, weight.device)
+        return cos[positions][:, None], sin[positions][:, None]
 
     @property
     def table_rows(self) -> int:
@@ -185,6 +186,13 @@ class Block(nn.Module):
         return x + F.dropout(self.mlp_out(hidden), self.dropout, self.training)
 
 
+@lru_cache(maxsize=8)
+def turns(length: int, half: int, dtype: torch.dtype, device: torch.device) -> tuple[Float[Tensor, "L C"], Float[Tensor, "L C"]]:
+    """Cosine and sine of the angles of positions 0..length-1: computed in float32, whatever the weights are."""
+    angles = torch.arange(length, device=device)[:, None] * ROTARY_BASE ** (-torch.arange(half, device=device) / half)
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
 def merge(mixed: Float[Tensor, "B H Q C"]) -> Float[Tensor, "B Q D"]:
     """The heads side by side again."""
     return mixed.transpose(1, 2).flatten(2)
@@ -196,8 +204,6 @@ def pick(x: Float[Tensor, "B Q D"], wanted: Bool[Tensor, "B Q"]) -> Float[Tensor
 
 
 def rows_a_group(wanted: Bool[Tensor, "B Q"], mask: object) -> int:
-    """How many rows attend together in the last layer. On a CPU a small call costs little, so rows that want unlike numbers of slots need not wait
-    for each other; elsewhere all rows do.
-    """
+    """How many rows attend together in the last layer: all, but on a CPU, where a small call costs little, fewer if they want unlike slots."""
     alike = wanted.device.type != "cpu" or isinstance(mask, BlockMask) or bool((wanted == wanted[:1]).all())
     return len(wanted) if alike else max(1, TOKENS_A_GROUP // wanted.shape[1])

@@ -1,0 +1,109 @@
+"""The benchmark: what it counts, not how long it takes."""
+
+import json
+
+import pytest
+import torch
+
+from latent_tokens import SIZES, Transformer
+from latent_tokens.bench import bench
+from latent_tokens.cli import main
+from latent_tokens.configs import BenchConfig
+from latent_tokens.cost import cached_cost, relative_cost
+from latent_tokens.machine import Machine, count_flop, measure_machine
+
+SMALL = {"sizes": ("nano",), "lengths": (12,), "batch_sizes": (2,), "precisions": ("fp32",), "rounds": 1}
+ASKED = ["bench", "--sizes", "nano", "--lengths", "12", "--batch-sizes", "2", "--precisions", "fp32", "--rounds", "1"]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return bench(BenchConfig(**SMALL, latents=(0, 2), train=("nano:4x12", "nano:4x9:12")))
+
+
+def test_every_method_is_measured_with_its_own_settings(rows):
+    found = [(row["method"], row["latents"], row["candidates"]) for row in rows if row["what"] == "decode"]
+    dialled = [("scdm", 0, 8), ("scdm", 2, 8), ("esolm", 0, 1), ("esolm", 2, 1)]
+    assert found == [("mdm", "all", 8), ("sidm", 0, 8), *dialled, ("arm", 0, 1)]
+    assert [row["what"] for row in rows] == ["forward", *["decode"] * 7, "train", "train"]
+
+
+def test_rows_hold_rate_floor_share_and_ratios(rows):
+    for row in rows:
+        assert row["rate"] > 0
+        assert row["seconds"] > row["floor_seconds"] > 0
+        assert row["share"] == pytest.approx(row["floor_seconds"] / row["seconds"], abs=0.02)
+        assert row["ratio_to_reference"] > 0
+        assert row["peak_memory_mb"] > 50
+        assert row["gemm_gflops"] > 1
+        assert row["device"].startswith("CPU")
+        assert ("ratio_to_mdm" in row) == (row["what"] == "decode")
+    assert rows[1]["ratio_to_mdm"] == 1
+    assert rows[-1]["reference_length"] == 12
+
+
+def test_what_the_tokens_say_is_the_cost_formula(rows):
+    for row in rows:
+        if row["what"] == "decode" and row["method"] in ("mdm", "sidm", "scdm"):
+            n = 12 if row["latents"] == "all" else row["latents"]
+            assert row["token_theory"] == pytest.approx(1 / relative_cost(12, row["candidates"], n), abs=1e-3)
+
+
+@pytest.mark.parametrize(("length", "share"), [(128, 0.016), (192, 0.010), (1_536, 0.001)])
+def test_remembered_clean_tokens_leave_the_share_of_the_papers_sampler(length, share):
+    assert cached_cost(length, 1, 0, shifted=False) == pytest.approx((2 * length - 1) / length**2)
+    assert cached_cost(length, 1, 0, shifted=False) == pytest.approx(share, abs=5e-4)
+    assert cached_cost(length, 1, 0, shifted=True) == 1 / length
+
+
+def test_less_is_computed_where_less_is_shown(rows):
+    flop = {(row["method"], row["latents"]): row["flop"] for row in rows if row["what"] == "decode"}
+    assert flop["mdm", "all"] > flop["scdm", 2] > flop["scdm", 0] > flop["esolm", 2] > flop["esolm", 0] > flop["arm", 0]
+    assert flop["sidm", 0] == flop["scdm", 0]
+
+
+def test_flop_of_a_pass_are_those_of_its_products_and_its_attention():
+    size, batch, slots = SIZES["nano"], 3, 10
+    net = Transformer(size, 7, slots).eval()
+    ids = torch.zeros(batch, slots, dtype=torch.int64)
+    with torch.no_grad():
+        counted = count_flop(lambda: net(ids, ids, torch.ones(batch, slots, slots, dtype=torch.bool)))
+    products = 2 * (12 * size.layers * size.width**2 + size.width * 8)
+    assert counted == batch * slots * (products + 4 * size.layers * slots * size.width)
+
+
+def test_the_floor_is_what_takes_longer():
+    assert Machine(flops=10, bandwidth=2).floor(flop=30, moved=2) == 3
+    assert Machine(flops=10, bandwidth=2).floor(flop=30, moved=8) == 4
+    assert measure_machine(torch.float32, torch.device("cpu")).flops > 1e9
+
+
+def test_json_lines_come_one_a_row_and_a_table_names_the_machine(capsys):
+    assert main([*ASKED, "--methods", "mdm", "--train", "nano:2x8", "--json"]) == 0
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["what"] for row in printed] == ["forward", "decode", "train"]
+    assert main([*ASKED, "--methods", "scdm", "--train", "nano:2x8"]) == 0
+    table = capsys.readouterr().out
+    assert "matrix product" in table
+    assert "decode scdm" in table
+
+
+def test_growth_is_drawn_and_its_rows_kept(tmp_path, capsys):
+    assert main([*ASKED, "--methods", "mdm", "scdm", "esolm", "--growth", str(tmp_path / "growth")]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "growth" / "growth.jsonl").read_text().splitlines()]
+    assert {row["panel"] for row in rows} == {"latents", "length", "batch"}
+    assert [row["latents"] for row in rows if row["panel"] == "latents" and row["method"] == "scdm"] == [0, 4, 8, "all"]
+    assert {row["batch"] for row in rows if row["panel"] == "batch"} == {1, 4, 16, 64, 256}
+    assert all((tmp_path / "growth" / f"growth{suffix}").stat().st_size > 10_000 for suffix in (".png", ".svg"))
+    assert main([*ASKED, "--growth", str(tmp_path / "growth")]) == 2
+    assert "not empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "wrong", ["--train tiny:64", "--train huge:4x4", "--rounds 0", "--lengths 0", "--latents -1", "--methods foo", "--precisions fp8"]
+)
+def test_what_cannot_be_measured_gets_one_line(wrong, capsys):
+    assert main(["bench", *wrong.split()]) == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert wrong.split()[1] in said

@@ -1,0 +1,76 @@
+"""Every form of attention gives what scaled_dot_product_attention gives, and so do its gradients."""
+
+import pytest
+import torch
+from torch.nn.attention.flex_attention import create_block_mask
+from torch.nn.functional import scaled_dot_product_attention
+
+from latent_tokens import METHODS, Size, Transformer
+from latent_tokens.attention import dense_mask, semi_causal
+from latent_tokens.kernels import attend
+from latent_tokens.layout import Layout
+
+ROWS, HEADS, SLOTS, CHANNELS = 3, 2, 24, 8
+LAYOUT = Layout(torch.arange(SLOTS).expand(ROWS, -1), torch.tensor([0, 9, 23]), torch.tensor([SLOTS, SLOTS, SLOTS]))
+RAGGED = Layout(LAYOUT.positions, torch.tensor([0, 9, 3]), torch.tensor([SLOTS, 17, 5]))
+MASKS = {
+    "none": None,
+    "one for all": dense_mask(semi_causal, RAGGED)[1:2, None],
+    "one a row": dense_mask(semi_causal, RAGGED)[:, None],
+}
+NO_GRAPH = "ignore:flex_attention called without torch.compile"  # eager is what runs on a CPU
+
+
+def inputs(dtype):
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(ROWS, HEADS, SLOTS, CHANNELS, generator=generator).to(dtype).requires_grad_() for _ in range(3)]
+
+
+def value_and_gradients(function, q, k, v):
+    """In float32: what comes out, and the gradients of a sum that weighs each of its numbers differently."""
+    out = function(q, k, v).float()
+    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(1))
+    return [out, *(gradient.float() for gradient in torch.autograd.grad((out * weights).sum(), [q, k, v]))]
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.03)])
+def test_attention_and_its_gradients_are_the_exact_ones_to_rounding(mask, dtype, tolerance):
+    given = inputs(dtype)
+    exact = [x.detach().float().requires_grad_() for x in given]
+    expected = value_and_gradients(lambda q, k, v: scaled_dot_product_attention(q, k, v, attn_mask=mask), *exact)
+    for found, true in zip(value_and_gradients(lambda q, k, v: attend(q, k, v, mask), *given), expected, strict=True):
+        torch.testing.assert_close(found, true, atol=tolerance * true.abs().max().item(), rtol=0)
+    with torch.no_grad():
+        torch.testing.assert_close(attend(*given, mask).float(), expected[0], atol=tolerance * 2, rtol=0)
+
+
+def test_a_few_queries_see_all_the_keys():
+    q, k, v = inputs(torch.bfloat16)
+    mask = MASKS["one a row"]
+    torch.testing.assert_close(attend(q[:, :, 20:], k, v, mask[:, :, 20:]), attend(q, k, v, mask)[:, :, 20:], atol=0.01, rtol=0)
+
+
+def block_mask(layout):
+    """The semi-causal mask, equation 2 written out: FlexAttention traces it, and cannot trace a rule whose types are checked."""
+    return create_block_mask(lambda b, h, q, k: (k < layout.num_clean[b]) | (k <= q), ROWS, None, SLOTS, SLOTS, device="cpu")
+
+
+@torch.no_grad()  # it has no backward on a CPU
+@pytest.mark.filterwarnings(NO_GRAPH)
+def test_a_block_mask_gives_what_its_dense_mask_gives():
+    q, k, v = inputs(torch.float32)
+    dense = dense_mask(semi_causal, LAYOUT)[:, None]
+    torch.testing.assert_close(attend(q, k, v, block_mask(LAYOUT)), attend(q, k, v, dense), atol=1e-5, rtol=0)
+
+
+@torch.no_grad()  # it has no backward on a CPU
+@pytest.mark.filterwarnings(NO_GRAPH)
+def test_the_net_takes_a_block_mask_for_the_slots_that_are_wanted():
+    torch.manual_seed(0)
+    net = Transformer(Size(32, 2, 2), 5, SLOTS)
+    tokens = torch.randint(0, 5, (ROWS, SLOTS), generator=torch.Generator().manual_seed(0))
+    ids = METHODS["scdm"].fed(tokens, LAYOUT, net.mask_id)
+    wanted = ~LAYOUT.clean
+    found = net(ids, LAYOUT.positions, block_mask(LAYOUT), wanted)
+    torch.testing.assert_close(found, net(ids, LAYOUT.positions, dense_mask(semi_causal, LAYOUT))[wanted], atol=1e-5, rtol=0)

@@ -1,0 +1,49 @@
+"""A batch of any size fits: in parts, that change neither what is decoded (test_fast.py) nor what is learned."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from latent_tokens import SIZES, Size, Transformer, fit, memory
+from latent_tokens.memory import decoding_rows, training_rows
+from test_training import rows, tiny_run
+
+NET = Transformer(Size(32, 2, 3), 7, 64)
+ROWS = {
+    "DECODING_BYTES": lambda length: decoding_rows(NET, length, 4),
+    "TRAINING_BYTES": lambda length: training_rows(NET, length),
+}
+
+
+@pytest.mark.parametrize("constant", ROWS)
+def test_more_memory_never_gives_fewer_rows_and_longer_ones_never_more(monkeypatch, constant):
+    found = []
+    for exponent in range(34):
+        monkeypatch.setattr(memory, constant, 1 << exponent)
+        found.append([ROWS[constant](length) for length in (1, 7, 16, 64)])
+    counts = torch.tensor(found)
+    assert (counts.diff(dim=0) >= 0).all()
+    assert (counts.diff(dim=1) <= 0).all()
+    assert (counts[0] == 1).all()
+    assert (counts[-1] > 1_000).all()
+
+
+def test_more_candidates_never_give_more_rows():
+    counts = [decoding_rows(NET, 64, candidates) for candidates in (1, 8, 64)]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[-1]
+
+
+@pytest.mark.parametrize("method", ["scdm", "arm"])
+def test_a_batch_learned_from_in_parts_gives_the_weights_of_a_whole_one(tmp_path, monkeypatch, method):
+    settings = {"method": method, "steps": 3, "lr": 1e-4}  # a hundred times the tolerance: Adam magnifies the rounding of the smallest gradients
+    whole = fit(tiny_run(tmp_path / "whole", **settings))
+    net = Transformer(SIZES["nano"], 4, 16)
+    assert training_rows(net, 16) >= 8
+    monkeypatch.setattr(memory, "TRAINING_BYTES", memory.TRAINING_BYTES // 3_000)
+    assert 1 < training_rows(net, 16) < 8 / 2
+    cut = fit(tiny_run(tmp_path / "cut", **settings))
+    expected, found = (load_file(run / "model.safetensors") for run in (whole, cut))
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], atol=1e-6, rtol=0, msg=name)
+    assert rows(cut)[-1]["validation_loss"] == pytest.approx(rows(whole)[-1]["validation_loss"], abs=1e-5)

@@ -59,7 +59,7 @@ def block_mask(layout):
 @torch.no_grad()  # it has no backward on a CPU
 @pytest.mark.filterwarnings(NO_GRAPH)
 def test_a_block_mask_gives_what_its_dense_mask_gives():
-    q, k, v = inputs(torch.float32)
+    q, k, v = (x.detach() for x in inputs(torch.float32))
     dense = dense_mask(semi_causal, LAYOUT)[:, None]
     torch.testing.assert_close(attend(q, k, v, block_mask(LAYOUT)), attend(q, k, v, dense), atol=1e-5, rtol=0)
 

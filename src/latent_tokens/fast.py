@@ -75,7 +75,7 @@ class FastLook:
 
     def __init__(self, net: Transformer, method: Method, rows: Int[Tensor, " R"], length: int, table: Float[Tensor, "T W"] | None) -> None:
         self.net, self.method, self.table = net, method, table
-        self.cache = Cache(net, method, rows, length) if method.attention is causal else None
+        self.cache = Cache(method, rows, length) if method.attention is causal else None
 
     def __call__(
         self, rows: Int[Tensor, " A"], tokens: Int[Tensor, "A L"], layout: Layout, num_candidates: Int[Tensor, " A"]
@@ -98,12 +98,9 @@ class Cache:
     Latents and candidates are written behind them and overwritten at the next step.
     """
 
-    def __init__(self, net: Transformer, method: Method, rows: Int[Tensor, " R"], length: int) -> None:
-        self.rows, self.keeps_shown = rows, method.readout == "shifted"
-        self.held = torch.zeros_like(rows)
-        size = net.size
-        shape = (2, len(rows), length, size.heads, size.width // size.heads)
-        self.layers = [torch.zeros(shape, dtype=net.head.weight.dtype, device=rows.device) for _ in net.blocks]
+    def __init__(self, method: Method, rows: Int[Tensor, " R"], length: int) -> None:
+        self.rows, self.length, self.keeps_shown = rows, length, method.readout == "shifted"
+        self.held, self.layers = torch.zeros_like(rows), list[Tensor]()
 
     def missing(self, rows: Int[Tensor, " A"], layout: Layout) -> Int[Tensor, "A Q"]:
         """The slots that must be computed now: those shown and not held. A row with fewer repeats its last."""
@@ -117,6 +114,9 @@ class Cache:
 
     def extend(self, slots: Int[Tensor, "A Q"], number: int, k: Float[Tensor, "A H Q C"], v: Float[Tensor, "A H Q C"]) -> tuple[Tensor, Tensor]:
         """Writes a layer's new keys and values, and gives those of all slots so far, (A, H, S, C)."""
+        if number == len(self.layers):  # the first step: in the precision that the net computes in
+            batch, heads, _, channels = k.shape
+            self.layers.append(k.new_zeros(2, batch, self.length, heads, channels))
         layer, rows = self.layers[number], torch.arange(len(slots), device=slots.device)[:, None]
         layer[0, rows, slots], layer[1, rows, slots] = k.transpose(1, 2), v.transpose(1, 2)
         so_far = layer[:, :, : int(slots.max()) + 1].transpose(2, 3)

@@ -189,8 +189,9 @@ class Block(nn.Module):
 @lru_cache(maxsize=8)
 def turns(length: int, half: int, dtype: torch.dtype, device: torch.device) -> tuple[Float[Tensor, "L C"], Float[Tensor, "L C"]]:
     """Cosine and sine of the angles of positions 0..length-1: computed in float32, whatever the weights are."""
-    angles = torch.arange(length, device=device)[:, None] * ROTARY_BASE ** (-torch.arange(half, device=device) / half)
-    return angles.cos().to(dtype), angles.sin().to(dtype)
+    with torch.inference_mode(mode=False):  # so that training may use what decoding asked for first
+        angles = torch.arange(length, device=device)[:, None] * ROTARY_BASE ** (-torch.arange(half, device=device) / half)
+        return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
 def merge(mixed: Float[Tensor, "B H Q C"]) -> Float[Tensor, "B Q D"]:

@@ -39,7 +39,7 @@ def sweep(
         raise ValueError(f"latents={list(latents)} with candidates={candidates}: numbers of latents start at 0, and of candidates at 1")
     left = order.shape[1] - num_clean
     if (left < 1).any():
-        raise ValueError(f"row {int(left.argmin())} has nothing masked: there is no candidate in it")
+        raise ValueError(f"row {int(left.argmin())} has nothing masked: there is no candidate in it; leave finished rows out")
     k = left.clamp(max=candidates)
     n = torch.tensor(latents, device=order.device)[:, None].minimum(left - k)  # (N, B)
     layout, copy, slot = arrangement(order, num_clean, k, n)

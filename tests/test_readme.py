@@ -16,7 +16,12 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 BLOCKS = {language: re.findall(rf"```{language}\n(.*?)```", README, re.S) for language in ("bash", "python")}
 COMMANDS = [line.split("#")[0].strip() for block in BLOCKS["bash"] for line in block.splitlines() if line]
-SHORTER = {"train": "--steps 4 --num-train 64 --num-validation 8 --save-every 2", "evaluate": "--num-samples 4", "data": "--num-train 64"}
+SHORTER = {
+    "train": "--steps 4 --num-train 64 --num-validation 8 --save-every 2",
+    "evaluate": "--num-samples 4",
+    "data": "--num-train 64",
+    "bench": "--sizes nano --lengths 12 --train nano:4x12 --rounds 1",
+}
 
 
 def test_the_readme_has_what_it_promises():
@@ -44,6 +49,17 @@ def test_the_commands_run(tmp_path):
         assert done.returncode == 0, f"{run}\n{done.stdout}\n{done.stderr}"
         seen += 1
     assert seen >= 5
+
+
+def test_the_commands_that_measure_run(tmp_path):
+    manual = (ROOT / "docs" / "performance.md").read_text()
+    commands = [line for block in re.findall(r"```bash\n(.*?)```", manual, re.S) for line in block.splitlines()]
+    assert len(commands) >= 2
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    for command in commands:
+        done = subprocess.run(command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{command}\n{done.stdout[-2_000:]}\n{done.stderr[-2_000:]}"
+    assert (tmp_path / "runs" / "growth" / "growth.png").is_file()
 
 
 def test_the_commands_of_the_manual_run(tmp_path):

@@ -116,10 +116,10 @@ class Cache:
         """Writes a layer's new keys and values, and gives those of all slots so far, (A, H, S, C)."""
         if number == len(self.layers):  # the first step: in the precision that the net computes in
             batch, heads, _, channels = v.shape
-            self.layers.append(v.new_zeros(2, batch, self.length, heads, channels))
+            self.layers.append(v.new_zeros(2, batch, heads, self.length, channels))
         layer, rows = self.layers[number], torch.arange(len(slots), device=slots.device)[:, None]
-        layer[0, rows, slots], layer[1, rows, slots] = k.transpose(1, 2).to(v.dtype), v.transpose(1, 2)
-        so_far = layer[:, :, : int(slots.max()) + 1].transpose(2, 3)
+        layer[0][rows, :, slots], layer[1][rows, :, slots] = k.transpose(1, 2).to(v.dtype), v.transpose(1, 2)
+        so_far = layer[:, :, :, : int(slots.max()) + 1]
         return so_far[0], so_far[1]
 
 

@@ -6,7 +6,21 @@ from dataclasses import replace
 import pytest
 import torch
 
-from latent_tokens import METHODS, Decoding, Size, Transformer, decoding as reference, entropy, generate, given, left_to_right, memory, model, random
+from latent_tokens import (
+    METHODS,
+    Decoding,
+    Size,
+    Transformer,
+    decoding as reference,
+    entropy,
+    generate,
+    given,
+    left_to_right,
+    loss,
+    memory,
+    model,
+    random,
+)
 from latent_tokens.attention import causal, semi_causal
 from latent_tokens.decoding import begin, candidate_logits, decode, draw_tokens, finish, most_confident
 from latent_tokens.fast import FastLook, first_layer, parts
@@ -173,7 +187,7 @@ def test_a_batch_in_parts_gives_the_rows_of_a_whole_one(monkeypatch, name, optio
     net, (tokens, known, lengths), decoding = untrained(), problem(300), Decoding(**options)
     whole = generate(net, METHODS[name], tokens, known, decoding, 3, lengths=lengths)
     monkeypatch.setattr(memory, "DECODING_BYTES", memory.DECODING_BYTES // 200)
-    cut = parts(net, begin(net, METHODS[name], tokens, known, decoding, 3, None, lengths), decoding)
+    cut = parts(net, METHODS[name], begin(net, METHODS[name], tokens, known, decoding, 3, None, lengths), decoding)
     assert len(cut) > 3
     assert torch.cat(cut).sort().values.tolist() == list(range(300))
     assert same(generate(net, METHODS[name], tokens, known, decoding, 3, lengths=lengths), whole)
@@ -250,3 +264,58 @@ def test_under_autocast_the_cache_takes_the_precision_that_the_net_computes_in(n
         made = [way(net, METHODS[name], nothing.long(), nothing, Decoding(), 0) for way in (generate, reference.generate)]
     assert made[0].processed.equal(made[1].processed)
     assert (made[0].tokens == made[1].tokens).double().mean() > 0.9
+
+
+def test_rows_of_unlike_length_are_not_decoded_together():
+    known = torch.arange(128) < torch.tensor([100, 20, 21, 101, 22, 100] * 20)[:, None]
+    net, decoding = Transformer(Size(32, 2, 3), 7, 128).eval(), Decoding(candidates=8, latents=0)
+    state = begin(net, METHODS["scdm"], known.long(), known, decoding, 0, None, None)
+    cut = parts(net, METHODS["scdm"], state, decoding)
+    assert sorted(row for part in cut for row in part.tolist()) == list(range(120))
+    assert [len({int(known[row].sum()) // 50 for row in part}) for part in cut] == [1] * len(cut)
+    assert len(cut) == 2
+
+
+class Favourite(Transformer):
+    """A subclass with a way of its own."""
+
+    def forward(self, ids, positions, mask):
+        logits = super().forward(ids, positions, mask).clone()
+        logits[..., 3] += 100
+        return logits
+
+
+def test_a_subclass_or_a_hook_is_asked_as_it_is():
+    nothing = torch.zeros(2, 4, dtype=torch.bool)
+    net = Favourite(Size(32, 2, 3), 7, 4).eval()
+    assert generate(net, METHODS["mdm"], nothing.long(), nothing, Decoding(), 0).tokens.eq(3).all()
+    assert loss(net, METHODS["mdm"], nothing.long(), nothing, torch.Generator().manual_seed(0)) > 20
+    net, calls = Transformer(Size(32, 2, 3), 7, 4).eval(), []
+    net.register_forward_hook(lambda *call: calls.append(call))
+    generate(net, METHODS["mdm"], nothing.long(), nothing, Decoding(), 0)
+    assert len(calls) == 4
+
+
+def test_a_replaced_projection_is_used():
+    class Doubled(torch.nn.Linear):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    torch.manual_seed(0)
+    net, ids = Transformer(Size(32, 2, 3), 7, 12).eval(), torch.randint(0, 7, (4, 12))
+    net.blocks[-1].qkv = Doubled(32, 96, bias=False)
+    mask, wanted = torch.ones(4, 12, 12, dtype=torch.bool), torch.arange(12).expand(4, 12) > 5
+    places = torch.arange(12).expand(4, 12)
+    torch.testing.assert_close(net(ids, places, mask)[wanted], net(ids, places, mask, wanted), atol=1e-5, rtol=1e-5)
+
+
+def test_rotary_positions_reach_past_the_length_learned():
+    torch.manual_seed(0)
+    net, nothing = Transformer(Size(32, 2, 3), 7, 4, "rotary").eval(), torch.zeros(2, 9, dtype=torch.bool)
+    made = [way(net, METHODS["arm"], nothing.long(), nothing, Decoding(), 0) for way in (generate, reference.generate)]
+    assert same(*made)
+
+
+def test_an_empty_sequence_is_what_it_is():
+    empty = torch.zeros(2, 0, dtype=torch.bool)
+    assert generate(Transformer(Size(32, 2, 3), 7, 4).eval(), METHODS["scdm"], empty.long(), empty, Decoding(), 0).tokens.shape == (2, 0)

@@ -10,7 +10,7 @@ from test_training import rows, tiny_run
 
 NET = Transformer(Size(32, 2, 3), 7, 64)
 ROWS = {
-    "DECODING_BYTES": lambda length: decoding_rows(NET, length, 4),
+    "DECODING_BYTES": lambda length: decoding_rows(NET, 4, length),
     "TRAINING_BYTES": lambda length: training_rows(NET, length),
 }
 
@@ -29,7 +29,7 @@ def test_more_memory_never_gives_fewer_rows_and_longer_ones_never_more(monkeypat
 
 
 def test_more_candidates_never_give_more_rows():
-    counts = [decoding_rows(NET, 64, candidates) for candidates in (1, 8, 64)]
+    counts = [decoding_rows(NET, candidates, 64) for candidates in (1, 8, 64)]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] > counts[-1]
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from latent_tokens import METHODS, Decoding, Size, Transformer, generate, loss, model
-from latent_tokens.objective import LIKE, SMALL, draw, score
+from latent_tokens.layout import LIKE, SMALL
+from latent_tokens.objective import draw, score
 
 
 def generator(seed=0):

@@ -56,7 +56,7 @@ def dense_mask(rule: Rule, layout: Layout, queries: Int[Tensor, "B Q"] | None = 
 
 
 def block_mask(rule: Rule, layout: Layout) -> BlockMask:
-    """The dense mask of a layout as FlexAttention takes it: blocks that nobody sees are never computed, and no (B, S, S) is made."""
+    """The dense mask of a layout as FlexAttention takes it: blocks of slots that nobody sees are never attended to."""
 
     def sees(row: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
         visible: Tensor = rule(q, k, layout.num_clean[row])

@@ -25,16 +25,21 @@ def training_batches(
     """The batch of each step from `first` on. Each epoch is a permutation of the examples, drawn from (seed, epoch)."""
 
     def prepare(step: int) -> Drawn:
-        return drawn(examples.take(chosen(len(examples.tokens), config, step)), method, config, mask_id, step, 0).to(device)
+        return draw_examples(examples.take(chosen(len(examples.tokens), config, step)), method, config, mask_id, step, 0).to(device)
 
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        ahead = pool.submit(prepare, first)
-        for step in range(first, config.steps):
-            now, ahead = ahead, pool.submit(prepare, step + 1)
-            yield now.result()
+    def begin() -> None:  # a thread does not start on its process's accelerator
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+
+    with ThreadPoolExecutor(max_workers=1, initializer=begin) as pool:
+        ahead = pool.submit(prepare, first) if first < config.steps else None
+        for step in range(first + 1, config.steps + 1):
+            now, ahead = ahead, pool.submit(prepare, step) if step < config.steps else None
+            if now is not None:
+                yield now.result()
 
 
-def drawn(examples: Examples, method: Method, config: TrainConfig, mask_id: int, step: int, part: int) -> Drawn:
+def draw_examples(examples: Examples, method: Method, config: TrainConfig, mask_id: int, step: int, part: int) -> Drawn:
     """Examples with what is masked in them: never what is known, unless noise = "all" says that nothing is (decision 8)."""
     tokens, known, lengths = as_tensors(examples)
     known = known & (config.noise == "answer")

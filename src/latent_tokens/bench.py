@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ from latent_tokens.tasks import Examples
 from latent_tokens.training import ramped_average, train_step
 
 VOCABULARY = 32  # of the paper's networks (checkpoints.md)
+WARM_UP = 3  # training steps before any is measured: until the allocator holds what a step takes
 PASSES = 5  # of the network in one measurement of it
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -47,7 +48,7 @@ class Case:
     about: Row
     units: float  # samples or tokens that one run gives
     fast: Callable[[], Any]
-    plain: Callable[[], Any]
+    plain: Callable[[], Any] | None
     flop: int  # of the fast way
     moved: float = 0  # bytes, of the fast way: each weight once a pass
     plain_flop: int | None = None
@@ -58,15 +59,23 @@ def bench(config: BenchConfig, *, on_row: Callable[[Row], None] = lambda row: No
 
     rate: samples or tokens a second of the fast way. floor_seconds: FLOP / measured peak of a matrix product, or bytes /
     measured bandwidth of a copy, whichever is more; share = floor_seconds / seconds. ratio_to_reference: seconds of the plain
-    way / seconds. ratio_to_mdm: seconds of mdm's fast way, everything else alike, / seconds; token_theory is what the number
-    of tokens alone makes of it. peak_memory_mb is the most that the process has held so far.
+    way / seconds. reference_share: the share of the plain way, where its FLOP are counted. ratio_to_mdm: seconds of the first
+    mdm row of this size, length and batch / seconds; token_theory is what the number of tokens alone makes of it.
+    process_peak_mb: the most that the process has held so far.
     Raises ValueError for an unknown method.
     """
-    device, rows, asked = Accelerator().device, list[Row](), settings(config)
+    asked = settings(config)
+    return measure_all(config, lambda precision, device: groups_of_cases(config, asked, precision, device), on_row)
+
+
+def measure_all(config: BenchConfig, cases_of: Callable[[Precision, torch.device], Iterator[list[Case]]], on_row: Callable[[Row], None]) -> list[Row]:
+    """The rows of all cases, a group after the other, for each precision of the config."""
+    device, rows = Accelerator().device, list[Row]()
     for precision in config.precisions:
         machine = measure_machine(DTYPES[precision], device)
-        for cases in groups_of_cases(config, asked, precision, device):
-            with progress(f"measuring {cases[0].about['what']}, {precision}", 2 * config.rounds * len(cases)) as advance:
+        for cases in cases_of(precision, device):
+            ways = sum(2 if case.plain else 1 for case in cases)
+            with progress(f"measuring {cases[0].about['what']}, {precision}", config.rounds * ways) as advance:
                 found = measure(cases, config.rounds, machine, device, advance)
             for row in found:
                 rows.append({**row, "precision": precision, "device": describe_machine(device)})
@@ -80,20 +89,21 @@ def measure(cases: Sequence[Case], rounds: int, machine: Machine, device: torch.
     for _ in range(rounds):
         for case, ways in zip(cases, taken, strict=True):
             for way, found in zip((case.fast, case.plain), ways, strict=True):
-                found.append(seconds(way, device))
-                advance(1, f"{case.about['method']} {found[-1]:.2f} s")
+                if way is not None:
+                    found.append(seconds(way, device))
+                    advance(1, f"{case.about['method']} {found[-1]:.2f} s")
     base = next((statistics.median(fast) for case, (fast, _) in zip(cases, taken, strict=True) if case.about["method"] == "mdm"), None)
     rows = []
     for case, ways in zip(cases, taken, strict=True):
-        took, plain = map(statistics.median, ways)
+        took, plain = statistics.median(ways[0]), statistics.median(ways[1]) if ways[1] else None
         floor = machine.floor(case.flop, case.moved)
         row = {**case.about, "rate": round(case.units / took, 3), "seconds": round(took, 5), "floor_seconds": round(floor, 5), "share": floor / took}
-        row |= {"flop": case.flop, "ratio_to_reference": plain / took}
+        row |= {"flop": case.flop} | ({} if plain is None else {"ratio_to_reference": plain / took})
         if base is not None and case.about["what"] == "decode":
             row["ratio_to_mdm"] = base / took
-        if case.plain_flop is not None:
+        if case.plain_flop is not None and plain is not None:
             row["reference_share"] = machine.floor(case.plain_flop, 0) / plain
-        row |= {"gemm_gflops": machine.flops / 1e9, "copy_gbytes": machine.bandwidth / 1e9, "peak_memory_mb": peak_memory(device) / 2**20}
+        row |= {"gemm_gflops": machine.flops / 1e9, "copy_gbytes": machine.bandwidth / 1e9, "process_peak_mb": peak_memory(device) / 2**20}
         rows.append({name: round(value, 3) if isinstance(value, float) and name != "floor_seconds" else value for name, value in row.items()})
         rows[-1]["rounds"] = rounds
     return rows
@@ -101,14 +111,25 @@ def measure(cases: Sequence[Case], rounds: int, machine: Machine, device: torch.
 
 def groups_of_cases(config: BenchConfig, asked: list[Setting], precision: Precision, device: torch.device) -> Iterator[list[Case]]:
     """The cases, those that are compared with one another together."""
-    for size, length, batch in product(config.sizes, config.lengths, config.batch_sizes):
-        if config.methods:
-            torch.manual_seed(0)
-            net = Transformer(SIZES[size], VOCABULARY - 1, length, "learned", gelu="exact").eval().to(device, DTYPES[precision])
-            yield [forward_case(net, size, length, batch)]
-            yield [decoding_case(net, size, length, batch, *setting) for setting in asked]
+    for net, size, length, batch in nets(config, precision, device) if asked else ():
+        yield [forward_case(net, size, length, batch)]
+        yield [decoding_case(net, size, length, batch, *setting) for setting in asked]
     for shape in config.train:
         yield [training_case(shape, precision)]
+
+
+def nets(config: BenchConfig, precision: Precision, device: torch.device) -> Iterator[tuple[Transformer, SizeName, int, int]]:
+    """(an untrained network, its size, length, batch) for each that the config names."""
+    for size, length, batch in product(config.sizes, config.lengths, config.batch_sizes):
+        net = untrained(size, length, "learned", "exact").eval().to(device, DTYPES[precision])
+        yield net, size, length, batch
+
+
+def untrained(size: SizeName, length: int, positions: Literal["both", "rotary", "learned"], gelu: Literal["exact", "tanh"]) -> Transformer:
+    """A network as training starts with it; the same each time."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return Transformer(SIZES[size], VOCABULARY - 1, length, positions, gelu=gelu)
 
 
 def settings(config: BenchConfig) -> list[Setting]:
@@ -131,15 +152,25 @@ def decoding_case(net: Transformer, size: str, length: int, batch: int, name: st
         return way(net, method, nothing.long(), nothing, decoding, 0)
 
     flop = count_flop(lambda: decode(generate))
-    n = length if sees_later(method.attention) else latents or 0
-    cost = cached_cost(length, candidates, n, method.readout == "shifted") if method.attention is causal else relative_cost(length, candidates, n)
-    about = {"what": "decode", "method": name, "size": size, "batch": batch, "length": length, "latents": "all" if n == length else n}
+    n = (method.window or length) - candidates if sees_later(method.attention) else latents or 0
+    if method.attention is causal:
+        cost = 1 / length if method.readout == "shifted" else cached_cost(length, candidates, n)
+    else:
+        cost = relative_cost(length, candidates, n)
+    about = {
+        "what": "decode",
+        "method": name,
+        "size": size,
+        "batch": batch,
+        "length": length,
+        "latents": "all" if n >= length - candidates * sees_later(method.attention) else n,
+    }
     about |= {"candidates": candidates, "unit": "samples/s", "token_theory": round(1 / cost, 3)}
     return Case(about, batch, lambda: decode(generate), lambda: decode(reference.generate), flop, length * weight_bytes(net))
 
 
 def forward_case(net: Transformer, size: str, length: int, batch: int) -> Case:
-    """One pass of mdm's first step: eight candidates' logits against every slot's."""
+    """Five passes of mdm: eight candidates' logits against every slot's."""
     method, device = METHODS["mdm"], net.head.weight.device
     tokens, known = torch.zeros(batch, length, dtype=torch.int64), torch.zeros(batch, length, dtype=torch.bool)
     layout = method.draw(known, known.new_full((batch,), length, dtype=torch.int64), torch.Generator().manual_seed(0))
@@ -176,17 +207,18 @@ def training_step(size: SizeName, batch: int, length: int, precision: Precision,
     config = TrainConfig(task="random tokens", method="mdm", size=size, batch_size=batch, precision=precision)
     tokens = np.random.default_rng(0).integers(VOCABULARY - 1, size=(4 * batch, length)).astype(np.uint8)
     method, accelerator, numbers = METHODS["mdm"], Accelerator(), count()
-    torch.manual_seed(0)
-    net = Transformer(SIZES[size], VOCABULARY - 1, length, config.positions, gelu=config.gelu)
-    net.reads = reads
+    net = untrained(size, length, config.positions, config.gelu)
     averaged = AveragedModel(net, multi_avg_fn=ramped_average(config.ema)).to(accelerator.device)
     model, optimiser = accelerator.prepare(net, torch.optim.AdamW(net.parameters(), config.lr, fused=True))
+    model.mask_id, model.reads = net.mask_id, reads
     batches = training_batches(Examples.of(tokens, np.zeros(tokens.shape, bool)), method, config, net.mask_id, 0, accelerator.device)
 
     def step() -> None:
         train_step(model, method, optimiser, next(batches), config, next(numbers), accelerator)
         averaged.update_parameters(net)
 
+    for _ in range(WARM_UP):
+        step()
     return step, net
 
 

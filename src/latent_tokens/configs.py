@@ -142,7 +142,7 @@ class TrainConfig:
     steps: int = 5_000
     """Optimiser steps."""
     batch_size: int = 32
-    """Examples per optimiser step; one that does not fit into memory is split, and the result does not change."""
+    """Examples per optimiser step; one that does not fit into memory is learned from in parts."""
     lr: float = 2e-3
     """Peak learning rate of AdamW (betas 0.9 and 0.999)."""
     weight_decay: float = 0.0
@@ -160,7 +160,7 @@ class TrainConfig:
     positions: Literal["both", "rotary", "learned"] = "learned"
     """How a token knows its place."""
     gelu: Literal["exact", "tanh"] = "exact"
-    """The MLP's nonlinearity; the paper's, by tanh, differs by 5e-4 at most and takes four times as long on a CPU."""
+    """The MLP's nonlinearity; the paper's, by tanh, differs by 5e-4 at most and takes three times as long on a CPU."""
     weight: Literal["elbo", "flat"] | None = None
     """Divide a row's loss by the number of its targets, or of its unknown positions. Default: the method's own."""
     noise: Literal["answer", "all"] = "answer"
@@ -300,7 +300,7 @@ class DemoConfig:
 
 @dataclass(frozen=True)
 class BenchConfig:
-    """What to measure; every number of a list with every other. The default is the table of docs/performance.md: some ten minutes on two cores."""
+    """What to measure; every number of a list with every other. The default is the table of docs/performance.md: nine minutes on two cores."""
 
     methods: tuple[str, ...] = ("mdm", "sidm", "scdm", "esolm", "arm")
     """Methods to decode with."""
@@ -323,6 +323,11 @@ class BenchConfig:
 
     def __post_init__(self) -> None:
         whole("rounds", self.rounds, 1)
+        for name in ("sizes", "lengths", "batch_sizes", "latents", "precisions"):
+            if not getattr(self, name):
+                raise ValueError(f"{name}: names nothing; name at least one")
+        if not self.methods and not self.train:
+            raise ValueError("methods and train: both name nothing, so there is nothing to measure")
         for name, least in (("lengths", 1), ("batch_sizes", 1), ("latents", 0), ("candidates", 1)):
             for value in getattr(self, name) or ():
                 whole(name, value, least)
@@ -339,5 +344,7 @@ def training_shape(shape: str) -> tuple[SizeName, int, int, int]:
     parts = re.fullmatch(r"([a-z]+):([1-9][0-9]{0,5})x([1-9][0-9]{0,5})(?::([1-9][0-9]{0,5}))?", shape)
     if parts is None or parts[1] not in SIZES:
         raise ValueError(f"train={shape}: must be SIZE:BATCHxLENGTH, like tiny:64x128, with SIZE one of {', '.join(SIZES)}")
-    length = int(parts[3])
-    return cast(SizeName, parts[1]), int(parts[2]), length, int(parts[4] or length)
+    length, padded = int(parts[3]), int(parts[4] or parts[3])
+    if padded < length:
+        raise ValueError(f"train={shape}: {length} positions cannot be padded to {padded}; must be SIZE:BATCHxLENGTH:PADDED with PADDED the longer")
+    return cast(SizeName, parts[1]), int(parts[2]), length, padded

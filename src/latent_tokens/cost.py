@@ -19,12 +19,9 @@ def relative_cost(length: int, candidates: int, latents: int) -> float:
     return (length * (length - 1) / 2 + shown * length - shown * (shown - 1) / 2) / length**2
 
 
-def cached_cost(length: int, candidates: int, latents: int, shifted: bool) -> float:
-    """The same under the causal rule, whose clean tokens are remembered: a step computes the token decoded last and min(k + n, masked),
-    or with a shifted readout one slot.
-    """
-    shown = sum((clean > 0) + min(candidates + latents, length - clean) for clean in range(length))
-    return (length if shifted else shown) / length**2
+def cached_cost(length: int, candidates: int, latents: int) -> float:
+    """The same under the causal rule, whose clean tokens are remembered: a step computes the token decoded last and min(k + n, masked)."""
+    return sum((clean > 0) + min(candidates + latents, length - clean) for clean in range(length)) / length**2
 
 
 def most_tokens(lengths: Int[Tensor, " B"], num_known: Int[Tensor, " B"]) -> Int[Tensor, " B"]:

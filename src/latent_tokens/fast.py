@@ -14,9 +14,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latent_tokens import decoding as reference
-from latent_tokens.attention import Rule, causal, dense_mask
+from latent_tokens.attention import Rule, causal, dense_mask, sees_later
 from latent_tokens.decoding import Decoding, Generated, State, Step, begin, decode, finish
-from latent_tokens.layout import Layout
+from latent_tokens.layout import Layout, of_like_length
 from latent_tokens.memory import decoding_rows
 from latent_tokens.methods import Denoiser, Method, rule_out
 from latent_tokens.model import Transformer
@@ -42,26 +42,31 @@ def generate(
     row with its number comes out the same alone, in any batch and in any order. Positions from lengths[b] on take no part.
     A batch of any size is decoded in parts that fit into memory, rows with as many known tokens together.
 
-    For our Transformer in eval mode the logits are those of `decoding.generate` to rounding, and so are the samples, but
+    For our Transformer in eval mode, without hooks, the logits are those of `decoding.generate` to rounding, and so are the samples, but
     where two choices were that close. Any other denoiser, and a watcher (`on_step`), gets the reference itself.
     Raises ValueError where the decoding does not suit the method, where shapes or values are off, or logits are not finite.
     """
-    if on_step is not None or not isinstance(net, Transformer) or net.training:
+    if on_step is not None or not isinstance(net, Transformer) or not net.reads or net.training or net._forward_hooks or net._forward_pre_hooks:
         return reference.generate(net, method, tokens, known, decoding, seed, rows=rows, lengths=lengths, on_step=on_step)
     state = begin(net, method, tokens, known, decoding, seed, rows, lengths)
     with torch.no_grad():
         table = first_layer(net, *tokens.shape)
-        for part in parts(net, state, decoding):
+        for part in parts(net, method, state, decoding):
             decode(net, method, decoding, state, part, look=FastLook(net, method, part, tokens.shape[1], table))
     return finish(state)
 
 
-def parts(net: Transformer, state: State, decoding: Decoding) -> list[Int[Tensor, " R"]]:
-    """The rows of a batch in parts that fit into memory, those of one length and one number of known tokens together."""
-    length = state.tokens.shape[1]
-    candidates = length if decoding.candidates == "all" else min(decoding.candidates, length)
-    order = (state.lengths * (length + 1) + state.num_clean).argsort(stable=True)
-    return list(torch.split(order, decoding_rows(net, length, candidates)))
+def parts(net: Transformer, method: Method, state: State, decoding: Decoding) -> list[Int[Tensor, " R"]]:
+    """The rows of a batch in parts that fit into memory, those together that show about as many slots in their first step."""
+    length, most = state.tokens.shape[1], state.sizes.max() if state.sizes.numel() else 0
+    candidates = length if decoding.candidates == "all" else min(max(decoding.candidates, int(most)), length)
+    if method.attention is causal:
+        shown = state.lengths  # each step computes as many slots in every row; those before are remembered
+    elif sees_later(method.attention) or not isinstance(decoding.latents, int):
+        shown = state.num_clean + method.room(state.left)
+    else:
+        shown = state.num_clean + state.left.clamp(max=candidates + decoding.latents)
+    return [torch.tensor(part, device=shown.device) for part in of_like_length(shown.tolist(), partial(decoding_rows, net, candidates))]
 
 
 def first_layer(net: Transformer, batch: int, length: int) -> Float[Tensor, "T W"] | None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from latent_tokens.bench import bench
-from latent_tokens.configs import BenchConfig
+import torch
+
+from latent_tokens.bench import Case, Setting, decoding_case, measure_all, nets, settings
+from latent_tokens.configs import BenchConfig, Precision
 from latent_tokens.report import COLOURS
 
 Row = dict[str, Any]
@@ -28,7 +31,8 @@ def grow(config: BenchConfig, folder: Path, *, on_row: Callable[[Row], None] = l
     size. Where the config names several latents, lengths or batch sizes, it is these.
     """
     base = replace(config, sizes=config.sizes[:1], precisions=config.precisions[:1], train=())
-    length, batch = config.lengths[-1], config.batch_sizes[0]
+    settings(base)
+    length, batch = max(config.lengths), config.batch_sizes[0]
     dial = config.latents if len(config.latents) > 1 else (*(n for n in LATENTS if n < length), length)
     lengths = config.lengths if len(config.lengths) > 1 else (*(x for x in LENGTHS if x < length), length)
     batches = config.batch_sizes if len(config.batch_sizes) > 1 else BATCHES
@@ -39,15 +43,26 @@ def grow(config: BenchConfig, folder: Path, *, on_row: Callable[[Row], None] = l
     }
     rows = []
     for panel, asked in sweeps.items():
-        found = [row for row in bench(asked, on_row=on_row) if row["what"] == "decode"]
+        found = measure_all(asked, partial(decoding_alone, asked, settings(asked)), partial(say, on_row, panel))
         rows += [{**row, "panel": panel} for row in found]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "growth.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    draw(rows, folder / "growth")
+    draw_figure(rows, folder / "growth")
     return rows
 
 
-def draw(rows: Sequence[Row], stem: Path) -> None:
+def say(on_row: Callable[[Row], None], panel: str, row: Row) -> None:
+    """Tells of a row as growth.jsonl will have it."""
+    on_row({**row, "panel": panel})
+
+
+def decoding_alone(config: BenchConfig, asked: list[Setting], precision: Precision, device: torch.device) -> Iterator[list[Case]]:
+    """The decoding cases, without the plain ways."""
+    for net, size, length, batch in nets(config, precision, device):
+        yield [replace(decoding_case(net, size, length, batch, *setting), plain=None) for setting in asked]
+
+
+def draw_figure(rows: Sequence[Row], stem: Path) -> None:
     """STEM.png and STEM.svg: measured seconds as points, what the tokens say as lines, on log axes."""
     from matplotlib.figure import Figure
 

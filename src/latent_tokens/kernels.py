@@ -43,4 +43,4 @@ def rotate(x: Float[Tensor, "B H S C"], rotation: tuple[Tensor, Tensor] | None) 
     if rotation is None:
         return x
     (a, b), (cos, sin) = x.chunk(2, dim=-1), rotation
-    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1).to(x.dtype)

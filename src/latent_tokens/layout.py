@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+
+LIKE = 1.125  # times as long as the shortest row of its part, a row is still of like length
+SMALL = 1_024  # slots: a part of so few is not worth cutting
 
 
 @dataclass(frozen=True)
@@ -39,3 +43,15 @@ def next_layout(order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], candida
     padding = slot >= num_shown[:, None]
     positions = order.gather(1, source.masked_fill(padding, 0)).masked_fill(padding, 0)
     return Layout(positions, num_clean, num_shown)
+
+
+def of_like_length(lengths: Sequence[int], rows_a_part: Callable[[int], int]) -> list[list[int]]:
+    """Which rows to show together: parts of like length, so that few slots are padding, none of more rows than `rows_a_part` (length) says."""
+    found: list[list[int]] = []
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+        part, length = found[-1] if found else [], lengths[row]
+        unlike = part and length > LIKE * lengths[part[0]] and len(part) * length > SMALL
+        if not part or unlike or len(part) >= rows_a_part(length):
+            found.append([])
+        found[-1].append(row)
+    return found

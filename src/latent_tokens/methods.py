@@ -20,7 +20,7 @@ BLOCKS_FROM = 1_024  # slots: on an accelerator, masks of so many are given as b
 
 @runtime_checkable
 class Denoiser(Protocol):
-    """Any callable (ids, positions, mask) -> logits with an integer `mask_id`; nothing else of it is used.
+    """Any callable (ids, positions, mask) -> logits with an integer `mask_id`.
 
     ids, positions: Int[B, S]; mask: Bool[B, S, S]; logits: Float[B, S, V]. Where V has a column `mask_id`, it is never chosen.
     One with `reads = True` takes a fourth argument, wanted Bool[B, S], and gives the logits of these slots alone, (N, V), row by

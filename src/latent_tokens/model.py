@@ -27,12 +27,11 @@ class Transformer(nn.Module):
 
     The shape is that of the paper (table of sizes) with the constant adaLN folded in: LayerNorm with weight and bias, no bias
     in the attention, GELU, 4x MLP, untied head with bias. MASK is the id after the vocabulary (decisions 1 and 2).
-    `gelu` is the paper's approximation by tanh or the exact one, four times as fast on a CPU; they differ by 5e-4 at most.
+    `gelu` is the paper's approximation by tanh or the exact one, three times as fast on a CPU; they differ by 5e-4 at most.
     `method` is the Method it was trained with, once known.
     """
 
     method: Any = None
-    reads = True  # takes `wanted`
 
     def __init__(
         self,
@@ -46,6 +45,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.size, self.vocab_size, self.max_length, self.positions, self.dropout, self.gelu = size, vocab_size, max_length, positions, dropout, gelu
         self.mask_id = vocab_size
+        self.reads = type(self) is Transformer  # takes `wanted`; a subclass that does too says so
         self.embedding = nn.Embedding(vocab_size + 1, size.width)
         self.place = None if positions == "rotary" else nn.Embedding(max_length, size.width)
         self.blocks = nn.ModuleList(Block(size, dropout, gelu) for _ in range(size.layers))
@@ -59,7 +59,7 @@ class Transformer(nn.Module):
         mask: Bool[Tensor, "B S S"] | BlockMask,
         wanted: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "*N V"]:
-        """The logits of every slot, (B, S, V); with `wanted` those of the wanted ones alone, (N, V), row by row."""
+        """The logits of every slot, (B, S, V); with `wanted` those of the wanted ones alone, (N, V), row by row, also under a BlockMask."""
         if wanted is not None:
             # in bf16 the table's gradient would be summed coarsely
             pays = 3 * self.table_rows < 2 * ids.numel() and not torch.is_autocast_enabled(ids.device.type)
@@ -100,7 +100,8 @@ class Transformer(nn.Module):
         if self.positions == "learned":
             return None
         weight = self.head.weight
-        cos, sin = turns(self.max_length, self.size.width // self.size.heads // 2, weight.dtype, weight.device)
+        length = max(self.max_length, int(positions.max()) + 1) if self.positions == "rotary" and positions.numel() else self.max_length
+        cos, sin = turns(length, self.size.width // self.size.heads // 2, weight.dtype, weight.device)
         return cos[positions][:, None], sin[positions][:, None]
 
     @property
@@ -153,7 +154,7 @@ class Block(nn.Module):
         """`forward`, or with `wanted` its output at the wanted slots alone, (N, D); see `Transformer.read`."""
         width, weight = x.shape[-1], self.qkv.weight
         normed = x if projected is not None else self.attention_norm(x)
-        if projected is None and wanted is None:
+        if projected is None and (wanted is None or type(self.qkv) is not nn.Linear):
             projected = self.qkv(normed)
         k, v = self.apart(F.linear(normed, weight[width:]) if projected is None else projected[..., width:], 2)
         k = rotate(k, rotation)

@@ -10,11 +10,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens.layout import Layout
+from latent_tokens.layout import Layout, of_like_length
 from latent_tokens.methods import Denoiser, Method
-
-LIKE = 1.125  # times as long as the shortest row of its part, a row is still of like length
-SMALL = 1_024  # slots: so small a part is not worth cutting
 
 
 @dataclass(frozen=True)
@@ -35,14 +32,8 @@ class Drawn:
 
     def parts(self, rows_a_part: Callable[[int], int]) -> list[Int[Tensor, " R"]]:
         """Its rows in parts of like length, so that few slots are padding, none of more rows than `rows_a_part` (slots) says."""
-        shown, found = self.layout.num_shown, list[list[int]]()
-        for row in shown.argsort(stable=True).tolist():
-            width, part = int(shown[row]), found[-1] if found else []
-            unlike = part and width > LIKE * int(shown[part[0]]) and len(part) * width > SMALL
-            if not part or unlike or len(part) >= rows_a_part(width):
-                found.append([])
-            found[-1].append(row)
-        return [torch.tensor(part, device=shown.device) for part in found]
+        device = self.layout.num_shown.device
+        return [torch.tensor(part, device=device) for part in of_like_length(self.layout.num_shown.tolist(), rows_a_part)]
 
     def to(self, device: torch.device) -> Drawn:
         """The same on a device; to an accelerator, without waiting for the copies."""

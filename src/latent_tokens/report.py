@@ -35,14 +35,14 @@ def speed_table(rows: Sequence[Row]) -> Table:
     limits = " and ".join(f"{row['gemm_gflops']:.0f} GFLOP/s {row['precision']}" for row in {row["precision"]: row for row in rows}.values())
     title = f"{first['device']}; matrix product {limits}; copy {first['copy_gbytes']:.0f} GB/s; medians of {first['rounds']}"
     made = Table(title=title, title_justify="left")
-    for heading in ("what", "of", "n", "k", "rate", "seconds", "floor", "share", "x plain", "x mdm", "tokens say"):
+    for heading in ("what", "of", "n", "k", "rate", "seconds", "floor", "share", "x plain", "x mdm", "tokens say", "MB"):
         made.add_column(heading, justify="left" if heading in ("what", "of") else "right", no_wrap=True)
     for row in rows:
         said = [f"{row[name]:.2f}" if name in row else "" for name in ("ratio_to_reference", "ratio_to_mdm", "token_theory")]
         rate = f"{row['rate']:,.3g}" if row["rate"] < 100 else f"{row['rate']:,.0f}"
         about = f"{row['size']} {row['batch']} x {row['length']} {row['precision']}", str(row.get("latents", "")), str(row.get("candidates", ""))
         took = f"{rate} {row['unit']}", f"{row['seconds']:.3g}", f"{row['floor_seconds']:.2g}", f"{row['share']:.0%}"
-        made.add_row(f"{row['what']} {row['method']}", *about, *took, *said)
+        made.add_row(f"{row['what']} {row['method']}", *about, *took, *said, f"{row['process_peak_mb']:,.0f}")
     return made
 
 

@@ -24,6 +24,7 @@ def sweep(
     latents: Sequence[int],
     *,
     candidates: int = 1,
+    lengths: Int[Tensor, " B"] | None = None,
 ) -> Float[Tensor, "N B K V"]:
     """The logits, in float64, of the next `candidates` of the order where the n after them are latents, for each n of `latents`.
 
@@ -31,13 +32,18 @@ def sweep(
     clean tokens and latents see nothing that comes after them, so all n share them (numbers of latents and candidates are cut
     to what is left; a row with fewer candidates repeats its last). One pass costs clean + max n + N k slots instead of
     N clean + sum n + N k.
-    Raises ValueError where masked tokens see later ones, or are read elsewhere: then nothing is shared.
+    Positions from lengths[b] on take no part. Numbers of latents given to `evaluate` share nothing: their samples part after the
+    first token. Raises ValueError where the method shows what one pass cannot share, or the net is in training mode.
     """
+    if net.training:
+        raise ValueError("sweep: the net is in training mode, where dropout makes its logits random; call net.eval() first")
     if sees_later(method.attention) or method.readout == "shifted" or method.window is not None:
-        raise ValueError("sweep: this method's latents see each other's number, so no pass can be shared; use scdm or esolm")
+        raise ValueError(
+            "sweep: a pass is shared where masked tokens see none after them, are read in place and are not bounded by a window; use scdm or esolm"
+        )
     if not latents or min(latents) < 0 or candidates < 1:
         raise ValueError(f"latents={list(latents)} with candidates={candidates}: numbers of latents start at 0, and of candidates at 1")
-    left = order.shape[1] - num_clean
+    left = (order.shape[1] if lengths is None else lengths) - num_clean
     if (left < 1).any():
         raise ValueError(f"row {int(left.argmin())} has nothing masked: there is no candidate in it; leave finished rows out")
     k = left.clamp(max=candidates)

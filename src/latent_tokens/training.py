@@ -21,7 +21,7 @@ from accelerate import Accelerator
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from latent_tokens.batches import VALIDATION, drawn, seed_of, training_batches
+from latent_tokens.batches import VALIDATION, draw_examples, seed_of, training_batches
 from latent_tokens.configs import SIZES, Split, TrainConfig, check_out
 from latent_tokens.data import fingerprint, load_data
 from latent_tokens.memory import training_rows
@@ -35,6 +35,7 @@ from latent_tokens.state import State, load_state, save_state
 from latent_tokens.storage import append_line, json_bytes, provenance, read_description, write_whole
 from latent_tokens.tasks import TASKS, Examples, Task, description
 
+EARLIER = {"gelu": "tanh"}  # what runs were started with before it was a setting
 LOG_EVERY = 50  # steps between two lines of metrics.jsonl
 
 
@@ -48,7 +49,7 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
     method = METHODS[config.method] if method is None else method
     method = method if config.weight is None else replace(method, weight=config.weight)
     started = read_description(config.folder, "config.json", "run to go on with") if config.resume else None
-    check_out(config.folder) if started is None else check_same(config.folder, started.get("training", {}), settings(config))
+    check_out(config.folder) if started is None else check_same(config.folder, EARLIER | started.get("training", {}), settings(config))
     task, splits = training_data(config, TASKS[config.task] if task is None else task)
     check_known(method, splits["train"])
     config.folder.mkdir(parents=True, exist_ok=True)
@@ -173,7 +174,7 @@ def validation_loss(net: Transformer, method: Method, examples: Examples, config
     total = 0.0
     with torch.no_grad(), autocast(config, device):
         for number, part in enumerate(chunks_of(examples, config.batch_size)):
-            batch = drawn(part, method, config, net.mask_id, VALIDATION, number * config.batch_size).to(device)
+            batch = draw_examples(part, method, config, net.mask_id, VALIDATION, number * config.batch_size).to(device)
             total += len(part.tokens) * sum(score(net, method, batch.take(rows)).item() for rows in batch.parts(partial(training_rows, net)))
     return total / len(examples.tokens)
 

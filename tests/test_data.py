@@ -10,15 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from latent_tokens import TASKS, DataConfig, EvalConfig, Examples, TrainConfig, evaluate, fit, from_pretrained, load_data, make_data
+from latent_tokens import METHODS, TASKS, DataConfig, EvalConfig, Examples, TrainConfig, evaluate, fit, from_pretrained, load_data, make_data
+from latent_tokens.batches import training_batches
 from latent_tokens.cli import main
 from latent_tokens.data import fingerprint
 from latent_tokens.splits import make_problems, make_splits
 from latent_tokens.tasks import SPLITS, configured
 from latent_tokens.tasks.countdown import texts
 from latent_tokens.tasks.zebra import read_prompt
-from latent_tokens.training import batch
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data"
 SIZES = {"num_train": 300, "num_validation": 20, "num_test": 20}
@@ -277,10 +278,16 @@ def test_training_takes_the_lengths_of_its_examples():
     examples = make_splits(task, {"train": 40}, seed=0).examples()["train"]
     for noise in ("answer", "all"):
         config = TrainConfig("zebra-3", "scdm", batch_size=8, noise=noise)
-        tokens, known, lengths = batch(examples, config, step=0, micro=0, device="cpu")
-        rows = [examples.tokens.tolist().index(row) for row in tokens.tolist()]
-        assert lengths.tolist() == examples.lengths[rows].tolist()
-        assert known.tolist() == (examples.known[rows] & (noise == "answer")).tolist()
+        batch = next(training_batches(examples, METHODS["scdm"], config, task.vocab_size, 0, torch.device("cpu")))
+        rows = [examples.tokens.tolist().index(row) for row in batch.tokens.tolist()]
+        assert batch.layout.num_shown.tolist() == examples.lengths[rows].tolist()
+        masked = [set(row[clean:shown]) for row, clean, shown in slots_of(batch.layout)]
+        given = [set(np.flatnonzero(known).tolist()) for known in examples.known[rows]]
+        assert any(a & b for a, b in zip(masked, given, strict=True)) == (noise == "all")
+
+
+def slots_of(layout):
+    return zip(layout.positions.tolist(), layout.num_clean.tolist(), layout.num_shown.tolist(), strict=True)
 
 
 MISTAKES = [

@@ -11,20 +11,17 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-FEW = 8  # times as many keys as queries, or more
-
 
 def attend(
     q: Float[Tensor, "B H Q C"], k: Float[Tensor, "B H S C"], v: Float[Tensor, "B H S C"], mask: Bool[Tensor, "#B 1 Q S"] | BlockMask | None
 ) -> Float[Tensor, "B H Q C"]:
     """softmax(q k^T / sqrt(C)) v over what the mask shows; all, where it is None.
 
-    On a CPU in bf16 it is two matrix products in training, as the fused kernel's backward takes four times as long there, and for few queries.
+    Training on a CPU in bf16 takes two matrix products: the fused kernel's backward is four times as long there (docs/performance.md).
     """
     if isinstance(mask, BlockMask):
         return cast(Tensor, compiled_flex_attention(q.device.type)(q, k, v, block_mask=mask))
-    few = FEW * q.shape[2] <= k.shape[2]
-    if q.device.type == "cpu" and q.dtype == torch.bfloat16 and (few or torch.is_grad_enabled()):
+    if q.device.type == "cpu" and q.dtype == torch.bfloat16 and torch.is_grad_enabled():
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
         if mask is not None:
             scores = scores + torch.zeros(mask.shape, dtype=q.dtype).masked_fill_(~mask, -torch.inf)

@@ -77,8 +77,11 @@ def draw_figure(rows: Sequence[Row], stem: Path) -> None:
             colour = COLOURS.get(method, "#E69F00")
             axes.plot([max(x, 0.5) for x in where], [row["seconds"] for row in curve], "o", color=colour, label=method)
             axes.plot([max(x, 0.5) for x in where], [scale * count for count in tokens], "-", linewidth=1, color=colour)
-        axes.set(xscale="log", yscale="log", xlabel={"latents": "latent tokens n (0 at the left edge)"}.get(panel, panel), ylabel="seconds")
-        axes.grid(alpha=0.3, which="both")
+        axes.set(xscale="log", yscale="log", xlabel={"latents": "latent tokens n"}.get(panel, panel), ylabel="seconds")
+        places = {max(row["length"] if row[panel] == "all" else row[panel], 0.5): str(row[panel]) for row in here}
+        axes.set_xticks(list(places), list(places.values()))
+        axes.minorticks_off()
+        axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(fontsize=8, frameon=False)
         axes.set_title(title(here, panel), fontsize=9)

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 BLOCKS = {language: re.findall(rf"```{language}\n(.*?)```", README, re.S) for language in ("bash", "python")}
 COMMANDS = [line.split("#")[0].strip() for block in BLOCKS["bash"] for line in block.splitlines() if line]
+ENVIRONMENT = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
 SHORTER = {
     "train": "--steps 4 --num-train 64 --num-validation 8 --save-every 2",
     "evaluate": "--num-samples 4",
@@ -35,7 +36,6 @@ def test_the_readme_has_what_it_promises():
 
 def test_the_commands_run(tmp_path):
     """In their order, in one folder, as a newcomer types them; git and make test are not run again inside a test."""
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     seen = 0
     for command in COMMANDS:
         words = command.split()
@@ -45,7 +45,7 @@ def test_the_commands_run(tmp_path):
             run, folder = f"{command} DEMO=smoke OUT={tmp_path / words[1]}", ROOT
         else:
             run, folder = f"{command} {SHORTER.get(words[1], '')}", tmp_path
-        done = subprocess.run(run, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(run, shell=True, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{run}\n{done.stdout}\n{done.stderr}"
         seen += 1
     assert seen >= 5
@@ -55,9 +55,8 @@ def test_the_commands_that_measure_run(tmp_path):
     manual = (ROOT / "docs" / "performance.md").read_text()
     commands = [line for block in re.findall(r"```bash\n(.*?)```", manual, re.S) for line in block.splitlines()]
     assert len(commands) >= 2
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     for command in commands:
-        done = subprocess.run(command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, shell=True, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{command}\n{done.stdout[-2_000:]}\n{done.stderr[-2_000:]}"
     assert (tmp_path / "runs" / "growth" / "growth.png").is_file()
 
@@ -67,9 +66,8 @@ def test_the_commands_of_the_manual_run(tmp_path):
     manual = (ROOT / "docs" / "tasks.md").read_text()
     commands = [line for block in re.findall(r"```bash\n(.*?)```", manual, re.S) for line in block.splitlines()]
     assert len(commands) > 20
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     script = "\n".join(["set -e", *(f"echo '>' {shlex.quote(command)}\n{command}" for command in commands)])
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout[-2_000:]}\n{done.stderr[-2_000:]}"
     splits = json.loads((tmp_path / "data" / "small" / "manifest.json").read_text())["splits"]
     assert [splits[split]["examples"] for split in ("train", "validation", "test")] == [247, 23, 18]

@@ -47,20 +47,23 @@ def sees_earlier(rule: Rule) -> bool:
     return bool(rule(1, 0, 0))
 
 
+def sees(rule: Rule, q: Tensor, k: Tensor, num_clean: Tensor, num_shown: Tensor) -> Tensor:
+    """Whether slot q sees slot k of a row: as the rule says, but nobody sees padding, which sees itself alone."""
+    visible: Tensor = rule(q, k, num_clean)
+    return (visible & (q < num_shown) & (k < num_shown)) | (q == k)
+
+
 def dense_mask(rule: Rule, layout: Layout, queries: Int[Tensor, "B Q"] | None = None) -> Bool[Tensor, "B Q S"]:
     """mask[b, i, j] is true where slot queries[b, i], by default slot i, sees slot j. A padding slot sees itself alone and is seen by none."""
     q = (layout.slots if queries is None else queries)[..., :, None]
-    visible: Tensor = rule(q, layout.slots, layout.num_clean[:, None, None])  # (B, Q, S)
-    both_shown = (q < layout.num_shown[:, None, None]) & layout.shown[:, None, :]
-    return (visible & both_shown) | (q == layout.slots)
+    return sees(rule, q, layout.slots, layout.num_clean[:, None, None], layout.num_shown[:, None, None])
 
 
 def block_mask(rule: Rule, layout: Layout) -> BlockMask:
     """The dense mask of a layout as FlexAttention takes it: blocks of slots that nobody sees are never attended to."""
 
-    def sees(row: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        visible: Tensor = rule(q, k, layout.num_clean[row])
-        return (visible & (q < layout.num_shown[row]) & (k < layout.num_shown[row])) | (q == k)
+    def seen(row: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return sees(rule, q, k, layout.num_clean[row], layout.num_shown[row])
 
     slots = layout.positions.shape[1]
-    return create_block_mask(sees, len(layout.positions), None, slots, slots, device=str(layout.positions.device))
+    return create_block_mask(seen, len(layout.positions), None, slots, slots, device=str(layout.positions.device))

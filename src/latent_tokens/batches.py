@@ -32,11 +32,12 @@ def training_batches(
             torch.cuda.set_device(device)
 
     with ThreadPoolExecutor(max_workers=1, initializer=begin) as pool:
-        ahead = pool.submit(prepare, first) if first < config.steps else None
-        for step in range(first + 1, config.steps + 1):
-            now, ahead = ahead, pool.submit(prepare, step) if step < config.steps else None
-            if now is not None:
-                yield now.result()
+        ahead = pool.submit(prepare, first)
+        for step in range(first, config.steps):
+            now = ahead
+            if step + 1 < config.steps:
+                ahead = pool.submit(prepare, step + 1)
+            yield now.result()
 
 
 def draw_examples(examples: Examples, method: Method, config: TrainConfig, mask_id: int, step: int, part: int) -> Drawn:

@@ -1,4 +1,4 @@
-"""Every form of attention gives what scaled_dot_product_attention gives, and so do its gradients."""
+"""Every form of attention and of a linear layer gives what torch's own gives, and so do its gradients."""
 
 import subprocess
 import sys
@@ -8,9 +8,9 @@ import torch
 from torch.nn.attention.flex_attention import create_block_mask
 from torch.nn.functional import scaled_dot_product_attention
 
-from latent_tokens import METHODS, Size, Transformer
+from latent_tokens import METHODS, Decoding, Size, Transformer, generate
 from latent_tokens.attention import dense_mask, semi_causal
-from latent_tokens.kernels import attend
+from latent_tokens.kernels import FEW_ROWS, Linear, attend
 from latent_tokens.layout import Layout
 
 ROWS, HEADS, SLOTS, CHANNELS = 3, 2, 24, 8
@@ -81,7 +81,7 @@ def test_the_net_takes_a_block_mask_for_the_slots_that_are_wanted():
 
 BLOCKS = """
 import torch
-from latent_tokens import METHODS, Size, Transformer
+from latent_tokens import METHODS, Decoding, Size, Transformer, generate
 from latent_tokens.attention import block_mask, dense_mask
 torch.manual_seed(0)
 torch.set_grad_enabled(False)
@@ -103,3 +103,25 @@ def test_the_block_mask_of_every_method_shows_what_its_dense_mask_shows():
     found = [line.split() for line in done.stdout.splitlines()]
     assert [name for name, _ in found] == list(METHODS)
     assert all(float(difference) < 1e-5 for _, difference in found)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(16,), (0, 16), (FEW_ROWS, 16), (FEW_ROWS + 1, 16), (4, 2, 16)], ids=str)
+def test_a_linear_layer_of_any_number_of_rows(shape, bias):
+    torch.manual_seed(0)
+    layer, x = Linear(16, 5, bias), torch.randn(shape)
+    plain = torch.nn.functional.linear(x, layer.weight, layer.bias)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x), plain, atol=1e-6, rtol=1e-6)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert layer(x).dtype == torch.bfloat16
+    assert layer(x).equal(plain) and layer(x).requires_grad
+
+
+def test_samples_can_be_learned_from():
+    """What is drawn without gradient takes part in a later one."""
+    net, nothing = Transformer(Size(32, 2, 3), 7, 4).eval(), torch.zeros(2, 4, dtype=torch.bool)
+    made = generate(net, METHODS["scdm"], nothing.long(), nothing, Decoding(), 0)
+    net.train()
+    net.embedding(made.tokens).sum().backward()
+    assert net.embedding.weight.grad is not None

@@ -49,7 +49,7 @@ def generate(
     if on_step is not None or not isinstance(net, Transformer) or not net.reads or net.training or net._forward_hooks or net._forward_pre_hooks:
         return reference.generate(net, method, tokens, known, decoding, seed, rows=rows, lengths=lengths, on_step=on_step)
     state = begin(net, method, tokens, known, decoding, seed, rows, lengths)
-    with torch.no_grad():
+    with torch.inference_mode():
         table = first_layer(net, *tokens.shape)
         for part in parts(net, method, state, decoding):
             decode(net, method, decoding, state, part, look=FastLook(net, method, part, tokens.shape[1], table))

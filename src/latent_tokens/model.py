@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask
 
 from latent_tokens.configs import Size
-from latent_tokens.kernels import attend, rotate
+from latent_tokens.kernels import Linear, attend, rotate
 
 ROTARY_BASE = 10_000  # decision 1
 TOKENS_A_GROUP = 1_024  # on a CPU, rows of so many tokens attend together in the last layer
@@ -127,11 +127,11 @@ class Block(nn.Module):
         width = size.width
         self.heads, self.dropout, self.approximate = size.heads, dropout, "tanh" if gelu == "tanh" else "none"
         self.attention_norm = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width, bias=False)
-        self.attention_out = nn.Linear(width, width, bias=False)
+        self.qkv = Linear(width, 3 * width, bias=False)
+        self.attention_out = Linear(width, width, bias=False)
         self.mlp_norm = nn.LayerNorm(width)
-        self.mlp_in = nn.Linear(width, 4 * width)
-        self.mlp_out = nn.Linear(4 * width, width)
+        self.mlp_in = Linear(width, 4 * width)
+        self.mlp_out = Linear(4 * width, width)
 
     def forward(
         self,
@@ -154,7 +154,7 @@ class Block(nn.Module):
         """`forward`, or with `wanted` its output at the wanted slots alone, (N, D); see `Transformer.read`."""
         width, weight = x.shape[-1], self.qkv.weight
         normed = x if projected is not None else self.attention_norm(x)
-        if projected is None and (wanted is None or type(self.qkv) is not nn.Linear):
+        if projected is None and (wanted is None or type(self.qkv) is not Linear):
             projected = self.qkv(normed)
         k, v = self.apart(F.linear(normed, weight[width:]) if projected is None else projected[..., width:], 2)
         k = rotate(k, rotation)

@@ -154,3 +154,14 @@ def test_a_sat_solver_agrees_on_all_puzzles_of_others(file):
     for board, known in zip(examples.tokens, examples.known, strict=True):
         facts = {cell: int(board[cell]) for cell in np.flatnonzero(known).tolist()}
         assert clauses.solutions(facts) == [board.tolist()]
+
+
+def test_a_puzzle_is_a_board_to_infill():
+    task, boards = TASKS["sudoku-6-puzzle"], TASKS["sudoku-6"]
+    examples = task.generate(5, seed=0)
+    infilled = task.to_infill(examples)
+    assert boards.score(infilled.tokens)["valid"].all()
+    givens = task.givens(examples.tokens)
+    assert infilled.known.sum() == (givens >= 0).sum() > 0
+    assert (infilled.tokens[infilled.known] == givens[givens >= 0]).all()
+    assert (infilled.lengths == boards.length).all()

@@ -21,6 +21,7 @@ SHORTER = {
     "train": "--steps 4 --num-train 64 --num-validation 8 --save-every 2",
     "evaluate": "--num-samples 4",
     "data": "--num-train 64",
+    "reproduce": "--scale smoke",
     "bench": "--sizes nano --lengths 12 --train nano:4x12 --rounds 1",
 }
 

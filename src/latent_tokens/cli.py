@@ -16,7 +16,7 @@ import tyro
 from tyro.conf import PositionalRequiredArgs, subcommand
 
 from latent_tokens.commands import RUN, Bench, Data, Evaluate, Sample, Solve
-from latent_tokens.configs import DemoConfig, TrainConfig
+from latent_tokens.configs import DemoConfig, ReproduceConfig, TrainConfig
 
 PARSING_FAILED = 2  # tyro's exit code
 LONGEST_LINE = 1_000
@@ -29,6 +29,7 @@ Command = Union[
     Annotated[Solve, subcommand("solve")],
     Annotated[DemoConfig, subcommand("demo")],
     Annotated[Bench, subcommand("bench")],
+    Annotated[ReproduceConfig, subcommand("reproduce")],
 ]
 
 

@@ -13,7 +13,18 @@ from typing import Any, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional
 
-from latent_tokens.configs import DEFAULT_CANDIDATES, BenchConfig, DataConfig, DemoConfig, EvalConfig, OrderName, TrainConfig, check_out, whole
+from latent_tokens.configs import (
+    DEFAULT_CANDIDATES,
+    BenchConfig,
+    DataConfig,
+    DemoConfig,
+    EvalConfig,
+    OrderName,
+    ReproduceConfig,
+    TrainConfig,
+    check_out,
+    whole,
+)
 
 MOST_SHOWN = 1_000
 NO_TOKEN = 255  # of no task: decodes as an empty cell
@@ -293,6 +304,15 @@ def run_bench(command: Bench) -> int:
     return 0
 
 
+def run_reproduce(config: ReproduceConfig) -> int:
+    """latent-tokens reproduce: prints the table."""
+    from latent_tokens.paper.reproduce import reproduce
+
+    keep_freed_memory()
+    print(reproduce(config), end="")
+    return 0
+
+
 RUN: dict[type, Callable[[Any], int]] = {
     Data: run_data,
     TrainConfig: run_train,
@@ -301,6 +321,7 @@ RUN: dict[type, Callable[[Any], int]] = {
     Solve: run_solve,
     DemoConfig: run_demo,
     Bench: run_bench,
+    ReproduceConfig: run_reproduce,
 }
 
 

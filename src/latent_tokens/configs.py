@@ -17,6 +17,7 @@ TaskName = Literal[
 Split = Literal["train", "validation", "test"]
 SizeName = Literal["nano", "tiny", "mini", "sminy", "small"]
 Precision = Literal["fp32", "bf16"]
+ScaleName = Literal["smoke", "cpu", "paper"]
 OrderName = Literal["top_prob", "margin", "entropy", "uniform", "left_to_right"]
 DEFAULT_CANDIDATES = 8  # the paper's k (appendix D.2)
 
@@ -348,3 +349,25 @@ def training_shape(shape: str) -> tuple[SizeName, int, int, int]:
     if padded < length:
         raise ValueError(f"train={shape}: {length} positions cannot be padded to {padded}; must be SIZE:BATCHxLENGTH:PADDED with PADDED the longer")
     return cast(SizeName, parts[1]), int(parts[2]), length, padded
+
+
+ExperimentName = Literal[
+    "figure-1", "table-1", "table-1-uniform", "table-ar-mtp", "figure-latents", "figure-sudoku-large",
+    "table-models", "table-datasets", "table-training",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ReproduceConfig:
+    """A table or figure of the paper, ours beside the paper's: what is missing is run, what was interrupted goes on, nothing is computed twice."""
+
+    experiment: ExperimentName
+    """Which; table-models, table-datasets and table-training say what the package has, and run nothing."""
+    scale: ScaleName = "cpu"
+    """smoke takes seconds and shows that it runs; cpu has small siblings of the tasks, at most 5 minutes a model; paper is the published setting."""
+    out: Path = Path("results")
+    """Where rows, tables and figures go, a folder a scale."""
+    runs: Path = Path("runs/paper")
+    """Where data sets and models go, likewise."""
+    status: bool = False
+    """Say what is done, begun and missing, and run nothing."""

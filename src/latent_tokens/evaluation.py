@@ -35,8 +35,12 @@ Row = dict[str, Any]
 DEFAULT_SAMPLES = 1_000
 
 
-def evaluate(net: Transformer, task: Task, config: EvalConfig, *, on_row: Callable[[Row], None] = lambda row: None) -> list[Row]:
+def evaluate(
+    net: Transformer, task: Task, config: EvalConfig, *, problems: Examples | None = None, on_row: Callable[[Row], None] = lambda row: None
+) -> list[Row]:
     """The rows of results.jsonl, one a number of latents; `on_row` receives each as soon as it is measured.
+
+    `problems` are solved instead of those that the config asks for.
 
     Percentages are of samples; `processed` and `forward_passes` are counted, the latter a batch; `relative_cost` is
     tokens relative to showing all masked tokens, `paper_cost` the same by the paper's formula (decision 21); seconds are
@@ -48,7 +52,9 @@ def evaluate(net: Transformer, task: Task, config: EvalConfig, *, on_row: Callab
     for decoding in decodings:
         rules.check_decoding(net.method, decoding)
     made_with = provenance()
-    problems = find_problems(task, config)
+    problems = find_problems(task, config) if problems is None else problems
+    if problems.tokens.shape[1] != task.length:
+        raise ValueError(f"problems of {problems.tokens.shape[1]} positions: {task.name} has {task.length}; bring problems of this task")
     model = deepcopy(net).bfloat16() if config.precision == "bf16" else net
     rows = []
     for decoding in decodings:

@@ -39,6 +39,17 @@ def save_state(folder: Path, net: Transformer, averaged: AveragedModel, optimise
     write_whole({folder / STATE: save(whole, {"state": json.dumps(asdict(state))})})
 
 
+def saved_step(folder: Path) -> int:
+    """The step that a run folder's state was saved at; 0 where there is none. Raises ValueError where the file is damaged."""
+    if not (folder / STATE).is_file():
+        return 0
+    try:
+        with safe_open(folder / STATE, "pt") as file:
+            return State(**json.loads(file.metadata()["state"])).step
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{folder / STATE}: damaged ({error}); start anew in another folder") from None
+
+
 def load_state(folder: Path, net: Transformer, averaged: AveragedModel, optimiser: torch.optim.Optimizer) -> State:
     """Puts back what `save_state` wrote, and drops metrics of later steps. Raises ValueError where the file is damaged."""
     if not (folder / STATE).is_file():

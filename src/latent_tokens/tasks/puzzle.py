@@ -99,6 +99,10 @@ class SudokuPuzzle:
         cells = tokens[:, self.start : self.start + self.side**2]
         return np.where((cells >= 1) & (cells <= self.side), cells - 1, 255).astype(np.uint8)
 
+    def to_infill(self, examples: Examples) -> Examples:
+        """The puzzles as boards of the task `Sudoku`: digits 0..side-1, the givens known."""
+        return Examples.of(self.answers(examples.tokens), known=0)._replace(known=self.givens(examples.tokens) >= 0)
+
     def keys(self, examples: Examples) -> Keys:
         """By board: puzzles of one board never stand in two splits."""
         return np.asarray(hash_rows(self.answers(examples.tokens)))

@@ -1,0 +1,53 @@
+"""The paper's tables that need no run: its models, data sets and training, beside what this package has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from latent_tokens.configs import SIZES
+from latent_tokens.model import Transformer
+from latent_tokens.paper.recipes import SCALES
+from latent_tokens.paper.reference import DATA_SETS, MILLIONS_OF_PARAMETERS
+from latent_tokens.tasks import TASKS, configured
+
+Table = list[tuple[str, ...]]
+
+VOCABULARY, LENGTH = 32, 128  # MASK included; no size depends on the length with rotary positions
+
+
+def models() -> Table:
+    """Sizes, the paper's parameters (its network has adaLN, decision 1) and ours."""
+    found: Table = [("model", "hidden", "heads", "layers", "paper, M", "ours, M")]
+    for name, size in SIZES.items():
+        with torch.device("meta"):
+            count = sum(weight.numel() for weight in Transformer(size, VOCABULARY - 1, LENGTH, "rotary").parameters())
+        paper = MILLIONS_OF_PARAMETERS.get(name)
+        found.append((name, str(size.width), str(size.heads), str(size.layers), "" if paper is None else f"{paper}", f"{count / 1e6:.1f}"))
+    return found
+
+
+def data_sets() -> Table:
+    """Training examples, length and vocabulary: the paper's, and ours in its padding and without. No vocabulary counts MASK."""
+    found: Table = [("data set", "train size", "paper's length", "ours, padded", "ours", "paper's vocabulary", "ours")]
+    for name, about in DATA_SETS.items():
+        task, padded = TASKS[name], configured(name, {"padding": "paper"})
+        vocabularies = f"{about.vocabulary}", f"{padded.vocab_size}"
+        found.append((name, f"{about.num_train:,}", f"{about.length:,}", f"{padded.length:,}", f"{task.length:,}", *vocabularies))
+    return found
+
+
+def training() -> Table:
+    """Model and epochs of each task in the paper, and what trains at each scale."""
+    found: Table = [("data set", "model", "epochs", "steps of 512", *(f"{scale}: task, model, steps x batch" for scale in ("cpu", "smoke")))]
+    for name, about in DATA_SETS.items():
+        ours = []
+        for scale in ("cpu", "smoke"):
+            budget = SCALES[scale].budgets[name]
+            ours.append(f"{budget.task}, {budget.training['size']}, {budget.training['steps']:,} x {budget.training.get('batch_size', 32)}")
+        found.append((name, about.size, str(about.epochs), f"{SCALES['paper'].budgets[name].training['steps']:,}", *ours))
+    return found
+
+
+CATALOGUE: dict[str, Callable[[], Table]] = {"table-models": models, "table-datasets": data_sets, "table-training": training}

@@ -1,0 +1,70 @@
+"""What a reproduction will do before it does it: which models are trained, begun or missing, and how long the rest should take here."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from accelerate import Accelerator
+
+from latent_tokens.bench import training_step
+from latent_tokens.evaluation import DEFAULT_SAMPLES
+from latent_tokens.machine import seconds
+from latent_tokens.paper.recipes import Recipe
+from latent_tokens.paper.runs import measured
+from latent_tokens.state import saved_step
+from latent_tokens.tasks import TASKS
+
+STEPS = 5  # measured for an estimate
+PASS = 3  # a training step computes about three forward passes
+
+
+@dataclass(frozen=True)
+class Work:
+    """A model and what is still to do: steps of training, and recipes to measure."""
+
+    name: str
+    recipes: tuple[Recipe, ...]
+    steps_left: int
+    missing: tuple[Recipe, ...]
+
+    @property
+    def state(self) -> str:
+        """done, trained (but not yet measured), begun or missing."""
+        if not self.missing:
+            return "done"
+        if not self.steps_left:
+            return "trained"
+        return "begun" if self.steps_left < self.recipes[0].training.steps else "missing"
+
+
+def plan(recipes: Sequence[Recipe], results: Path) -> list[Work]:
+    """The models of some recipes in their order, and what is still to do for each."""
+    found, works = measured(results), []
+    for name in dict.fromkeys(recipe.model for recipe in recipes):
+        own = tuple(recipe for recipe in recipes if recipe.model == name)
+        missing = tuple(recipe for recipe in own if recipe.hash not in found)
+        training = own[0].training
+        works.append(Work(name, own, training.steps - saved_step(training.folder) if missing else 0, missing))
+    return works
+
+
+def estimate(works: Iterable[Work]) -> float:
+    """Seconds that the rest should take on this machine, from training steps measured now; decoding from the passes that it takes."""
+    rates: dict[tuple[str, int, int], float] = {}  # seconds a step, by what decides it
+    total, device = 0.0, Accelerator().device
+    for work in works:
+        if not work.missing:
+            continue
+        training, length = work.recipes[0].training, TASKS[work.recipes[0].training.task].length
+        shape = training.size, training.batch_size, length
+        if shape not in rates:
+            step, _ = training_step(*shape, "fp32", reads=True)
+            rates[shape] = statistics.median(seconds(step, device) for _ in range(STEPS))
+        total += work.steps_left * rates[shape]
+        for recipe in work.missing:
+            samples = recipe.evaluation.num_samples or DEFAULT_SAMPLES
+            total += samples / training.batch_size * length * rates[shape] / PASS
+    return total

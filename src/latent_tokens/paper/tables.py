@@ -1,0 +1,125 @@
+"""Ours beside the paper's: a Markdown table of an experiment, a line a cell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from latent_tokens.configs import ScaleName
+from latent_tokens.evaluation import wilson
+from latent_tokens.paper.recipes import Cell, Recipe
+from latent_tokens.paper.reference import AR_MTP, TOP_PROB, UNIFORM, Printed
+from latent_tokens.report import ORDER_NAMES
+
+HEADINGS = (
+    "task",
+    "method",
+    "order",
+    "n",
+    "paper",
+    "ours",
+    "95 % interval",
+    "samples",
+    "each seed",
+    "tokens",
+    "tokens, paper's count",
+    "seconds",
+    "commit",
+)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A cell with its recipes, one a seed, and the rows that there are."""
+
+    cell: Cell
+    recipes: tuple[Recipe, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def metric(self) -> str:
+        return str(self.rows[0]["metric"])
+
+    @property
+    def values(self) -> list[float]:
+        """The figure of each seed: percent, or the soft loss of the large boards."""
+        name = "soft_loss" if self.cell.task == "sudoku-large" else self.metric
+        return [float(row[name]) for row in self.rows]
+
+    @property
+    def mean(self) -> float:
+        return sum(self.values) / len(self.values)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Wilson's of all samples together, in percent; it says nothing of how seeds differ. None for a loss."""
+        if self.cell.task == "sudoku-large":
+            return None
+        low, high = wilson(self.mean / 100, sum(row["num_samples"] for row in self.rows))
+        return 100 * low, 100 * high
+
+
+def lines(recipes: Sequence[Recipe], found: Mapping[str, Row]) -> list[Line]:
+    """The cells of an experiment in their order, with the rows of `found`, by hash, that are theirs."""
+    cells = dict.fromkeys(recipe.cell for recipe in recipes)
+    of_cell = {cell: tuple(recipe for recipe in recipes if recipe.cell == cell) for cell in cells}
+    return [Line(cell, own, tuple(found[recipe.hash] for recipe in own if recipe.hash in found)) for cell, own in of_cell.items()]
+
+
+def as_markdown(table: Sequence[Sequence[str]]) -> str:
+    """A table, its first line the headings."""
+    heading, *body = table
+    rows = [heading, ["---"] * len(heading), *body]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def markdown(lines: Sequence[Line], experiment: str, scale: ScaleName) -> str:
+    """The table of an experiment, and under it the command that makes it."""
+    return f"{as_markdown([HEADINGS, *map(cells_of, lines)])}\n`latent-tokens reproduce {experiment} --scale {scale}`\n"
+
+
+def stand_in(line: Line) -> str:
+    """What stands for the cell's task at this scale."""
+    task = line.recipes[0].data.task
+    return task if line.cell.problems is None else f"{task}, infilling puzzles"
+
+
+def cells_of(line: Line) -> tuple[str, ...]:
+    """One line of the table; where no seed was run it says so."""
+    cell, shown = line.cell, printed(line.cell)
+    about = (
+        stand_in(line),
+        cell.method,
+        ORDER_NAMES[cell.order],
+        str("" if cell.latents is None else cell.latents),
+        "" if shown is None else cost(shown),
+    )
+    if not line.rows:
+        return (*about, "not run", *("" for _ in HEADINGS[len(about) + 1 :]))
+    interval = "" if line.interval is None else f"{line.interval[0]:.1f} - {line.interval[1]:.1f}"
+    samples = f"{sum(row['num_samples'] for row in line.rows):,}"
+    each = " ".join(f"{value:.1f}" for value in line.values)
+    tokens = (f"{mean([row[name] for row in line.rows]):.2f}x" for name in ("relative_cost", "paper_cost"))
+    seconds = f"{sum(row['train_seconds'] + row['evaluate_seconds'] for row in line.rows):,.0f}"
+    commits = ", ".join(dict.fromkeys(str(row["made_with"]["commit"]) for row in line.rows))
+    return (*about, f"{line.mean:.1f}", interval, samples, each, *tokens, seconds, commits)
+
+
+def printed(cell: Cell) -> Printed | None:
+    """What the paper prints in this cell, if it prints one."""
+    tables = (TOP_PROB, UNIFORM, AR_MTP)
+    found = (table.get(cell.task, {}).get((cell.method, cell.order)) for table in tables if cell.problems is None and cell.latents is None)
+    return next((number for number in found if number is not None), None)
+
+
+def cost(number: Printed) -> str:
+    """A printed accuracy with its cost."""
+    return f"{number.accuracy}" + (f" / {number.cost:.2f}x" if number.cost is not None else "")
+
+
+def mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)

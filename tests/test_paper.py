@@ -1,0 +1,181 @@
+"""The paper's numbers are those it prints; every experiment runs, goes on where it was stopped, and computes nothing twice."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from latent_tokens.configs import ReproduceConfig
+from latent_tokens.paper import reproduce as rooms
+from latent_tokens.paper.catalogue import CATALOGUE
+from latent_tokens.paper.plan import plan
+from latent_tokens.paper.recipes import EXPERIMENTS, SCALES, Cell, recipes
+from latent_tokens.paper.reference import AR_MTP, ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS, MILLIONS_OF_PARAMETERS, TOP_PROB, UNIFORM
+from latent_tokens.paper.reproduce import reproduce
+from latent_tokens.paper.runs import run, train
+from latent_tokens.paper.tables import lines, printed
+from latent_tokens.training import keep_if_best
+
+SOURCES = sorted((Path(__file__).parents[2] / "shared" / "paper").glob("*.txt"))
+OURS = {"Sdk-G": "sudoku-gen", "Sdk-P": "sudoku-puzzle", "Sudoku": "sudoku-puzzle", "Zebra": "zebra", "CD": "countdown", "Countdown": "countdown"}
+METHOD = {"MDM": "mdm", "SIDM": "sidm", "ARM": "arm", "AR-MTP": "ar-mtp", "MDM-uniform": "mdm", "MDM-top-prob": "mdm"}
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """All experiments at the smallest scale, as one user runs them one after the other."""
+    place = tmp_path_factory.mktemp("paper")
+    config = ReproduceConfig("table-1", "smoke", place / "results", place / "runs")
+    return config, {name: reproduce(replace(config, experiment=name)) for name in EXPERIMENTS}
+
+
+def tables_of(source):
+    """The tables of the paper's source, each a list of rows of cells without markup."""
+    for body in re.findall(r"\\begin{tabular}.*?\\end{tabular}", source, re.S):
+        rows = [re.sub(r"\$\\times\$|\\textbf|[{}]|\\(top|mid|bottom)rule", "", row) for row in body.split("\\\\")]
+        yield [[cell.strip() for cell in row.split("&")] for row in rows]
+
+
+@pytest.mark.skipif(not SOURCES, reason="the paper's source is not at hand")
+def test_the_numbers_are_those_of_the_paper():
+    tables = list(tables_of(SOURCES[0].read_text()))
+    seen = 0
+    for table in tables:
+        heading = next((row for row in table if {"Zebra"} & set(row)), None)
+        if heading is None or not any(row[0] in METHOD for row in table):
+            continue
+        order = "top_prob"
+        for row in table:
+            text = " ".join(row)
+            order = "uniform" if "Uniform" in text else "top_prob" if text.endswith("top-prob") and len(row) == 1 else order
+            name = row[0].split()[-1] if row[0].split() else ""
+            if name not in METHOD:
+                continue
+            for task, cell in zip(heading[1:], row[1:], strict=True):
+                number, *price = (float(part) for part in cell.split("/"))
+                way = "left_to_right" if METHOD[name].startswith("ar") else "uniform" if name == "MDM-uniform" else order
+                ours = printed(Cell(OURS[task], METHOD[name], way))
+                assert ours.accuracy == number
+                assert ours.cost == price[0] if price else True
+                seen += 1
+    assert seen == sum(len(column) for table in (TOP_PROB, UNIFORM, TOP_PROB, AR_MTP) for column in table.values())
+
+
+@pytest.mark.skipif(not SOURCES, reason="the paper's source is not at hand")
+def test_sizes_and_budgets_are_those_of_the_paper():
+    source = SOURCES[0].read_text()
+    names = {"Sudoku-Gen": "sudoku-gen", "Sudoku-Puzzle": "sudoku-puzzle", "Zebra": "zebra", "Countdown": "countdown", "Sudoku-Large": "sudoku-large"}
+    sizes = {row[0].split()[-1]: row[-1] for table in tables_of(source) for row in table if row[-1].endswith("M") and len(row) == 5}
+    assert {name: f"{millions}M" for name, millions in MILLIONS_OF_PARAMETERS.items()} == sizes
+    rows = [row for table in tables_of(source) for row in table if row[0].strip() in names]
+    for name, ours in names.items():
+        about, (data, epochs) = DATA_SETS[ours], [row[1:] for row in rows if row[0] == name]
+        count = {"K": 1_000, "M": 1_000_000}[data[0][-1]] * float(data[0][:-1])
+        assert (about.num_train, about.length, about.vocabulary) == (round(count), int(data[1]), int(data[2]))
+        assert (about.size, about.epochs) == (epochs[0], int(epochs[1]))
+    assert f"standard ARM for {ARM_ON_COUNTDOWN_EPOCHS} epochs" in source
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_runs(done, name):
+    config, tables = done
+    folder = config.out / "smoke"
+    assert "not run" not in tables[name]
+    assert (folder / f"{name}.md").read_text() == tables[name]
+    assert (folder / f"{name}.png").is_file()
+    assert len(tables[name].splitlines()) == len(dict.fromkeys(EXPERIMENTS[name](SCALES["smoke"]))) + 4
+
+
+def test_nothing_is_computed_twice(done, monkeypatch):
+    config, tables = done
+    rows = (config.out / "smoke" / "rows.jsonl").read_text()
+    names = [json.loads(line)["recipe"] for line in rows.splitlines()]
+    assert len(names) == len(set(names))
+    monkeypatch.setattr("latent_tokens.paper.runs.fit", None)
+    monkeypatch.setattr("latent_tokens.paper.runs.evaluate", None)
+    assert reproduce(config) == tables["table-1"]
+    assert (config.out / "smoke" / "rows.jsonl").read_text() == rows
+
+
+def test_a_stopped_recipe_gives_the_row_of_an_undisturbed_one(done, tmp_path, monkeypatch):
+    config, _ = done
+    (first, *_) = recipes("table-1", "smoke", config.runs)
+    (again, *_) = recipes("table-1", "smoke", tmp_path)
+    assert first.hash == again.hash
+    results = tmp_path / "rows.jsonl"
+
+    def stop(net, found, config, state):
+        if state.step == config.steps:
+            raise InterruptedError
+        keep_if_best(net, found, config, state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("latent_tokens.training.keep_if_best", stop)
+        with pytest.raises(InterruptedError):
+            run([again], results)
+    assert not results.is_file()
+    assert [work.state for work in plan([again], results)] == ["begun"]
+    train(again)
+    assert [work.state for work in plan([again], results)] == ["trained"]
+    (row,) = run([again], results)
+    assert [work.state for work in plan([again], results)] == ["done"]
+    whole = next(json.loads(line) for line in (config.out / "smoke" / "rows.jsonl").read_text().splitlines() if first.hash in line)
+    every = {key for key in whole if "seconds" not in key and key not in ("samples_per_second", "made_with", "trained_with")}
+    assert {key: row[key] for key in every} == {key: whole[key] for key in every}
+
+
+@pytest.mark.parametrize("what", ["weights_sha256", "data_sha256"])
+def test_a_table_refuses_rows_of_other_weights_or_data(done, tmp_path, what):
+    config, _ = done
+    folder = tmp_path / "smoke"
+    folder.mkdir()
+    rows = [json.loads(line) for line in (config.out / "smoke" / "rows.jsonl").read_text().splitlines()]
+    mine = [recipe.hash for recipe in recipes("figure-1", "smoke", config.runs)]
+    changed = next(row for row in rows if row["recipe"] == mine[1])
+    changed[what] = "0" * 64
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(ValueError, match=f"differ in {what}"):
+        reproduce(replace(config, experiment="figure-1", out=tmp_path))
+
+
+def test_a_row_of_another_recipe_is_no_row_of_this_one(done, monkeypatch):
+    """Where a recipe says something else, what the old one gave is left alone and the new one is missing."""
+    config, _ = done
+    budget = SCALES["smoke"].budgets["zebra"]
+    monkeypatch.setitem(SCALES["smoke"].budgets, "zebra", replace(budget, training={**budget.training, "lr": 1e-3}))
+    states = {work.name: work.state for work in plan(recipes("table-1", "smoke", config.runs), config.out / "smoke" / "rows.jsonl")}
+    assert {name.split("-")[0]: state for name, state in states.items()} == {"sudoku": "done", "zebra": "missing", "countdown": "done"}
+
+
+def test_status_says_what_is_done_and_runs_nothing(done, tmp_path, monkeypatch):
+    config, _ = done
+    monkeypatch.setattr(rooms, "run", None)
+    assert reproduce(replace(config, status=True)).count("| done |") == 6
+    elsewhere = replace(config, status=True, out=tmp_path / "results", runs=tmp_path / "runs")
+    assert reproduce(elsewhere).count("| missing |") == 6
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_was_not_run_says_so():
+    asked = recipes("table-ar-mtp", "cpu", Path("runs"))
+    assert len(asked) == 4 * 3 + 3 * 4
+    assert all(not line.rows for line in lines(asked, {}))
+    assert len({recipe.hash for recipe in asked}) == len(asked)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_recipes_of_the_published_setting(name):
+    for recipe in recipes(name, "paper", Path("runs")):
+        about = DATA_SETS[recipe.cell.task]
+        assert (recipe.training.size, recipe.data.num_train, recipe.data.padding) == (about.size, about.num_train, "paper")
+        epochs = recipe.training.steps * recipe.training.batch_size / about.num_train
+        assert epochs == pytest.approx(40 if (recipe.cell.task, recipe.cell.method) == ("countdown", "arm") else about.epochs, rel=1e-3)
+
+
+def test_the_catalogue_has_the_papers_lengths_and_vocabularies():
+    _, *rows = CATALOGUE["table-datasets"]()
+    assert len(rows) == len(DATA_SETS)
+    for _, _, length, padded, _, vocabulary, ours in rows:
+        assert (length, vocabulary) == (padded, ours)

@@ -46,8 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"latent-tokens: {one_line(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
-        again = [*arguments, *([] if "--resume" in arguments else ["--resume"])]
-        way_out = f"; go on with: latent-tokens {shlex.join(again)}" if arguments[:1] == ["train"] and stop.args else ""
+        again = [*arguments, *(["--resume"] if arguments[:1] == ["train"] and "--resume" not in arguments else [])]
+        way_out = f"; go on with: latent-tokens {shlex.join(again)}" if arguments[:1] in (["train"], ["reproduce"]) and stop.args else ""
         print(f"latent-tokens: {str(stop) or 'stopped'}{way_out}", file=sys.stderr)
         return 130
 

@@ -13,7 +13,7 @@ import torch
 
 from latent_tokens.bench import Case, Setting, decoding_case, measure_all, nets, settings
 from latent_tokens.configs import BenchConfig, Precision
-from latent_tokens.report import COLOURS
+from latent_tokens.report import COLOURS, save_sheet
 
 Row = dict[str, Any]
 
@@ -87,11 +87,8 @@ def draw_figure(rows: Sequence[Row], stem: Path) -> None:
         axes.legend(fontsize=8, frameon=False)
         axes.set_title(title(here, panel), fontsize=9)
     about = rows[0]
-    sheet.suptitle(
-        f"Decoding time, {about['size']}, {about['precision']}: points are measured, lines are the number of tokens, scaled to the last point"
-    )
-    for suffix in (".png", ".svg"):
-        sheet.savefig(stem.with_suffix(suffix), dpi=150, metadata={"Date": None} if suffix == ".svg" else None)
+    caption = "points are measured, lines are the number of tokens, scaled to the last point"
+    save_sheet(sheet, f"Decoding time, {about['size']}, {about['precision']}", caption, stem)
 
 
 def title(rows: Sequence[Row], panel: str) -> str:

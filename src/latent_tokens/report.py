@@ -87,6 +87,11 @@ def figure(rows: Sequence[Row], references: Sequence[Row], title: str, caption: 
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.3)
+    return save_sheet(sheet, title, caption, stem)
+
+
+def save_sheet(sheet: Any, title: str, caption: str, stem: Path) -> list[Path]:
+    """Writes a figure with its title and caption to STEM.png and STEM.svg, the same bytes each time."""
     sheet.suptitle(title, fontsize=12)
     sheet.supxlabel(caption, fontsize=8, color="#555555")
     paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]

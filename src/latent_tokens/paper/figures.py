@@ -10,7 +10,7 @@ from typing import Any
 from latent_tokens.methods import METHODS
 from latent_tokens.paper.recipes import WINDOWED, Cell
 from latent_tokens.paper.tables import Line, printed, stand_in
-from latent_tokens.report import COLOURS, ORDER_NAMES
+from latent_tokens.report import COLOURS, ORDER_NAMES, save_sheet
 
 KIND_COLOURS = {**COLOURS, "ar-mtp-window": "#E69F00", "ar-ntp": "#56B4E9"}
 
@@ -23,18 +23,13 @@ def draw(lines: Sequence[Line], title: str, caption: str, stem: Path) -> list[Pa
     panels = list(dict.fromkeys(stand_in(line) for line in shown))
     if not panels:
         return []
-    sheet = Figure(figsize=(max(5.5, 3.6 * len(panels)), 4.2), layout="constrained")
+    sheet = Figure(figsize=(max(8, 3.6 * len(panels)), 4.4), layout="constrained")
     for axes, name in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         own = [line for line in shown if stand_in(line) == name]
         (curves if any(abscissa(line.cell) is not None for line in own) else dots)(axes, own)
         axes.set_title(name, fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
-    sheet.suptitle(title, fontsize=12)
-    sheet.supxlabel(caption, fontsize=8, color="#555555")
-    paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
-    for path in paths:
-        sheet.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
-    return paths
+    return save_sheet(sheet, title, caption, stem)
 
 
 def curves(axes: Any, lines: Sequence[Line]) -> None:
@@ -50,7 +45,7 @@ def curves(axes: Any, lines: Sequence[Line]) -> None:
             axes.errorbar(places, [line.mean for line in own], bars(own), marker="o", capsize=3, color=colour, label=label)
     axes.set(xticks=range(len(ticks)), xticklabels=ticks, xlabel="latent tokens n", ylabel=unit(lines[0]), ylim=(0, None))
     axes.grid(axis="y", alpha=0.3)
-    axes.legend(fontsize=7, frameon=False)
+    axes.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
 
 
 def dots(axes: Any, lines: Sequence[Line]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from latent_tokens.configs import ReproduceConfig
 from latent_tokens.paper.catalogue import CATALOGUE
@@ -13,6 +14,8 @@ from latent_tokens.paper.runs import check_together, measured, run
 from latent_tokens.paper.tables import as_markdown, lines, markdown
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import write_whole
+
+Row = dict[str, Any]
 
 ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results
 
@@ -30,8 +33,16 @@ def reproduce(config: ReproduceConfig) -> str:
         return status(works)
     folder.mkdir(parents=True, exist_ok=True)
     announce(works)
-    run(asked, folder / ROWS, on_row=lambda row: CONSOLE.print(f"{row['model']}: {row['metric']} {row[row['metric']]} %", highlight=False))
-    return write(asked, config, folder)
+    try:
+        run(asked, folder / ROWS, on_row=say)
+    finally:
+        table = write(asked, config, folder)
+    return table
+
+
+def say(row: Row) -> None:
+    """A line on what was measured."""
+    CONSOLE.print(f"{row['model']}, {row['order']}, n={row['latents']}: {row['metric']} {row[row['metric']]} %", highlight=False, soft_wrap=True)
 
 
 def write(asked: list[Recipe], config: ReproduceConfig, folder: Path) -> str:
@@ -41,7 +52,7 @@ def write(asked: list[Recipe], config: ReproduceConfig, folder: Path) -> str:
     shown = lines(asked, found)
     table = markdown(shown, config.experiment, config.scale)
     write_whole({folder / f"{config.experiment}.md": table.encode()})
-    caption = f"scale {config.scale}; 95 % intervals of all samples together; latent-tokens reproduce {config.experiment} --scale {config.scale}"
+    caption = f"95 % intervals of all samples together; latent-tokens reproduce {config.experiment} --scale {config.scale}"
     draw(shown, config.experiment.replace("-", " ").capitalize(), caption, folder / config.experiment)
     return table
 

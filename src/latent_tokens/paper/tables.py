@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from latent_tokens.configs import ScaleName
@@ -14,20 +14,8 @@ from latent_tokens.paper.reference import AR_MTP, TOP_PROB, UNIFORM, Printed
 from latent_tokens.report import ORDER_NAMES
 
 HEADINGS = (
-    "task",
-    "method",
-    "order",
-    "n",
-    "paper",
-    "ours",
-    "95 % interval",
-    "samples",
-    "each seed",
-    "tokens",
-    "tokens, paper's count",
-    "seconds",
-    "commit",
-)
+    "task", "method", "order", "n", "paper", "ours", "95 % interval", "samples", "each seed", "tokens", "tokens, paper's count", "seconds", "commit",
+)  # fmt: skip
 
 Row = dict[str, Any]
 
@@ -52,7 +40,7 @@ class Line:
 
     @property
     def mean(self) -> float:
-        return sum(self.values) / len(self.values)
+        return fmean(self.values)
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -103,7 +91,7 @@ def cells_of(line: Line) -> tuple[str, ...]:
     interval = "" if line.interval is None else f"{line.interval[0]:.1f} - {line.interval[1]:.1f}"
     samples = f"{sum(row['num_samples'] for row in line.rows):,}"
     each = " ".join(f"{value:.1f}" for value in line.values)
-    tokens = (f"{mean([row[name] for row in line.rows]):.2f}x" for name in ("relative_cost", "paper_cost"))
+    tokens = (f"{fmean(row[name] for row in line.rows):.2f}x" for name in ("relative_cost", "paper_cost"))
     seconds = f"{sum(row['train_seconds'] + row['evaluate_seconds'] for row in line.rows):,.0f}"
     commits = ", ".join(dict.fromkeys(str(row["made_with"]["commit"]) for row in line.rows))
     return (*about, f"{line.mean:.1f}", interval, samples, each, *tokens, seconds, commits)
@@ -119,7 +107,3 @@ def printed(cell: Cell) -> Printed | None:
 def cost(number: Printed) -> str:
     """A printed accuracy with its cost."""
     return f"{number.accuracy}" + (f" / {number.cost:.2f}x" if number.cost is not None else "")
-
-
-def mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

@@ -22,6 +22,7 @@ CHECKED = (
     "memory",
     "kernels",
     "sweep",
+    "relevance",
 )
 install_import_hook([f"latent_tokens.{name}" for name in CHECKED], "beartype.beartype")
 
@@ -45,6 +46,7 @@ def variants():
         "windowed scdm": replace(METHODS["scdm"], window=2),
         "left-to-right scdm": replace(METHODS["scdm"], order=left_to_right),
         "mdm, next targets": replace(METHODS["mdm"], targets="next"),
+        "scdm, next targets": replace(METHODS["scdm"], targets="next"),
     }
 
 

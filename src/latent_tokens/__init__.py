@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from latent_tokens.order import any_order as any_order, given as given, left_to_right as left_to_right, nearest as nearest, random as random
     from latent_tokens.partition import equal_parts as equal_parts, given_partition as given_partition, reverse_process as reverse_process
     from latent_tokens.pretrained import from_pretrained as from_pretrained, save_pretrained as save_pretrained
+    from latent_tokens.relevance import influence as influence, relevant as relevant
     from latent_tokens.sweep import sweep as sweep
     from latent_tokens.tasks import TASKS as TASKS, Examples as Examples, Task as Task
     from latent_tokens.tensors import as_numpy as as_numpy, as_tensors as as_tensors
@@ -44,6 +45,7 @@ HOMES = {
     "order": ("any_order", "given", "left_to_right", "nearest", "random"),
     "partition": ("equal_parts", "given_partition", "reverse_process"),
     "pretrained": ("from_pretrained", "save_pretrained"),
+    "relevance": ("influence", "relevant"),
     "sweep": ("sweep",),
     "tasks": ("TASKS", "Examples", "Task"),
     "tensors": ("as_numpy", "as_tensors"),

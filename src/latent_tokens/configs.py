@@ -19,6 +19,7 @@ SizeName = Literal["nano", "tiny", "mini", "sminy", "small"]
 Precision = Literal["fp32", "bf16"]
 ScaleName = Literal["smoke", "cpu", "paper"]
 OrderName = Literal["top_prob", "margin", "entropy", "uniform", "left_to_right"]
+PolicyName = Literal["nearest", "random", "relevant"]
 DEFAULT_CANDIDATES = 8  # the paper's k (appendix D.2)
 
 
@@ -164,6 +165,8 @@ class TrainConfig:
     """The MLP's nonlinearity; the paper's, by tanh, differs by 5e-4 at most and takes three times as long on a CPU."""
     weight: Literal["elbo", "flat"] | None = None
     """Divide a row's loss by the number of its targets, or of its unknown positions. Default: the method's own."""
+    targets: Literal["all", "next"] | None = None
+    """Learn all masked tokens that are shown, or the next one alone. Default: the method's own."""
     noise: Literal["answer", "all"] = "answer"
     """Mask and learn the answer alone, or the prompt too, as the paper's runs on puzzles do (decision 8)."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -195,6 +198,7 @@ class TrainConfig:
         one_of("positions", self.positions, ("both", "rotary", "learned"))
         one_of("gelu", self.gelu, ("exact", "tanh"))
         one_of("weight", self.weight, (None, "elbo", "flat"))
+        one_of("targets", self.targets, (None, "all", "next"))
         one_of("noise", self.noise, ("answer", "all"))
         one_of("precision", self.precision, ("auto", "fp32", "bf16"))
         for name in ("lr", "clip"):
@@ -219,6 +223,8 @@ class EvalConfig:
     """Of how many next positions an adaptive order decodes the most confident (k); uniform and left_to_right decode the next. Default: 8."""
     order: OrderName | None = None
     """top_prob, margin and entropy are adaptive. Default: top_prob, or left_to_right where the method is."""
+    latent_policy: PolicyName | None = None
+    """Which masked positions are the latents: the next of the order, any, or those that matter most to the candidates. Default: nearest."""
     num_samples: int | None = None
     """Samples a row. Default: 1,000, or as many as a data set has problems."""
     data: Path | None = None
@@ -249,6 +255,7 @@ class EvalConfig:
         if self.candidates not in (None, "all"):
             whole("candidates", self.candidates, 1)
         one_of("order", self.order, (None, *get_args(OrderName)))
+        one_of("latent_policy", self.latent_policy, (None, *get_args(PolicyName)))
         one_of("precision", self.precision, ("fp32", "bf16"))
 
 

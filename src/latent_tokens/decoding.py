@@ -17,7 +17,7 @@ from torch import Tensor
 from latent_tokens.attention import sees_later
 from latent_tokens.layout import Layout, next_layout
 from latent_tokens.methods import Denoiser, Method, most_latents
-from latent_tokens.order import LatentPolicy, Order, any_order, first_order, follow, left_to_right, nearest, promote, shuffle
+from latent_tokens.order import LatentPolicy, Order, any_order, first_order, follow, in_parts, left_to_right, nearest, promote, shuffle
 from latent_tokens.partition import Partition, sizes_of_steps
 from latent_tokens.streams import Streams
 
@@ -50,7 +50,7 @@ class Decoding:
     tokens_per_step: int | Partition = 1  # or equal_parts(T), reverse_process(T), a given_partition's (appendix C)
     order: Order | None = None  # None = the method's own
     confidence: Confidence = top_prob  # of the raw logits, before temperature (decision 16)
-    latent_policy: LatentPolicy = nearest  # (order, num_clean, candidates), a line a row -> the order whose next after the candidates are shown
+    latent_policy: LatentPolicy = nearest  # which masked positions are the n, and in what order they stand
     refresh: bool = True  # reshuffle an any_order schedule after every step; False is Algorithm 5 as printed (decision 14)
     temperature: float | int = 1.0  # 0 = argmax
     top_p: float | int = 1.0  # draw from the smallest set of tokens that holds this much probability
@@ -202,8 +202,10 @@ def decode(
         count = state.sizes[active, state.steps[active]].minimum(left)
         num_candidates, num_latents = how_many(method, decoding, left, count)
         draw_latents = partial(state.streams.uniform, active, left - num_candidates)
-        shown = follow(decoding.latent_policy, order, clean, num_candidates, draw=draw_latents)
+        shown = follow(decoding.latent_policy, order, clean, num_candidates, num_latents, tokens, draw=draw_latents)
         if shown is not order:
+            outside = torch.arange(order.shape[1], device=order.device) >= state.lengths[active, None]
+            shown = in_parts(shown, outside.int())
             check_policy(order, shown, clean + num_candidates)
         layout = next_layout(shown, clean, num_candidates, num_latents)
         if look is None or on_step is not None:

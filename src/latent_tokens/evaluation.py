@@ -6,41 +6,52 @@ import math
 import time
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from latent_tokens import decoding as rules
+from latent_tokens.attention import sees_later
 from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig
 from latent_tokens.cost import most_tokens, relative_cost
 from latent_tokens.data import load_data
 from latent_tokens.decoding import Decoding
 from latent_tokens.fast import generate
-from latent_tokens.methods import Method, name_of
+from latent_tokens.methods import Method, most_latents, name_of
 from latent_tokens.model import Transformer
-from latent_tokens.order import Order, any_order, left_to_right
+from latent_tokens.order import LatentPolicy, Order, any_order, left_to_right, nearest, random
 from latent_tokens.pretrained import check_fits
 from latent_tokens.progress import counting, progress
-from latent_tokens.splits import chunks_of, make_problems
+from latent_tokens.relevance import influence, relevant
+from latent_tokens.splits import chunks_of, make_problems, make_splits
 from latent_tokens.storage import provenance
 from latent_tokens.tasks import Examples, Task, description
 from latent_tokens.tensors import as_numpy, as_tensors
 
 CONFIDENCES = {"top_prob": rules.top_prob, "margin": rules.margin, "entropy": rules.entropy}
 ORDERS: dict[str, Order] = {"uniform": any_order, "left_to_right": left_to_right}
+POLICIES: dict[str, LatentPolicy] = {"nearest": nearest, "random": random}
 
 Row = dict[str, Any]
 
 DEFAULT_SAMPLES = 1_000
+PROBED = 32  # examples that a model's influence is measured on
 
 
 def evaluate(
-    net: Transformer, task: Task, config: EvalConfig, *, problems: Examples | None = None, on_row: Callable[[Row], None] = lambda row: None
+    net: Transformer,
+    task: Task,
+    config: EvalConfig,
+    *,
+    problems: Examples | None = None,
+    adjust: Callable[[Decoding], Decoding] = lambda decoding: decoding,
+    on_row: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
     """The rows of results.jsonl, one a number of latents; `on_row` receives each as soon as it is measured.
 
-    `problems` are solved instead of those that the config asks for.
+    `problems` are solved instead of those that the config asks for; `adjust` has the last word on how.
 
     Percentages are of samples; `processed` and `forward_passes` are counted, the latter a batch; `relative_cost` is
     tokens relative to showing all masked tokens, `paper_cost` the same by the paper's formula (decision 21); seconds are
@@ -48,7 +59,8 @@ def evaluate(
     decode so.
     """
     check_fits(net, task)
-    decodings = [decoding_for(net.method, task, config, latents) for latents in config.latents or (None,)]
+    policy = policy_for(net, task, config)
+    decodings = [adjust(replace(decoding_for(net.method, task, config, latents), latent_policy=policy)) for latents in config.latents or (None,)]
     for decoding in decodings:
         rules.check_decoding(net.method, decoding)
     made_with = provenance()
@@ -140,6 +152,7 @@ def measure(net: Transformer, task: Task, problems: Examples, config: EvalConfig
         "temperature": decoding.temperature,
         "top_p": decoding.top_p,
         "refresh": decoding.refresh,
+        "latent_policy": getattr(decoding.latent_policy, "__name__", "custom"),
         "device": str(device),
         "threads": torch.get_num_threads(),
     }
@@ -165,6 +178,26 @@ def decoding_for(method: Method, task: Task, config: EvalConfig, latents: int | 
         temperature=getattr(task, "temperature", 1.0) if config.temperature is None else config.temperature,
         top_p=config.top_p,
     )
+
+
+def policy_for(net: Transformer, task: Task, config: EvalConfig) -> LatentPolicy:
+    """The latent policy that a config means. For `relevant` the model's influence is measured, on examples of the validation split.
+
+    Raises ValueError where the method shows all of its latents or none, and so has no choice.
+    """
+    name = config.latent_policy or "nearest"
+    if name != "nearest" and (sees_later(net.method.attention) or most_latents(net.method) is None):
+        raise ValueError(f"latent_policy={name} with {name_of(net.method)}: it has no choice of latents; use scdm or esolm")
+    if name != "relevant":
+        return POLICIES[name]
+    found = load_data(config.data, ("validation",))[1] if config.data else make_splits(task, {"validation": PROBED}, config.seed).examples()
+    if "validation" not in found:
+        raise ValueError(f"latent_policy=relevant: {task.name} has no example of the validation split to measure on; use latent_policy=nearest")
+    device = next(net.parameters()).device
+    tokens, known, lengths = as_tensors(found["validation"].take(slice(PROBED)), device)
+    generator = torch.Generator().manual_seed(config.seed)
+    with counting("measuring influence", int((lengths - known.sum(1)).max())) as report:
+        return relevant(influence(net.eval(), net.method, tokens, known, generator, lengths=lengths, report=report))
 
 
 def default_order(method: Method) -> str:

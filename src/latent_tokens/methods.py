@@ -49,6 +49,8 @@ class Method:
             raise ValueError(f"window={self.window}: a window shows at least 1 masked token; None shows all")
         if self.readout == "shifted" and self.order is not left_to_right:
             raise ValueError("readout=shifted: each slot is fed the token to its left, so order must be left_to_right")
+        if self.readout == "shifted" and self.targets == "next":
+            raise ValueError("targets=next with readout=shifted: it learns every step at once, so its targets are all")
         one_of("targets", self.targets, ("all", "next"))
         one_of("weight", self.weight, ("elbo", "flat"))
         one_of("readout", self.readout, ("in_place", "shifted"))
@@ -56,6 +58,7 @@ class Method:
     def draw(self, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], generator: torch.Generator) -> Layout:
         """A training layout: an order, then the number of clean tokens uniform on {#known .. length-1}, stratified over the batch.
 
+        Where the next token alone is learned it stands last, as when it is decoded: what sees earlier slots sees all the others.
         A shifted readout trains every step at once: its clean slots are the known ones, its masked slots all the rest.
         """
 
@@ -68,7 +71,8 @@ class Method:
             stratum = (torch.arange(len(known), device=known.device) / len(known) + uniform(1)) % 1
             num_clean = num_clean + (stratum * (lengths - num_clean)).long()
         shown = self.room(lengths - num_clean)
-        return next_layout(order, num_clean, candidates=shown, latents=torch.zeros_like(shown))
+        targets = shown if self.targets == "all" else torch.ones_like(shown)
+        return next_layout(order, num_clean, candidates=targets, latents=shown - targets)
 
     def check_known(self, known: Bool[Tensor, "B L"]) -> None:
         """Raises ValueError where a shifted readout is given known positions that are no prefix."""
@@ -140,11 +144,11 @@ def most_latents(method: Method) -> Literal["all"] | None:
 
 
 def name_of(method: Method) -> str:
-    """The method's name in METHODS, with its weight where that is not the row's own; "custom" for any other method."""
+    """The method's name in METHODS, with its weight and targets where they are not the row's own; "custom" for any other method."""
     names = [*METHODS, *(f"{kind}-{method.window}" for kind in ("ar-mtp-window", "ar-ntp") if method.window)]
-    for name in names:
-        if METHODS[name] == method:
-            return name
-        if replace(METHODS[name], weight=method.weight) == method:
-            return f"{name} ({method.weight})"
+    for changed in ((), ("weight",), ("targets",), ("weight", "targets")):
+        values = {field: getattr(method, field) for field in changed}
+        for name in names:
+            if METHODS[name].readout == method.readout and replace(METHODS[name], **values) == method:
+                return f"{name} ({', '.join(values.values())})" if values else name
     return "custom"

@@ -83,8 +83,9 @@ def draw(
         raise ValueError(f"token {mask_id} is MASK: tokens must be whole sequences, what is masked is drawn here")
     method.check_known(known)
     layout = method.draw(known, lengths, generator)
-    last = layout.num_clean + 1 if method.targets == "next" else layout.num_shown
-    scored = ~layout.clean & (layout.slots < last[:, None])
+    scored = layout.shown & ~layout.clean
+    if method.targets == "next":
+        scored &= layout.slots == layout.num_shown[:, None] - 1
     return Drawn(tokens, layout, scored, 1 / (scored.sum(1) if method.weight == "elbo" else unknown) / batch)
 
 

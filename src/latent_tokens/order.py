@@ -13,6 +13,10 @@ from torch import Tensor
 
 Order = Callable[..., Int[Tensor, "B L"]]
 LatentPolicy = Callable[..., Int[Tensor, "B L"]]
+"""(order, num_clean, candidates, latents, tokens), a line a row -> the order, rearranged after the candidates: the next n are shown, in this order.
+
+candidates, latents: how many a row shows; tokens (B, L): MASK where undecoded. Positions past a row's length may be put anywhere.
+"""
 Noise = Float[Tensor, "B N"]
 
 
@@ -47,14 +51,14 @@ def given(schedule: Sequence[int] | Tensor) -> Order:
     return follow_schedule
 
 
-def nearest(order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], candidates: Int[Tensor, " B"]) -> Int[Tensor, "B L"]:
+def nearest(order: Int[Tensor, "B L"], *state: Tensor) -> Int[Tensor, "B L"]:
     """The latent policy that shows the next n of the order after the candidates (Algorithm 5, line 8)."""
     return order
 
 
-def random(order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], candidates: Int[Tensor, " B"], noise: Noise) -> Int[Tensor, "B L"]:
+def random(order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], candidates: Int[Tensor, " B"], *state: Tensor) -> Int[Tensor, "B L"]:
     """The latent policy that shows any n of those after the candidates, afresh at each step (Z_t of Algorithm 3)."""
-    return shuffle(order, num_clean + candidates, noise)
+    return shuffle(order, num_clean + candidates, state[-1])  # noise
 
 
 def follow(rule: Order | LatentPolicy, *state: Tensor, draw: Callable[[], Noise]) -> Int[Tensor, "B L"]:
@@ -76,7 +80,11 @@ def first_order(rule: Order, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " 
     """The schedule to begin with: known positions, then the others as the rule has them, then those past a row's length."""
     outside = torch.arange(known.shape[1], device=known.device) >= lengths[:, None]
     order = follow(rule, known | outside, draw=draw)
-    part = 2 * outside.int() + (~known).int()
+    return in_parts(order, 2 * outside.int() + (~known).int())
+
+
+def in_parts(order: Int[Tensor, "B L"], part: Int[Tensor, "B L"]) -> Int[Tensor, "B L"]:
+    """`order` with the positions of a lower part before those of a higher, else as they stood. part: of each position."""
     return order.gather(1, part.gather(1, order).argsort(dim=1, stable=True))
 
 

@@ -47,7 +47,7 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
     not possible or not the one the run was started with, OSError where the disk is full.
     """
     method = METHODS[config.method] if method is None else method
-    method = method if config.weight is None else replace(method, weight=config.weight)
+    method = replace(method, **{name: value for name in ("weight", "targets") if (value := getattr(config, name)) is not None})
     started = read_description(config.folder, "config.json", "run to go on with") if config.resume else None
     check_out(config.folder) if started is None else check_same(config.folder, EARLIER | started.get("training", {}), settings(config))
     task, splits = training_data(config, TASKS[config.task] if task is None else task)

@@ -10,11 +10,13 @@ import pytest
 from latent_tokens.configs import ReproduceConfig
 from latent_tokens.paper import reproduce as rooms
 from latent_tokens.paper.catalogue import CATALOGUE
+from latent_tokens.paper.experiments import EXPERIMENTS, Cell
 from latent_tokens.paper.plan import plan
-from latent_tokens.paper.recipes import EXPERIMENTS, SCALES, Cell, recipes
+from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reference import AR_MTP, ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS, MILLIONS_OF_PARAMETERS, TOP_PROB, UNIFORM
 from latent_tokens.paper.reproduce import reproduce
 from latent_tokens.paper.runs import run, train
+from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import lines, printed
 from latent_tokens.training import keep_if_best
 
@@ -170,7 +172,7 @@ def test_recipes_of_the_published_setting(name):
     for recipe in recipes(name, "paper", Path("runs")):
         about = DATA_SETS[recipe.cell.task]
         assert (recipe.training.size, recipe.data.num_train, recipe.data.padding) == (about.size, about.num_train, "paper")
-        epochs = recipe.training.steps * recipe.training.batch_size / about.num_train
+        epochs = recipe.training.steps * recipe.training.batch_size / about.num_train / recipe.variant.share
         assert epochs == pytest.approx(40 if (recipe.cell.task, recipe.cell.method) == ("countdown", "arm") else about.epochs, rel=1e-3)
 
 

@@ -3,62 +3,113 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from latent_tokens.methods import METHODS
-from latent_tokens.paper.recipes import WINDOWED, Cell
+from latent_tokens.paper.experiments import WINDOWED, Cell
 from latent_tokens.paper.tables import Line, printed, stand_in
+from latent_tokens.paper.variants import VARIANTS
 from latent_tokens.report import COLOURS, ORDER_NAMES, save_sheet
 
 KIND_COLOURS = {**COLOURS, "ar-mtp-window": "#E69F00", "ar-ntp": "#56B4E9"}
+STYLES = ("-", "--", ":", "-.")
+
+Abscissa = Callable[[Cell], Any]
 
 
 def draw(lines: Sequence[Line], title: str, caption: str, stem: Path) -> list[Path]:
-    """Writes STEM.png and STEM.svg of the lines that have rows, a panel a task; 95 % bars. Nothing where none has."""
+    """Writes STEM.png and STEM.svg of the lines that have rows, a panel a task (of an ablation: and order); 95 % bars. Nothing where none has."""
     from matplotlib.figure import Figure
 
     shown = [line for line in lines if line.rows]
-    panels = list(dict.fromkeys(stand_in(line) for line in shown))
+    panels = list(dict.fromkeys(map(panel, shown)))
     if not panels:
         return []
-    sheet = Figure(figsize=(max(8, 3.6 * len(panels)), 4.4), layout="constrained")
+    tallest = max(len([line for line in shown if panel(line) == name]) for name in panels)
+    paint = painter(shown)
+    sheet = Figure(figsize=(max(8, 3.6 * len(panels)), max(4.4, 0.32 * tallest + 1.5) if paint is dots else 4.8), layout="constrained")
     for axes, name in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        own = [line for line in shown if stand_in(line) == name]
-        (curves if any(abscissa(line.cell) is not None for line in own) else dots)(axes, own)
+        paint(axes, [line for line in shown if panel(line) == name])
         axes.set_title(name, fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
     return save_sheet(sheet, title, caption, stem)
 
 
-def curves(axes: Any, lines: Sequence[Line]) -> None:
-    """A curve for each kind of model with a number of latents, a dashed line for each other one."""
+def panel(line: Line) -> str:
+    """What lines of one panel share."""
+    cell = line.cell
+    return stand_in(line) if cell.variant in (None, "watched") or cell.method.startswith("ar") else f"{stand_in(line)}, {ORDER_NAMES[cell.order]}"
+
+
+def painter(lines: Sequence[Line]) -> Callable[[Any, Sequence[Line]], None]:
+    """How these lines are best drawn."""
+    variants = {line.cell.variant or "" for line in lines}
+    if "watched" in variants:
+        return ahead
+    if all(name.startswith("k=") for name in variants):
+        return lambda axes, own: curves(axes, own, lambda cell: VARIANTS[cell.variant or ""].evaluation["candidates"], "candidates k")
+    if any(VARIANTS[name or "plain"].share != 1 for name in variants):
+        return lambda axes, own: curves(axes, own, lambda cell: round(100 * VARIANTS[cell.variant or ""].share), "training steps, % of the recipe's")
+    if any(dial(line.cell) is not None for line in lines) and variants == {""}:
+        return lambda axes, own: curves(axes, own, dial, "latent tokens n")
+    return dots
+
+
+def curves(axes: Any, lines: Sequence[Line], abscissa: Abscissa, label: str) -> None:
+    """A curve for each kind of model that has an abscissa, a dashed line for each that has none."""
     ticks = sorted({x for line in lines if (x := abscissa(line.cell)) is not None}, key=lambda x: (isinstance(x, str), x))
-    for key in dict.fromkeys((kind(line.cell), line.cell.order) for line in lines):
-        own = [line for line in lines if (kind(line.cell), line.cell.order) == key]
-        colour, label = KIND_COLOURS[key[0]], f"{key[0]}, {ORDER_NAMES[key[1]]}"
+    over_n = abscissa is dial
+    keys = list(dict.fromkeys((kind(line.cell), line.cell.order, None if over_n else line.cell.latents) for line in lines))
+    for key in keys:
+        own = [line for line in lines if (kind(line.cell), line.cell.order, None if over_n else line.cell.latents) == key]
+        style = STYLES[[other for other in keys if other[0] == key[0]].index(key)]
+        colour, name = KIND_COLOURS[key[0]], f"{key[0]}, {ORDER_NAMES[key[1]]}" + ("" if key[2] is None else f", n={key[2]}")
         if abscissa(own[0].cell) is None:
-            axes.axhline(own[0].mean, linewidth=1, linestyle="--", color=colour, label=f"{label} {own[0].mean:.0f}")
+            axes.axhline(own[0].mean, linewidth=1, linestyle="--", color=colour, label=f"{name} {own[0].mean:.0f}")
         else:
             places = [ticks.index(x) for line in own if (x := abscissa(line.cell)) is not None]
-            axes.errorbar(places, [line.mean for line in own], bars(own), marker="o", capsize=3, color=colour, label=label)
-    axes.set(xticks=range(len(ticks)), xticklabels=ticks, xlabel="latent tokens n", ylabel=unit(lines[0]), ylim=(0, None))
+            axes.errorbar(places, [line.mean for line in own], bars(own), marker="o", capsize=3, color=colour, linestyle=style, label=name)
+    axes.set(xticks=range(len(ticks)), xticklabels=ticks, xlabel=label, ylabel=unit(lines[0]), ylim=(0, None))
     axes.grid(axis="y", alpha=0.3)
     axes.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
 
 
 def dots(axes: Any, lines: Sequence[Line]) -> None:
-    """A line a model: ours with its interval, the paper's hollow."""
+    """A line a cell: ours with its interval, the paper's hollow."""
     for place, line in enumerate(reversed(lines)):
         colour, number = KIND_COLOURS[kind(line.cell)], printed(line.cell)
         axes.errorbar([line.mean], [place], xerr=bars([line]), marker="o", capsize=3, color=colour)
         if number is not None:
             axes.plot([number.accuracy], [place], "D", color=colour, fillstyle="none")
-    names = [f"{line.cell.method}\n{ORDER_NAMES[line.cell.order]}" for line in reversed(lines)]
-    axes.set(yticks=range(len(names)), yticklabels=names, xlabel=f"{unit(lines[0])} (hollow: the paper's)", xlim=(0, 100))
-    axes.set_ylim(-0.6, len(names) - 0.4)
+    papers = any(printed(line.cell) is not None for line in lines)
+    axes.set(yticks=range(len(lines)), yticklabels=[named(line.cell) for line in reversed(lines)])
+    axes.set(xlabel=f"{unit(lines[0])}{' (hollow: the paper)' if papers else ''}", xlim=(0, 100 if papers else None))
+    axes.set_ylim(-0.6, len(lines) - 0.4)
     axes.grid(axis="x", alpha=0.3)
+
+
+def named(cell: Cell) -> str:
+    """What a cell is, among those of its panel."""
+    if cell.variant is None:
+        return f"{cell.method}\n{ORDER_NAMES[cell.order]}"
+    n = "" if cell.latents is None else f" n={cell.latents}"
+    return f"{cell.method}{n}, {cell.variant}"
+
+
+def ahead(axes: Any, lines: Sequence[Line]) -> None:
+    """What latents predict against the steps until they are decoded: a curve a line, the mean of its seeds, over samples that came out right."""
+    for line in lines:
+        steps = sorted(set.intersection(*({found["steps"] for found in row["foresight"]} for row in line.rows)))
+        shares = [fmean(found["right"] for row in line.rows for found in row["foresight"] if found["steps"] == step) for step in steps]
+        name = f"{line.cell.method}, {ORDER_NAMES[line.cell.order]}" + ("" if line.cell.latents is None else f", n={line.cell.latents}")
+        style, marker = STYLES[line.cell.latents == "all"], "o" if line.cell.order == "top_prob" else "s"
+        axes.plot(steps, shares, marker=marker, markersize=3, linestyle=style, color=KIND_COLOURS[kind(line.cell)], label=name)
+    axes.set(xlabel="steps until the latent is decoded", ylabel="predicted as decoded, %; boards that came out right", ylim=(0, 100))
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend(fontsize=8, frameon=False)
 
 
 def kind(cell: Cell) -> str:
@@ -66,7 +117,7 @@ def kind(cell: Cell) -> str:
     return re.sub(r"-[0-9]+$", "", cell.method)
 
 
-def abscissa(cell: Cell) -> int | str | None:
+def dial(cell: Cell) -> int | str | None:
     """The number of latents, where a cell is a point of a curve: the dial's, or a window's."""
     if cell.method.startswith(WINDOWED):
         window = METHODS[cell.method].window

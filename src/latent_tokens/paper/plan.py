@@ -5,11 +5,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from accelerate import Accelerator
 
 from latent_tokens.bench import training_step
+from latent_tokens.configs import SizeName
 from latent_tokens.evaluation import DEFAULT_SAMPLES
 from latent_tokens.machine import seconds
 from latent_tokens.paper.recipes import Recipe
@@ -53,18 +55,21 @@ def plan(recipes: Sequence[Recipe], results: Path) -> list[Work]:
 
 def estimate(works: Iterable[Work]) -> float:
     """Seconds that the rest should take on this machine, from training steps measured now; decoding from the passes that it takes."""
-    rates: dict[tuple[str, int, int], float] = {}  # seconds a step, by what decides it
-    total, device = 0.0, Accelerator().device
+    total = 0.0
     for work in works:
         if not work.missing:
             continue
         training, length = work.recipes[0].training, TASKS[work.recipes[0].training.task].length
-        shape = training.size, training.batch_size, length
-        if shape not in rates:
-            step, _ = training_step(*shape, "fp32", reads=True)
-            rates[shape] = statistics.median(seconds(step, device) for _ in range(STEPS))
-        total += work.steps_left * rates[shape]
+        rate = step_seconds(training.size, training.batch_size, length)
+        total += work.steps_left * rate
         for recipe in work.missing:
             samples = recipe.evaluation.num_samples or DEFAULT_SAMPLES
-            total += samples / training.batch_size * length * rates[shape] / PASS
+            total += samples / training.batch_size * length * rate / PASS
     return total
+
+
+@cache
+def step_seconds(size: SizeName, batch: int, length: int) -> float:
+    """Seconds of a training step here, measured once."""
+    step, _ = training_step(size, batch, length, "fp32", reads=True)
+    return statistics.median(seconds(step, Accelerator().device) for _ in range(STEPS))

@@ -17,6 +17,23 @@ from latent_tokens.storage import write_whole
 
 Row = dict[str, Any]
 
+TITLES = {
+    "figure-1": "Latent tokens: what a dial at inference, and what training with a window, buys",
+    "table-1": "With latents (MDM) and without (SIDM)",
+    "table-1-uniform": "With latents (MDM) and without (SIDM), in a random and in an adaptive order",
+    "table-ar-mtp": "Multi-token prediction gives autoregressive models latents",
+    "figure-latents": "Latent token modulation: accuracy against the number of latents",
+    "figure-sudoku-large": "Large boards: loss against the number of tokens predicted",
+    "ablation-refresh": "Algorithm 5: schedule reshuffled after every step, or as printed",
+    "ablation-weight": "AR-MTP: loss divided by all unknown positions, or by those predicted (elbo)",
+    "ablation-candidates": "How many candidates the most confident is chosen from",
+    "ablation-schedule": "The same number of latents in all, at different times",
+    "ablation-targets": "Learning all masked tokens, or the target alone",
+    "ablation-latents": "Which masked tokens serve as latents",
+    "ablation-relevant": "The most relevant four latents, on other tasks",
+    "figure-predictions": "What latents predict: likeliest token = the one decoded later",
+    "figure-compute": "Accuracy against training",
+}
 ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results
 
 
@@ -50,10 +67,10 @@ def write(asked: list[Recipe], config: ReproduceConfig, folder: Path) -> str:
     found = measured(folder / ROWS)
     check_together([found[recipe.hash] for recipe in asked if recipe.hash in found], folder / ROWS)
     shown = lines(asked, found)
-    table = markdown(shown, config.experiment, config.scale)
+    table = markdown(shown, config.experiment, config.scale, estimate(plan(asked, folder / ROWS)) / 60)
     write_whole({folder / f"{config.experiment}.md": table.encode()})
     caption = f"95 % intervals of all samples together; latent-tokens reproduce {config.experiment} --scale {config.scale}"
-    draw(shown, config.experiment.replace("-", " ").capitalize(), caption, folder / config.experiment)
+    draw(shown, TITLES[config.experiment], caption, folder / config.experiment)
     return table
 
 

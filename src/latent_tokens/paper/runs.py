@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from latent_tokens.configs import DataConfig
 from latent_tokens.data import counts_of, load_data, make_data, read_manifest, task_of
 from latent_tokens.evaluation import evaluate
+from latent_tokens.paper.foresight import foresight
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.pretrained import from_pretrained
 from latent_tokens.progress import counting
@@ -51,8 +53,11 @@ def measure(recipe: Recipe) -> Row:
     manifest = ready(recipe.data)
     folder = train(recipe)
     problems = None if recipe.problems is None else to_infill(recipe.problems, recipe.evaluation.num_samples)
-    net, begun = from_pretrained(folder), time.perf_counter()
-    (row,) = evaluate(net, task_of(recipe.data), recipe.evaluation, problems=problems)
+    net, task, begun = from_pretrained(folder), task_of(recipe.data), time.perf_counter()
+    adjust = recipe.variant.adjust or (lambda net, task, decoding: decoding)
+    (row,) = evaluate(net, task, recipe.evaluation, problems=problems, adjust=partial(adjust, net, task))
+    if recipe.variant.watched:
+        row["foresight"] = foresight(net, task, recipe.evaluation)
     about = read_description(folder, "config.json", "run")
     return {
         **row,

@@ -9,13 +9,16 @@ from typing import Any
 
 from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation import wilson
-from latent_tokens.paper.recipes import Cell, Recipe
+from latent_tokens.paper.experiments import Cell
+from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.reference import AR_MTP, TOP_PROB, UNIFORM, Printed
 from latent_tokens.report import ORDER_NAMES
 
 HEADINGS = (
-    "task", "method", "order", "n", "paper", "ours", "95 % interval", "samples", "each seed", "tokens", "tokens, paper's count", "seconds", "commit",
+    "task", "method", "order", "n", "changed", "paper", "ours", "95 % interval", "samples", "each seed", "tokens", "tokens, paper's count",
+    "seconds", "commit",
 )  # fmt: skip
+NUMBER, VARIANT = HEADINGS.index("n"), HEADINGS.index("changed")
 
 Row = dict[str, Any]
 
@@ -65,9 +68,13 @@ def as_markdown(table: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def markdown(lines: Sequence[Line], experiment: str, scale: ScaleName) -> str:
-    """The table of an experiment, and under it the command that makes it."""
-    return f"{as_markdown([HEADINGS, *map(cells_of, lines)])}\n`latent-tokens reproduce {experiment} --scale {scale}`\n"
+def markdown(lines: Sequence[Line], experiment: str, scale: ScaleName, minutes: float) -> str:
+    """The table of an experiment without empty columns, and under it the command that makes it and how long what is not there would take."""
+    table = [HEADINGS, *map(cells_of, lines)]
+    empty = {column for column in (NUMBER, VARIANT) if not any(row[column] for row in table[1:])}
+    shown = [[cell for column, cell in enumerate(row) if column not in empty] for row in table]
+    missing = f"; what is not run takes about {minutes:.0f} minutes on this machine" if minutes else ""
+    return f"{as_markdown(shown)}\n`latent-tokens reproduce {experiment} --scale {scale}`{missing}\n"
 
 
 def stand_in(line: Line) -> str:
@@ -84,6 +91,7 @@ def cells_of(line: Line) -> tuple[str, ...]:
         cell.method,
         ORDER_NAMES[cell.order],
         str("" if cell.latents is None else cell.latents),
+        cell.variant or "",
         "" if shown is None else cost(shown),
     )
     if not line.rows:
@@ -99,8 +107,9 @@ def cells_of(line: Line) -> tuple[str, ...]:
 
 def printed(cell: Cell) -> Printed | None:
     """What the paper prints in this cell, if it prints one."""
-    tables = (TOP_PROB, UNIFORM, AR_MTP)
-    found = (table.get(cell.task, {}).get((cell.method, cell.order)) for table in tables if cell.problems is None and cell.latents is None)
+    if (cell.latents, cell.problems, cell.variant) != (None, None, None):
+        return None
+    found = (table.get(cell.task, {}).get((cell.method, cell.order)) for table in (TOP_PROB, UNIFORM, AR_MTP))
     return next((number for number in found if number is not None), None)
 
 

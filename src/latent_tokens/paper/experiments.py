@@ -1,0 +1,101 @@
+"""Experiments: the tables and figures of the paper, and ablations that it leaves open, each a list of cells. A new one is one more list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from latent_tokens.configs import Names, OrderName
+from latent_tokens.paper.reference import AR_MTP, TOP_PROB, UNIFORM, Column
+from latent_tokens.paper.scales import Latents, Scale
+
+WINDOWED = ("ar-mtp-window", "ar-ntp")  # how the names of the methods begin that show a window
+ORDERS: tuple[OrderName, ...] = ("uniform", "top_prob")
+CHOSEN: tuple[Latents, ...] = (4, 8)  # numbers of latents, where the question is which
+DIAL: tuple[Latents, ...] = (*CHOSEN, "all")
+POLICIES = ("plain", "random", "of a unit", "constrained", "constrained of a unit", "most certain", "least certain", "relevant")
+WHICH: tuple[tuple[Latents, str], ...] = ((0, "plain"), (4, "plain"), (4, "relevant"), ("all", "plain"))
+COMPUTE = ("12% of the steps", "25% of the steps", "50% of the steps", "plain")
+MODELS: tuple[tuple[str, Latents], ...] = (("scdm", 0), ("scdm", "all"), ("sidm", None), ("mdm", None))
+SUPERVISED: tuple[tuple[str, Latents], ...] = (("mdm", None), ("scdm", 0), ("scdm", 4), ("scdm", "all"))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table or figure: a method on a task of the paper, decoded in an order with so many latents (None: its own).
+
+    `problems` names another task whose problems are solved: puzzles, infilled by a model of boards. A `variant` (VARIANTS) changes
+    one thing, and is measured on more samples.
+    """
+
+    task: str
+    method: str
+    order: OrderName
+    latents: Latents = None
+    problems: str | None = None
+    variant: str | None = None
+
+
+def printed_cells(table: dict[str, Column]) -> list[Cell]:
+    """A cell for each number of a table."""
+    return [Cell(task, method, order) for task, column in table.items() for method, order in column]  # type: ignore[arg-type]
+
+
+def curve(task: str, scale: Scale, problems: str | None = None) -> list[Cell]:
+    """scdm over its dial, between sidm and mdm."""
+    dial = [Cell(task, "scdm", "top_prob", latents, problems) for latents in scale.dial]
+    return [*dial, *(Cell(task, method, "top_prob", problems=problems) for method in ("sidm", "mdm"))]
+
+
+def windows(task: str, scale: Scale, *others: str) -> list[Cell]:
+    """Autoregressive models over the number of tokens they predict, trained to predict all of them or the next alone."""
+    names = [f"{kind}-{window}" for kind in WINDOWED for window in scale.windows]
+    return [Cell(task, method, "left_to_right") for method in ("arm", *names, *others)]
+
+
+EXPERIMENTS: Names[Callable[[Scale], list[Cell]]] = Names(
+    "experiment",
+    {
+        "figure-1": lambda scale: [*curve("sudoku-gen", scale), *windows("sudoku-gen", scale, "ar-mtp")],
+        "table-1": lambda scale: printed_cells(TOP_PROB),
+        "table-1-uniform": lambda scale: [*printed_cells(UNIFORM), *printed_cells(TOP_PROB)],
+        "table-ar-mtp": lambda scale: printed_cells(AR_MTP),
+        "figure-latents": lambda scale: [
+            *(cell for task in AR_MTP for cell in curve(task, scale)),
+            *curve("sudoku-gen", scale, problems="sudoku-puzzle"),
+        ],
+        "figure-sudoku-large": lambda scale: [*windows("sudoku-large", scale), Cell("sudoku-large", "mdm", "uniform")],
+        "ablation-refresh": lambda scale: [boards("scdm", "top_prob", latents, name) for latents in DIAL for name in ("plain", "as printed")],
+        "ablation-weight": lambda scale: [boards("ar-mtp", "left_to_right", None, name) for name in ("plain", "elbo")],
+        "figure-compute": lambda scale: [boards(method, "left_to_right", None, name) for method in ("arm", "ar-mtp") for name in COMPUTE],
+        "ablation-candidates": lambda scale: [
+            boards(method, "top_prob", latents, f"k={k}") for method, latents in MODELS for k in (1, 2, 4, 8, 16, "all")
+        ],
+        "ablation-schedule": lambda scale: [
+            boards("scdm", order, None, name) for order in ORDERS for name in ("constant", "a share", "early", "late")
+        ],
+        "ablation-targets": lambda scale: [
+            boards(method, order, latents, name) for order in ORDERS for method, latents in SUPERVISED for name in ("plain", "target only")
+        ],
+        "ablation-latents": lambda scale: [
+            *(boards("scdm", order, latents, "plain") for order in ORDERS for latents in (0, "all")),
+            *(boards("scdm", order, latents, name) for order in ORDERS for name in POLICIES for latents in CHOSEN),
+        ],
+        "ablation-relevant": lambda scale: [
+            Cell(task, "scdm", order, latents, variant=name)
+            for task in ("sudoku-puzzle", "zebra", "countdown")
+            for order in ORDERS
+            for latents, name in WHICH
+        ],
+        "figure-predictions": lambda scale: [
+            *(boards("scdm", order, latents, "watched") for order in ORDERS for latents in (4, "all")),
+            *(boards("mdm", order, None, "watched") for order in ORDERS),
+            boards("ar-mtp", "left_to_right", None, "watched"),
+        ],
+    },
+)
+
+
+def boards(method: str, order: OrderName, latents: Latents, variant: str) -> Cell:
+    """A cell of an ablation: generated boards."""
+    return Cell("sudoku-gen", method, order, latents, variant=variant)

@@ -1,0 +1,103 @@
+"""Scales: what stands for each task of the paper, how it is learned there, and how finely is measured. A new budget is one more line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from latent_tokens.configs import Names, TaskName
+from latent_tokens.paper.reference import CANDIDATES, DATA_SETS
+
+Latents = int | Literal["all"] | None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What stands for a task of the paper at some scale, and how it is learned there."""
+
+    task: TaskName
+    training: dict[str, Any]
+    data: dict[str, Any] = field(default_factory=dict)
+    candidates: int = CANDIDATES  # k of top_prob
+    seeds: int = 1  # how often each method is trained
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Budgets by the paper's name of the task, how many samples are drawn, and the windows and numbers of latents of its figures."""
+
+    budgets: dict[str, Budget]
+    num_samples: int
+    num_thorough: int  # samples of a variant
+    dial: tuple[Latents, ...]
+    windows: tuple[int, ...]
+    precision: Literal["fp32", "bf16"] = "fp32"  # of sampling
+
+
+def published(task: TaskName, name: str) -> Budget:
+    """The published setting (decisions 7, 8 and 10): padded, a constant rate after a warm-up, bf16; all tokens learned but on boards."""
+    about = DATA_SETS[name]
+    training = {
+        "size": about.size, "steps": about.epochs * about.num_train // 512, "batch_size": 512, "lr": 3e-4, "warmup": 2_500, "schedule": "constant",
+        "dropout": 0.1, "positions": "both", "gelu": "tanh", "noise": "answer" if "puzzle" not in name and task.startswith("sudoku") else "all",
+    }  # fmt: skip
+    return Budget(task, training, {"padding": "paper", "num_train": about.num_train})
+
+
+def small(task: TaskName, *, candidates: int, seeds: int, **training: Any) -> Budget:
+    """A sibling of a task at which two cores show the same."""
+    return Budget(task, {"size": "nano", **training}, {"num_train": 100_000}, candidates, seeds)
+
+
+def seconds(task: TaskName) -> Budget:
+    """A few steps, to see that everything runs."""
+    training = {"size": "nano", "steps": 6, "batch_size": 8, "warmup": 2, "evaluate_every": 3, "save_every": 3}
+    return Budget(task, training, {"num_train": 256, "num_validation": 16, "num_test": 16}, 4)
+
+
+SCALES: Names[Scale] = Names(
+    "scale",
+    {
+        "smoke": Scale(
+            {
+                "sudoku-gen": seconds("sudoku-6"),
+                "sudoku-puzzle": seconds("sudoku-6-puzzle"),
+                "zebra": seconds("zebra-3"),
+                "countdown": seconds("countdown-3"),
+                "sudoku-large": seconds("sudoku-4"),
+            },
+            num_samples=4,
+            num_thorough=4,
+            dial=(0, "all"),
+            windows=(4,),
+        ),
+        "cpu": Scale(
+            {
+                "sudoku-gen": small("sudoku-6", candidates=4, seeds=3, steps=3_400),
+                "sudoku-puzzle": small("sudoku-6-puzzle", candidates=4, seeds=1, steps=2_400),
+                "zebra": small("zebra-3", candidates=2, seeds=1, steps=1_800),
+                "countdown": small("countdown-3", candidates=4, seeds=1, steps=4_000),
+                "sudoku-large": small("sudoku-16", candidates=8, seeds=1, steps=1_200, batch_size=16),
+            },
+            num_samples=1_000,
+            num_thorough=4_000,
+            dial=(0, 2, 4, 8, 16, "all"),
+            windows=(4, 16),
+            precision="bf16",
+        ),
+        "paper": Scale(
+            {
+                "sudoku-gen": published("sudoku-9", "sudoku-gen"),
+                "sudoku-puzzle": published("sudoku-puzzle", "sudoku-puzzle"),
+                "zebra": published("zebra", "zebra"),
+                "countdown": published("countdown", "countdown"),
+                "sudoku-large": published("sudoku-36", "sudoku-large"),
+            },
+            num_samples=1_000,
+            num_thorough=4_000,
+            dial=(0, 4, 8, 16, 32, 64, "all"),
+            windows=(8, 32, 128),
+            precision="bf16",
+        ),
+    },
+)

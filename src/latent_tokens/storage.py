@@ -94,7 +94,7 @@ def package_version() -> str:
 
 
 def provenance() -> dict[str, Any]:
-    """Versions and source commit (None outside a git checkout; '+' where files differ from it)."""
+    """Versions and source commit (None outside a git checkout; '+' where files of the package differ from it)."""
     names = ("torch", "numpy", "numba", "accelerate")
     return {
         "latent_tokens": package_version(),
@@ -114,6 +114,6 @@ def source_commit() -> str | None:
     try:
         if not git("ls-files", Path(__file__).name):
             return None
-        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no", ".") else "")
     except (OSError, subprocess.SubprocessError):
         return None

@@ -10,11 +10,13 @@ from typing import Any
 
 from latent_tokens.methods import METHODS
 from latent_tokens.paper.experiments import WINDOWED, Cell
+from latent_tokens.paper.scales import Latents
 from latent_tokens.paper.tables import Line, printed, stand_in
 from latent_tokens.paper.variants import VARIANTS
 from latent_tokens.report import COLOURS, ORDER_NAMES, save_sheet
 
 KIND_COLOURS = {**COLOURS, "ar-mtp-window": "#E69F00", "ar-ntp": "#56B4E9"}
+LABELS = {"ar-mtp-window": "arm (0), ar-mtp-window, ar-mtp (all)"}
 STYLES = ("-", "--", ":", "-.")
 
 Abscissa = Callable[[Cell], Any]
@@ -53,7 +55,7 @@ def painter(lines: Sequence[Line]) -> Callable[[Any, Sequence[Line]], None]:
         return lambda axes, own: curves(axes, own, lambda cell: VARIANTS[cell.variant or ""].evaluation["candidates"], "candidates k")
     if any(VARIANTS[name or "plain"].share != 1 for name in variants):
         return lambda axes, own: curves(axes, own, lambda cell: round(100 * VARIANTS[cell.variant or ""].share), "training steps, % of the recipe's")
-    if any(dial(line.cell) is not None for line in lines) and variants == {""}:
+    if any(line.cell.latents is not None or line.cell.method.startswith(WINDOWED) for line in lines) and variants == {""}:
         return lambda axes, own: curves(axes, own, dial, "latent tokens n")
     return dots
 
@@ -61,17 +63,20 @@ def painter(lines: Sequence[Line]) -> Callable[[Any, Sequence[Line]], None]:
 def curves(axes: Any, lines: Sequence[Line], abscissa: Abscissa, label: str) -> None:
     """A curve for each kind of model that has an abscissa, a dashed line for each that has none."""
     ticks = sorted({x for line in lines if (x := abscissa(line.cell)) is not None}, key=lambda x: (isinstance(x, str), x))
-    over_n = abscissa is dial
-    keys = list(dict.fromkeys((kind(line.cell), line.cell.order, None if over_n else line.cell.latents) for line in lines))
-    for key in keys:
-        own = [line for line in lines if (kind(line.cell), line.cell.order, None if over_n else line.cell.latents) == key]
-        style = STYLES[[other for other in keys if other[0] == key[0]].index(key)]
-        colour, name = KIND_COLOURS[key[0]], f"{key[0]}, {ORDER_NAMES[key[1]]}" + ("" if key[2] is None else f", n={key[2]}")
+    groups: dict[tuple[str, str, Any], list[Line]] = {}
+    for line in lines:
+        name, n = (family(line.cell), None) if abscissa is dial else (kind(line.cell), line.cell.latents)
+        groups.setdefault((name, line.cell.order, n), []).append(line)
+    for (name, order, n), own in groups.items():
+        style = STYLES[[key for key in groups if key[0] == name].index((name, order, n))]
+        about = f"{LABELS.get(name, name)}, {ORDER_NAMES[order]}" + ("" if n is None else f", n={n}")
         if abscissa(own[0].cell) is None:
-            axes.axhline(own[0].mean, linewidth=1, linestyle="--", color=colour, label=f"{name} {own[0].mean:.0f}")
-        else:
-            places = [ticks.index(x) for line in own if (x := abscissa(line.cell)) is not None]
-            axes.errorbar(places, [line.mean for line in own], bars(own), marker="o", capsize=3, color=colour, linestyle=style, label=name)
+            axes.axhline(own[0].mean, linewidth=1, linestyle="--", color=KIND_COLOURS[name], label=f"{about} {own[0].mean:.0f}")
+            continue
+        places = {ticks.index(abscissa(line.cell)): line for line in own}
+        points = [places[place] for place in sorted(places)]
+        shown = {"marker": "o", "capsize": 3, "color": KIND_COLOURS[name], "linestyle": style, "label": about}
+        axes.errorbar(sorted(places), [line.mean for line in points], bars(points), **shown)
     axes.set(xticks=range(len(ticks)), xticklabels=ticks, xlabel=label, ylabel=unit(lines[0]), ylim=(0, None))
     axes.grid(axis="y", alpha=0.3)
     axes.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
@@ -117,12 +122,18 @@ def kind(cell: Cell) -> str:
     return re.sub(r"-[0-9]+$", "", cell.method)
 
 
-def dial(cell: Cell) -> int | str | None:
-    """The number of latents, where a cell is a point of a curve: the dial's, or a window's."""
+def family(cell: Cell) -> str:
+    """The kind of model, where arm, windows and ar-mtp are the points of one curve: none, some and all of what is masked as latents."""
+    return "ar-mtp-window" if cell.method in ("arm", "ar-mtp") else kind(cell)
+
+
+def dial(cell: Cell) -> Latents:
+    """The number of latents, where a cell is a point of a curve: the dial's, or that which an autoregressive model was trained with."""
     if cell.method.startswith(WINDOWED):
         window = METHODS[cell.method].window
         return None if window is None else window - 1
-    return cell.latents
+    ends: dict[str, Latents] = {"arm": 0, "ar-mtp": "all"}
+    return ends.get(cell.method, cell.latents)
 
 
 def bars(lines: Sequence[Line]) -> Any:

@@ -23,6 +23,7 @@ from latent_tokens.training import keep_if_best
 SOURCES = sorted((Path(__file__).parents[2] / "shared" / "paper").glob("*.txt"))
 OURS = {"Sdk-G": "sudoku-gen", "Sdk-P": "sudoku-puzzle", "Sudoku": "sudoku-puzzle", "Zebra": "zebra", "CD": "countdown", "Countdown": "countdown"}
 METHOD = {"MDM": "mdm", "SIDM": "sidm", "ARM": "arm", "AR-MTP": "ar-mtp", "MDM-uniform": "mdm", "MDM-top-prob": "mdm"}
+pytestmark = pytest.mark.xdist_group("paper")  # one process makes what all of these tests read
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from latent_tokens import METHODS, TASKS, EvalConfig, evaluate
+from latent_tokens import METHODS, SIZES, TASKS, DataConfig, EvalConfig, Transformer, evaluate, load_data, make_data
 from latent_tokens.evaluation import wilson
 
 TASK = TASKS["sudoku-4"]
@@ -110,3 +110,22 @@ def test_wilsons_interval():
 def test_a_weight_that_is_not_the_rows_own_shows_in_the_name(nano):
     nano.method = replace(METHODS["ar-mtp"], weight="elbo")
     assert evaluate(nano, TASK, EvalConfig(num_samples=1))[0]["method"] == "ar-mtp (elbo)"
+
+
+def test_a_model_of_boards_infills_the_puzzles_of_a_data_set(tmp_path):
+    folder = make_data(DataConfig("sudoku-6-puzzle", tmp_path / "puzzles", num_train=0, num_validation=0, num_test=8, processes=1))
+    boards = TASKS["sudoku-6"]
+    net = Transformer(SIZES["nano"], boards.vocab_size, boards.length).eval()
+    net.method = METHODS["mdm"]
+    (row,) = evaluate(net, boards, EvalConfig(data=folder))
+    puzzles, splits = load_data(folder)
+    open = (puzzles.givens(splits["test"].tokens) < 0).sum()
+    assert (row["problems"], row["num_samples"], row["metric"]) == ("puzzles", 8, "valid")
+    assert row["processed"] == open * 36 / 8 < 36 * 36  # a clue takes no step
+
+
+def test_a_model_of_other_boards_does_not(tmp_path, nano):
+    folder = make_data(DataConfig("sudoku-6-puzzle", tmp_path / "puzzles", num_train=0, num_validation=0, num_test=8, processes=1))
+    nano.method = METHODS["mdm"]
+    with pytest.raises(ValueError, match="holds SudokuPuzzle"):
+        evaluate(nano, TASK, EvalConfig(data=folder))

@@ -228,7 +228,8 @@ class EvalConfig:
     num_samples: int | None = None
     """Samples a row. Default: 1,000, or as many as a data set has problems."""
     data: Path | None = None
-    """A folder made by `latent-tokens data`, whose test split holds the problems. Default: they are made on the spot, from the same split."""
+    """A folder made by `latent-tokens data`, whose test split holds the problems; a model of Sudoku boards infills puzzles. Default: they are
+    made on the spot, from the same split."""
     seed: int = 0
     """Sample number i draws from the stream (seed, i)."""
     batch_size: int = 250

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import torch
 
+from latent_tokens.card import write_card
 from latent_tokens.configs import DEFAULT_CANDIDATES, DemoConfig, EvalConfig, OrderName, TrainConfig, check_out
 from latent_tokens.evaluation import evaluate
 from latent_tokens.pretrained import SHIPPED, from_pretrained, save_pretrained
@@ -89,7 +90,7 @@ def ship(runs: list[Path], config: DemoConfig) -> None:
         about = read_description(run, "config.json", "run")
         save_pretrained(from_pretrained(run), folder, dtype=torch.bfloat16, about=about)
         settings = LEFT_TO_RIGHT if run.name in ("arm", "ar-mtp") else (*DIAL, ("top_prob", DEFAULT_CANDIDATES))
-        measure(run.name, folder, settings, config, shipped / "results.jsonl")
+        write_card(folder, measure(run.name, folder, settings, config, shipped / "results.jsonl"))
 
 
 def reference_rows(shipped: Path) -> list[Row]:

@@ -27,7 +27,7 @@ from latent_tokens.progress import counting, progress
 from latent_tokens.relevance import influence, relevant
 from latent_tokens.splits import chunks_of, make_problems, make_splits
 from latent_tokens.storage import provenance
-from latent_tokens.tasks import Examples, Task, description
+from latent_tokens.tasks import Examples, Sudoku, SudokuPuzzle, Task, description
 from latent_tokens.tensors import as_numpy, as_tensors
 
 CONFIDENCES = {"top_prob": rules.top_prob, "margin": rules.margin, "entropy": rules.entropy}
@@ -71,7 +71,7 @@ def evaluate(
     rows = []
     for decoding in decodings:
         row = measure(model.eval(), task, problems, config, decoding)
-        rows.append({**row, "precision": config.precision, "made_with": made_with})
+        rows.append({**row, "problems": config.data.name if config.data else None, "precision": config.precision, "made_with": made_with})
         on_row(rows[-1])
     return rows
 
@@ -79,7 +79,7 @@ def evaluate(
 def find_problems(task: Task, config: EvalConfig) -> Examples:
     """The problems to solve, of the test split: of the config's data set, else made on the spot; where nothing is given, that, again and again.
 
-    Raises ValueError where the data set has not so many, or is of another task.
+    A model of Sudoku boards infills puzzles. Raises ValueError where the data set has not so many, or is of another task.
     """
     if config.data is None:
         count = config.num_samples or DEFAULT_SAMPLES
@@ -88,12 +88,14 @@ def find_problems(task: Task, config: EvalConfig) -> Examples:
         check_enough(config.num_samples or len(problems.tokens), len(problems.tokens), task.name)
         return problems
     found, splits = load_data(config.data, ("test",))
-    if form(found) != form(task):
+    infills = isinstance(task, Sudoku) and isinstance(found, SudokuPuzzle) and task.grid == found.grid and task.padding == "none"
+    if not infills and form(found) != form(task):
         raise ValueError(f"data={config.data}: holds {form(found)}; the model learned {form(task)}")
     available = len(splits["test"].tokens) if "test" in splits else 0
     count = config.num_samples or min(DEFAULT_SAMPLES, available)
     check_enough(count, available, str(config.data))
-    return splits["test"].take(slice(count))
+    problems = splits["test"].take(slice(count))
+    return found.to_infill(problems) if infills and isinstance(found, SudokuPuzzle) else problems
 
 
 def check_enough(count: int, available: int, name: str) -> None:

@@ -29,6 +29,13 @@ def table(rows: Sequence[Row], title: str) -> Table:
     return made
 
 
+def as_markdown(table: Sequence[Sequence[str]]) -> str:
+    """A table, its first line the headings."""
+    heading, *body = table
+    rows = [heading, ["---"] * len(heading), *body]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
 def speed_table(rows: Sequence[Row]) -> Table:
     """What was measured, its rate, seconds beside the machine's floor, and how it compares: a line a row."""
     first = rows[0]

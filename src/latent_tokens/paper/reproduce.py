@@ -11,8 +11,9 @@ from latent_tokens.paper.figures import draw
 from latent_tokens.paper.plan import Work, estimate, plan
 from latent_tokens.paper.recipes import Recipe, recipes
 from latent_tokens.paper.runs import check_together, measured, run
-from latent_tokens.paper.tables import as_markdown, lines, markdown
+from latent_tokens.paper.tables import lines, markdown
 from latent_tokens.progress import CONSOLE
+from latent_tokens.report import as_markdown
 from latent_tokens.storage import write_whole
 
 Row = dict[str, Any]

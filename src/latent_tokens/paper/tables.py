@@ -12,7 +12,7 @@ from latent_tokens.evaluation import wilson
 from latent_tokens.paper.experiments import Cell
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.reference import AR_MTP, TOP_PROB, UNIFORM, Printed
-from latent_tokens.report import ORDER_NAMES
+from latent_tokens.report import ORDER_NAMES, as_markdown
 
 HEADINGS = (
     "task", "method", "order", "n", "changed", "paper", "ours", "95 % interval", "samples", "each seed", "tokens", "tokens, paper's count",
@@ -59,13 +59,6 @@ def lines(recipes: Sequence[Recipe], found: Mapping[str, Row]) -> list[Line]:
     cells = dict.fromkeys(recipe.cell for recipe in recipes)
     of_cell = {cell: tuple(recipe for recipe in recipes if recipe.cell == cell) for cell in cells}
     return [Line(cell, own, tuple(found[recipe.hash] for recipe in own if recipe.hash in found)) for cell, own in of_cell.items()]
-
-
-def as_markdown(table: Sequence[Sequence[str]]) -> str:
-    """A table, its first line the headings."""
-    heading, *body = table
-    rows = [heading, ["---"] * len(heading), *body]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def markdown(lines: Sequence[Line], experiment: str, scale: ScaleName, minutes: float) -> str:

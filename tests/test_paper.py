@@ -99,6 +99,7 @@ def test_nothing_is_computed_twice(done, monkeypatch):
     monkeypatch.setattr("latent_tokens.paper.runs.fit", None)
     monkeypatch.setattr("latent_tokens.paper.runs.evaluate", None)
     assert reproduce(config) == tables["table-1"]
+    assert reproduce(replace(config, experiment="all")) == "\n".join(tables.values())
     assert (config.out / "smoke" / "rows.jsonl").read_text() == rows
 
 

@@ -363,7 +363,7 @@ ExperimentName = Literal[
     "figure-1", "table-1", "table-1-uniform", "table-ar-mtp", "figure-latents", "figure-sudoku-large",
     "ablation-refresh", "ablation-weight", "ablation-candidates", "ablation-schedule", "ablation-targets", "ablation-latents",
     "ablation-relevant", "figure-predictions", "figure-compute",
-    "table-models", "table-datasets", "table-training",
+    "table-models", "table-datasets", "table-training", "all",
 ]  # fmt: skip
 
 
@@ -372,7 +372,7 @@ class ReproduceConfig:
     """A table or figure of the paper, ours beside the paper's: what is missing is run, what was interrupted goes on, nothing is computed twice."""
 
     experiment: ExperimentName
-    """Which; table-models, table-datasets and table-training say what the package has, and run nothing."""
+    """Which; table-models, table-datasets and table-training say what the package has, and run nothing; all runs every other one."""
     scale: ScaleName = "cpu"
     """smoke takes seconds and shows that it runs; cpu has small siblings of the tasks, at most 5 minutes a model; paper is the published setting."""
     out: Path = Path("results")

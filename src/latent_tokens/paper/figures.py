@@ -15,6 +15,23 @@ from latent_tokens.paper.tables import Line, printed, stand_in
 from latent_tokens.paper.variants import VARIANTS
 from latent_tokens.report import COLOURS, ORDER_NAMES, save_sheet
 
+TITLES = {
+    "figure-1": "Latent tokens: what a dial at inference, and what training with a window, buys",
+    "table-1": "With latents (MDM) and without (SIDM)",
+    "table-1-uniform": "With latents (MDM) and without (SIDM), in a random and in an adaptive order",
+    "table-ar-mtp": "Multi-token prediction gives autoregressive models latents",
+    "figure-latents": "Latent token modulation: accuracy against the number of latents",
+    "figure-sudoku-large": "Large boards: loss against the number of tokens predicted",
+    "ablation-refresh": "Algorithm 5: schedule reshuffled after every step, or as printed",
+    "ablation-weight": "AR-MTP: loss divided by all unknown positions, or by those predicted (elbo)",
+    "ablation-candidates": "How many candidates the most confident is chosen from",
+    "ablation-schedule": "The same number of latents in all, at different times",
+    "ablation-targets": "Learning all masked tokens, or the target alone",
+    "ablation-latents": "Which masked tokens serve as latents",
+    "ablation-relevant": "The most relevant four latents, on other tasks",
+    "figure-predictions": "What latents predict: likeliest token = the one decoded later",
+    "figure-compute": "Accuracy against training",
+}
 KIND_COLOURS = {**COLOURS, "ar-mtp-window": "#E69F00", "ar-ntp": "#56B4E9"}
 LABELS = {"ar-mtp-window": "arm (0), ar-mtp-window, ar-mtp (all)"}
 STYLES = ("-", "--", ":", "-.")
@@ -22,8 +39,11 @@ STYLES = ("-", "--", ":", "-.")
 Abscissa = Callable[[Cell], Any]
 
 
-def draw(lines: Sequence[Line], title: str, caption: str, stem: Path) -> list[Path]:
-    """Writes STEM.png and STEM.svg of the lines that have rows, a panel a task (of an ablation: and order); 95 % bars. Nothing where none has."""
+def draw(lines: Sequence[Line], experiment: str, caption: str, stem: Path) -> list[Path]:
+    """Writes STEM.png and STEM.svg of the lines of an experiment that have rows; nothing where none has.
+
+    A panel a task, in an ablation a task and order; bars are 95 % intervals.
+    """
     from matplotlib.figure import Figure
 
     shown = [line for line in lines if line.rows]
@@ -37,7 +57,7 @@ def draw(lines: Sequence[Line], title: str, caption: str, stem: Path) -> list[Pa
         paint(axes, [line for line in shown if panel(line) == name])
         axes.set_title(name, fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
-    return save_sheet(sheet, title, caption, stem)
+    return save_sheet(sheet, TITLES[experiment], caption, stem)
 
 
 def panel(line: Line) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from latent_tokens.configs import ReproduceConfig
+from latent_tokens.configs import ReproduceConfig, ScaleName
 from latent_tokens.paper.catalogue import CATALOGUE
+from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.figures import draw
 from latent_tokens.paper.plan import Work, estimate, plan
 from latent_tokens.paper.recipes import Recipe, recipes
@@ -18,44 +19,30 @@ from latent_tokens.storage import write_whole
 
 Row = dict[str, Any]
 
-TITLES = {
-    "figure-1": "Latent tokens: what a dial at inference, and what training with a window, buys",
-    "table-1": "With latents (MDM) and without (SIDM)",
-    "table-1-uniform": "With latents (MDM) and without (SIDM), in a random and in an adaptive order",
-    "table-ar-mtp": "Multi-token prediction gives autoregressive models latents",
-    "figure-latents": "Latent token modulation: accuracy against the number of latents",
-    "figure-sudoku-large": "Large boards: loss against the number of tokens predicted",
-    "ablation-refresh": "Algorithm 5: schedule reshuffled after every step, or as printed",
-    "ablation-weight": "AR-MTP: loss divided by all unknown positions, or by those predicted (elbo)",
-    "ablation-candidates": "How many candidates the most confident is chosen from",
-    "ablation-schedule": "The same number of latents in all, at different times",
-    "ablation-targets": "Learning all masked tokens, or the target alone",
-    "ablation-latents": "Which masked tokens serve as latents",
-    "ablation-relevant": "The most relevant four latents, on other tasks",
-    "figure-predictions": "What latents predict: likeliest token = the one decoded later",
-    "figure-compute": "Accuracy against training",
-}
 ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results
 
 
 def reproduce(config: ReproduceConfig) -> str:
     """The experiment as a Markdown table, also written to OUT/SCALE with its figure; with `status` a table of what is done and what is not.
 
-    Raises ValueError for a name that is not there, and where rows cannot stand in one table; KeyboardInterrupt where it was stopped, after saving.
+    `all` is every experiment, one after the other. Raises ValueError for a name that is not there, and where rows cannot stand in one
+    table; KeyboardInterrupt where it was stopped, after saving.
     """
     if config.experiment in CATALOGUE:
         return as_markdown(CATALOGUE[config.experiment]())
-    asked, folder = recipes(config.experiment, config.scale, config.runs), config.out / config.scale
-    works = plan(asked, folder / ROWS)
+    names = tuple(EXPERIMENTS) if config.experiment == "all" else (config.experiment,)
+    asked, folder = {name: recipes(name, config.scale, config.runs) for name in names}, config.out / config.scale
+    every = list({recipe.hash: recipe for each in asked.values() for recipe in each}.values())
+    works = plan(every, folder / ROWS)
     if config.status:
         return status(works)
     folder.mkdir(parents=True, exist_ok=True)
     announce(works)
     try:
-        run(asked, folder / ROWS, on_row=say)
+        run(every, folder / ROWS, on_row=say)
     finally:
-        table = write(asked, config, folder)
-    return table
+        tables = [write(asked[name], name, config.scale, folder) for name in names]
+    return "\n".join(tables)
 
 
 def say(row: Row) -> None:
@@ -63,15 +50,15 @@ def say(row: Row) -> None:
     CONSOLE.print(f"{row['model']}, {row['order']}, n={row['latents']}: {row['metric']} {row[row['metric']]} %", highlight=False, soft_wrap=True)
 
 
-def write(asked: list[Recipe], config: ReproduceConfig, folder: Path) -> str:
-    """Writes the table and the figure as far as rows are there; gives the table."""
+def write(asked: list[Recipe], experiment: str, scale: ScaleName, folder: Path) -> str:
+    """Writes an experiment's table and figure as far as rows are there; gives the table."""
     found = measured(folder / ROWS)
     check_together([found[recipe.hash] for recipe in asked if recipe.hash in found], folder / ROWS)
     shown = lines(asked, found)
-    table = markdown(shown, config.experiment, config.scale, estimate(plan(asked, folder / ROWS)) / 60)
-    write_whole({folder / f"{config.experiment}.md": table.encode()})
-    caption = f"95 % intervals of all samples together; latent-tokens reproduce {config.experiment} --scale {config.scale}"
-    draw(shown, TITLES[config.experiment], caption, folder / config.experiment)
+    table = markdown(shown, experiment, scale, estimate(plan(asked, folder / ROWS)) / 60)
+    write_whole({folder / f"{experiment}.md": table.encode()})
+    caption = f"95 % intervals of all samples together; latent-tokens reproduce {experiment} --scale {scale}"
+    draw(shown, experiment, caption, folder / experiment)
     return table
 
 

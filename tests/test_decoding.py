@@ -159,11 +159,11 @@ IMPOSSIBLE = [
     ("arm", Decoding(order=given([0, 1, 2])), "order=None"),
     ("arm", Decoding(tokens_per_step=2), "one token a step"),
     ("ar-mtp-window-2", Decoding(tokens_per_step=3), "window of 2"),
-    ("scdm", Decoding(latent_policy=lambda order, *state: order.flip(1)), "latent_policy moved"),
+    ("scdm", Decoding(latent_policy=lambda showing: showing.order.flip(1)), "latent_policy moved"),
     ("scdm", Decoding(latents=lambda masked: -1), "whole numbers from 0"),
     ("scdm", Decoding(order=lambda known: torch.zeros_like(known).long()), "permutation"),
     ("scdm", Decoding(order=given([1, 0])), "schedule of shape"),
-    ("scdm", Decoding(latent_policy=lambda order, *state: order * 0), "permutation"),
+    ("scdm", Decoding(latent_policy=lambda showing: showing.order * 0), "permutation"),
 ]
 
 

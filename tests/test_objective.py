@@ -1,5 +1,7 @@
 """The loss beyond its expectation, which test_oracle.py checks: gradients, lengths, what is scored."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -152,3 +154,20 @@ def test_the_parts_of_a_batch_add_up_to_its_loss_and_gradients(small, any_method
     assert len(parts) >= 5
     in_parts = [gradients_of(small, score(small, any_method, drawn.take(rows).to(torch.device("cpu")))) for rows in parts]
     assert_equal([sum(tensors) for tensors in zip(*in_parts, strict=True)], gradients_of(small, score(small, any_method, drawn)))
+
+
+@pytest.mark.parametrize("name", ["mdm", "scdm"])
+def test_the_target_alone_is_the_next_token_behind_the_latents(name):
+    """It stands last; where the number of latents is free they are from none to all, else all."""
+    method = replace(METHODS[name], targets="next")
+    known = torch.zeros(4_000, 6, dtype=torch.bool)
+    drawn = draw(method, torch.zeros(4_000, 6, dtype=torch.long), known, torch.Generator().manual_seed(0), mask_id=9)
+    assert (drawn.scored.sum(1) == 1).all()
+    assert torch.equal(drawn.scored.long().argmax(1), drawn.layout.num_shown - 1)
+    latents, left = drawn.layout.num_shown - 1 - drawn.layout.num_clean, 6 - drawn.layout.num_clean
+    if name == "mdm":
+        assert torch.equal(latents, left - 1)
+    else:
+        counts = torch.bincount(latents[left == 4], minlength=4)
+        assert len(counts) == 4
+        assert (counts / counts.sum() - 1 / 4).abs().max() < 0.06

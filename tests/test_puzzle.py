@@ -159,7 +159,7 @@ def test_a_sat_solver_agrees_on_all_puzzles_of_others(file):
 def test_a_puzzle_is_a_board_to_infill():
     task, boards = TASKS["sudoku-6-puzzle"], TASKS["sudoku-6"]
     examples = task.generate(5, seed=0)
-    infilled = task.to_infill(examples)
+    infilled = task.to_infill(examples, boards)
     assert boards.score(infilled.tokens)["valid"].all()
     givens = task.givens(examples.tokens)
     assert infilled.known.sum() == (givens >= 0).sum() > 0

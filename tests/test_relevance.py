@@ -6,7 +6,22 @@ from dataclasses import replace
 import pytest
 import torch
 
-from latent_tokens import METHODS, TASKS, Decoding, EvalConfig, evaluate, generate, influence, nearest, relevant
+from latent_tokens import (
+    METHODS,
+    SIZES,
+    TASKS,
+    DataConfig,
+    Decoding,
+    EvalConfig,
+    Showing,
+    Transformer,
+    evaluate,
+    generate,
+    influence,
+    make_data,
+    nearest,
+    relevant,
+)  # fmt: skip
 from latent_tokens.decoding import generate as reference
 from oracle import Oracle
 
@@ -33,24 +48,31 @@ def test_the_influence_of_twins_is_all_that_there_is_to_know(name):
 def test_what_is_known_or_past_the_length_has_no_influence_and_feels_none():
     tokens, known = torch.zeros(8, 4, dtype=torch.long), torch.tensor([[True, False, False, False]]).expand(8, 4)
     found = influence(Oracle(twins()), METHODS["mdm"], tokens, known, torch.Generator().manual_seed(0), lengths=torch.full((8,), 3))
-    assert (found[[0, 3]] == 0).all()
-    assert (found[:, [0, 3]] == 0).all()
+    assert found.nonzero().tolist() == [[2, 3], [3, 2]] or ((found[:2] == 0).all() and (found[:, :2] == 0).all())  # 1 and 2, counted from the end
 
 
-def line(*numbers):
-    return torch.tensor(numbers)
+def latents_of(policy, order, clean, candidates, latents, masked=None):
+    """The latents that a policy shows of one row, in their order."""
+    numbers = (clean, len(order) - clean if masked is None else masked, candidates, latents)
+    row = torch.tensor([order])
+    found = policy(Showing(row, *(torch.tensor([number]) for number in numbers), row))
+    assert found[0, : clean + candidates].tolist() == order[: clean + candidates]
+    return found[0, clean + candidates : clean + candidates + latents].tolist()
 
 
 def test_the_best_latent_is_told_most_and_tells_most_and_stands_last():
-    policy, order = relevant(CHAIN), torch.tensor([[3, 0, 1, 2]])
-    # 3 is clean, 0 the candidate: 1 tells of it and 2 does not, though 2 is told most
-    assert policy(order, line(1), line(1), line(2), order).tolist() == [[3, 0, 2, 1]]
-    # 0 is clean and 2 the candidate: 3 tells more of it, but 1 is told something
-    order = torch.tensor([[0, 2, 1, 3]])
-    assert policy(order, line(1), line(1), line(1), order).tolist() == [[0, 2, 1, 3]]
-    # nothing is clean: what tells most
-    order = torch.tensor([[2, 0, 1, 3]])
-    assert policy(order, line(0), line(1), line(1), order)[0, 1] == 3
+    policy = relevant(CHAIN)
+    assert latents_of(policy, [3, 0, 1, 2], 1, 1, 2) == [2, 1]  # 3 is clean, 0 the candidate: 1 tells of it and 2, though told most, does not
+    assert latents_of(policy, [0, 2, 1, 3], 1, 1, 1) == [1]  # 0 is clean, 2 the candidate: 3 tells more of it, but only 1 is told something
+    assert latents_of(policy, [2, 0, 1, 3], 0, 1, 1) == [3]  # nothing is clean: what tells most
+
+
+def test_positions_are_counted_from_the_end_and_those_past_it_are_no_latents():
+    """A row of five of eight positions chooses as the row of five does."""
+    relation = torch.rand(8, 8, generator=torch.Generator().manual_seed(0))
+    short, cut = relevant(relation), relevant(relation[3:, 3:] / relation[3:, 3:].max() * relation.max())
+    for n in (1, 2, 3):
+        assert latents_of(short, [2, 0, 4, 1, 3, 5, 6, 7], 1, 1, n, masked=4) == latents_of(cut, [2, 0, 4, 1, 3], 1, 1, n)
 
 
 def test_samples_by_relevance_do_not_depend_on_the_batch_and_the_fast_path_is_the_reference(nano):
@@ -76,7 +98,7 @@ def test_samples_by_relevance_do_not_depend_on_the_batch_and_the_fast_path_is_th
     assert not torch.equal(other.tokens, whole.tokens)
 
 
-@pytest.mark.parametrize("relation", [torch.zeros(4, 4), torch.ones(4, 3), -torch.eye(4), torch.full((4, 4), float("nan"))])
+@pytest.mark.parametrize("relation", [torch.zeros(4, 4), torch.ones(4, 3), -torch.eye(4), torch.full((4, 4), float("nan")), torch.zeros(0, 0)])
 def test_what_is_no_relation_is_refused(relation):
     with pytest.raises(ValueError, match="must be square, finite"):
         relevant(relation)
@@ -94,6 +116,40 @@ def test_evaluate_measures_the_influence_itself(nano):
     rows, again = evaluate(nano, TASK, config), evaluate(nano, TASK, config)
     assert [row["latent_policy"] for row in rows] == ["relevant", "relevant"]
     assert [row["valid"] for row in rows] == [row["valid"] for row in again]
+
+
+def test_influence_of_rows_of_several_lengths_is_that_of_their_ends():
+    """Twins at the end of a short row and of a long one are the same twins."""
+    tokens = torch.tensor([[0, 0, 1, 1], [2, 2, 0, 0]]).repeat(30, 1)
+    lengths, known = torch.tensor([4, 2]).repeat(30), torch.zeros_like(tokens, dtype=torch.bool)
+    net = Oracle(twins())
+    found = influence(net, METHODS["mdm"], tokens, known, torch.Generator().manual_seed(0), lengths=lengths)
+    wanted = torch.zeros(4, 4, dtype=torch.float64)
+    for pair in ((0, 1), (1, 0), (2, 3), (3, 2)):
+        wanted[pair] = math.log(3)
+    assert torch.allclose(found, wanted, atol=1e-5)
+
+
+def test_a_window_bounds_what_influence_is_measured_on():
+    tokens = torch.tensor([[0, 0, 1, 1]]).repeat(40, 1)
+    method = replace(METHODS["scdm"], window=1)
+    found = influence(Oracle(twins()), method, tokens, torch.zeros_like(tokens, dtype=torch.bool), torch.Generator().manual_seed(0))
+    assert (found == 0).all()  # the one masked position shown was not shown in the step before
+
+
+def test_a_shifted_readout_has_no_influence_to_measure():
+    tokens = torch.zeros(1, 4, dtype=torch.long)
+    with pytest.raises(ValueError, match="shifted readout"):
+        influence(Oracle(twins(), shifted=True), METHODS["arm"], tokens, tokens.bool(), torch.Generator())
+
+
+def test_a_model_of_boards_infills_by_relevance(tmp_path):
+    folder = make_data(DataConfig("sudoku-6-puzzle", tmp_path / "puzzles", num_train=0, num_validation=8, num_test=4, processes=1))
+    boards = TASKS["sudoku-6"]
+    net = Transformer(SIZES["nano"], boards.vocab_size, boards.length).eval()
+    net.method = METHODS["scdm"]
+    (row,) = evaluate(net, boards, EvalConfig(data=folder, latents=(2,), latent_policy="relevant"))
+    assert (row["latent_policy"], row["num_samples"]) == ("relevant", 4)
 
 
 @pytest.mark.parametrize("name", ["mdm", "sidm", "arm", "ar-mtp"])

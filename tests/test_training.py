@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from latent_tokens import METHODS, TASKS, EvalConfig, TrainConfig, evaluate, fit, from_pretrained
 from latent_tokens.batches import training_batches
+from latent_tokens.methods import name_of
 from latent_tokens.storage import write_whole
 from latent_tokens.training import learning_rate, ramped_average
 
@@ -178,6 +179,13 @@ def test_the_learning_rate_warms_up_and_comes_down():
     assert rates[54] == pytest.approx(0.5)
     assert rates[104] == pytest.approx(0)
     assert learning_rate(replace(config, schedule="constant"), 90) == 1.0
+
+
+def test_targets_that_are_not_the_rows_own_are_kept(tmp_path):
+    net = from_pretrained(fit(tiny_run(tmp_path / "run", method="mdm", steps=2, targets="next", weight="flat")))
+    assert (net.method.targets, name_of(net.method)) == ("next", "mdm (flat, next)")
+    with pytest.raises(ValueError, match="learns every step at once, so its targets are all; use targets=all, or ar-ntp-N"):
+        fit(tiny_run(tmp_path / "other", method="arm", targets="next"))
 
 
 def test_averaged_weights_follow_the_ramp():

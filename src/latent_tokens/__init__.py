@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from latent_tokens.methods import METHODS as METHODS, Denoiser as Denoiser, Method as Method
     from latent_tokens.model import Transformer as Transformer
     from latent_tokens.objective import loss as loss
-    from latent_tokens.order import any_order as any_order, given as given, left_to_right as left_to_right, nearest as nearest, random as random
+    from latent_tokens.order import (
+        Showing as Showing,
+        any_order as any_order,
+        given as given,
+        left_to_right as left_to_right,
+        nearest as nearest,
+        random as random,
+    )
     from latent_tokens.partition import equal_parts as equal_parts, given_partition as given_partition, reverse_process as reverse_process
     from latent_tokens.pretrained import from_pretrained as from_pretrained, save_pretrained as save_pretrained
     from latent_tokens.relevance import influence as influence, relevant as relevant
@@ -42,7 +49,7 @@ HOMES = {
     "methods": ("METHODS", "Denoiser", "Method"),
     "model": ("Transformer",),
     "objective": ("loss",),
-    "order": ("any_order", "given", "left_to_right", "nearest", "random"),
+    "order": ("Showing", "any_order", "given", "left_to_right", "nearest", "random"),
     "partition": ("equal_parts", "given_partition", "reverse_process"),
     "pretrained": ("from_pretrained", "save_pretrained"),
     "relevance": ("influence", "relevant"),

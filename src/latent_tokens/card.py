@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import Field, fields
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from latent_tokens.configs import TrainConfig
-from latent_tokens.pretrained import from_pretrained
+from latent_tokens.methods import name_of
+from latent_tokens.pretrained import from_pretrained, shipped_names
 from latent_tokens.report import ORDER_NAMES, as_markdown
 from latent_tokens.storage import read_description, write_whole
+from latent_tokens.training import EARLIER
 
 Row = dict[str, Any]
 
 CARD = "README.md"
-SPOKEN = ("size", "steps", "batch_size", "lr", "schedule", "warmup", "dropout", "positions", "ema", "num_train", "seed", "data")
+OF_THE_RUN = ("task", "method", "out", "resume", "data", "num_train", "num_validation", "save_every")  # settings that say nothing of the model
 
 
 def write_card(folder: Path, rows: Sequence[Row]) -> None:
@@ -26,43 +28,39 @@ def write_card(folder: Path, rows: Sequence[Row]) -> None:
 def card(folder: Path, rows: Sequence[Row]) -> str:
     """The card of a saved model: its task, recipe, figures, and how to use it. `rows` are of `evaluate`, all of this model."""
     about = read_description(folder, "config.json", "model")
-    net, task, trained = from_pretrained(folder), about.get("task", {}).get("name", "a task of its own"), about.get("training", {})
-    made = about.get("made_with", {})
-    method, count = about.get("name", "a model"), sum(weight.numel() for weight in net.parameters())
+    net, task, made = from_pretrained(folder), about.get("task", {}).get("name", "a task of its own"), about.get("made_with", {})
+    trained, settings = {**EARLIER, **about.get("training", {})}, [field for field in fields(TrainConfig) if field.name not in OF_THE_RUN]
+    said = {field.name: trained[field.name] for field in settings if trained.get(field.name) is not None}
+    options = [f"--{field.name.replace('_', '-')} {said[field.name]}" for field in settings if said.get(field.name, field.default) != field.default]
+    command, commit = " ".join(["latent-tokens train", task, str(about.get("name")), *options]), made.get("commit") or "no commit"
+    count = sum(weight.numel() for weight in net.parameters())
     size = f"{net.size.layers} layers of width {net.size.width}, {net.size.heads} heads, {count / 1e6:.1f} M parameters"
-    recipe = [("setting", "value"), *((name, f"{trained[name]}") for name in SPOKEN if trained.get(name) is not None)]
-    options = [f"--{field.name.replace('_', '-')} {trained[field.name]}" for field in fields(TrainConfig) if differs(field, trained)]
-    command, commit = " ".join(["latent-tokens train", task, method, *options]), made.get("commit") or "outside a checkout"
+    name = folder.name if folder.name in shipped_names() else f"path/to/{folder.name}"
     return f"""---
 library_name: latent-tokens
 license: apache-2.0
-tags: [latent-tokens, {method}, {task}]
+tags: [latent-tokens, {about.get("name")}, {task}]
 ---
 
 # {folder.name}
 
-A model of the task `{task}` by the method `{method}`: {size}; sequences of {net.max_length} over {net.vocab_size} tokens.
+A model of the task `{task}` by the method `{name_of(net.method)}`: {size}; sequences of {net.max_length} over {net.vocab_size} tokens.
 
 ```python
 from latent_tokens import from_pretrained
 
-net = from_pretrained("{folder.name}")
+net = from_pretrained("{name}")
 ```
 
 ## Recipe
 
 `{command}`; latent-tokens {made.get("latent_tokens", "")} at {commit}, torch {made.get("torch", "")}.
 
-{as_markdown(recipe)}
+{as_markdown([("setting", "value"), *((name, f"{value}") for name, value in said.items())])}
 ## Figures
 
 {figures(rows)}
 """
-
-
-def differs(field: Field[Any], trained: Mapping[str, Any]) -> bool:
-    """Whether a setting of a training is not its default."""
-    return field.name in SPOKEN and trained.get(field.name) not in (None, field.default)
 
 
 def figures(rows: Sequence[Row]) -> str:

@@ -17,7 +17,7 @@ from torch import Tensor
 from latent_tokens.attention import sees_later
 from latent_tokens.layout import Layout, next_layout
 from latent_tokens.methods import Denoiser, Method, most_latents
-from latent_tokens.order import LatentPolicy, Order, any_order, first_order, follow, in_parts, left_to_right, nearest, promote, shuffle
+from latent_tokens.order import LatentPolicy, Order, Showing, any_order, arrange, first_order, left_to_right, nearest, promote, shuffle
 from latent_tokens.partition import Partition, sizes_of_steps
 from latent_tokens.streams import Streams
 
@@ -202,11 +202,7 @@ def decode(
         count = state.sizes[active, state.steps[active]].minimum(left)
         num_candidates, num_latents = how_many(method, decoding, left, count)
         draw_latents = partial(state.streams.uniform, active, left - num_candidates)
-        shown = follow(decoding.latent_policy, order, clean, num_candidates, num_latents, tokens, draw=draw_latents)
-        if shown is not order:
-            outside = torch.arange(order.shape[1], device=order.device) >= state.lengths[active, None]
-            shown = in_parts(shown, outside.int())
-            check_policy(order, shown, clean + num_candidates)
+        shown = arrange(decoding.latent_policy, Showing(order, clean, left, num_candidates, num_latents, tokens), draw_latents)
         layout = next_layout(shown, clean, num_candidates, num_latents)
         if look is None or on_step is not None:
             logits = method.logits(net, tokens, layout)  # (A, S, V)
@@ -331,10 +327,3 @@ def check_known(net: Denoiser, method: Method, tokens: Tensor, known: Tensor) ->
         row, place = wrong.nonzero()[0].tolist()
         raise ValueError(f"row {row}, position {place}: token {int(tokens[row, place])} is no known token; mark it as unknown instead")
     method.check_known(known)
-
-
-def check_policy(order: Int[Tensor, "A L"], shown: Int[Tensor, "A L"], fixed: Int[Tensor, " A"]) -> None:
-    """Raises ValueError where a latent policy has moved what is clean or a candidate."""
-    moved = (order != shown) & (torch.arange(order.shape[1], device=order.device) < fixed[:, None])
-    if moved.any():
-        raise ValueError("latent_policy moved clean tokens or candidates: only what stands after num_clean + candidates may be rearranged")

@@ -7,16 +7,18 @@ import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from latent_tokens import decoding as rules
 from latent_tokens.attention import sees_later
-from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig
+from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig, Split
 from latent_tokens.cost import most_tokens, relative_cost
-from latent_tokens.data import load_data
+from latent_tokens.data import fingerprint, load_data
 from latent_tokens.decoding import Decoding
 from latent_tokens.fast import generate
 from latent_tokens.methods import Method, most_latents, name_of
@@ -28,6 +30,7 @@ from latent_tokens.relevance import influence, relevant
 from latent_tokens.splits import chunks_of, make_problems, make_splits
 from latent_tokens.storage import provenance
 from latent_tokens.tasks import Examples, Sudoku, SudokuPuzzle, Task, description
+from latent_tokens.tasks.base import Tokens
 from latent_tokens.tensors import as_numpy, as_tensors
 
 CONFIDENCES = {"top_prob": rules.top_prob, "margin": rules.margin, "entropy": rules.entropy}
@@ -35,9 +38,22 @@ ORDERS: dict[str, Order] = {"uniform": any_order, "left_to_right": left_to_right
 POLICIES: dict[str, LatentPolicy] = {"nearest": nearest, "random": random}
 
 Row = dict[str, Any]
+Adjust = Callable[[Transformer, Task, Decoding], Decoding]
 
 DEFAULT_SAMPLES = 1_000
-PROBED = 32  # examples that a model's influence is measured on
+PROBED = 64  # examples that a model's influence is measured on
+
+
+class Watcher(Protocol):
+    """Sees every step of every batch, and adds what it found to the row."""
+
+    def begin(self, rows: int, length: int) -> None: ...
+
+    def __call__(self, step: rules.Step) -> None: ...
+
+    def end(self, tokens: Tokens, right: NDArray[np.bool_]) -> None: ...
+
+    def found(self) -> Row: ...
 
 
 def evaluate(
@@ -45,33 +61,34 @@ def evaluate(
     task: Task,
     config: EvalConfig,
     *,
-    problems: Examples | None = None,
-    adjust: Callable[[Decoding], Decoding] = lambda decoding: decoding,
+    adjust: Adjust | None = None,
+    watcher: Callable[[], Watcher] | None = None,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
     """The rows of results.jsonl, one a number of latents; `on_row` receives each as soon as it is measured.
 
-    `problems` are solved instead of those that the config asks for; `adjust` has the last word on how.
+    `adjust` has the last word on how is decoded; a watcher, one a row, sees every step and adds to the row.
 
     Percentages are of samples; `processed` and `forward_passes` are counted, the latter a batch; `relative_cost` is
-    tokens relative to showing all masked tokens, `paper_cost` the same by the paper's formula (decision 21); seconds are
-    of decoding alone. The net is left in eval mode. Raises ValueError where the net is not of the task, or its method cannot
-    decode so.
+    tokens relative to showing all masked tokens, `paper_cost` the same by the paper's formula (decision 21), None where n is no number;
+    seconds are of decoding alone. The net is left in eval mode. Raises ValueError where the net is not of the task, or its method
+    cannot decode so.
     """
     check_fits(net, task)
-    policy = policy_for(net, task, config)
-    decodings = [adjust(replace(decoding_for(net.method, task, config, latents), latent_policy=policy)) for latents in config.latents or (None,)]
+    decodings = [decoding_for(net.method, task, config, latents) for latents in config.latents or (None,)]
     for decoding in decodings:
         rules.check_decoding(net.method, decoding)
+    check_choice(net.method, config)
     made_with = provenance()
-    problems = find_problems(task, config) if problems is None else problems
-    if problems.tokens.shape[1] != task.length:
-        raise ValueError(f"problems of {problems.tokens.shape[1]} positions: {task.name} has {task.length}; bring problems of this task")
-    model = deepcopy(net).bfloat16() if config.precision == "bf16" else net
+    problems = find_problems(task, config)
+    model = deepcopy(net.eval()).bfloat16() if config.precision == "bf16" else net.eval()
+    policy = policy_for(model, task, config)
     rows = []
     for decoding in decodings:
-        row = measure(model.eval(), task, problems, config, decoding)
-        rows.append({**row, "problems": config.data.name if config.data else None, "precision": config.precision, "made_with": made_with})
+        asked = replace(decoding, latent_policy=policy)
+        row = measure(model, task, problems, config, adjust(model, task, asked) if adjust else asked, watcher and watcher())
+        about = {"problems": config.data.name if config.data else None, "problems_sha256": fingerprint(problems)}
+        rows.append({**row, **about, "precision": config.precision, "made_with": made_with})
         on_row(rows[-1])
     return rows
 
@@ -87,15 +104,24 @@ def find_problems(task: Task, config: EvalConfig) -> Examples:
             problems = make_problems(task, count, config.seed, made)
         check_enough(config.num_samples or len(problems.tokens), len(problems.tokens), task.name)
         return problems
-    found, splits = load_data(config.data, ("test",))
-    infills = isinstance(task, Sudoku) and isinstance(found, SudokuPuzzle) and task.grid == found.grid and task.padding == "none"
-    if not infills and form(found) != form(task):
-        raise ValueError(f"data={config.data}: holds {form(found)}; the model learned {form(task)}")
-    available = len(splits["test"].tokens) if "test" in splits else 0
-    count = config.num_samples or min(DEFAULT_SAMPLES, available)
-    check_enough(count, available, str(config.data))
-    problems = splits["test"].take(slice(count))
-    return found.to_infill(problems) if infills and isinstance(found, SudokuPuzzle) else problems
+    problems = read_split(task, config.data, "test")
+    count = config.num_samples or min(DEFAULT_SAMPLES, len(problems.tokens))
+    check_enough(count, len(problems.tokens), str(config.data))
+    return problems.take(slice(count))
+
+
+def read_split(task: Task, folder: Path, split: Split) -> Examples:
+    """A split of a data set, puzzles as boards to infill where the task is boards; of no example where it has none.
+
+    Raises ValueError where it is of another task.
+    """
+    found, splits = load_data(folder, (split,))
+    examples = splits.get(split, found.generate(1, 0).take(slice(0)))
+    if isinstance(task, Sudoku) and isinstance(found, SudokuPuzzle) and task.grid == found.grid:
+        return found.to_infill(examples, task)
+    if form(found) != form(task):
+        raise ValueError(f"data={folder}: holds {form(found)}; the model learned {form(task)}")
+    return examples
 
 
 def check_enough(count: int, available: int, name: str) -> None:
@@ -113,7 +139,7 @@ def form(task: Task) -> str:
     return f"{type(task).__name__} of {task.length} positions over {task.vocab_size} tokens, {settings}"
 
 
-def measure(net: Transformer, task: Task, problems: Examples, config: EvalConfig, decoding: Decoding) -> Row:
+def measure(net: Transformer, task: Task, problems: Examples, config: EvalConfig, decoding: Decoding, watcher: Watcher | None = None) -> Row:
     """One row: an answer to each problem, in batches that do not matter to them."""
     device = next(net.parameters()).device
     samples, processed, passes, seconds = [], 0, 0, 0.0
@@ -122,10 +148,14 @@ def measure(net: Transformer, task: Task, problems: Examples, config: EvalConfig
         for start, part in zip(range(0, count, config.batch_size), chunks_of(problems, config.batch_size), strict=True):
             numbers = torch.arange(start, start + len(part.tokens), device=device)
             tokens, known, lengths = as_tensors(part, device)
+            if watcher is not None:
+                watcher.begin(*tokens.shape)
             begun = time.perf_counter()
-            made = generate(net, net.method, tokens, known, decoding, config.seed, rows=numbers, lengths=lengths)
+            made = generate(net, net.method, tokens, known, decoding, config.seed, rows=numbers, lengths=lengths, on_step=watcher)
             samples.append(as_numpy(made.tokens))
             seconds += time.perf_counter() - begun
+            if watcher is not None:
+                watcher.end(samples[-1], task.score(samples[-1], part)[task.metric].astype(bool))
             processed += int(made.processed.sum())
             passes = max(passes, made.forward_passes)
             most += int(most_tokens(lengths, known.sum(1)).sum())
@@ -133,6 +163,7 @@ def measure(net: Transformer, task: Task, problems: Examples, config: EvalConfig
     scores = task.score(np.concatenate(samples), problems)
     share = float(scores[task.metric].mean())
     latents = shown_latents(net.method, decoding)
+    by_formula = paper_cost(task.length, decoding, latents)
     return {
         "task": task.name,
         "method": name_of(net.method),
@@ -146,7 +177,7 @@ def measure(net: Transformer, task: Task, problems: Examples, config: EvalConfig
         **{name: round(float(values.mean()), 4) for name, values in scores.items() if name != task.metric},
         "processed": processed / count,
         "relative_cost": round(processed / most, 4),
-        "paper_cost": round(paper_cost(task.length, decoding, latents), 4),
+        "paper_cost": None if by_formula is None else round(by_formula, 4),
         "forward_passes": passes,
         "seconds": round(seconds, 3),
         "samples_per_second": round(count / seconds, 2),
@@ -157,6 +188,7 @@ def measure(net: Transformer, task: Task, problems: Examples, config: EvalConfig
         "latent_policy": getattr(decoding.latent_policy, "__name__", "custom"),
         "device": str(device),
         "threads": torch.get_num_threads(),
+        **({} if watcher is None else watcher.found()),
     }
 
 
@@ -182,24 +214,30 @@ def decoding_for(method: Method, task: Task, config: EvalConfig, latents: int | 
     )
 
 
+def check_choice(method: Method, config: EvalConfig) -> None:
+    """Raises ValueError where a latent policy is asked of a method that shows all of its latents or none."""
+    name = config.latent_policy or "nearest"
+    if name != "nearest" and (sees_later(method.attention) or most_latents(method) is None):
+        raise ValueError(f"latent_policy={name} with {name_of(method)}: it has no choice of latents; use scdm or esolm")
+
+
 def policy_for(net: Transformer, task: Task, config: EvalConfig) -> LatentPolicy:
     """The latent policy that a config means. For `relevant` the model's influence is measured, on examples of the validation split.
 
-    Raises ValueError where the method shows all of its latents or none, and so has no choice.
+    Raises ValueError where there is none.
     """
-    name = config.latent_policy or "nearest"
-    if name != "nearest" and (sees_later(net.method.attention) or most_latents(net.method) is None):
-        raise ValueError(f"latent_policy={name} with {name_of(net.method)}: it has no choice of latents; use scdm or esolm")
-    if name != "relevant":
-        return POLICIES[name]
-    found = load_data(config.data, ("validation",))[1] if config.data else make_splits(task, {"validation": PROBED}, config.seed).examples()
-    if "validation" not in found:
+    if config.latent_policy != "relevant":
+        return POLICIES[config.latent_policy or "nearest"]
+    if config.data is None:
+        examples = make_splits(task, {"validation": PROBED}, config.seed).examples().get("validation")
+    else:
+        examples = read_split(task, config.data, "validation")
+    if examples is None or not len(examples.tokens):
         raise ValueError(f"latent_policy=relevant: {task.name} has no example of the validation split to measure on; use latent_policy=nearest")
-    device = next(net.parameters()).device
-    tokens, known, lengths = as_tensors(found["validation"].take(slice(PROBED)), device)
+    tokens, known, lengths = as_tensors(examples.take(slice(PROBED)), next(net.parameters()).device)
     generator = torch.Generator().manual_seed(config.seed)
     with counting("measuring influence", int((lengths - known.sum(1)).max())) as report:
-        return relevant(influence(net.eval(), net.method, tokens, known, generator, lengths=lengths, report=report))
+        return relevant(influence(net, net.method, tokens, known, generator, lengths=lengths, report=report))
 
 
 def default_order(method: Method) -> str:
@@ -215,8 +253,10 @@ def shown_latents(method: Method, decoding: Decoding) -> int | str:
     return asked if isinstance(asked, int) else getattr(asked, "__name__", "custom")
 
 
-def paper_cost(length: int, decoding: Decoding, latents: int | str) -> float:
-    """`relative_cost` of a decoding."""
+def paper_cost(length: int, decoding: Decoding, latents: int | str) -> float | None:
+    """`relative_cost` of a decoding; None where the number of latents is none that it has a formula for."""
+    if isinstance(latents, str) and latents != "all":
+        return None
     candidates = length if decoding.candidates == "all" else decoding.candidates
     return relative_cost(length, candidates, length if isinstance(latents, str) else latents)
 

@@ -50,7 +50,7 @@ class Method:
         if self.readout == "shifted" and self.order is not left_to_right:
             raise ValueError("readout=shifted: each slot is fed the token to its left, so order must be left_to_right")
         if self.readout == "shifted" and self.targets == "next":
-            raise ValueError("targets=next with readout=shifted: it learns every step at once, so its targets are all")
+            raise ValueError("targets=next with readout=shifted: it learns every step at once, so its targets are all; use targets=all, or ar-ntp-N")
         one_of("targets", self.targets, ("all", "next"))
         one_of("weight", self.weight, ("elbo", "flat"))
         one_of("readout", self.readout, ("in_place", "shifted"))
@@ -58,7 +58,8 @@ class Method:
     def draw(self, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], generator: torch.Generator) -> Layout:
         """A training layout: an order, then the number of clean tokens uniform on {#known .. length-1}, stratified over the batch.
 
-        Where the next token alone is learned it stands last, as when it is decoded: what sees earlier slots sees all the others.
+        Where the next token alone is learned it stands last, as when it is decoded: behind all the others that are shown, or where the
+        attention leaves their number free, behind a number that is uniform too.
         A shifted readout trains every step at once: its clean slots are the known ones, its masked slots all the rest.
         """
 
@@ -71,8 +72,12 @@ class Method:
             stratum = (torch.arange(len(known), device=known.device) / len(known) + uniform(1)) % 1
             num_clean = num_clean + (stratum * (lengths - num_clean)).long()
         shown = self.room(lengths - num_clean)
-        targets = shown if self.targets == "all" else torch.ones_like(shown)
-        return next_layout(order, num_clean, candidates=targets, latents=shown - targets)
+        if self.targets == "all":
+            return next_layout(order, num_clean, candidates=shown, latents=torch.zeros_like(shown))
+        latents = shown - 1
+        if sees_earlier(self.attention) and not sees_later(self.attention):
+            latents = (uniform(len(known)) * shown).long().minimum(latents)
+        return next_layout(order, num_clean, candidates=torch.ones_like(shown), latents=latents)
 
     def check_known(self, known: Bool[Tensor, "B L"]) -> None:
         """Raises ValueError where a shifted readout is given known positions that are no prefix."""

@@ -6,17 +6,13 @@ Noise is uniform in [0, 1), one line a row; a 1 stands where a line has ended, a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 Order = Callable[..., Int[Tensor, "B L"]]
-LatentPolicy = Callable[..., Int[Tensor, "B L"]]
-"""(order, num_clean, candidates, latents, tokens), a line a row -> the order, rearranged after the candidates: the next n are shown, in this order.
-
-candidates, latents: how many a row shows; tokens (B, L): MASK where undecoded. Positions past a row's length may be put anywhere.
-"""
 Noise = Float[Tensor, "B N"]
 
 
@@ -51,40 +47,71 @@ def given(schedule: Sequence[int] | Tensor) -> Order:
     return follow_schedule
 
 
-def nearest(order: Int[Tensor, "B L"], *state: Tensor) -> Int[Tensor, "B L"]:
+class Showing(NamedTuple):
+    """What a latent policy is asked about, a line a row: a decoding step before its latents are chosen."""
+
+    order: Int[Tensor, "B L"]  # clean positions, candidates, the other masked ones, then those past the row's length
+    num_clean: Int[Tensor, " B"]
+    num_masked: Int[Tensor, " B"]
+    candidates: Int[Tensor, " B"]  # how many of the masked are decoded from in this step
+    latents: Int[Tensor, " B"]  # how many of the others are shown
+    tokens: Int[Tensor, "B L"]  # by position; MASK where undecoded
+
+    @property
+    def start(self) -> Int[Tensor, " B"]:
+        """Where in the order the latents begin."""
+        return self.num_clean + self.candidates
+
+
+LatentPolicy = Callable[..., Int[Tensor, "B L"]]
+"""Showing -> its order, rearranged among the masked that are no candidates: the next n are shown, in this order."""
+
+
+def nearest(showing: Showing) -> Int[Tensor, "B L"]:
     """The latent policy that shows the next n of the order after the candidates (Algorithm 5, line 8)."""
-    return order
+    return showing.order
 
 
-def random(order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], candidates: Int[Tensor, " B"], *state: Tensor) -> Int[Tensor, "B L"]:
+def random(showing: Showing, noise: Noise) -> Int[Tensor, "B L"]:
     """The latent policy that shows any n of those after the candidates, afresh at each step (Z_t of Algorithm 3)."""
-    return shuffle(order, num_clean + candidates, state[-1])  # noise
+    return shuffle(showing.order, showing.start, noise)
 
 
-def follow(rule: Order | LatentPolicy, *state: Tensor, draw: Callable[[], Noise]) -> Int[Tensor, "B L"]:
-    """What the rule makes of the state. `any_order` and `random` are handed fresh noise; every other rule is a function of the state.
+def follow(rule: Order, known: Bool[Tensor, "B L"], draw: Callable[[], Noise]) -> Int[Tensor, "B L"]:
+    """The order that a rule makes of what is known. `any_order` is handed noise; every other rule is a function of `known`.
 
     Raises ValueError where a rule gives no permutation.
     """
-    if rule in (any_order, random):
-        return rule(*state, draw())
-    order = rule(*state)
-    if order is state[0]:
-        return order
-    if order.shape != state[0].shape or not is_permutation(order):
-        raise ValueError(f"{getattr(rule, '__name__', rule)}: must give a permutation of 0..{state[0].shape[1] - 1} for each row")
+    return checked(rule, rule(known, draw()) if rule is any_order else rule(known), known)
+
+
+def arrange(policy: LatentPolicy, showing: Showing, draw: Callable[[], Noise]) -> Int[Tensor, "B L"]:
+    """The order that a latent policy makes of a step. `random` is handed fresh noise; every other policy is a function of the step.
+
+    Raises ValueError where a policy gives no permutation, or moves more than masked tokens that are no candidates.
+    """
+    found = policy(showing, draw()) if policy is random else policy(showing)
+    if found is showing.order:
+        return found
+    index, moved = torch.arange(found.shape[-1], device=found.device), checked(policy, found, showing.order) != showing.order
+    fixed = (index < showing.start[:, None]) | (index >= (showing.num_clean + showing.num_masked)[:, None])
+    if (moved & fixed).any():
+        raise ValueError("latent_policy moved clean tokens, candidates or what is past a row's length: only masked tokens after these may move")
+    return found
+
+
+def checked(rule: Callable[..., Tensor], order: Tensor, like: Tensor) -> Int[Tensor, "B L"]:
+    """What a rule gave. Raises ValueError where it is no permutation for each row."""
+    if order.shape != like.shape or not is_permutation(order):
+        raise ValueError(f"{getattr(rule, '__name__', rule)}: must give a permutation of 0..{like.shape[1] - 1} for each row")
     return order
 
 
 def first_order(rule: Order, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], draw: Callable[[], Noise]) -> Int[Tensor, "B L"]:
     """The schedule to begin with: known positions, then the others as the rule has them, then those past a row's length."""
     outside = torch.arange(known.shape[1], device=known.device) >= lengths[:, None]
-    order = follow(rule, known | outside, draw=draw)
-    return in_parts(order, 2 * outside.int() + (~known).int())
-
-
-def in_parts(order: Int[Tensor, "B L"], part: Int[Tensor, "B L"]) -> Int[Tensor, "B L"]:
-    """`order` with the positions of a lower part before those of a higher, else as they stood. part: of each position."""
+    order = follow(rule, known | outside, draw)
+    part = 2 * outside.int() + (~known).int()
     return order.gather(1, part.gather(1, order).argsort(dim=1, stable=True))
 
 

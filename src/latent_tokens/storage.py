@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -104,8 +105,9 @@ def provenance() -> dict[str, Any]:
     }
 
 
+@cache
 def source_commit() -> str | None:
-    """The commit of the checkout that this file stands in."""
+    """The commit of the checkout that this file stands in, when it was first asked for: code in memory stays as it was."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(Path(__file__).parent), *arguments]
@@ -114,6 +116,6 @@ def source_commit() -> str | None:
     try:
         if not git("ls-files", Path(__file__).name):
             return None
-        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no", ".") else "")
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", ".") else "")
     except (OSError, subprocess.SubprocessError):
         return None

@@ -1,4 +1,7 @@
-"""Experiments: the tables and figures of the paper, and ablations that it leaves open, each a list of cells. A new one is one more list."""
+"""Experiments: the tables and figures of the paper, and ablations that it leaves open, each a title and a list of cells.
+
+A new one is one more `Experiment`, and its name in `configs.ExperimentName`.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ WINDOWED = ("ar-mtp-window", "ar-ntp")  # how the names of the methods begin tha
 ORDERS: tuple[OrderName, ...] = ("uniform", "top_prob")
 CHOSEN: tuple[Latents, ...] = (4, 8)  # numbers of latents, where the question is which
 DIAL: tuple[Latents, ...] = (*CHOSEN, "all")
-POLICIES = ("plain", "random", "of a unit", "constrained", "constrained of a unit", "most certain", "least certain", "relevant")
+CHOICES = ("plain", "random", "of a unit", "constrained", "constrained of a unit", "most certain", "least certain", "relevant")
 WHICH: tuple[tuple[Latents, str], ...] = ((0, "plain"), (4, "plain"), (4, "relevant"), ("all", "plain"))
-COMPUTE = ("12% of the steps", "25% of the steps", "50% of the steps", "plain")
+COMPUTE = ("12.5 % of the steps", "25 % of the steps", "50 % of the steps", "plain")
 MODELS: tuple[tuple[str, Latents], ...] = (("scdm", 0), ("scdm", "all"), ("sidm", None), ("mdm", None))
 SUPERVISED: tuple[tuple[str, Latents], ...] = (("mdm", None), ("scdm", 0), ("scdm", 4), ("scdm", "all"))
 
@@ -36,6 +39,14 @@ class Cell:
     variant: str | None = None
 
 
+@dataclass(frozen=True)
+class Experiment:
+    """What a figure is headed with, and the cells of a scale."""
+
+    title: str
+    cells: Callable[[Scale], list[Cell]]
+
+
 def printed_cells(table: dict[str, Column]) -> list[Cell]:
     """A cell for each number of a table."""
     return [Cell(task, method, order) for task, column in table.items() for method, order in column]  # type: ignore[arg-type]
@@ -53,45 +64,86 @@ def windows(task: str, scale: Scale, *others: str) -> list[Cell]:
     return [Cell(task, method, "left_to_right") for method in ("arm", *names, *others)]
 
 
-EXPERIMENTS: Names[Callable[[Scale], list[Cell]]] = Names(
+EXPERIMENTS: Names[Experiment] = Names(
     "experiment",
     {
-        "figure-1": lambda scale: [*curve("sudoku-gen", scale), *windows("sudoku-gen", scale, "ar-mtp")],
-        "table-1": lambda scale: printed_cells(TOP_PROB),
-        "table-1-uniform": lambda scale: [*printed_cells(UNIFORM), *printed_cells(TOP_PROB)],
-        "table-ar-mtp": lambda scale: printed_cells(AR_MTP),
-        "figure-latents": lambda scale: [
-            *(cell for task in AR_MTP for cell in curve(task, scale)),
-            *curve("sudoku-gen", scale, problems="sudoku-puzzle"),
-        ],
-        "figure-sudoku-large": lambda scale: [*windows("sudoku-large", scale), Cell("sudoku-large", "mdm", "uniform")],
-        "ablation-refresh": lambda scale: [boards("scdm", "top_prob", latents, name) for latents in DIAL for name in ("plain", "as printed")],
-        "ablation-weight": lambda scale: [boards("ar-mtp", "left_to_right", None, name) for name in ("plain", "elbo")],
-        "figure-compute": lambda scale: [boards(method, "left_to_right", None, name) for method in ("arm", "ar-mtp") for name in COMPUTE],
-        "ablation-candidates": lambda scale: [
-            boards(method, "top_prob", latents, f"k={k}") for method, latents in MODELS for k in (1, 2, 4, 8, 16, "all")
-        ],
-        "ablation-schedule": lambda scale: [
-            boards("scdm", order, None, name) for order in ORDERS for name in ("constant", "a share", "early", "late")
-        ],
-        "ablation-targets": lambda scale: [
-            boards(method, order, latents, name) for order in ORDERS for method, latents in SUPERVISED for name in ("plain", "target only")
-        ],
-        "ablation-latents": lambda scale: [
-            *(boards("scdm", order, latents, "plain") for order in ORDERS for latents in (0, "all")),
-            *(boards("scdm", order, latents, name) for order in ORDERS for name in POLICIES for latents in CHOSEN),
-        ],
-        "ablation-relevant": lambda scale: [
-            Cell(task, "scdm", order, latents, variant=name)
-            for task in ("sudoku-puzzle", "zebra", "countdown")
-            for order in ORDERS
-            for latents, name in WHICH
-        ],
-        "figure-predictions": lambda scale: [
-            *(boards("scdm", order, latents, "watched") for order in ORDERS for latents in (4, "all")),
-            *(boards("mdm", order, None, "watched") for order in ORDERS),
-            boards("ar-mtp", "left_to_right", None, "watched"),
-        ],
+        "figure-1": Experiment(
+            "Latent tokens: what a dial at inference, and what training with a window, buys",
+            lambda scale: [*curve("sudoku-gen", scale), *windows("sudoku-gen", scale, "ar-mtp")],
+        ),
+        "table-1": Experiment(
+            "With latents (MDM) and without (SIDM)",
+            lambda scale: printed_cells(TOP_PROB),
+        ),
+        "table-1-uniform": Experiment(
+            "With latents (MDM) and without (SIDM), in a random and in an adaptive order",
+            lambda scale: [*printed_cells(UNIFORM), *printed_cells(TOP_PROB)],
+        ),
+        "table-ar-mtp": Experiment(
+            "Multi-token prediction gives autoregressive models latents",
+            lambda scale: printed_cells(AR_MTP),
+        ),
+        "figure-latents": Experiment(
+            "Latent token modulation: accuracy against the number of latents",
+            lambda scale: [
+                *(cell for task in AR_MTP for cell in curve(task, scale)),
+                *curve("sudoku-gen", scale, problems="sudoku-puzzle"),
+            ],
+        ),
+        "figure-sudoku-large": Experiment(
+            "Large boards: loss against the number of tokens predicted",
+            lambda scale: [*windows("sudoku-large", scale), Cell("sudoku-large", "mdm", "uniform")],
+        ),
+        "ablation-refresh": Experiment(
+            "Algorithm 5: schedule reshuffled after every step, or as printed",
+            lambda scale: [boards("scdm", "top_prob", latents, name) for latents in DIAL for name in ("plain", "as printed")],
+        ),
+        "ablation-weight": Experiment(
+            "AR-MTP: loss divided by all unknown positions, or by those predicted (elbo)",
+            lambda scale: [boards("ar-mtp", "left_to_right", None, name) for name in ("plain", "elbo")],
+        ),
+        "figure-compute": Experiment(
+            "Accuracy against training",
+            lambda scale: [boards(method, "left_to_right", None, name) for method in ("arm", "ar-mtp") for name in COMPUTE],
+        ),
+        "ablation-candidates": Experiment(
+            "How many candidates the most confident is chosen from",
+            lambda scale: [boards(method, "top_prob", latents, f"k={k}") for method, latents in MODELS for k in (1, 2, 4, 8, 16, "all")],
+        ),
+        "ablation-schedule": Experiment(
+            "The same number of latents in all, at different times",
+            lambda scale: [boards("scdm", order, None, name) for order in ORDERS for name in ("constant", "a share", "early", "late")],
+        ),
+        "ablation-targets": Experiment(
+            "Learning all masked tokens, or the target alone",
+            lambda scale: [
+                boards(method, order, latents, name) for order in ORDERS for method, latents in SUPERVISED for name in ("plain", "target only")
+            ],
+        ),
+        "ablation-latents": Experiment(
+            "Which masked tokens serve as latents",
+            lambda scale: [
+                *(boards("scdm", order, latents, "plain") for order in ORDERS for latents in (0, "all")),
+                *(boards("scdm", order, latents, name) for order in ORDERS for name in CHOICES for latents in CHOSEN),
+            ],
+        ),
+        "ablation-relevant": Experiment(
+            "The most relevant four latents, on other tasks",
+            lambda scale: [
+                Cell(task, "scdm", order, latents, variant=name)
+                for task in ("sudoku-puzzle", "zebra", "countdown")
+                for order in ORDERS
+                for latents, name in WHICH
+            ],
+        ),
+        "figure-predictions": Experiment(
+            "What latents predict: likeliest token = the one decoded later",
+            lambda scale: [
+                *(boards("scdm", order, latents, "watched") for order in ORDERS for latents in (4, "all")),
+                *(boards("mdm", order, None, "watched") for order in ORDERS),
+                boards("ar-mtp", "left_to_right", None, "watched"),
+            ],
+        ),
     },
 )
 

@@ -5,41 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from latent_tokens.methods import METHODS
-from latent_tokens.paper.experiments import WINDOWED, Cell
+from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED, Cell
 from latent_tokens.paper.scales import Latents
 from latent_tokens.paper.tables import Line, printed, stand_in
 from latent_tokens.paper.variants import VARIANTS
 from latent_tokens.report import COLOURS, ORDER_NAMES, save_sheet
 
-TITLES = {
-    "figure-1": "Latent tokens: what a dial at inference, and what training with a window, buys",
-    "table-1": "With latents (MDM) and without (SIDM)",
-    "table-1-uniform": "With latents (MDM) and without (SIDM), in a random and in an adaptive order",
-    "table-ar-mtp": "Multi-token prediction gives autoregressive models latents",
-    "figure-latents": "Latent token modulation: accuracy against the number of latents",
-    "figure-sudoku-large": "Large boards: loss against the number of tokens predicted",
-    "ablation-refresh": "Algorithm 5: schedule reshuffled after every step, or as printed",
-    "ablation-weight": "AR-MTP: loss divided by all unknown positions, or by those predicted (elbo)",
-    "ablation-candidates": "How many candidates the most confident is chosen from",
-    "ablation-schedule": "The same number of latents in all, at different times",
-    "ablation-targets": "Learning all masked tokens, or the target alone",
-    "ablation-latents": "Which masked tokens serve as latents",
-    "ablation-relevant": "The most relevant four latents, on other tasks",
-    "figure-predictions": "What latents predict: likeliest token = the one decoded later",
-    "figure-compute": "Accuracy against training",
-}
 KIND_COLOURS = {**COLOURS, "ar-mtp-window": "#E69F00", "ar-ntp": "#56B4E9"}
-LABELS = {"ar-mtp-window": "arm (0), ar-mtp-window, ar-mtp (all)"}
 STYLES = ("-", "--", ":", "-.")
 
 Abscissa = Callable[[Cell], Any]
 
 
-def draw(lines: Sequence[Line], experiment: str, caption: str, stem: Path) -> list[Path]:
+def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
     """Writes STEM.png and STEM.svg of the lines of an experiment that have rows; nothing where none has.
 
     A panel a task, in an ablation a task and order; bars are 95 % intervals.
@@ -57,7 +38,9 @@ def draw(lines: Sequence[Line], experiment: str, caption: str, stem: Path) -> li
         paint(axes, [line for line in shown if panel(line) == name])
         axes.set_title(name, fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
-    return save_sheet(sheet, TITLES[experiment], caption, stem)
+    intervals = "" if paint is ahead or any(line.interval is None for line in shown) else "95 % intervals of all samples together; "
+    caption = f"{intervals}{command}"
+    return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
 
 
 def panel(line: Line) -> str:
@@ -74,7 +57,7 @@ def painter(lines: Sequence[Line]) -> Callable[[Any, Sequence[Line]], None]:
     if all(name.startswith("k=") for name in variants):
         return lambda axes, own: curves(axes, own, lambda cell: VARIANTS[cell.variant or ""].evaluation["candidates"], "candidates k")
     if any(VARIANTS[name or "plain"].share != 1 for name in variants):
-        return lambda axes, own: curves(axes, own, lambda cell: round(100 * VARIANTS[cell.variant or ""].share), "training steps, % of the recipe's")
+        return lambda axes, own: curves(axes, own, lambda cell: 100 * VARIANTS[cell.variant or ""].share, "training steps, % of the recipe's")
     if any(line.cell.latents is not None or line.cell.method.startswith(WINDOWED) for line in lines) and variants == {""}:
         return lambda axes, own: curves(axes, own, dial, "latent tokens n")
     return dots
@@ -89,7 +72,7 @@ def curves(axes: Any, lines: Sequence[Line], abscissa: Abscissa, label: str) -> 
         groups.setdefault((name, line.cell.order, n), []).append(line)
     for (name, order, n), own in groups.items():
         style = STYLES[[key for key in groups if key[0] == name].index((name, order, n))]
-        about = f"{LABELS.get(name, name)}, {ORDER_NAMES[order]}" + ("" if n is None else f", n={n}")
+        about = f"{', '.join(dict.fromkeys(kind(line.cell) for line in own))}, {ORDER_NAMES[order]}" + ("" if n is None else f", n={n}")
         if abscissa(own[0].cell) is None:
             axes.axhline(own[0].mean, linewidth=1, linestyle="--", color=KIND_COLOURS[name], label=f"{about} {own[0].mean:.0f}")
             continue
@@ -97,7 +80,8 @@ def curves(axes: Any, lines: Sequence[Line], abscissa: Abscissa, label: str) -> 
         points = [places[place] for place in sorted(places)]
         shown = {"marker": "o", "capsize": 3, "color": KIND_COLOURS[name], "linestyle": style, "label": about}
         axes.errorbar(sorted(places), [line.mean for line in points], bars(points), **shown)
-    axes.set(xticks=range(len(ticks)), xticklabels=ticks, xlabel=label, ylabel=unit(lines[0]), ylim=(0, None))
+    names = [f"{tick:g}" if isinstance(tick, float) else tick for tick in ticks]
+    axes.set(xticks=range(len(ticks)), xticklabels=names, xlabel=label, ylabel=unit(lines[0]), ylim=(0, None))
     axes.grid(axis="y", alpha=0.3)
     axes.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
 
@@ -125,10 +109,14 @@ def named(cell: Cell) -> str:
 
 
 def ahead(axes: Any, lines: Sequence[Line]) -> None:
-    """What latents predict against the steps until they are decoded: a curve a line, the mean of its seeds, over samples that came out right."""
+    """What latents predict against the steps until they are decoded: a curve a line, all seeds together, of samples that came out right."""
     for line in lines:
-        steps = sorted(set.intersection(*({found["steps"] for found in row["foresight"]} for row in line.rows)))
-        shares = [fmean(found["right"] for row in line.rows for found in row["foresight"] if found["steps"] == step) for step in steps]
+        counts: dict[int, list[int]] = {}  # hit and seen, all seeds together
+        for found in (found for row in line.rows for found in row["foresight"] if found["seen_right"]):
+            hit, seen = counts.get(found["steps"], (0, 0))
+            counts[found["steps"]] = [hit + found["hit_right"], seen + found["seen_right"]]
+        steps = sorted(counts)
+        shares = [100 * counts[step][0] / counts[step][1] for step in steps]
         name = f"{line.cell.method}, {ORDER_NAMES[line.cell.order]}" + ("" if line.cell.latents is None else f", n={line.cell.latents}")
         style, marker = STYLES[line.cell.latents == "all"], "o" if line.cell.order == "top_prob" else "s"
         axes.plot(steps, shares, marker=marker, markersize=3, linestyle=style, color=KIND_COLOURS[kind(line.cell)], label=name)

@@ -12,12 +12,12 @@ from accelerate import Accelerator
 
 from latent_tokens.bench import training_step
 from latent_tokens.configs import SizeName
+from latent_tokens.data import task_of
 from latent_tokens.evaluation import DEFAULT_SAMPLES
 from latent_tokens.machine import seconds
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.runs import measured
 from latent_tokens.state import saved_step
-from latent_tokens.tasks import TASKS
 
 STEPS = 5  # measured for an estimate
 PASS = 3  # a training step computes about three forward passes
@@ -59,7 +59,7 @@ def estimate(works: Iterable[Work]) -> float:
     for work in works:
         if not work.missing:
             continue
-        training, length = work.recipes[0].training, TASKS[work.recipes[0].training.task].length
+        training, length = work.recipes[0].training, task_of(work.recipes[0].data).length
         rate = step_seconds(training.size, training.batch_size, length)
         total += work.steps_left * rate
         for recipe in work.missing:

@@ -37,7 +37,8 @@ class Recipe:
     def hash(self) -> str:
         """Of all that the row is a function of."""
         about = {"model": self.model, "evaluation": settings(self.evaluation), "problems": self.problems and settings(self.problems)}
-        return short_hash({**about, "variant": self.cell.variant} if self.cell.variant else about)
+        beyond = {"watched": self.variant.watched, "adjust": self.cell.variant if self.variant.adjust else None, "made": self.evaluation.data is None}
+        return short_hash({**about, **{name: value for name, value in beyond.items() if value}})
 
     @property
     def variant(self) -> Variant:
@@ -61,7 +62,7 @@ def recipes(experiment: str, scale_name: ScaleName, root: Path) -> list[Recipe]:
     `root` is where data sets and models go.
     """
     scale = SCALES[scale_name]
-    return [recipe(cell, scale, seed, root / scale_name) for cell in EXPERIMENTS[experiment](scale) for seed in range(seeds_of(cell, scale))]
+    return [recipe(cell, scale, seed, root / scale_name) for cell in EXPERIMENTS[experiment].cells(scale) for seed in range(seeds_of(cell, scale))]
 
 
 def seeds_of(cell: Cell, scale: Scale) -> int:
@@ -77,14 +78,14 @@ def recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
     training = TrainConfig(budget.task, cell.method, data=data.folder, seed=seed, **budget.training, **variant.training)
     if scale is SCALES["paper"] and (cell.task, cell.method) == ("countdown", "arm"):
         training = replace(training, steps=ARM_ON_COUNTDOWN_EPOCHS * DATA_SETS["countdown"].num_train // training.batch_size)
-    problems = None if cell.problems is None else data_set(scale.budgets[cell.problems], root)
     training = replace(training, steps=max(1, round(variant.share * training.steps)))
+    problems = None if cell.problems is None else data_set(scale.budgets[cell.problems], root)
     evaluation = EvalConfig(
         latents=None if cell.latents is None else (cell.latents,),
         candidates=budget.candidates if cell.order == "top_prob" else None,
         order=cell.order,
         num_samples=scale.num_samples if cell.variant is None else scale.num_thorough,
-        data=data.folder if cell.variant is None else None,  # a test split has fewer
+        data=(problems or data).folder if cell.variant is None else None,  # a test split has fewer than a variant takes
         seed=seed,
         precision=scale.precision,
     )

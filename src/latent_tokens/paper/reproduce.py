@@ -57,8 +57,7 @@ def write(asked: list[Recipe], experiment: str, scale: ScaleName, folder: Path) 
     shown = lines(asked, found)
     table = markdown(shown, experiment, scale, estimate(plan(asked, folder / ROWS)) / 60)
     write_whole({folder / f"{experiment}.md": table.encode()})
-    caption = f"95 % intervals of all samples together; latent-tokens reproduce {experiment} --scale {scale}"
-    draw(shown, experiment, caption, folder / experiment)
+    draw(shown, experiment, f"latent-tokens reproduce {experiment} --scale {scale}", folder / experiment)
     return table
 
 

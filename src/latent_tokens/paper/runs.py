@@ -7,20 +7,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from latent_tokens.configs import DataConfig
-from latent_tokens.data import counts_of, load_data, make_data, read_manifest, task_of
+from latent_tokens.data import counts_of, make_data, read_manifest, task_of
 from latent_tokens.evaluation import evaluate
-from latent_tokens.paper.foresight import foresight
+from latent_tokens.paper.foresight import Foresight
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.pretrained import from_pretrained
 from latent_tokens.progress import counting
 from latent_tokens.state import saved_step
 from latent_tokens.storage import append_line, read_description, read_lines
-from latent_tokens.tasks import Examples, SudokuPuzzle
 from latent_tokens.training import fit
 
 SITTINGS = "sittings.jsonl"  # in a run folder: the seconds of each stretch that it was trained in
@@ -52,12 +50,11 @@ def measure(recipe: Recipe) -> Row:
     """A recipe's row, its data set made and its model trained where they are not yet: what was measured, and all that it came from."""
     manifest = ready(recipe.data)
     folder = train(recipe)
-    problems = None if recipe.problems is None else to_infill(recipe.problems, recipe.evaluation.num_samples)
-    net, task, begun = from_pretrained(folder), task_of(recipe.data), time.perf_counter()
-    adjust = recipe.variant.adjust or (lambda net, task, decoding: decoding)
-    (row,) = evaluate(net, task, recipe.evaluation, problems=problems, adjust=partial(adjust, net, task))
-    if recipe.variant.watched:
-        row["foresight"] = foresight(net, task, recipe.evaluation)
+    if recipe.problems is not None:
+        ready(recipe.problems)
+    net, begun = from_pretrained(folder), time.perf_counter()
+    watcher = Foresight if recipe.variant.watched else None
+    (row,) = evaluate(net, task_of(recipe.data), recipe.evaluation, adjust=recipe.variant.adjust, watcher=watcher)
     about = read_description(folder, "config.json", "run")
     return {
         **row,
@@ -107,21 +104,12 @@ def timed(folder: Path) -> Iterator[None]:
             append_line(folder / SITTINGS, {"seconds": time.perf_counter() - begun})
 
 
-def to_infill(config: DataConfig, count: int | None) -> Examples:
-    """The first puzzles of a data set's test split, as boards with known cells. Raises ValueError for a task without boards."""
-    ready(config)
-    task, splits = load_data(config.folder, ("test",))
-    if not isinstance(task, SudokuPuzzle):
-        raise ValueError(f"problems={task.name}: only Sudoku puzzles can be infilled by a model of boards")
-    return task.to_infill(splits["test"].take(slice(count)))
-
-
 def check_together(rows: Sequence[Row], results: Path) -> None:
-    """Raises ValueError where two rows of one model differ in its weights, or two rows of one task in its data."""
-    for key, what in (("model", "weights_sha256"), ("task", "data_sha256")):
-        first: dict[str, Row] = {}
-        for row in rows:
-            other = first.setdefault(row[key], row)
+    """Raises ValueError where two rows of one model differ in its weights, two of one task in its data, or in the problems of one name."""
+    for keys, what in ((("model",), "weights_sha256"), (("task",), "data_sha256"), (("task", "problems", "num_samples", "seed"), "problems_sha256")):
+        first: dict[tuple[Any, ...], Row] = {}
+        for row in (row for row in rows if what in row):
+            other = first.setdefault(tuple(row.get(key) for key in keys), row)
             if row[what] != other[what]:
-                both = f"rows {other['recipe']} and {row['recipe']} of {row[key]} differ in {what} ({other[what][:12]}, {row[what][:12]})"
+                both = f"rows {other['recipe']} and {row['recipe']} of {row[keys[0]]} differ in {what} ({other[what][:12]}, {row[what][:12]})"
                 raise ValueError(f"{results}: {both}, so no table can hold both; remove one of them, and it is measured anew")

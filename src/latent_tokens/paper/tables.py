@@ -92,7 +92,8 @@ def cells_of(line: Line) -> tuple[str, ...]:
     interval = "" if line.interval is None else f"{line.interval[0]:.1f} - {line.interval[1]:.1f}"
     samples = f"{sum(row['num_samples'] for row in line.rows):,}"
     each = " ".join(f"{value:.1f}" for value in line.values)
-    tokens = (f"{fmean(row[name] for row in line.rows):.2f}x" for name in ("relative_cost", "paper_cost"))
+    priced = ([row[name] for row in line.rows if row[name] is not None] for name in ("relative_cost", "paper_cost"))
+    tokens = (f"{fmean(costs):.2f}x" if costs else "" for costs in priced)
     seconds = f"{sum(row['train_seconds'] + row['evaluate_seconds'] for row in line.rows):,.0f}"
     commits = ", ".join(dict.fromkeys(str(row["made_with"]["commit"]) for row in line.rows))
     return (*about, f"{line.mean:.1f}", interval, samples, each, *tokens, seconds, commits)

@@ -9,22 +9,28 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from latent_tokens.configs import Names
 from latent_tokens.decoding import Decoding, top_prob
+from latent_tokens.evaluation import Adjust
 from latent_tokens.layout import next_layout
 from latent_tokens.model import Transformer
+from latent_tokens.order import Showing
 from latent_tokens.relevance import by_worth, in_levels, relevant, tells_candidates, told_by_clean
 from latent_tokens.tasks import Sudoku, Task
 
-Adjust = Callable[[Transformer, Task, Decoding], Decoding]
+Schedule = Callable[[int, int], int | Callable[[int], int]]
+"""(L, size) -> the number of latents, or number masked -> number of latents."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Settings of the training and of the evaluation that differ, a share of its steps, a last word on decoding, and whether latents are watched."""
+    """One thing that differs: settings of the training or of the evaluation, a share of its steps, or a last word on decoding.
+
+    With `watched` nothing differs, and what latents predict is written down.
+    """
 
     training: Mapping[str, Any] = field(default_factory=dict)
     share: float = 1
@@ -45,68 +51,75 @@ def sharing(task: Task) -> Tensor:
 def of_a_unit(net: Transformer, task: Task, decoding: Decoding) -> Decoding:
     """Latents that share the most units with the candidates."""
     relation = in_levels(sharing(task))
-    return with_worth(decoding, lambda order, clean, candidates, tokens: tells_candidates(relation, order, clean, candidates))
+    return replace(decoding, latent_policy=by_worth(lambda showing: tells_candidates(relation, showing), "of a unit"))
 
 
 def constrained(net: Transformer, task: Task, decoding: Decoding) -> Decoding:
     """Latents that share units with the most clean cells."""
     relation = in_levels(sharing(task))
-    return with_worth(decoding, lambda order, clean, candidates, tokens: told_by_clean(relation, order, clean))
+    return replace(decoding, latent_policy=by_worth(lambda showing: told_by_clean(relation, showing), "constrained"))
 
 
 def constrained_of_a_unit(net: Transformer, task: Task, decoding: Decoding) -> Decoding:
     """Latents by the product of the two: relevant, where the relation is that of the rules."""
-    return replace(decoding, latent_policy=relevant(sharing(task)))
+    return replace(decoding, latent_policy=relevant(sharing(task), "constrained of a unit"))
 
 
 def certain(sign: int, net: Transformer, task: Task, decoding: Decoding) -> Decoding:
     """Latents that the model itself is most (1) or least (-1) certain of, by a look at all masked tokens that is not counted as a cost."""
 
-    def certainty(order: Int[Tensor, "A L"], clean: Int[Tensor, " A"], candidates: Int[Tensor, " A"], tokens: Tensor) -> Float[Tensor, "A L"]:
-        layout = next_layout(order, clean, order.shape[1] - clean, torch.zeros_like(clean))
-        found = sign * top_prob(net.method.logits(net, tokens, layout).double())  # (A, L), by entry of the order
-        return torch.zeros_like(found).scatter(1, order, found)
+    def certainty(showing: Showing) -> Float[Tensor, "A L"]:
+        layout = next_layout(showing.order, showing.num_clean, showing.num_masked, torch.zeros_like(showing.num_clean))
+        found = sign * top_prob(net.method.logits(net, showing.tokens, layout).double())  # (A, S), by entry of the order
+        return torch.zeros_like(showing.order, dtype=found.dtype).scatter(1, showing.order[:, : found.shape[1]], found)
 
-    return with_worth(decoding, certainty)
-
-
-def with_worth(decoding: Decoding, worth: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]) -> Decoding:
-    """A decoding whose latents are those of most worth."""
-    return replace(decoding, latent_policy=by_worth(worth, "by worth"))
+    return replace(decoding, latent_policy=by_worth(certainty, "most certain" if sign > 0 else "least certain"))
 
 
-def scheduled(shape: Callable[[int, int], Callable[[int], int]], net: Transformer, task: Task, decoding: Decoding) -> Decoding:
-    """As many latents in all as n = L / 4 shows, at other times: of a shape (L, size) -> (masked -> n), the size that comes closest."""
+def scheduled(shape: Schedule, net: Transformer, task: Task, decoding: Decoding) -> Decoding:
+    """About as many latents in all as n = L / 4 shows, at other times: of a shape the size that comes closest."""
     length, k = task.length, decoding.candidates
     if not isinstance(k, int):
         raise ValueError("candidates=all: leaves no latents to schedule; use a number")
 
-    def total(latents: Callable[[int], int]) -> int:
-        return sum(min(latents(left), max(0, left - k)) for left in range(1, length + 1))
+    def total(latents: int | Callable[[int], int]) -> int:
+        return sum(min(latents(left) if callable(latents) else latents, max(0, left - k)) for left in range(1, length + 1))
 
-    wanted = total(lambda left: length // 4)
+    wanted = total(length // 4)
     best = min(range(1, length + 1), key=lambda size: abs(total(shape(length, size)) - wanted))
     return replace(decoding, latents=shape(length, best))
 
 
-def constant(length: int, size: int) -> Callable[[int], int]:
+def constant(length: int, size: int) -> int:
     """The same n throughout."""
-    return lambda left: size
+    return size
 
 
 def a_share(length: int, size: int) -> Callable[[int], int]:
     """A share of what is masked."""
-    return lambda left: left * size // length
+
+    def share(left: int) -> int:
+        return left * size // length
+
+    return share
 
 
 def early(length: int, size: int) -> Callable[[int], int]:
     """All in the first steps, then none."""
-    return lambda left: left if left > length - size else 0
+
+    def early(left: int) -> int:
+        return left if left > length - size else 0
+
+    return early
 
 
 def late(length: int, size: int) -> Callable[[int], int]:
     """None at first, all in the last steps."""
-    return lambda left: left if left <= size else 0
+
+    def late(left: int) -> int:
+        return left if left <= size else 0
+
+    return late
 
 
 VARIANTS: Names[Variant] = Names(
@@ -114,7 +127,7 @@ VARIANTS: Names[Variant] = Names(
     {
         "plain": Variant(),
         "as printed": Variant(evaluation={"refresh": False}),
-        **{f"{share:.0%} of the steps": Variant(share=share) for share in (0.125, 0.25, 0.5)},
+        **{f"{100 * share:g} % of the steps": Variant(share=share) for share in (0.125, 0.25, 0.5)},
         "elbo": Variant(training={"weight": "elbo"}),
         "target only": Variant(training={"targets": "next"}),
         **{f"k={k}": Variant(evaluation={"candidates": k}) for k in (1, 2, 4, 8, 16, "all")},

@@ -14,7 +14,7 @@ from latent_tokens.configs import is_whole, one_of
 from latent_tokens.tasks import digging
 from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, hash_rows, split_by_key
 from latent_tokens.tasks.grid import Cells, Grid
-from latent_tokens.tasks.sudoku import NODES_PER_CELL
+from latent_tokens.tasks.sudoku import NODES_PER_CELL, Sudoku
 
 PAD = 0
 LEAST_CLUES = {4: 4, 6: 8, 9: 21}  # by side; digging meets 20 or fewer in 9x9 less than once in ten thousand boards
@@ -99,9 +99,9 @@ class SudokuPuzzle:
         cells = tokens[:, self.start : self.start + self.side**2]
         return np.where((cells >= 1) & (cells <= self.side), cells - 1, 255).astype(np.uint8)
 
-    def to_infill(self, examples: Examples) -> Examples:
-        """The puzzles as boards of the task `Sudoku`: digits 0..side-1, the givens known."""
-        return Examples.of(self.answers(examples.tokens), known=0)._replace(known=self.givens(examples.tokens) >= 0)
+    def to_infill(self, examples: Examples, boards: Sudoku) -> Examples:
+        """The puzzles as boards of a task, the givens known."""
+        return boards.infilling(self.answers(examples.tokens), self.givens(examples.tokens) >= 0)
 
     def keys(self, examples: Examples) -> Keys:
         """By board: puzzles of one board never stand in two splits."""

@@ -88,7 +88,12 @@ class Sudoku:
         Raises ValueError as `Grid.solution` does.
         """
         board = self.grid.solution(givens, solution).astype(np.uint8)[None]
-        return Examples.of(self._framed(board), self._frame_known(givens >= 0))
+        return self.infilling(board, givens[None] >= 0)
+
+    def infilling(self, boards: Tokens, known: Known) -> Examples:
+        """Boards (N, cells) of which some cells (N, cells) are known; the frame is not."""
+        start = 0 if self.padding == "none" else 1
+        return Examples.of(self._framed(boards), np.pad(known, ((0, 0), (start, self.length - self.num_cells - start))))
 
     def _framed(self, boards: Tokens) -> Tokens:
         """Boards (N, cells) as sequences (N, L)."""
@@ -98,11 +103,6 @@ class Sudoku:
         tokens[:, 0] = self.side
         tokens[:, 1 : self.num_cells + 1] = boards
         return tokens
-
-    def _frame_known(self, known: Known) -> Known:
-        """(1, L): the known cells in their places; the frame is not known."""
-        start = 0 if self.padding == "none" else 1
-        return np.pad(known[None], ((0, 0), (start, self.length - self.num_cells - start)))
 
     def boards(self, tokens: NDArray[T]) -> NDArray[T]:
         """The cells (N, cells) of sequences (N, L), or what stands for them."""
@@ -143,7 +143,7 @@ class Sudoku:
     def encode(self, text: str) -> Examples:
         """A puzzle to infill, as `Grid.cells` reads it."""
         givens = self.grid.cells(text)
-        return Examples.of(self._framed(givens.clip(0).astype(np.uint8)[None]), self._frame_known(givens >= 0))
+        return self.infilling(givens.clip(0).astype(np.uint8)[None], givens[None] >= 0)
 
     def count_solutions(self, problem: Examples, most: int = 2) -> int | None:
         """How many boards (at most `most`) agree with the known cells; None where the search ran too long to tell."""

@@ -15,9 +15,9 @@ from latent_tokens.paper.plan import plan
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reference import AR_MTP, ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS, MILLIONS_OF_PARAMETERS, TOP_PROB, UNIFORM
 from latent_tokens.paper.reproduce import reproduce
-from latent_tokens.paper.runs import run, train
+from latent_tokens.paper.runs import check_together, measured, run, train
 from latent_tokens.paper.scales import SCALES
-from latent_tokens.paper.tables import lines, printed
+from latent_tokens.paper.tables import lines, markdown, printed
 from latent_tokens.training import keep_if_best
 
 SOURCES = sorted((Path(__file__).parents[2] / "shared" / "paper").glob("*.txt"))
@@ -183,3 +183,17 @@ def test_the_catalogue_has_the_papers_lengths_and_vocabularies():
     assert len(rows) == len(DATA_SETS)
     for _, _, length, padded, _, vocabulary, ours in rows:
         assert (length, vocabulary) == (padded, ours)
+
+
+COMMITTED = sorted((Path(__file__).parents[1] / "results").glob("*/*.md"))
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_table_in_the_repository_is_that_of_its_rows(path):
+    """Line for line but for the last, which says how long the rest would have taken where it was written."""
+    asked, found = recipes(path.stem, path.parent.name, Path("runs/paper")), measured(path.parent / "rows.jsonl")
+    check_together([found[recipe.hash] for recipe in asked if recipe.hash in found], path)
+    made = markdown(lines(asked, found), path.stem, path.parent.name, 0)
+    assert path.read_text().splitlines()[:-1] == made.splitlines()[:-1]
+    assert path.with_suffix(".png").is_file() == any(recipe.hash in found for recipe in asked)
+    assert not re.search(r"/(tmp|home|work|root)/", (path.parent / "rows.jsonl").read_text())

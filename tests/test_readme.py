@@ -52,14 +52,17 @@ def test_the_commands_run(tmp_path):
     assert seen >= 5
 
 
-def test_the_commands_that_measure_run(tmp_path):
-    manual = (ROOT / "docs" / "performance.md").read_text()
-    commands = [line for block in re.findall(r"```bash\n(.*?)```", manual, re.S) for line in block.splitlines()]
+@pytest.mark.parametrize(("page", "written"), [("performance.md", "runs/growth/growth.png"), ("results.md", "")])
+def test_the_commands_of_a_page_run(tmp_path, page, written):
+    text = (ROOT / "docs" / page).read_text()
+    commands = [line for block in re.findall(r"```bash\n(.*?)```", text, re.S) for line in block.splitlines()]
     assert len(commands) >= 2
     for command in commands:
         done = subprocess.run(command, shell=True, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{command}\n{done.stdout[-2_000:]}\n{done.stderr[-2_000:]}"
-    assert (tmp_path / "runs" / "growth" / "growth.png").is_file()
+    assert (tmp_path / written).exists()
+    for place in re.findall(r"\]\(((?!http)[^)#]+)\)|src=\"((?!http)[^\"]+)\"", text):
+        assert (ROOT / "docs" / "".join(place)).exists(), place
 
 
 def test_the_commands_of_the_manual_run(tmp_path):

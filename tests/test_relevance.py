@@ -23,6 +23,7 @@ from latent_tokens import (
     relevant,
 )  # fmt: skip
 from latent_tokens.decoding import generate as reference
+from latent_tokens.relevance import by_worth
 from oracle import Oracle
 
 TASK = TASKS["sudoku-4"]
@@ -73,6 +74,11 @@ def test_positions_are_counted_from_the_end_and_those_past_it_are_no_latents():
     short, cut = relevant(relation), relevant(relation[3:, 3:] / relation[3:, 3:].max() * relation.max())
     for n in (1, 2, 3):
         assert latents_of(short, [2, 0, 4, 1, 3, 5, 6, 7], 1, 1, n, masked=4) == latents_of(cut, [2, 0, 4, 1, 3], 1, 1, n)
+
+
+def test_what_is_past_the_length_is_no_latent_however_much_it_is_worth():
+    policy = by_worth(lambda showing: torch.arange(8.0).expand(1, 8), "by place")
+    assert latents_of(policy, [2, 0, 4, 1, 3, 5, 6, 7], 1, 1, 2, masked=4) == [3, 4]
 
 
 def test_samples_by_relevance_do_not_depend_on_the_batch_and_the_fast_path_is_the_reference(nano):

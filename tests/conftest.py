@@ -1,7 +1,9 @@
 """Shapes are checked by beartype in every test; one thread, no network."""
 
 import os
+import signal
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what is started in the background ignores it, and so would the processes that tests stop
 os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
 
 from jaxtyping import install_import_hook

@@ -121,13 +121,10 @@ def run_data(command: Data) -> int:
     if command.benchmark:
         return benchmark_data(command.config, command.json)
 
-    from latent_tokens.data import counts_of, make_data, read_manifest, task_of
-    from latent_tokens.progress import CONSOLE, counting
+    from latent_tokens.data import make_counted, read_manifest
+    from latent_tokens.progress import CONSOLE
 
-    config = command.config
-    total = None if config.from_file else sum(counts_of(task_of(config), config).values())
-    with counting(f"making {config.task}", total) as count:
-        folder = make_data(config, count)
+    folder = make_counted(command.config)
     _, manifest = read_manifest(folder)
     sizes = ", ".join(f"{split} {about['examples']:,}" for split, about in manifest["splits"].items())
     counts = ", ".join(f"{manifest[name]:,} {name.replace('_', ' ')}" for name in ("repeated", "too_long", "kept_out") if manifest.get(name))

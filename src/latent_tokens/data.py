@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from latent_tokens.configs import DataConfig, Split, check_out
+from latent_tokens.progress import counting
 from latent_tokens.splits import Report, chunks_of, make_splits
 from latent_tokens.storage import FORMAT, json_bytes, provenance, read_description, write_whole
 from latent_tokens.tasks import SPLITS, Examples, Solvable, Sudoku, SudokuPuzzle, Task, configured, described, description
@@ -82,6 +83,13 @@ def task_of(config: DataConfig) -> Solvable:
 def asked_for(config: DataConfig) -> dict[Split, int | None]:
     """How many examples of each split the config names."""
     return {"train": config.num_train, "validation": config.num_validation, "test": config.num_test}
+
+
+def make_counted(config: DataConfig) -> Path:
+    """`make_data` with a bar of how many examples there are. Raises as it does."""
+    total = None if config.from_file else sum(counts_of(task_of(config), config).values())
+    with counting(f"making {config.task}", total) as count:
+        return make_data(config, count)
 
 
 def make_data(config: DataConfig, report: Report = lambda done: None) -> Path:

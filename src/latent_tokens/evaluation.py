@@ -79,16 +79,16 @@ def evaluate(
     for decoding in decodings:
         rules.check_decoding(net.method, decoding)
     check_choice(net.method, config)
-    made_with = provenance()
     problems = find_problems(task, config)
     model = deepcopy(net.eval()).bfloat16() if config.precision == "bf16" else net.eval()
     policy = policy_for(model, task, config)
+    about: Row = {"problems": config.data.name if config.data else None, "problems_sha256": fingerprint(problems)}
+    about |= {"precision": config.precision, "made_with": provenance()}
     rows = []
     for decoding in decodings:
         asked = replace(decoding, latent_policy=policy)
         row = measure(model, task, problems, config, adjust(model, task, asked) if adjust else asked, watcher and watcher())
-        about = {"problems": config.data.name if config.data else None, "problems_sha256": fingerprint(problems)}
-        rows.append({**row, **about, "precision": config.precision, "made_with": made_with})
+        rows.append({**row, **about})
         on_row(rows[-1])
     return rows
 
@@ -116,7 +116,7 @@ def read_split(task: Task, folder: Path, split: Split) -> Examples:
     Raises ValueError where it is of another task.
     """
     found, splits = load_data(folder, (split,))
-    examples = splits.get(split, found.generate(1, 0).take(slice(0)))
+    examples = splits[split] if split in splits else found.generate(1, 0).take(slice(0))
     if isinstance(task, Sudoku) and isinstance(found, SudokuPuzzle) and task.grid == found.grid:
         return found.to_infill(examples, task)
     if form(found) != form(task):

@@ -82,7 +82,7 @@ def follow(rule: Order, known: Bool[Tensor, "B L"], draw: Callable[[], Noise]) -
 
     Raises ValueError where a rule gives no permutation.
     """
-    return checked(rule, rule(known, draw()) if rule is any_order else rule(known), known)
+    return rule(known, draw()) if rule is any_order else checked(rule, rule(known), known)
 
 
 def arrange(policy: LatentPolicy, showing: Showing, draw: Callable[[], Noise]) -> Int[Tensor, "B L"]:
@@ -90,7 +90,9 @@ def arrange(policy: LatentPolicy, showing: Showing, draw: Callable[[], Noise]) -
 
     Raises ValueError where a policy gives no permutation, or moves more than masked tokens that are no candidates.
     """
-    found = policy(showing, draw()) if policy is random else policy(showing)
+    if policy is random:
+        return random(showing, draw())
+    found = policy(showing)
     if found is showing.order:
         return found
     index, moved = torch.arange(found.shape[-1], device=found.device), checked(policy, found, showing.order) != showing.order

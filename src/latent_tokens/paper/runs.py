@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from latent_tokens.configs import DataConfig
-from latent_tokens.data import counts_of, make_data, read_manifest, task_of
+from latent_tokens.data import make_counted, read_manifest, task_of
 from latent_tokens.evaluation import evaluate
 from latent_tokens.paper.foresight import Foresight
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.pretrained import from_pretrained
-from latent_tokens.progress import counting
 from latent_tokens.state import saved_step
 from latent_tokens.storage import append_line, read_description, read_lines
 from latent_tokens.training import fit
@@ -73,9 +72,7 @@ def measure(recipe: Recipe) -> Row:
 def ready(config: DataConfig) -> Row:
     """The manifest of a data set, which is made where it is missing."""
     if not (config.folder / "manifest.json").is_file():
-        total = None if config.from_file else sum(counts_of(task_of(config), config).values())
-        with counting(f"making {config.task}", total) as count:
-            make_data(config, count)
+        make_counted(config)
     return read_manifest(config.folder)[1]
 
 

@@ -1,5 +1,6 @@
 """What an ablation changes is what its name says, and what is watched is what was predicted."""
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -163,7 +164,11 @@ def test_a_setting_that_is_open_changes_no_hash():
 def test_cells_of_an_experiment_have_recipes_of_their_own(name):
     asked = recipes(name, "cpu", Path("runs"))
     assert len({recipe.hash for recipe in asked}) == len(asked)
-    assert all((recipe.evaluation.num_samples, recipe.evaluation.data is None) == (4_000, True) for recipe in asked if recipe.cell.variant)
+    samples = Counter()
+    for recipe in (recipe for recipe in asked if recipe.cell.variant):
+        assert recipe.evaluation.data is None
+        samples[recipe.cell] += recipe.evaluation.num_samples
+    assert all(count >= 4_000 for count in samples.values())
     table = markdown(lines(asked, {}), name, "cpu", 12.3)
     assert ("| changed |" in table) == any(recipe.cell.variant for recipe in asked)
     assert table.endswith(f"`latent-tokens reproduce {name} --scale cpu`; what is not run takes about 12 minutes on this machine\n")

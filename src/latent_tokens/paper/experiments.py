@@ -14,8 +14,6 @@ from latent_tokens.paper.scales import Latents, Scale
 
 WINDOWED = ("ar-mtp-window", "ar-ntp")  # how the names of the methods begin that show a window
 ORDERS: tuple[OrderName, ...] = ("uniform", "top_prob")
-CHOSEN: tuple[Latents, ...] = (4, 8)  # numbers of latents, where the question is which
-DIAL: tuple[Latents, ...] = (*CHOSEN, "all")
 CHOICES = ("plain", "random", "of a unit", "constrained", "constrained of a unit", "most certain", "least certain", "relevant")
 WHICH: tuple[tuple[Latents, str], ...] = ((0, "plain"), (4, "plain"), (4, "relevant"), ("all", "plain"))
 COMPUTE = ("12.5 % of the steps", "25 % of the steps", "50 % of the steps", "plain")
@@ -96,7 +94,7 @@ EXPERIMENTS: Names[Experiment] = Names(
         ),
         "ablation-refresh": Experiment(
             "Algorithm 5: schedule reshuffled after every step, or as printed",
-            lambda scale: [boards("scdm", "top_prob", latents, name) for latents in DIAL for name in ("plain", "as printed")],
+            lambda scale: [boards("scdm", "top_prob", latents, name) for latents in (*scale.chosen, "all") for name in ("plain", "as printed")],
         ),
         "ablation-weight": Experiment(
             "AR-MTP: loss divided by all unknown positions, or by those predicted (elbo)",
@@ -124,7 +122,7 @@ EXPERIMENTS: Names[Experiment] = Names(
             "Which masked tokens serve as latents",
             lambda scale: [
                 *(boards("scdm", order, latents, "plain") for order in ORDERS for latents in (0, "all")),
-                *(boards("scdm", order, latents, name) for order in ORDERS for name in CHOICES for latents in CHOSEN),
+                *(boards("scdm", order, latents, name) for order in ORDERS for name in CHOICES for latents in scale.chosen),
             ],
         ),
         "ablation-relevant": Experiment(

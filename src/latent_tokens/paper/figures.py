@@ -15,6 +15,7 @@ from latent_tokens.paper.variants import VARIANTS
 from latent_tokens.report import COLOURS, ORDER_NAMES, save_sheet
 
 KIND_COLOURS = {**COLOURS, "ar-mtp-window": "#E69F00", "ar-ntp": "#56B4E9"}
+LOWEST_TOP = 10  # per cent: an axis that ended lower would show noise as a curve
 STYLES = ("-", "--", ":", "-.")
 
 Abscissa = Callable[[Cell], Any]
@@ -81,7 +82,8 @@ def curves(axes: Any, lines: Sequence[Line], abscissa: Abscissa, label: str) -> 
         shown = {"marker": "o", "capsize": 3, "color": KIND_COLOURS[name], "linestyle": style, "label": about}
         axes.errorbar(sorted(places), [line.mean for line in points], bars(points), **shown)
     names = [f"{tick:g}" if isinstance(tick, float) else tick for tick in ticks]
-    axes.set(xticks=range(len(ticks)), xticklabels=names, xlabel=label, ylabel=unit(lines[0]), ylim=(0, None))
+    axes.set(xticks=range(len(ticks)), xticklabels=names, xlabel=label, ylabel=unit(lines[0]))
+    axes.set_ylim(0, None if lines[0].interval is None else max(LOWEST_TOP, axes.get_ylim()[1]))
     axes.grid(axis="y", alpha=0.3)
     axes.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
 

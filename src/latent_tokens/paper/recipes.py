@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
         latents=None if cell.latents is None else (cell.latents,),
         candidates=budget.candidates if cell.order == "top_prob" else None,
         order=cell.order,
-        num_samples=scale.num_samples if cell.variant is None else scale.num_thorough,
+        num_samples=scale.num_samples if cell.variant is None else ceil(scale.num_thorough / seeds_of(cell, scale)),
         data=(problems or data).folder if cell.variant is None else None,  # a test split has fewer than a variant takes
         seed=seed,
         precision=scale.precision,

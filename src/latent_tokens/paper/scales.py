@@ -28,8 +28,9 @@ class Scale:
 
     budgets: dict[str, Budget]
     num_samples: int
-    num_thorough: int  # samples of a variant
+    num_thorough: int  # samples of a variant, of all its seeds together
     dial: tuple[Latents, ...]
+    chosen: tuple[Latents, ...]  # numbers of latents, where the question is which
     windows: tuple[int, ...]
     precision: Literal["fp32", "bf16"] = "fp32"  # of sampling
 
@@ -69,6 +70,7 @@ SCALES: Names[Scale] = Names(
             num_samples=4,
             num_thorough=4,
             dial=(0, "all"),
+            chosen=(4,),
             windows=(4,),
         ),
         "cpu": Scale(
@@ -82,6 +84,7 @@ SCALES: Names[Scale] = Names(
             num_samples=1_000,
             num_thorough=4_000,
             dial=(0, 2, 4, 8, 16, "all"),
+            chosen=(4, 8),
             windows=(4, 16),
             precision="bf16",
         ),
@@ -96,6 +99,7 @@ SCALES: Names[Scale] = Names(
             num_samples=1_000,
             num_thorough=4_000,
             dial=(0, 4, 8, 16, 32, 64, "all"),
+            chosen=(4, 8),
             windows=(8, 32, 128),
             precision="bf16",
         ),

@@ -28,7 +28,7 @@ ship:
 	cp -r runs/demo-all/shipped src/latent_tokens/shipped
 
 test: setup
-	.venv/bin/pytest -n 2 --dist loadgroup
+	.venv/bin/pytest -n 2 --dist loadfile
 
 check: setup
 	.venv/bin/ruff format --check .

@@ -44,6 +44,12 @@ def test_help_answers_without_torch_and_in_under_a_second():
         assert command in answer.stdout
 
 
+def test_the_module_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "latent_tokens", "solve", "123"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("latent-tokens: puzzle of 3 cells")
+
+
 def test_names_shown_are_the_names_there_are():
     assert set(configs.TaskName.__args__) == set(TASKS)
     assert set(configs.SizeName.__args__) == set(SIZES)

@@ -23,12 +23,11 @@ from latent_tokens.training import keep_if_best
 SOURCES = sorted((Path(__file__).parents[2] / "shared" / "paper").glob("*.txt"))
 OURS = {"Sdk-G": "sudoku-gen", "Sdk-P": "sudoku-puzzle", "Sudoku": "sudoku-puzzle", "Zebra": "zebra", "CD": "countdown", "Countdown": "countdown"}
 METHOD = {"MDM": "mdm", "SIDM": "sidm", "ARM": "arm", "AR-MTP": "ar-mtp", "MDM-uniform": "mdm", "MDM-top-prob": "mdm"}
-pytestmark = pytest.mark.xdist_group("paper")  # one process makes what all of these tests read
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """All experiments at the smallest scale, as one user runs them one after the other."""
+    """All experiments at the smallest scale, as one user runs them one after the other; made once, as a process takes files of tests whole."""
     place = tmp_path_factory.mktemp("paper")
     config = ReproduceConfig("table-1", "smoke", place / "results", place / "runs")
     return config, {name: reproduce(replace(config, experiment=name)) for name in EXPERIMENTS}

@@ -7,16 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from latent_tokens.confidence import entropy as entropy, margin as margin, top_prob as top_prob
     from latent_tokens.configs import SIZES as SIZES, DataConfig as DataConfig, EvalConfig as EvalConfig, Size as Size, TrainConfig as TrainConfig
     from latent_tokens.data import load_data as load_data, make_data as make_data
-    from latent_tokens.decoding import (
-        Decoding as Decoding,
-        Generated as Generated,
-        Step as Step,
-        entropy as entropy,
-        margin as margin,
-        top_prob as top_prob,
-    )
+    from latent_tokens.decoding import Decoding as Decoding, Generated as Generated, Step as Step
     from latent_tokens.evaluation import evaluate as evaluate
     from latent_tokens.fast import generate as generate
     from latent_tokens.layout import Layout as Layout
@@ -42,7 +36,8 @@ if TYPE_CHECKING:
 HOMES = {
     "configs": ("SIZES", "DataConfig", "EvalConfig", "Size", "TrainConfig"),
     "data": ("load_data", "make_data"),
-    "decoding": ("Decoding", "Generated", "Step", "entropy", "margin", "top_prob"),
+    "confidence": ("entropy", "margin", "top_prob"),
+    "decoding": ("Decoding", "Generated", "Step"),
     "evaluation": ("evaluate",),
     "fast": ("generate",),
     "layout": ("Layout",),

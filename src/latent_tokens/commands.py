@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional
 
+from latent_tokens.checks import check_out, whole
 from latent_tokens.configs import (
     DEFAULT_CANDIDATES,
     BenchConfig,
@@ -22,8 +23,6 @@ from latent_tokens.configs import (
     OrderName,
     ReproduceConfig,
     TrainConfig,
-    check_out,
-    whole,
 )
 
 MOST_SHOWN = 1_000

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar, cast, get_args
 
+from latent_tokens.checks import at_least, one_of, whole
+
 T = TypeVar("T")
 
 TaskName = Literal[
@@ -258,37 +260,6 @@ class EvalConfig:
         one_of("order", self.order, (None, *get_args(OrderName)))
         one_of("latent_policy", self.latent_policy, (None, *get_args(PolicyName)))
         one_of("precision", self.precision, ("fp32", "bf16"))
-
-
-def at_least(name: str, value: object, least: int) -> None:
-    """Raises ValueError where `value` is no number from `least`."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not value >= least:
-        raise ValueError(f"{name}={value}: must be a number from {least}")
-
-
-def is_whole(value: object) -> bool:
-    """Whether a value is a whole number, and no truth value."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def whole(name: str, value: object, least: int) -> None:
-    """Raises ValueError where `value` is no whole number from `least` to 2^63 - 1."""
-    if not isinstance(value, int) or not is_whole(value) or not least <= value < 1 << 63:
-        raise ValueError(f"{name}={value}: must be a whole number from {least}, below 2^63")
-
-
-def one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
-    """Raises ValueError where `value` is none of those allowed."""
-    if value not in allowed:
-        raise ValueError(f"{name}={value}: must be one of {', '.join(map(str, allowed))}")
-
-
-def check_out(out: Path) -> None:
-    """Raises ValueError where `out` is there and not an empty folder: nothing that exists is written over."""
-    if out.resolve() == Path.cwd():
-        raise ValueError(f"out={out}: is where you stand; name another folder")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"out={out}: exists and is not empty; name another folder, or remove it")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from latent_tokens.configs import DataConfig, Split, check_out
+from latent_tokens.checks import check_out
+from latent_tokens.configs import DataConfig, Split
 from latent_tokens.progress import counting
 from latent_tokens.splits import Report, chunks_of, make_splits
 from latent_tokens.storage import FORMAT, json_bytes, provenance, read_description, write_whole

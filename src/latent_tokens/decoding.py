@@ -15,30 +15,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latent_tokens.attention import sees_later
+from latent_tokens.checks import is_whole
+from latent_tokens.confidence import Confidence, top_prob
 from latent_tokens.layout import Layout, next_layout
 from latent_tokens.methods import Denoiser, Method, most_latents
 from latent_tokens.order import LatentPolicy, Order, Showing, any_order, arrange, first_order, left_to_right, nearest, promote, shuffle
 from latent_tokens.partition import Partition, sizes_of_steps
 from latent_tokens.streams import Streams
-
-Confidence = Callable[[Float[Tensor, "B K V"]], Float[Tensor, "B K"]]
-
-
-def top_prob(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
-    """The largest probability of each candidate (equation of c_l, appendix D)."""
-    return logits.softmax(-1).amax(-1)
-
-
-def margin(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
-    """The largest probability of each candidate less the second largest."""
-    first, second = logits.softmax(-1).topk(2, dim=-1).values.unbind(-1)
-    return first - second
-
-
-def entropy(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
-    """The negative entropy of each candidate, in nats."""
-    terms: Tensor = torch.special.entr(logits.softmax(-1))
-    return -terms.sum(-1)
 
 
 @dataclass(frozen=True)
@@ -56,14 +39,11 @@ class Decoding:
     top_p: float | int = 1.0  # draw from the smallest set of tokens that holds this much probability
 
     def __post_init__(self) -> None:
-        def whole(value: object, least: int) -> bool:
-            return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-        if self.candidates != "all" and not whole(self.candidates, 1):
+        if self.candidates != "all" and not is_whole(self.candidates, 1):
             raise ValueError(f"candidates={self.candidates}: must be a whole number from 1, or 'all'")
-        if self.latents is not None and self.latents != "all" and not callable(self.latents) and not whole(self.latents, 0):
+        if self.latents is not None and self.latents != "all" and not callable(self.latents) and not is_whole(self.latents, 0):
             raise ValueError(f"latents={self.latents!r}: must be a whole number from 0, 'all', a function of the number masked, or None")
-        if not callable(self.tokens_per_step) and not whole(self.tokens_per_step, 1):
+        if not callable(self.tokens_per_step) and not is_whole(self.tokens_per_step, 1):
             raise ValueError(f"tokens_per_step={self.tokens_per_step}: must be a whole number from 1, or a partition")
         if self.order is not None and not callable(self.order):
             raise ValueError(f"order={self.order}: must be a function of known; given(schedule) makes one")

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import torch
 
 from latent_tokens.card import write_card
-from latent_tokens.configs import DEFAULT_CANDIDATES, DemoConfig, EvalConfig, OrderName, TrainConfig, check_out
+from latent_tokens.checks import check_out
+from latent_tokens.configs import DEFAULT_CANDIDATES, DemoConfig, EvalConfig, OrderName, TrainConfig
 from latent_tokens.evaluation import evaluate
 from latent_tokens.pretrained import SHIPPED, from_pretrained, save_pretrained
 from latent_tokens.report import figure
@@ -95,4 +96,5 @@ def ship(runs: list[Path], config: DemoConfig) -> None:
 
 def reference_rows(shipped: Path) -> list[Row]:
     """The rows of the references that stand beside the curve: the demonstration's k, and uniform or left-to-right order."""
-    return [row for row in read_lines(shipped / "results.jsonl") if row["method"] in REFERENCES and row["candidates"] in (1, CANDIDATES)]
+    rows = [row for row in read_lines(shipped / "results.jsonl") if row["task"] == TASK]
+    return [row for row in rows if row["method"] in REFERENCES and row["candidates"] in (1, CANDIDATES)]

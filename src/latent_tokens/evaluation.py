@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from latent_tokens import decoding as rules
 from latent_tokens.attention import sees_later
+from latent_tokens.confidence import entropy, margin, top_prob
 from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig, Split
 from latent_tokens.cost import most_tokens, relative_cost
 from latent_tokens.data import fingerprint, load_data
-from latent_tokens.decoding import Decoding
+from latent_tokens.decoding import Decoding, Step, check_decoding
 from latent_tokens.fast import generate
 from latent_tokens.methods import Method, most_latents, name_of
 from latent_tokens.model import Transformer
@@ -33,7 +33,7 @@ from latent_tokens.tasks import Examples, Sudoku, SudokuPuzzle, Task, descriptio
 from latent_tokens.tasks.base import Tokens
 from latent_tokens.tensors import as_numpy, as_tensors
 
-CONFIDENCES = {"top_prob": rules.top_prob, "margin": rules.margin, "entropy": rules.entropy}
+CONFIDENCES = {"top_prob": top_prob, "margin": margin, "entropy": entropy}
 ORDERS: dict[str, Order] = {"uniform": any_order, "left_to_right": left_to_right}
 POLICIES: dict[str, LatentPolicy] = {"nearest": nearest, "random": random}
 
@@ -49,7 +49,7 @@ class Watcher(Protocol):
 
     def begin(self, rows: int, length: int) -> None: ...
 
-    def __call__(self, step: rules.Step) -> None: ...
+    def __call__(self, step: Step) -> None: ...
 
     def end(self, tokens: Tokens, right: NDArray[np.bool_]) -> None: ...
 
@@ -77,7 +77,7 @@ def evaluate(
     check_fits(net, task)
     decodings = [decoding_for(net.method, task, config, latents) for latents in config.latents or (None,)]
     for decoding in decodings:
-        rules.check_decoding(net.method, decoding)
+        check_decoding(net.method, decoding)
     check_choice(net.method, config)
     problems = find_problems(task, config)
     model = deepcopy(net.eval()).bfloat16() if config.precision == "bf16" else net.eval()
@@ -207,7 +207,7 @@ def decoding_for(method: Method, task: Task, config: EvalConfig, latents: int | 
         candidates=candidates,
         latents=latents,
         order=ORDERS.get(order),
-        confidence=CONFIDENCES.get(order, rules.top_prob),
+        confidence=CONFIDENCES.get(order, top_prob),
         refresh=config.refresh,
         temperature=getattr(task, "temperature", 1.0) if config.temperature is None else config.temperature,
         top_p=config.top_p,

@@ -22,7 +22,8 @@ from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens.batches import VALIDATION, draw_examples, seed_of, training_batches
-from latent_tokens.configs import SIZES, Split, TrainConfig, check_out
+from latent_tokens.checks import check_out
+from latent_tokens.configs import SIZES, Split, TrainConfig
 from latent_tokens.data import fingerprint, load_data
 from latent_tokens.memory import training_rows
 from latent_tokens.methods import METHODS, Method

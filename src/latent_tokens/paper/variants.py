@@ -12,8 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from latent_tokens.confidence import top_prob
 from latent_tokens.configs import Names
-from latent_tokens.decoding import Decoding, top_prob
+from latent_tokens.decoding import Decoding
 from latent_tokens.evaluation import Adjust
 from latent_tokens.layout import next_layout
 from latent_tokens.model import Transformer

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.configs import is_whole, one_of
+from latent_tokens.checks import is_whole, one_of
 from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, hash_rows, split_by_key
 from latent_tokens.tasks.equations import MOST_NUMBER, OPERATIONS, draw_puzzles, first_solution, stack_of
 

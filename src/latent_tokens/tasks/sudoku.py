@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.configs import one_of
+from latent_tokens.checks import one_of
 from latent_tokens.tasks import pattern, solver
 from latent_tokens.tasks.base import Examples, Keys, Known, Scores, Tokens, hash_rows, split_by_key
 from latent_tokens.tasks.grid import Cells, Grid, symbols_of

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.configs import is_whole, one_of
+from latent_tokens.checks import is_whole, one_of
 from latent_tokens.tasks import clues as rules
 from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, split_by_key
 

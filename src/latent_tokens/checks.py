@@ -1,0 +1,36 @@
+"""Checks of what a user gives: each raises ValueError with the name, the value and what was allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def at_least(name: str, value: object, least: int) -> None:
+    """Raises ValueError where `value` is no number from `least`."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not value >= least:
+        raise ValueError(f"{name}={value}: must be a number from {least}")
+
+
+def is_whole(value: object, least: int | None = None) -> bool:
+    """Whether a value is a whole number, and no truth value; from `least` where there is one."""
+    return isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least)
+
+
+def whole(name: str, value: object, least: int) -> None:
+    """Raises ValueError where `value` is no whole number from `least` to 2^63 - 1."""
+    if not isinstance(value, int) or not is_whole(value, least) or value >= 1 << 63:
+        raise ValueError(f"{name}={value}: must be a whole number from {least}, below 2^63")
+
+
+def one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
+    """Raises ValueError where `value` is none of those allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name}={value}: must be one of {', '.join(map(str, allowed))}")
+
+
+def check_out(out: Path) -> None:
+    """Raises ValueError where `out` is there and not an empty folder: nothing that exists is written over."""
+    if out.resolve() == Path.cwd():
+        raise ValueError(f"out={out}: is where you stand; name another folder")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"out={out}: exists and is not empty; name another folder, or remove it")

@@ -87,7 +87,7 @@ def test_every_experiment_runs(done, name):
     assert "not run" not in tables[name]
     assert (folder / f"{name}.md").read_text() == tables[name]
     assert (folder / f"{name}.png").is_file()
-    assert len(tables[name].splitlines()) == len(dict.fromkeys(EXPERIMENTS[name].cells(SCALES["smoke"]))) + 4
+    assert len(tables[name].splitlines()) == len(dict.fromkeys(EXPERIMENTS[name].cells(SCALES["smoke"]))) + 6
 
 
 def test_nothing_is_computed_twice(done, monkeypatch):

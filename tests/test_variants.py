@@ -137,7 +137,7 @@ def test_a_row_says_which_latents_were_shown(nano, name):
 
 
 def test_every_experiment_has_a_name_that_can_be_asked_for():
-    assert set(get_args(ExperimentName)) == {*EXPERIMENTS, *CATALOGUE, "all"}
+    assert set(get_args(ExperimentName)) == {*EXPERIMENTS, *CATALOGUE, "claims", "all"}
 
 
 def test_a_puzzle_to_infill_is_of_the_length_that_the_model_learned():

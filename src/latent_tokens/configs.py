@@ -334,7 +334,7 @@ ExperimentName = Literal[
     "figure-1", "table-1", "table-1-uniform", "table-ar-mtp", "figure-latents", "figure-sudoku-large",
     "ablation-refresh", "ablation-weight", "ablation-candidates", "ablation-schedule", "ablation-targets", "ablation-latents",
     "ablation-relevant", "figure-predictions", "figure-compute",
-    "table-models", "table-datasets", "table-training", "all",
+    "table-models", "table-datasets", "table-training", "claims", "all",
 ]  # fmt: skip
 
 
@@ -343,12 +343,19 @@ class ReproduceConfig:
     """A table or figure of the paper, ours beside the paper's: what is missing is run, what was interrupted goes on, nothing is computed twice."""
 
     experiment: ExperimentName
-    """Which; table-models, table-datasets and table-training say what the package has, and run nothing; all runs every other one."""
+    """Which; table-models, table-datasets and table-training say what the package has, claims what the rows that are there say of the paper's
+    claims, and run nothing; all runs every other one."""
     scale: ScaleName = "cpu"
     """smoke takes seconds and shows that it runs; cpu has small siblings of the tasks, at most 5 minutes a model; paper is the published setting."""
     out: Path = Path("results")
     """Where rows, tables and figures go, a folder a scale."""
     runs: Path = Path("runs/paper")
     """Where data sets and models go, likewise."""
+    seeds: int | None = None
+    """How often each model is trained, with seeds from 0. Default: as often as the scale says, up to three times."""
     status: bool = False
     """Say what is done, begun and missing, and run nothing."""
+
+    def __post_init__(self) -> None:
+        if self.seeds is not None:
+            whole("seeds", self.seeds, 1)

@@ -133,8 +133,8 @@ def kind(cell: Cell) -> str:
 
 
 def family(cell: Cell) -> str:
-    """The kind of model, where arm, windows and ar-mtp are the points of one curve: none, some and all of what is masked as latents."""
-    return "ar-mtp-window" if cell.method in ("arm", "ar-mtp") else kind(cell)
+    """The kind of model, where ar-mtp is the last point of the windows' curve: all that is masked as latents."""
+    return "ar-mtp-window" if cell.method == "ar-mtp" else kind(cell)
 
 
 def dial(cell: Cell) -> Latents:
@@ -142,8 +142,7 @@ def dial(cell: Cell) -> Latents:
     if cell.method.startswith(WINDOWED):
         window = METHODS[cell.method].window
         return None if window is None else window - 1
-    ends: dict[str, Latents] = {"arm": 0, "ar-mtp": "all"}
-    return ends.get(cell.method, cell.latents)
+    return "all" if cell.method == "ar-mtp" else cell.latents
 
 
 def bars(lines: Sequence[Line]) -> Any:

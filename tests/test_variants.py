@@ -59,6 +59,13 @@ def test_latents_of_a_unit_and_constrained_ones():
     assert shown_by(both, order, 3, 1, 1) == [12]  # the only one that shares units with both sides
 
 
+def test_constrained_of_a_unit_is_neither_of_the_two():
+    """Clean are 5, 9 and 13, the candidate is 10: 2 shares its column, 1 a column with all that is clean, 8 its row and a box with two of them."""
+    order = [5, 9, 13, 10, 0, 1, 2, 3, 4, 6, 7, 8, 11, 12, 14, 15]
+    policies = (of_a_unit, constrained, VARIANTS["constrained of a unit"].adjust)
+    assert [shown_by(policy, order, 3, 1, 1) for policy in policies] == [[2], [1], [8]]
+
+
 def test_certain_latents_are_those_of_an_exact_model():
     """Of three positions the second is all but known."""
     joint = small_joint() * torch.tensor([1.0, 1e-4, 1e-4])[None, :, None]
@@ -79,6 +86,7 @@ def test_schedules_show_as_many_latents_in_all(k):
     assert all(abs(sum(count) - sum(counts["constant"])) <= 0.03 * sum(counts["constant"]) for count in counts.values())
     assert counts["early"][-1] == 36 - k
     assert counts["early"][0] == counts["late"][-1] == 0
+    assert [a_share(36, 9)(left) for left in (4, 16, 36)] == [1, 4, 9]
     with pytest.raises(ValueError, match="candidates=all"):
         scheduled(constant, None, TASK, Decoding(candidates="all"))
 
@@ -177,7 +185,7 @@ def test_cells_of_an_experiment_have_recipes_of_their_own(name):
 def drawn(name, value):
     """The first panel of an experiment whose rows all have one value, and its lines."""
     asked = recipes(name, "cpu", Path("runs"))
-    row = {"metric": "valid", "valid": value, "num_samples": 1_000}
+    row = {"metric": "valid", "valid": value, "num_samples": 1_000, "train_seed": 0}
     shown = lines(asked, {recipe.hash: row for recipe in asked})
     own = [line for line in shown if panel(line) == panel(shown[0])]
     axes = Figure().subplots()
@@ -190,7 +198,7 @@ def test_curves_stand_over_what_is_turned():
     axes = drawn("figure-1", 40.0)
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "2", "3", "4", "8", "15", "16", "all"]
     labels = axes.get_legend_handles_labels()[1]
-    assert {"arm, ar-mtp-window, ar-mtp, left to right", "ar-ntp, left to right", "scdm, top-prob", "mdm, top-prob 40"} <= set(labels)
+    assert {"arm, left to right 40", "ar-mtp-window, ar-mtp, left to right", "ar-ntp, left to right", "scdm, top-prob", "mdm, top-prob 40"} <= set(labels)
     axes = drawn("ablation-candidates", 40.0)
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "2", "4", "8", "16", "all"]
     assert {"scdm, top-prob, n=0", "scdm, top-prob, n=all", "sidm, top-prob", "mdm, top-prob"} == set(axes.get_legend_handles_labels()[1])

@@ -198,7 +198,9 @@ def test_curves_stand_over_what_is_turned():
     axes = drawn("figure-1", 40.0)
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "2", "3", "4", "8", "15", "16", "all"]
     labels = axes.get_legend_handles_labels()[1]
-    assert {"arm, left to right 40", "ar-mtp-window, ar-mtp, left to right", "ar-ntp, left to right", "scdm, top-prob", "mdm, top-prob 40"} <= set(labels)
+    assert {"arm, left to right 40", "ar-mtp-window, ar-mtp, left to right", "ar-ntp, left to right", "scdm, top-prob", "mdm, top-prob 40"} <= set(
+        labels
+    )
     axes = drawn("ablation-candidates", 40.0)
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "2", "4", "8", "16", "all"]
     assert {"scdm, top-prob, n=0", "scdm, top-prob, n=all", "sidm, top-prob", "mdm, top-prob"} == set(axes.get_legend_handles_labels()[1])

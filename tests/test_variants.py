@@ -202,7 +202,7 @@ def test_curves_stand_over_what_is_turned():
         labels
     )
     axes = drawn("ablation-candidates", 40.0)
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "2", "4", "8", "16", "all"]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "2", "4", "8", "16", "all", "growing"]
     assert {"scdm, top-prob, n=0", "scdm, top-prob, n=all", "sidm, top-prob", "mdm, top-prob"} == set(axes.get_legend_handles_labels()[1])
     axes = drawn("figure-compute", 40.0)
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["12.5", "25", "50", "100"]

@@ -221,8 +221,9 @@ class EvalConfig:
 
     latents: tuple[int | Literal["all"], ...] | None = None
     """Latent tokens to show, one row each: numbers or all. Default: the method's own."""
-    candidates: int | Literal["all"] | None = None
-    """Of how many next positions an adaptive order decodes the most confident (k); uniform and left_to_right decode the next. Default: 8."""
+    candidates: int | Literal["all", "growing"] | None = None
+    """Of how many next positions an adaptive order decodes the most confident (k): a number, all, or growing, one more than there are clean
+    tokens; uniform and left_to_right decode the next. Default: 8."""
     order: OrderName | None = None
     """top_prob, margin and entropy are adaptive. Default: top_prob, or left_to_right where the method is."""
     latent_policy: PolicyName | None = None
@@ -255,7 +256,7 @@ class EvalConfig:
         for latents in self.latents or ():
             if latents != "all":
                 whole("latents", latents, 0)
-        if self.candidates not in (None, "all"):
+        if self.candidates not in (None, "all", "growing"):
             whole("candidates", self.candidates, 1)
         one_of("order", self.order, (None, *get_args(OrderName)))
         one_of("latent_policy", self.latent_policy, (None, *get_args(PolicyName)))

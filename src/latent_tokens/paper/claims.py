@@ -59,7 +59,7 @@ def questions() -> list[Claim]:
     made = [question("schedule reshuffled > as printed", "scdm", "top_prob", 4, "plain", "as printed")]
     made.append(question("loss flat > elbo", "ar-mtp", "left_to_right", None, "plain", "elbo"))
     for method, n in dial:
-        for more, less in (("k=4", "k=1"), ("k=4", "k=all")):
+        for more, less in (("k=8", "k=1"), ("k=8", "k=all"), ("k=growing", "k=8")):
             made.append(question(f"{more} > {less}", method, "top_prob", n, more, less))
         made.append(question("all targets > target only", method, "top_prob", n, "plain", "target only"))
     made.append(question("as many latents in all, early > late", "scdm", "top_prob", None, "early", "late"))

@@ -114,7 +114,7 @@ EXPERIMENTS: Names[Experiment] = Names(
             lambda scale: [
                 boards(method, "top_prob", latents, f"k={k}")
                 for method, latents in MODELS
-                for k in (1, 2, 4, 8, 16, "all")
+                for k in (1, 2, 4, 8, 16, "all", "growing")
                 if (latents, k) != (0, "all")  # all are candidates, so that n = all shows none either
             ],
         ),

@@ -131,7 +131,7 @@ VARIANTS: Names[Variant] = Names(
         **{f"{100 * share:g} % of the steps": Variant(share=share) for share in (0.125, 0.25, 0.5)},
         "elbo": Variant(training={"weight": "elbo"}),
         "target only": Variant(training={"targets": "next"}),
-        **{f"k={k}": Variant(evaluation={"candidates": k}) for k in (1, 2, 4, 8, 16, "all")},
+        **{f"k={k}": Variant(evaluation={"candidates": k}) for k in (1, 2, 4, 8, 16, "all", "growing")},
         "constant": Variant(adjust=partial(scheduled, constant)),
         "a share": Variant(adjust=partial(scheduled, a_share)),
         "early": Variant(adjust=partial(scheduled, early)),

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
@@ -16,6 +17,7 @@ from latent_tokens.configs import ExperimentName
 from latent_tokens.data import task_of
 from latent_tokens.decoding import generate
 from latent_tokens.paper.catalogue import CATALOGUE
+from latent_tokens.paper.dead_ends import DeadEnds
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.figures import painter, panel
 from latent_tokens.paper.foresight import Foresight
@@ -116,6 +118,19 @@ def test_what_is_watched_is_what_was_predicted_when_it_was_a_latent():
                     assert agrees[row, step, position]
 
 
+def test_a_board_dies_where_its_last_solution_is_lost(nano):
+    """Counted again, board by board: those that never die are those that are valid."""
+    nano.method = METHODS["mdm"]
+    config = EvalConfig(candidates=3, num_samples=12, batch_size=5)
+    (row,) = evaluate(nano, TASK, config, watcher=partial(DeadEnds, TASK))
+    found = row["dead_ends"]
+    assert found[0]["alive"] == 12
+    assert found[0]["died"] == 0  # a single cell never contradicts
+    assert all(after["alive"] == before["alive"] - before["died"] for before, after in pairwise(found))
+    assert 12 - sum(record["died"] for record in found) == row["valid"] / 100 * 12
+    assert all(1 / 4 <= record["sure"] <= 1 for record in found)
+
+
 def test_foresight_counts_each_latent_once(nano):
     nano.method = METHODS["scdm"]
     config = EvalConfig(latents=("all",), candidates=2, num_samples=6, batch_size=4)
@@ -176,7 +191,8 @@ def test_cells_of_an_experiment_have_recipes_of_their_own(name):
     for recipe in (recipe for recipe in asked if recipe.cell.variant):
         assert recipe.evaluation.data is None
         samples[recipe.cell] += recipe.evaluation.num_samples
-    assert all(count >= 4_000 for count in samples.values())
+    watched = {cell for cell in samples if cell.variant.startswith("dead ends")}
+    assert all(count >= (600 if cell in watched else 4_000) for cell, count in samples.items())
     table = markdown(lines(asked, {}), name, "cpu", 12.3)
     assert ("| changed |" in table) == any(recipe.cell.variant for recipe in asked)
     assert table.endswith(f"`latent-tokens reproduce {name} --scale cpu`; what is not run takes about 12 minutes on this machine\n")

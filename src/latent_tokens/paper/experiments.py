@@ -144,6 +144,15 @@ EXPERIMENTS: Names[Experiment] = Names(
                 for latents, name in WHICH
             ],
         ),
+        "figure-dead-ends": Experiment(
+            "Where boards go wrong: the last solution is lost, by how many candidates the most confident is chosen from",
+            lambda scale: [
+                boards(method, "top_prob", latents, f"dead ends, k={k}")
+                for method, latents in MODELS
+                if latents in (None, "all") and method != "sidm"
+                for k in (1, 8, "all", "growing")
+            ],
+        ),
         "figure-predictions": Experiment(
             "What latents predict: likeliest token = the one decoded later",
             lambda scale: [

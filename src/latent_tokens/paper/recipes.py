@@ -39,7 +39,11 @@ class Recipe:
     def hash(self) -> str:
         """Of all that the row is a function of."""
         about = {"model": self.model, "evaluation": settings(self.evaluation), "problems": self.problems and made_of(self.problems)}
-        beyond = {"watched": self.variant.watched, "adjust": self.cell.variant if self.variant.adjust else None, "made": self.evaluation.data is None}
+        beyond = {
+            "watched": self.variant.watcher is not None,
+            "adjust": self.cell.variant if self.variant.adjust else None,
+            "made": self.evaluation.data is None,
+        }
         return short_hash({**about, **{name: value for name, value in beyond.items() if value}})
 
     @property
@@ -93,7 +97,7 @@ def recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
         latents=None if cell.latents is None else (cell.latents,),
         candidates=budget.candidates if cell.order == "top_prob" else None,
         order=cell.order,
-        num_samples=scale.num_samples if cell.variant is None else ceil(scale.num_thorough / seeds_of(cell, scale)),
+        num_samples=ceil(variant.samples * scale.num_thorough / seeds_of(cell, scale)) if cell.variant else scale.num_samples,
         data=(problems or data).folder if problems or cell.variant is None else None,  # a test split has fewer boards than a variant takes
         seed=seed,
         precision=scale.precision,

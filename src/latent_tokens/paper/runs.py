@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from typing import Any
 from latent_tokens.configs import DataConfig
 from latent_tokens.data import make_counted, task_of
 from latent_tokens.evaluation import evaluate
-from latent_tokens.paper.foresight import Foresight
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.pretrained import from_pretrained
 from latent_tokens.state import saved_step
@@ -53,8 +53,9 @@ def measure(recipe: Recipe) -> Row:
     if recipe.problems is not None:
         ready(recipe.problems)
     net, begun = from_pretrained(folder), time.perf_counter()
-    watcher = Foresight if recipe.variant.watched else None
-    (row,) = evaluate(net, task_of(recipe.data), recipe.evaluation, adjust=recipe.variant.adjust, watcher=watcher)
+    task, variant = task_of(recipe.data), recipe.variant
+    watcher = partial(variant.watcher, task) if variant.watcher else None
+    (row,) = evaluate(net, task, recipe.evaluation, adjust=variant.adjust, watcher=watcher)
     about, sittings = read_description(folder, "config.json", "run"), read_lines(folder / SITTINGS)
     return {
         **row,

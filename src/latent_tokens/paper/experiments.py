@@ -118,6 +118,15 @@ EXPERIMENTS: Names[Experiment] = Names(
                 if (latents, k) != (0, "all")  # all are candidates, so that n = all shows none either
             ],
         ),
+        "ablation-growing": Experiment(
+            "As many candidates as there are clean tokens, and one: on other tasks",
+            lambda scale: [
+                Cell(task, method, "top_prob", latents, variant=name)
+                for task in ("sudoku-puzzle", "zebra", "countdown")
+                for method, latents in MODELS[1:]
+                for name in ("plain", "k=growing")
+            ],
+        ),
         "ablation-schedule": Experiment(
             "The same number of latents in all, at different times",
             lambda scale: [boards("scdm", order, None, name) for order in ORDERS for name in ("constant", "a share", "early", "late")],

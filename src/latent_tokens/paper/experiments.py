@@ -154,7 +154,7 @@ EXPERIMENTS: Names[Experiment] = Names(
             ],
         ),
         "figure-dead-ends": Experiment(
-            "Where boards go wrong: the last solution is lost, by how many candidates the most confident is chosen from",
+            "When boards lose their last solution, by the number of candidates",
             lambda scale: [
                 boards(method, "top_prob", latents, f"dead ends, k={k}")
                 for method, latents in MODELS

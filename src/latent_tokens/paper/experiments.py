@@ -118,6 +118,15 @@ EXPERIMENTS: Names[Experiment] = Names(
                 if (latents, k) != (0, "all")  # all are candidates, so that n = all shows none either
             ],
         ),
+        "ablation-infilling": Experiment(
+            "How many candidates, where a model of boards infills puzzles",
+            lambda scale: [
+                Cell("sudoku-gen", method, "top_prob", latents, "sudoku-puzzle", f"k={k}")
+                for method, latents in MODELS
+                for k in (4, 8, "all", "growing")
+                if (latents, k) != (0, "all")
+            ],
+        ),
         "ablation-growing": Experiment(
             "As many candidates as there are clean tokens, and one: on other tasks",
             lambda scale: [

@@ -24,7 +24,7 @@ from latent_tokens.pretrained import SHIPPED
 from latent_tokens.storage import read_description, read_lines, write_whole
 from latent_tokens.tasks import described
 
-DIAL = (0, 4, 16, "all")
+DIAL = (0, 16, "all")
 RESULTS = SHIPPED / "results.jsonl"
 
 

@@ -347,7 +347,7 @@ class ReproduceConfig:
     """Which; table-models, table-datasets and table-training say what the package has, claims what the rows that are there say of the paper's
     claims, and run nothing; all runs every other one."""
     scale: ScaleName = "cpu"
-    """smoke takes seconds and shows that it runs; cpu has small siblings of the tasks, at most 5 minutes a model; paper is the published setting."""
+    """smoke takes seconds and shows that it runs; cpu has small siblings of the tasks, minutes a model; paper is the published setting."""
     out: Path = Path("results")
     """Where rows, tables and figures go, a folder a scale."""
     runs: Path = Path("runs/paper")

@@ -65,7 +65,8 @@ def questions() -> list[Claim]:
     for method, n in dial:
         every, four = (Cell("sudoku-gen", method, "top_prob", n, "sudoku-puzzle", name) for name in ("k=all", "k=4"))
         made.append(Claim(f"{method}{'' if n is None else f' n={n}'}, top-prob: k=all > k=4", every, four, ours=True))
-    made.append(question("as many latents in all, early > late", "scdm", "top_prob", None, "early", "late"))
+    for order in ORDERS:
+        made.append(question("as many latents in all, late > throughout", "scdm", order, None, "late", "constant"))
     for order, name in product(ORDERS, ("random", "constrained of a unit", "relevant")):
         made.append(question(f"{name} latents > nearest", "scdm", order, 4, name, "plain"))
     return made

@@ -29,7 +29,7 @@ RESULTS = SHIPPED / "results.jsonl"
 
 
 def ship(run: Path, folder: Path) -> list[dict[str, Any]]:
-    """The rows of a run's model, whose weights and card are written to the folder."""
+    """The rows of a run's model, whose weights are written to the folder."""
     about = read_description(run, "config.json", "run")
     save_pretrained(from_pretrained(run), folder, dtype=torch.bfloat16, about=about)
     net, task, rows = from_pretrained(folder), described(about["task"]), []
@@ -37,17 +37,17 @@ def ship(run: Path, folder: Path) -> list[dict[str, Any]]:
     for order in orders:
         config = EvalConfig(latents=DIAL if about["name"] == "scdm" else None, order=order, num_samples=1_000, precision="bf16")
         rows += evaluate(net, task, config)
-    write_card(folder, rows)
     return rows
 
 
 def put(folder: Path, rows: list[dict[str, Any]]) -> None:
-    """A folder into the package in place of the one of its name, and its rows in place of that one's."""
+    """A folder into the package in place of the one of its name, its rows in place of that one's, and its card."""
     shutil.rmtree(SHIPPED / folder.name, ignore_errors=True)
     shutil.copytree(folder, SHIPPED / folder.name)
     own = {(row["task"], row["method"]) for row in rows}
     others = [row for row in read_lines(RESULTS) if (row["task"], row["method"]) not in own]
     write_whole({RESULTS: "".join(f"{json.dumps(row)}\n" for row in [*others, *rows]).encode()})
+    write_card(SHIPPED / folder.name, rows)
 
 
 if __name__ == "__main__":

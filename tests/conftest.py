@@ -52,6 +52,11 @@ def variants():
     }
 
 
+def pytest_collection_modifyitems(items):
+    """The longest files first, so that no process ends with one of them while another has nothing left to do."""
+    items.sort(key=lambda item: item.path.name not in ("test_paper.py", "test_readme.py"))
+
+
 @pytest.fixture(autouse=True)
 def one_thread():
     torch.set_num_threads(1)

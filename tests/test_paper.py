@@ -20,6 +20,8 @@ from latent_tokens.paper.reproduce import reproduce
 from latent_tokens.paper.runs import check_together, measured, run, train
 from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import Line, lines, markdown, printed
+from latent_tokens.pretrained import SHIPPED
+from latent_tokens.storage import read_lines
 from latent_tokens.training import keep_if_best
 
 SOURCES = sorted((Path(__file__).parents[2] / "shared" / "paper").glob("*.txt"))
@@ -271,3 +273,17 @@ def test_a_table_in_the_repository_is_that_of_its_rows(path):
     assert path.read_text().splitlines()[:-1] == made.splitlines()[:-1]
     assert path.with_suffix(".png").is_file() == any(recipe.hash in found for recipe in asked)
     assert not re.search(r"/(tmp|home|work|root)/", (path.parent / "rows.jsonl").read_text())
+
+
+def test_the_page_says_of_others_puzzles_what_the_rows_say():
+    """Every figure of the rows stands in the table of docs/results.md, in the line with as many puzzles."""
+    root = Path(__file__).parents[1]
+    page, rows = (root / "docs" / "results.md").read_text(), read_lines(root / "results" / "sudoku-9" / "rows.jsonl")
+    assert len(rows) == 21
+    for row in rows:
+        (line,) = [line for line in page.splitlines() if line.startswith("|") and f" | {row['num_samples']:,} | " in line and "k = 8" not in line]
+        assert f"| {100 * row['exact']:.1f} |" in line, row
+    boards = next(line for line in page.splitlines() if line.startswith("They learned whole boards"))
+    for row in read_lines(SHIPPED / "results.jsonl"):
+        if row["task"] == "sudoku-9" and row["order"] == "top_prob":
+            assert f"{row['valid']:g}" in boards

@@ -27,7 +27,7 @@ ship: setup
 	.venv/bin/python scripts/ship.py runs/demo-all/shipped/sudoku-6-*
 
 test: setup
-	.venv/bin/pytest -n 2 --dist loadfile
+	.venv/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: setup
 	.venv/bin/ruff format --check .

@@ -69,6 +69,6 @@ def test_what_is_missing_or_damaged_is_named(folder, tmp_path):
 
 
 def test_models_come_with_the_package():
-    assert shipped_names() == [f"sudoku-6-{name}" for name in ("ar-mtp", "arm", "mdm", "scdm", "sidm")]
+    assert shipped_names() == [*(f"sudoku-6-{name}" for name in ("ar-mtp", "arm", "mdm", "scdm", "sidm")), "sudoku-9-mdm", "sudoku-9-scdm"]
     for name in shipped_names():
-        assert from_pretrained(name).method == METHODS[name.removeprefix("sudoku-6-")]
+        assert from_pretrained(name).method == METHODS[name.split("-", 2)[2]]

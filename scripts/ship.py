@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from latent_tokens import EvalConfig, evaluate, from_pretrained, save_pretrained
+from latent_tokens import EvalConfig, any_order, evaluate, from_pretrained, save_pretrained
 from latent_tokens.card import CARD, write_card
 from latent_tokens.evaluation import default_order
 from latent_tokens.pretrained import SHIPPED
@@ -33,7 +33,7 @@ def ship(run: Path, folder: Path) -> list[dict[str, Any]]:
     about = read_description(run, "config.json", "run")
     save_pretrained(from_pretrained(run), folder, dtype=torch.bfloat16, about=about)
     net, task, rows = from_pretrained(folder), described(about["task"]), []
-    orders = dict.fromkeys((default_order(net.method), *(["uniform"] if net.method.order.__name__ == "any_order" else [])))
+    orders = dict.fromkeys((default_order(net.method), *(["uniform"] if net.method.order is any_order else [])))
     for order in orders:
         config = EvalConfig(latents=DIAL if about["name"] == "scdm" else None, order=order, num_samples=1_000, precision="bf16")
         rows += evaluate(net, task, config)

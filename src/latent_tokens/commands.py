@@ -229,7 +229,8 @@ def run_sample(command: Sample) -> int:
 
 def run_solve(command: Solve) -> int:
     """latent-tokens solve: the answer and the verdict; 1 where it is not solved."""
-    from latent_tokens.decoding import Decoding, growing
+    from latent_tokens.decoding import Decoding
+    from latent_tokens.evaluation import named_candidates
     from latent_tokens.methods import most_latents
     from latent_tokens.order import left_to_right
     from latent_tokens.pretrained import find, from_pretrained, shipped_names
@@ -255,7 +256,7 @@ def run_solve(command: Solve) -> int:
     free: int | Literal["all"] = "all" if command.latents is None else DEFAULT_CANDIDATES  # where all are candidates there are no latents
     candidates = command.candidates or (1 if net.method.order is left_to_right else free)
     latents = most_latents(net.method) if command.latents is None else command.latents
-    decoding = Decoding(growing if candidates == "growing" else candidates, latents, temperature=command.temperature)
+    decoding = Decoding(named_candidates(candidates), latents, temperature=command.temperature)
     attempt = solve(net, task, problem, decoding, command.seed, command.attempts)
     verdict = "\n  ".join(["not solved:", *attempt.wrong]) if attempt.wrong else "solved"
     tried = f"attempt {attempt.number + 1} of {command.attempts}; " if command.attempts > 1 else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -234,23 +234,25 @@ def how_many(
         raise ValueError(
             f"{int(count.max())} tokens in one step with a window of {method.window}: it shows no more masked tokens than that; use fewer a step"
         )
-    k: Any = decoding.candidates
-    most = room if k == "all" else asked(k, clean, "candidates", least=1) if callable(k) else torch.full_like(room, k)
-    num_candidates = most.minimum(room).maximum(count)
+    num_candidates = asked(decoding.candidates, room, clean, "candidates", least=1).maximum(count)
     wanted = None if sees_later(method.attention) else method.latents if decoding.latents is None else decoding.latents
-    if callable(wanted):
-        num_latents = asked(wanted, left, "latents", least=0)
-    else:
-        num_latents = room if wanted is None or wanted == "all" else torch.full_like(left, wanted)
-    return num_candidates, num_latents.minimum(room - num_candidates)
+    num_latents = asked("all" if wanted is None else wanted, room - num_candidates, left, "latents", least=0)
+    return num_candidates, num_latents
 
 
-def asked(rule: Callable[[int], int], counts: Int[Tensor, " A"], name: str, least: int) -> Int[Tensor, " A"]:
-    """What a rule gives for each row's number of tokens. Raises ValueError where it is no whole number from `least`."""
-    found = torch.tensor([rule(count) for count in counts.tolist()], device=counts.device)
+def asked(
+    number: int | Literal["all"] | Callable[[int], int], room: Int[Tensor, " A"], counts: Int[Tensor, " A"], name: str, least: int
+) -> Int[Tensor, " A"]:
+    """How many of `room` tokens each row shows: all, a number at most, or what a rule gives for its count.
+
+    Raises ValueError where a rule gives no whole number from `least`.
+    """
+    if not callable(number):
+        return room if number == "all" else room.clamp(max=number)
+    found = torch.tensor([number(count) for count in counts.tolist()], device=counts.device)
     if found.is_floating_point() or (found < least).any():
         raise ValueError(f"{name} gives {found.tolist()} for {counts.tolist()} tokens: must be whole numbers from {least}")
-    return found
+    return found.minimum(room)
 
 
 def candidate_logits(logits: Float[Tensor, "A S V"], layout: Layout, num_candidates: Int[Tensor, " A"]) -> Float[Tensor, "A K V"]:

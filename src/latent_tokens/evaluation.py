@@ -202,9 +202,8 @@ def decoding_for(method: Method, task: Task, config: EvalConfig, latents: int | 
     adaptive = order in CONFIDENCES
     if adaptive and method.order is left_to_right:
         raise ValueError(f"order={order} with {name_of(method)}: it decodes the next token; use order=left_to_right, or mdm or scdm")
-    k = (config.candidates or DEFAULT_CANDIDATES) if adaptive else 1
     return Decoding(
-        candidates=growing if k == "growing" else k,
+        candidates=named_candidates(config.candidates or DEFAULT_CANDIDATES) if adaptive else 1,
         latents=latents,
         order=ORDERS.get(order),
         confidence=CONFIDENCES.get(order, top_prob),
@@ -251,6 +250,11 @@ def shown_latents(method: Method, decoding: Decoding) -> int | str:
     if asked is None or asked == "all":
         return "all" if method.window is None else method.window - 1
     return asked if isinstance(asked, int) else getattr(asked, "__name__", "custom")
+
+
+def named_candidates(name: int | Literal["all", "growing"]) -> int | Literal["all"] | Callable[[int], int]:
+    """A number of candidates, or the rule of that name."""
+    return growing if name == "growing" else name
 
 
 def shown_candidates(decoding: Decoding) -> int | str:

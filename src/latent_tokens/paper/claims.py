@@ -10,9 +10,9 @@ from statistics import fmean
 from typing import Any
 
 from latent_tokens.configs import OrderName, ScaleName
-from latent_tokens.paper.experiments import ORDERS, Cell, boards
-from latent_tokens.paper.recipes import recipe, seeds_of
-from latent_tokens.paper.scales import SCALES, Latents
+from latent_tokens.paper.experiments import MODELS, ORDERS, WITH_LATENTS, Cell, boards
+from latent_tokens.paper.recipes import of_cells
+from latent_tokens.paper.scales import Latents
 from latent_tokens.paper.tables import Line, half_interval, lines, stand_in
 from latent_tokens.report import ORDER_NAMES, as_markdown
 
@@ -55,14 +55,14 @@ def claims() -> list[Claim]:
 
 def questions() -> list[Claim]:
     """What the ablations ask, answered with yes where the first has more right."""
-    dial: tuple[tuple[str, Latents], ...] = (("mdm", None), ("scdm", "all"))
     made = [question("schedule reshuffled > as printed", "scdm", "top_prob", 4, "plain", "as printed")]
     made.append(question("loss flat > elbo", "ar-mtp", "left_to_right", None, "plain", "elbo"))
-    for method, n in dial:
-        for more, less in (("k=8", "k=1"), ("k=8", "k=all"), ("k=growing", "k=8")):
+    made += [question("k=growing > k=8", method, "top_prob", n, "k=growing", "k=8") for method, n in MODELS]
+    for method, n in WITH_LATENTS:
+        for more, less in (("k=8", "k=1"), ("k=8", "k=all")):
             made.append(question(f"{more} > {less}", method, "top_prob", n, more, less))
         made.append(question("all targets > target only", method, "top_prob", n, "plain", "target only"))
-    for method, n in dial:
+    for method, n in WITH_LATENTS:
         every, four = (Cell("sudoku-gen", method, "top_prob", n, "sudoku-puzzle", name) for name in ("k=all", "k=4"))
         made.append(Claim(f"{method}{'' if n is None else f' n={n}'}, top-prob: k=all > k=4", every, four, ours=True))
     for order in ORDERS:
@@ -78,16 +78,13 @@ def question(text: str, method: str, order: OrderName, n: Latents, more: str, le
     return Claim(f"{about}: {text}", boards(method, order, n, more), boards(method, order, n, less), ours=True)
 
 
-def claims_table(scale_name: ScaleName, root: Path, found: Mapping[str, Row]) -> str:
+def claims_table(scale: ScaleName, root: Path, found: Mapping[str, Row], seeds: int | None = None) -> str:
     """A line a claim: both figures, their difference seed by seed with its 95 % interval, and the verdict. Runs nothing."""
-    scale = SCALES[scale_name]
-    table = [("task", "claim", "whose", "more", "less", "difference over seeds", "ours")]
+    table: list[tuple[str, ...]] = [("task", "claim", "whose", "more", "less", "difference over seeds", "ours")]
     for claim in claims():
-        of_cell = [[recipe(cell, scale, seed, root / scale_name) for seed in range(seeds_of(cell, scale))] for cell in (claim.more, claim.less)]
-        more, less = (lines(own, found)[0] for own in of_cell)
+        more, less = lines(of_cells((claim.more, claim.less), scale, root, seeds), found)
         shown = (f"{line.mean:.1f}" if line.rows else "not run" for line in (more, less))
-        difference, said = verdict(more, less)
-        table.append((stand_in(more), claim.text, "a question" if claim.ours else "the paper", next(shown), next(shown), difference, said))
+        table.append((stand_in(more), claim.text, "a question" if claim.ours else "the paper", *shown, *verdict(more, less)))
     return as_markdown(table)
 
 

@@ -18,6 +18,7 @@ CHOICES = ("plain", "random", "of a unit", "constrained", "constrained of a unit
 WHICH: tuple[tuple[Latents, str], ...] = ((0, "plain"), (4, "plain"), (4, "relevant"), ("all", "plain"))
 COMPUTE = ("12.5 % of the steps", "25 % of the steps", "50 % of the steps", "plain")
 MODELS: tuple[tuple[str, Latents], ...] = (("scdm", 0), ("scdm", "all"), ("sidm", None), ("mdm", None))
+WITH_LATENTS: tuple[tuple[str, Latents], ...] = (("scdm", "all"), ("mdm", None))
 SUPERVISED: tuple[tuple[str, Latents], ...] = (("mdm", None), ("scdm", 0), ("scdm", 4), ("scdm", "all"))
 
 
@@ -165,10 +166,7 @@ EXPERIMENTS: Names[Experiment] = Names(
         "figure-dead-ends": Experiment(
             "When boards lose their last solution, by the number of candidates",
             lambda scale: [
-                boards(method, "top_prob", latents, f"dead ends, k={k}")
-                for method, latents in MODELS
-                if latents in (None, "all") and method != "sidm"
-                for k in (1, 8, "all", "growing")
+                boards(method, "top_prob", latents, f"dead ends, k={k}") for method, latents in WITH_LATENTS for k in (1, 8, "all", "growing")
             ],
         ),
         "figure-predictions": Experiment(

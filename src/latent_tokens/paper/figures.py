@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +92,10 @@ def curves(axes: Any, lines: Sequence[Line], abscissa: Abscissa, label: str) -> 
                 shown |= {"linestyle": style, "label": about} if joined else {"linestyle": "none", "label": None}
                 axes.errorbar(sorted(places), [line.mean for line in points], bars(points), **shown)
     names = [f"{tick:g}" if isinstance(tick, float) else tick for tick in ticks]
-    axes.set(xticks=range(len(ticks)), xticklabels=names, xlabel=label, ylabel=unit(lines[0]))
+    axes.set(xticks=range(len(ticks)), xticklabels=names, xlabel=label, ylabel=lines[0].of)
     axes.set_ylim(0, None if lines[0].interval is None else max(LOWEST_TOP, axes.get_ylim()[1]))
     axes.grid(axis="y", alpha=0.3)
-    axes.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    legend_below(axes)
 
 
 def dots(axes: Any, lines: Sequence[Line]) -> None:
@@ -106,7 +107,7 @@ def dots(axes: Any, lines: Sequence[Line]) -> None:
             axes.plot([number.accuracy], [place], "D", color=colour, fillstyle="none")
     papers = any(printed(line.cell) is not None for line in lines)
     axes.set(yticks=range(len(lines)), yticklabels=[named(line.cell) for line in reversed(lines)])
-    axes.set(xlabel=f"{unit(lines[0])}{' (hollow: the paper)' if papers else ''}", xlim=(0, 100 if papers else None))
+    axes.set(xlabel=f"{lines[0].of}{' (hollow: the paper)' if papers else ''}", xlim=(0, 100 if papers else None))
     axes.set_ylim(-0.6, len(lines) - 0.4)
     axes.grid(axis="x", alpha=0.3)
 
@@ -122,15 +123,10 @@ def named(cell: Cell) -> str:
 def ahead(axes: Any, lines: Sequence[Line]) -> None:
     """What latents predict against the steps until they are decoded: a curve a line, all seeds together, of samples that came out right."""
     for line in lines:
-        counts: dict[int, list[int]] = {}  # hit and seen, all seeds together
-        for found in (found for row in line.rows for found in row["foresight"] if found["seen_right"]):
-            hit, seen = counts.get(found["steps"], (0, 0))
-            counts[found["steps"]] = [hit + found["hit_right"], seen + found["seen_right"]]
-        steps = sorted(counts)
-        shares = [100 * counts[step][0] / counts[step][1] for step in steps]
+        shares = {steps: 100 * hit / seen for steps, (hit, seen) in line.summed("foresight", "steps", "hit_right", "seen_right").items() if seen}
         name = f"{line.cell.method}, {ORDER_NAMES[line.cell.order]}" + ("" if line.cell.latents is None else f", n={line.cell.latents}")
         style, marker = STYLES[line.cell.latents == "all"], "o" if line.cell.order == "top_prob" else "s"
-        axes.plot(steps, shares, marker=marker, markersize=3, linestyle=style, color=KIND_COLOURS[kind(line.cell)], label=name)
+        axes.plot(list(shares), list(shares.values()), marker=marker, markersize=3, linestyle=style, color=KIND_COLOURS[kind(line.cell)], label=name)
     axes.set(xlabel="steps until the latent is decoded", ylabel="predicted as decoded, %; boards that came out right", ylim=(0, 100))
     axes.grid(axis="y", alpha=0.3)
     axes.legend(fontsize=8, frameon=False)
@@ -139,17 +135,19 @@ def ahead(axes: Any, lines: Sequence[Line]) -> None:
 def lost(axes: Any, lines: Sequence[Line]) -> None:
     """How many of 100 samples have lost their last right answer, against the number of clean tokens: a curve a line, all seeds together."""
     for line, style in zip(lines, STYLES, strict=False):
-        counts: dict[int, list[int]] = {}
-        for found in (found for row in line.rows for found in row["dead_ends"]):
-            alive, died = counts.get(found["clean"], (0, 0))
-            counts[found["clean"]] = [alive + found["alive"], died + found["died"]]
-        begun = counts[min(counts)][0]
-        gone = [100 * sum(counts[before][1] for before in counts if before <= clean) / begun for clean in sorted(counts)]
+        counts = line.summed("dead_ends", "clean", "alive", "died")
+        begun = next(iter(counts.values()))[0]
+        gone = [100 * died / begun for died in accumulate(died for _, died in counts.values())]
         name = (line.cell.variant or "").removeprefix(DEAD)
-        axes.plot(sorted(counts), gone, linestyle=style, color=CANDIDATE_COLOURS[name], label=f"{name}: {line.mean:.0f} % right")
+        axes.plot(list(counts), gone, linestyle=style, color=CANDIDATE_COLOURS[name], label=f"{name}: {line.mean:.0f} % right")
     axes.set(xlabel="clean tokens", ylabel="samples without a right answer left, %", ylim=(0, 100))
     axes.grid(axis="y", alpha=0.3)
-    axes.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
+    legend_below(axes)
+
+
+def legend_below(axes: Any) -> None:
+    """A legend of two columns under the panel, where it hides no curve."""
+    axes.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
 
 
 def kind(cell: Cell) -> str:
@@ -176,8 +174,3 @@ def bars(lines: Sequence[Line]) -> Any:
         return None
     ends = [(line.mean, *(line.interval or (0, 0))) for line in lines]
     return [[middle - low for middle, low, _ in ends], [high - middle for middle, _, high in ends]]
-
-
-def unit(line: Line) -> str:
-    """What the axis shows."""
-    return "soft loss" if line.interval is None else f"{line.metric}, %"

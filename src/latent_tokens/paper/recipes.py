@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from math import ceil
 from pathlib import Path
@@ -40,7 +41,7 @@ class Recipe:
         """Of all that the row is a function of."""
         about = {"model": self.model, "evaluation": settings(self.evaluation), "problems": self.problems and made_of(self.problems)}
         beyond = {
-            "watched": self.variant.watcher is not None,
+            "watched": self.cell.variant if self.variant.watcher else None,
             "adjust": self.cell.variant if self.variant.adjust else None,
             "made": self.evaluation.data is None,
         }
@@ -68,12 +69,16 @@ def short_hash(content: dict[str, Any]) -> str:
 
 
 def recipes(experiment: str, scale_name: ScaleName, root: Path, seeds: int | None = None) -> list[Recipe]:
-    """What must be trained and measured for an experiment, cell by cell and seed by seed. Raises ValueError for a name that is not there.
+    """What must be trained and measured for an experiment. Raises ValueError for a name that is not there; the rest is as in `of_cells`."""
+    return of_cells(EXPERIMENTS[experiment].cells(SCALES[scale_name]), scale_name, root, seeds)
+
+
+def of_cells(cells: Sequence[Cell], scale_name: ScaleName, root: Path, seeds: int | None = None) -> list[Recipe]:
+    """The recipes of some cells, cell by cell and seed by seed.
 
     `root` is where data sets and models go; `seeds` is how often each model is trained, where not as often as the scale says.
     """
     scale = SCALES[scale_name]
-    cells = EXPERIMENTS[experiment].cells(scale)
     return [recipe(cell, scale, seed, root / scale_name) for cell in cells for seed in range(seeds or seeds_of(cell, scale))]
 
 

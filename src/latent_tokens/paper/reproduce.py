@@ -32,7 +32,7 @@ def reproduce(config: ReproduceConfig) -> str:
     if config.experiment in CATALOGUE:
         return as_markdown(CATALOGUE[config.experiment]())
     if config.experiment == "claims":
-        return write_claims(config.scale, config.runs, config.out / config.scale)
+        return write_claims(config)
     names = tuple(EXPERIMENTS) if config.experiment == "all" else (config.experiment,)
     asked, folder = {name: recipes(name, config.scale, config.runs, config.seeds) for name in names}, config.out / config.scale
     every = list({recipe.hash: recipe for each in asked.values() for recipe in each}.values())
@@ -64,9 +64,11 @@ def write(asked: list[Recipe], experiment: str, scale: ScaleName, folder: Path) 
     return table
 
 
-def write_claims(scale: ScaleName, runs: Path, folder: Path) -> str:
+def write_claims(config: ReproduceConfig) -> str:
     """Writes what the rows say of each claim; gives the table."""
-    table = f"{claims_table(scale, runs, measured(folder / ROWS))}\n`latent-tokens reproduce claims --scale {scale}`\n"
+    folder = config.out / config.scale
+    found = claims_table(config.scale, config.runs, measured(folder / ROWS), config.seeds)
+    table = f"{found}\n`latent-tokens reproduce claims --scale {config.scale}`\n"
     folder.mkdir(parents=True, exist_ok=True)
     write_whole({folder / "claims.md": table.encode()})
     return table

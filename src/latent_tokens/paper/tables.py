@@ -58,7 +58,7 @@ class Line:
 
     @property
     def of(self) -> str:
-        """What the figures are of: percent right by this metric, or a loss."""
+        """What the figures are: percent right by this metric, or a loss."""
         return "soft loss, nats" if self.cell.task == "sudoku-large" else f"{self.metric} %"
 
     @property
@@ -66,14 +66,19 @@ class Line:
         """Half of the 95 % interval of the mean over training seeds (Student's t); None for a single one."""
         return half_interval(self.values) if len(self.values) > 1 else None
 
+    def summed(self, key: str, by: str, *names: str) -> dict[int, list[int]]:
+        """What a watcher wrote down, all seeds together: the sums of the counts named, by the number that each record stands for, in its order."""
+        sums: dict[int, list[int]] = {}
+        for record in (record for row in self.rows for record in row.get(key, ())):
+            before = sums.get(record[by], [0] * len(names))
+            sums[record[by]] = [total + record[name] for total, name in zip(before, names, strict=True)]
+        return dict(sorted(sums.items()))
+
     @property
     def foreseen(self) -> str:
         """How many per cent of the latents came true so many steps later, of samples that came out right, where that was watched."""
-        counts: dict[int, list[int]] = {}
-        for found in (found for row in self.rows for found in row.get("foresight", ())):
-            hit, seen = counts.get(found["steps"], (0, 0))
-            counts[found["steps"]] = [hit + found["hit_right"], seen + found["seen_right"]]
-        return ", ".join(f"{100 * counts[step][0] / counts[step][1]:.0f} ({step} ahead)" for step in AHEAD if counts.get(step, (0, 0))[1])
+        counts = self.summed("foresight", "steps", "hit_right", "seen_right")
+        return ", ".join(f"{100 * hit / seen:.0f} ({step} ahead)" for step, (hit, seen) in counts.items() if step in AHEAD and seen)
 
     @property
     def interval(self) -> tuple[float, float] | None:

@@ -1,0 +1,55 @@
+"""latent-tokens evaluate."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tyro.conf import OmitArgPrefixes, Positional
+
+from latent_tokens.checks import check_out
+from latent_tokens.commands.shared import task_of
+from latent_tokens.configs import EvalConfig
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Measure a model: samples, their validity with its 95 % interval, and what they cost; a row a number of latents."""
+
+    run: Positional[str]
+    """A run folder, or the name of a model that comes along."""
+    config: OmitArgPrefixes[EvalConfig] = field(default_factory=EvalConfig)
+    out: Path | None = None
+    """A folder for results.jsonl, missing or empty. Default: the run folder, to which rows are added."""
+    json: bool = False
+    """Print the rows as JSON lines instead of a table."""
+
+
+def run_evaluate(command: Evaluate) -> int:
+    """latent-tokens evaluate: a table, or JSON lines."""
+    from rich.console import Console
+
+    from latent_tokens.evaluation import evaluate
+    from latent_tokens.pretrained import SHIPPED, find, from_pretrained
+    from latent_tokens.report import table
+    from latent_tokens.storage import append_line
+
+    net, folder = from_pretrained(command.run), find(command.run)
+    if command.out is not None:
+        check_out(command.out)
+        command.out.mkdir(parents=True, exist_ok=True)
+    kept = command.out or (None if SHIPPED in folder.parents else folder)
+
+    def keep(row: dict[str, Any]) -> None:
+        if command.json:
+            print(json.dumps(row), flush=True)
+        if kept is not None:
+            append_line(kept / "results.jsonl", row)
+
+    rows = evaluate(net, task_of(folder), command.config, on_row=keep)
+    if not command.json:
+        Console(width=None if sys.stdout.isatty() else 110).print(table(rows, f"{command.run}, {rows[0]['num_samples']:,} samples a row"))
+    return 0

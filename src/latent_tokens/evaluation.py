@@ -29,7 +29,7 @@ from latent_tokens.progress import counting, progress
 from latent_tokens.relevance import influence, relevant
 from latent_tokens.splits import chunks_of, make_problems, make_splits
 from latent_tokens.storage import provenance
-from latent_tokens.tasks import Examples, Sudoku, SudokuPuzzle, Task, description
+from latent_tokens.tasks import Examples, Language, Sudoku, SudokuPuzzle, Task, description
 from latent_tokens.tasks.base import Tokens
 from latent_tokens.tensors import as_numpy, as_tensors
 
@@ -116,7 +116,7 @@ def read_split(task: Task, folder: Path, split: Split) -> Examples:
     Raises ValueError where it is of another task.
     """
     found, splits = load_data(folder, (split,))
-    examples = splits[split] if split in splits else found.generate(1, 0).take(slice(0))
+    examples = splits.get(split, Examples.of(np.zeros((0, found.length), np.uint8), 0))
     if isinstance(task, Sudoku) and isinstance(found, SudokuPuzzle) and task.grid == found.grid:
         return found.to_infill(examples, task)
     if form(found) != form(task):
@@ -132,7 +132,7 @@ def check_enough(count: int, available: int, name: str) -> None:
         raise ValueError(f"num_samples={count}: the test split of {name} has {available} problems; ask for at most so many")
 
 
-def form(task: Task) -> str:
+def form(task: Language) -> str:
     """What must be alike where a model is judged on a data set; how its puzzles are made need not be."""
     about = {"padding": "none", **description(task)}
     settings = ", ".join(f"{name}={about[name]}" for name in ("padding", "numbers") if name in about)

@@ -16,7 +16,7 @@ from latent_tokens.layout import Layout
 from latent_tokens.methods import Method
 from latent_tokens.model import Transformer
 from latent_tokens.storage import FORMAT, json_bytes, read_description, write_whole
-from latent_tokens.tasks import Task
+from latent_tokens.tasks import Language
 
 FINGERPRINT = 16  # positions
 CLOSE = 1e-2  # logits of two machines are closer, of two models are not
@@ -90,7 +90,7 @@ def check_fingerprint(net: Transformer, wanted: Any, folder: Path) -> None:
         raise ValueError(f"{folder}: its logits differ by {apart:.2g} from those it was saved with; weights or config were changed, import it again")
 
 
-def check_fits(net: Transformer, task: Task) -> None:
+def check_fits(net: Transformer, task: Language) -> None:
     """Raises ValueError where the net learned sequences of another length or vocabulary than the task's, or has no method."""
     if net.method is None:
         raise ValueError("net.method is None: set it to the Method that the net was trained with")

@@ -246,8 +246,8 @@ class EvalConfig:
     """Samples decoded together; the samples do not depend on it."""
     temperature: float | None = None
     """0 takes the likeliest token. Default: 0 for Countdown, 1 for the other tasks (decision 17)."""
-    top_p: float = 1.0
-    """Draw from the smallest set of tokens that holds this much probability."""
+    top_p: float | None = None
+    """Draw from the smallest set of tokens that holds this much probability. Default: 0.9 for text, 1 for the other tasks."""
     refresh: bool = True
     """Reshuffle the undecoded part of a random schedule after every step; off is Algorithm 5 as printed."""
     precision: Precision = "fp32"

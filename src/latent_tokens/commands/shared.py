@@ -24,6 +24,6 @@ def task_of(folder: Path) -> Any:
     from latent_tokens.tasks import described
 
     try:
-        return described(read_description(folder, "config.json", "model").get("task"))
+        return described(read_description(folder, "config.json", "model").get("task"), folder)
     except ValueError as error:
         raise ValueError(f"{folder}: {error}; bring the task and evaluate in Python: evaluate(net, task, EvalConfig())") from None

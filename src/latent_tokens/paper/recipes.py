@@ -87,6 +87,7 @@ def recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
         order=cell.order,
         num_samples=scale.num_samples if cell.variant is None else ceil(scale.num_thorough / seeds_of(cell, scale)),
         data=(problems or data).folder if cell.variant is None else None,  # a test split has fewer than a variant takes
+        top_p=1.0,
         seed=seed,
         precision=scale.precision,
     )

@@ -29,7 +29,7 @@ class Text:
     tokenizer: str = "bytes"
     folder: Path | None = None
 
-    name = "text"
+    name, order, top_p = "text", "uniform", 0.9  # what it is decoded with where nothing else is asked for (decision 17)
 
     def __post_init__(self) -> None:
         whole("length", self.length, 3)

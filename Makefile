@@ -23,9 +23,8 @@ demo-all: setup
 	rm -rf $(OUT)
 	$(RUN) demo --out $(OUT) --scale $(DEMO) --every-method
 
-ship:
-	rm -rf src/latent_tokens/shipped
-	cp -r runs/demo-all/shipped src/latent_tokens/shipped
+ship: setup
+	.venv/bin/python scripts/ship.py runs/demo-all/shipped/sudoku-6-*
 
 test: setup
 	.venv/bin/pytest -n 2 --dist loadfile

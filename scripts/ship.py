@@ -1,8 +1,9 @@
-"""Puts trained models of 9x9 boards into the package: weights in bf16, what they generate, a card each.
+"""Puts trained models into the package: weights in bf16, what they generate, a card each.
 
-    python scripts/ship.py runs/ship/sudoku-9-scdm runs/ship/sudoku-9-mdm
+    python scripts/ship.py runs/ship/sudoku-9-scdm runs/ship/sudoku-9-mdm     runs: measured here, on the weights as they are shipped
+    python scripts/ship.py runs/demo-all/shipped/*                            folders that have a card: taken as they are, with their rows
 
-A model that is there already is replaced, and so are its rows in results.jsonl. The models of 6x6 boards come from `make demo-all ship`.
+A model that is there already is replaced, and so are its rows in results.jsonl.
 """
 
 from __future__ import annotations
@@ -11,34 +12,50 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
 from latent_tokens import EvalConfig, evaluate, from_pretrained, save_pretrained
-from latent_tokens.card import write_card
+from latent_tokens.card import CARD, write_card
+from latent_tokens.evaluation import default_order
 from latent_tokens.pretrained import SHIPPED
 from latent_tokens.storage import read_description, read_lines, write_whole
 from latent_tokens.tasks import described
 
 DIAL = (0, 4, 16, "all")
+RESULTS = SHIPPED / "results.jsonl"
 
 
-def ship(run: Path) -> None:
-    """One model: its folder in the package, and its rows, measured on the weights as they are shipped."""
-    about, folder, results = read_description(run, "config.json", "run"), SHIPPED / run.name, SHIPPED / "results.jsonl"
-    shutil.rmtree(folder, ignore_errors=True)
+def ship(run: Path, folder: Path) -> list[dict[str, Any]]:
+    """The rows of a run's model, whose weights and card are written to the folder."""
+    about = read_description(run, "config.json", "run")
     save_pretrained(from_pretrained(run), folder, dtype=torch.bfloat16, about=about)
-    net, task = from_pretrained(folder), described(about["task"])
-    rows: list[dict[str, Any]] = []
-    for order in ("top_prob", "uniform"):
+    net, task, rows = from_pretrained(folder), described(about["task"]), []
+    orders = dict.fromkeys((default_order(net.method), *(["uniform"] if net.method.order.__name__ == "any_order" else [])))
+    for order in orders:
         config = EvalConfig(latents=DIAL if about["name"] == "scdm" else None, order=order, num_samples=1_000, precision="bf16")
         rows += evaluate(net, task, config)
-    others = [row for row in read_lines(results) if (row["task"], row["method"]) != (task.name, about["name"])]
-    write_whole({results: "".join(f"{json.dumps(row)}\n" for row in [*others, *rows]).encode()})
     write_card(folder, rows)
+    return rows
+
+
+def put(folder: Path, rows: list[dict[str, Any]]) -> None:
+    """A folder into the package in place of the one of its name, and its rows in place of that one's."""
+    shutil.rmtree(SHIPPED / folder.name, ignore_errors=True)
+    shutil.copytree(folder, SHIPPED / folder.name)
+    own = {(row["task"], row["method"]) for row in rows}
+    others = [row for row in read_lines(RESULTS) if (row["task"], row["method"]) not in own]
+    write_whole({RESULTS: "".join(f"{json.dumps(row)}\n" for row in [*others, *rows]).encode()})
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        ship(Path(name))
+    for place in map(Path, sys.argv[1:]):
+        with TemporaryDirectory() as beside:
+            if (place / CARD).is_file():
+                about = read_description(place, "config.json", "model")
+                kept = read_lines(place.parent / "results.jsonl")
+                put(place, [row for row in kept if (row["task"], row["method"]) == (about["task"]["name"], about["name"])])
+            elif place.is_dir():
+                put(Path(beside, place.name), ship(place, Path(beside, place.name)))

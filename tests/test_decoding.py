@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from latent_tokens import METHODS, Decoding, entropy, generate, given, left_to_right, margin, top_prob
+from latent_tokens import METHODS, Decoding, entropy, generate, given, growing, left_to_right, margin, top_prob
 from latent_tokens.decoding import check_shapes
 from oracle import Oracle, small_joint
 
@@ -120,6 +120,26 @@ def test_on_step_receives_what_one_needs_to_draw_the_step():
     for step in steps:
         assert (made.tokens.gather(1, step.chosen) == step.tokens).all()
         step.probabilities.zero_()  # a copy: nothing here can disturb the decoding
+
+
+@pytest.mark.parametrize("name", ["mdm", "scdm"])
+def test_candidates_grow_with_what_is_clean(name):
+    """One more than are clean, where so many are left; with all latents each step shows the same number of candidates and latents in all."""
+    steps, known = [], torch.tensor([[False, True, False], [False, False, False]])
+    run(name, Decoding(candidates=growing, latents="all" if name == "scdm" else None), known=known, on_step=steps.append)
+    counts = {row: [] for row in range(2)}
+    for step in steps:
+        for row, candidates, latents in zip(step.rows.tolist(), step.candidates, step.latents, strict=True):
+            counts[row].append((len(candidates), len(latents)))
+    assert counts == {0: [(2, 0), (1, 0)], 1: [(1, 2), (2, 0), (1, 0)]}
+
+
+def test_a_rule_must_give_whole_numbers():
+    for rule, message in ((lambda clean: 0, "candidates gives"), (lambda clean: 1.5, "whole numbers from 1")):
+        with pytest.raises(ValueError, match=message):
+            run("mdm", Decoding(candidates=rule))
+    with pytest.raises(ValueError, match="candidates=growing with a left-to-right method"):
+        run("ar-mtp", Decoding(candidates=growing))
 
 
 def test_several_a_step_take_the_most_confident():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from latent_tokens import METHODS, SIZES, Decoding, Transformer, generate, left_to_right, loss, random, reverse_process
+from latent_tokens import METHODS, SIZES, Decoding, Transformer, generate, growing, left_to_right, loss, random, reverse_process
 from latent_tokens.attention import causal, dense_mask, independent, semi_causal
 from latent_tokens.cost import relative_cost, tokens_processed
 from latent_tokens.layout import Layout, next_layout
@@ -94,6 +94,7 @@ def right_to_left(known):
 DECODINGS = {
     "uniform": Decoding(),
     "top-prob of 4": Decoding(candidates=4),
+    "top-prob of ever more": Decoding(candidates=growing),
     "as printed of 3": Decoding(candidates=3, refresh=False, temperature=0.7, top_p=0.9),
     "left to right": Decoding(order=left_to_right),
     "random latents": Decoding(order=right_to_left, latent_policy=random),

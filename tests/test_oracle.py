@@ -15,6 +15,7 @@ from latent_tokens import (
     generate,
     given,
     given_partition,
+    growing,
     left_to_right,
     loss,
     margin,
@@ -30,6 +31,7 @@ MARGINAL = [JOINT.sum(tuple({0, 1, 2} - {place})) / JOINT.sum() for place in ran
 DECODINGS = {
     "uniform": Decoding(),
     "top-prob of 2": Decoding(candidates=2),
+    "top-prob of ever more": Decoding(candidates=growing),
     "margin of all": Decoding(candidates="all", confidence=margin),
     "entropy of 2, as printed": Decoding(candidates=2, confidence=entropy, refresh=False),
     "left to right": Decoding(order=left_to_right),

@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 
 from latent_tokens.configs import ReproduceConfig
+from latent_tokens.data import task_of
 from latent_tokens.paper import reproduce as rooms
 from latent_tokens.paper.catalogue import CATALOGUE
+from latent_tokens.paper.claims import claims, claims_table, verdict
 from latent_tokens.paper.experiments import EXPERIMENTS, Cell
-from latent_tokens.paper.plan import plan
+from latent_tokens.paper.plan import Work, estimate, plan
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reference import AR_MTP, ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS, MILLIONS_OF_PARAMETERS, TOP_PROB, UNIFORM
 from latent_tokens.paper.reproduce import reproduce
 from latent_tokens.paper.runs import check_together, measured, run, train
 from latent_tokens.paper.scales import SCALES
-from latent_tokens.paper.tables import lines, markdown, printed
+from latent_tokens.paper.tables import Line, lines, markdown, printed
 from latent_tokens.training import keep_if_best
 
 SOURCES = sorted((Path(__file__).parents[2] / "shared" / "paper").glob("*.txt"))
@@ -87,7 +89,7 @@ def test_every_experiment_runs(done, name):
     assert "not run" not in tables[name]
     assert (folder / f"{name}.md").read_text() == tables[name]
     assert (folder / f"{name}.png").is_file()
-    assert len(tables[name].splitlines()) == len(dict.fromkeys(EXPERIMENTS[name].cells(SCALES["smoke"]))) + 4
+    assert len(tables[name].splitlines()) == len(dict.fromkeys(EXPERIMENTS[name].cells(SCALES["smoke"]))) + 6
 
 
 def test_nothing_is_computed_twice(done, monkeypatch):
@@ -129,8 +131,8 @@ def test_a_stopped_recipe_gives_the_row_of_an_undisturbed_one(done, tmp_path, mo
     assert {key: row[key] for key in every} == {key: whole[key] for key in every}
 
 
-@pytest.mark.parametrize("what", ["weights_sha256", "data_sha256"])
-def test_a_table_refuses_rows_of_other_weights_or_data(done, tmp_path, what):
+@pytest.mark.parametrize("what", ["weights_sha256", "data_sha256", "problems_sha256"])
+def test_a_table_refuses_rows_of_other_weights_data_or_problems(done, tmp_path, what):
     config, _ = done
     folder = tmp_path / "smoke"
     folder.mkdir()
@@ -159,6 +161,75 @@ def test_status_says_what_is_done_and_runs_nothing(done, tmp_path, monkeypatch):
     elsewhere = replace(config, status=True, out=tmp_path / "results", runs=tmp_path / "runs")
     assert reproduce(elsewhere).count("| missing |") == 6
     assert not list(tmp_path.iterdir())
+
+
+def test_the_time_that_is_told_is_that_of_what_is_left(monkeypatch):
+    """A step takes 2 s here: models that are done count nothing, those begun their last steps, and each row its samples."""
+    monkeypatch.setattr("latent_tokens.paper.plan.step_seconds", lambda size, batch, length: 2.0)
+    (recipe, *_) = recipes("table-1", "cpu", Path("runs"))
+    sampling = recipe.evaluation.num_samples / recipe.training.batch_size * task_of(recipe.data).length * 2 / 3
+    assert estimate([Work("done", (recipe,), 0, ())]) == 0
+    assert estimate([Work("trained", (recipe,), 0, (recipe,))]) == pytest.approx(sampling)
+    assert estimate([Work("begun", (recipe,), 7, (recipe, recipe))]) == pytest.approx(14 + 2 * sampling)
+
+
+def test_a_model_may_be_trained_from_more_seeds():
+    asked = recipes("table-ar-mtp", "cpu", Path("runs"))
+    more = recipes("table-ar-mtp", "cpu", Path("runs"), seeds=4)
+    assert len(more) == 4 * len({recipe.cell for recipe in asked})
+    assert {recipe.hash for recipe in asked} < {recipe.hash for recipe in more}
+    with pytest.raises(ValueError, match="seeds=0: must be a whole number from 1"):
+        ReproduceConfig("table-1", seeds=0)
+
+
+def test_what_is_stopped_before_it_has_begun_can_begin_again(tmp_path, monkeypatch):
+    """Nothing is left behind that the next attempt takes for a run of someone else's."""
+    (recipe, *_) = recipes("table-1", "smoke", tmp_path)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("latent_tokens.training.Accelerator", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run([recipe], tmp_path / "rows.jsonl")
+    (row,) = run([recipe], tmp_path / "rows.jsonl")
+    assert row["recipe"] == recipe.hash
+
+
+def made_up(values, seeds=(0, 1, 2), samples=1_000):
+    """A line of a table with a figure for each seed."""
+    rows = [{"metric": "valid", "valid": value, "num_samples": samples, "train_seed": seed} for value, seed in zip(values, seeds, strict=True)]
+    return Line(Cell("sudoku-gen", "mdm", "top_prob"), (), tuple(rows))
+
+
+def test_a_claim_takes_three_seeds_that_agree():
+    low = made_up([40.0, 41.0, 42.0])
+    assert verdict(made_up([50.0, 51.5, 51.0]), low) == ("+9.8 (+7.9 to +11.7)", "yes")
+    assert verdict(low, made_up([50.0, 51.5, 51.0]))[1] == "no, the reverse"
+    assert verdict(made_up([70.0, 41.0, 42.0]), low)[1] == "undecided"  # all samples together differ, the seeds do not agree
+    assert verdict(made_up([41.0, 42.0, 43.1]), low)[1] == "undecided"  # the seeds agree, the samples do not suffice
+    assert verdict(made_up([50.0, 51.0], (0, 1)), low) == ("+10.0", "no claim: 2 seeds")
+    assert verdict(made_up([51.0], (2,)), low) == ("+9.0", "no claim: 1 seed")  # of the same seed
+    assert verdict(made_up([], ()), low) == ("", "not run")
+
+
+def test_claims_are_of_cells_that_an_experiment_has():
+    for scale in SCALES:
+        every = {cell for experiment in EXPERIMENTS.values() for cell in experiment.cells(SCALES[scale])}
+        windows = {claim for claim in claims() for cell in (claim.more, claim.less) if "window" in cell.method or "ntp" in cell.method}
+        assert all({claim.more, claim.less} <= every for claim in claims() if scale == "cpu" or claim not in windows)
+
+
+def test_the_table_of_claims_runs_nothing(done, tmp_path):
+    config, _ = done
+    text = reproduce(replace(config, experiment="claims"))
+    assert (config.out / "smoke" / "claims.md").read_text() == text
+    assert text.count("no claim: 1 seed") > 20
+    assert "| yes |" not in text
+    elsewhere = reproduce(replace(config, experiment="claims", out=tmp_path / "results", runs=tmp_path / "runs"))
+    assert elsewhere.count("not run |") >= len(claims())
+    assert not (tmp_path / "runs").exists()
 
 
 def test_what_was_not_run_says_so():
@@ -190,7 +261,11 @@ COMMITTED = sorted((Path(__file__).parents[1] / "results").glob("*/*.md"))
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_table_in_the_repository_is_that_of_its_rows(path):
     """Line for line but for the last, which says how long the rest would have taken where it was written."""
-    asked, found = recipes(path.stem, path.parent.name, Path("runs/paper")), measured(path.parent / "rows.jsonl")
+    found = measured(path.parent / "rows.jsonl")
+    if path.stem == "claims":
+        assert path.read_text().startswith(claims_table(path.parent.name, Path("runs/paper"), found))
+        return
+    asked = recipes(path.stem, path.parent.name, Path("runs/paper"))
     check_together([found[recipe.hash] for recipe in asked if recipe.hash in found], path)
     made = markdown(lines(asked, found), path.stem, path.parent.name, 0)
     assert path.read_text().splitlines()[:-1] == made.splitlines()[:-1]

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
@@ -16,6 +17,7 @@ from latent_tokens.configs import ExperimentName
 from latent_tokens.data import task_of
 from latent_tokens.decoding import generate
 from latent_tokens.paper.catalogue import CATALOGUE
+from latent_tokens.paper.dead_ends import DeadEnds
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.figures import painter, panel
 from latent_tokens.paper.foresight import Foresight
@@ -59,6 +61,13 @@ def test_latents_of_a_unit_and_constrained_ones():
     assert shown_by(both, order, 3, 1, 1) == [12]  # the only one that shares units with both sides
 
 
+def test_constrained_of_a_unit_is_neither_of_the_two():
+    """Clean are 5, 9 and 13, the candidate is 10: 2 shares its column, 1 a column with all that is clean, 8 its row and a box with two of them."""
+    order = [5, 9, 13, 10, 0, 1, 2, 3, 4, 6, 7, 8, 11, 12, 14, 15]
+    policies = (of_a_unit, constrained, VARIANTS["constrained of a unit"].adjust)
+    assert [shown_by(policy, order, 3, 1, 1) for policy in policies] == [[2], [1], [8]]
+
+
 def test_certain_latents_are_those_of_an_exact_model():
     """Of three positions the second is all but known."""
     joint = small_joint() * torch.tensor([1.0, 1e-4, 1e-4])[None, :, None]
@@ -79,6 +88,7 @@ def test_schedules_show_as_many_latents_in_all(k):
     assert all(abs(sum(count) - sum(counts["constant"])) <= 0.03 * sum(counts["constant"]) for count in counts.values())
     assert counts["early"][-1] == 36 - k
     assert counts["early"][0] == counts["late"][-1] == 0
+    assert [a_share(36, 9)(left) for left in (4, 16, 36)] == [1, 4, 9]
     with pytest.raises(ValueError, match="candidates=all"):
         scheduled(constant, None, TASK, Decoding(candidates="all"))
 
@@ -106,6 +116,19 @@ def test_what_is_watched_is_what_was_predicted_when_it_was_a_latent():
                 assert ahead[row, step, position] == later - step
                 if position ^ 1 in order[row, :step]:
                     assert agrees[row, step, position]
+
+
+def test_a_board_dies_where_its_last_solution_is_lost(nano):
+    """Counted again, board by board: those that never die are those that are valid."""
+    nano.method = METHODS["mdm"]
+    config = EvalConfig(candidates=3, num_samples=12, batch_size=5)
+    (row,) = evaluate(nano, TASK, config, watcher=partial(DeadEnds, TASK))
+    found = row["dead_ends"]
+    assert found[0]["alive"] == 12
+    assert found[0]["died"] == 0  # a single cell never contradicts
+    assert all(after["alive"] == before["alive"] - before["died"] for before, after in pairwise(found))
+    assert 12 - sum(record["died"] for record in found) == row["valid"] / 100 * 12
+    assert all(1 / 4 <= record["sure"] <= 1 for record in found)
 
 
 def test_foresight_counts_each_latent_once(nano):
@@ -137,7 +160,7 @@ def test_a_row_says_which_latents_were_shown(nano, name):
 
 
 def test_every_experiment_has_a_name_that_can_be_asked_for():
-    assert set(get_args(ExperimentName)) == {*EXPERIMENTS, *CATALOGUE, "all"}
+    assert set(get_args(ExperimentName)) == {*EXPERIMENTS, *CATALOGUE, "claims", "all"}
 
 
 def test_a_puzzle_to_infill_is_of_the_length_that_the_model_learned():
@@ -168,7 +191,8 @@ def test_cells_of_an_experiment_have_recipes_of_their_own(name):
     for recipe in (recipe for recipe in asked if recipe.cell.variant):
         assert recipe.evaluation.data is None
         samples[recipe.cell] += recipe.evaluation.num_samples
-    assert all(count >= 4_000 for count in samples.values())
+    watched = {cell for cell in samples if cell.variant.startswith("dead ends")}
+    assert all(count >= (600 if cell in watched else 4_000) for cell, count in samples.items())
     table = markdown(lines(asked, {}), name, "cpu", 12.3)
     assert ("| changed |" in table) == any(recipe.cell.variant for recipe in asked)
     assert table.endswith(f"`latent-tokens reproduce {name} --scale cpu`; what is not run takes about 12 minutes on this machine\n")
@@ -177,7 +201,7 @@ def test_cells_of_an_experiment_have_recipes_of_their_own(name):
 def drawn(name, value):
     """The first panel of an experiment whose rows all have one value, and its lines."""
     asked = recipes(name, "cpu", Path("runs"))
-    row = {"metric": "valid", "valid": value, "num_samples": 1_000}
+    row = {"metric": "valid", "valid": value, "num_samples": 1_000, "train_seed": 0}
     shown = lines(asked, {recipe.hash: row for recipe in asked})
     own = [line for line in shown if panel(line) == panel(shown[0])]
     axes = Figure().subplots()
@@ -190,9 +214,11 @@ def test_curves_stand_over_what_is_turned():
     axes = drawn("figure-1", 40.0)
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "2", "3", "4", "8", "15", "16", "all"]
     labels = axes.get_legend_handles_labels()[1]
-    assert {"arm, ar-mtp-window, ar-mtp, left to right", "ar-ntp, left to right", "scdm, top-prob", "mdm, top-prob 40"} <= set(labels)
+    assert {"arm, left to right 40", "ar-mtp-window, ar-mtp, left to right", "ar-ntp, left to right", "scdm, top-prob", "mdm, top-prob 40"} <= set(
+        labels
+    )
     axes = drawn("ablation-candidates", 40.0)
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "2", "4", "8", "16", "all"]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "2", "4", "8", "16", "all", "growing"]
     assert {"scdm, top-prob, n=0", "scdm, top-prob, n=all", "sidm, top-prob", "mdm, top-prob"} == set(axes.get_legend_handles_labels()[1])
     axes = drawn("figure-compute", 40.0)
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["12.5", "25", "50", "100"]

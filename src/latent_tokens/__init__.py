@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from latent_tokens.confidence import entropy as entropy, margin as margin, top_prob as top_prob
     from latent_tokens.configs import SIZES as SIZES, DataConfig as DataConfig, EvalConfig as EvalConfig, Size as Size, TrainConfig as TrainConfig
     from latent_tokens.data import load_data as load_data, make_data as make_data
-    from latent_tokens.decoding import Decoding as Decoding, Generated as Generated, Step as Step
+    from latent_tokens.decoding import Decoding as Decoding, Generated as Generated, Step as Step, growing as growing
     from latent_tokens.evaluation import evaluate as evaluate
     from latent_tokens.fast import generate as generate
     from latent_tokens.layout import Layout as Layout
@@ -37,7 +37,7 @@ HOMES = {
     "configs": ("SIZES", "DataConfig", "EvalConfig", "Size", "TrainConfig"),
     "data": ("load_data", "make_data"),
     "confidence": ("entropy", "margin", "top_prob"),
-    "decoding": ("Decoding", "Generated", "Step"),
+    "decoding": ("Decoding", "Generated", "Step", "growing"),
     "evaluation": ("evaluate",),
     "fast": ("generate",),
     "layout": ("Layout",),

@@ -17,7 +17,8 @@ from latent_tokens.training import EARLIER
 Row = dict[str, Any]
 
 CARD = "README.md"
-OF_THE_RUN = ("task", "method", "out", "resume", "data", "num_train", "num_validation", "save_every")  # settings that say nothing of the model
+OF_THE_RUN = ("task", "method", "out", "resume", "data", "save_every")  # settings that say nothing of the model
+OF_MADE_DATA = ("num_train", "num_validation")  # likewise where a data set was brought
 
 
 def write_card(folder: Path, rows: Sequence[Row]) -> None:
@@ -29,9 +30,12 @@ def card(folder: Path, rows: Sequence[Row]) -> str:
     """The card of a saved model: its task, recipe, figures, and how to use it. `rows` are of `evaluate`, all of this model."""
     about = read_description(folder, "config.json", "model")
     net, task, made = from_pretrained(folder), about.get("task", {}).get("name", "a task of its own"), about.get("made_with", {})
-    trained, settings = {**EARLIER, **about.get("training", {})}, [field for field in fields(TrainConfig) if field.name not in OF_THE_RUN]
+    trained = {**EARLIER, **about.get("training", {})}
+    data, digest = trained.get("data"), about.get("data_sha256", {}).get("train", "")
+    settings = [field for field in fields(TrainConfig) if field.name not in (*OF_THE_RUN, *(OF_MADE_DATA if data else ()))]
     said = {field.name: trained[field.name] for field in settings if trained.get(field.name) is not None}
     options = [f"--{field.name.replace('_', '-')} {said[field.name]}" for field in settings if said.get(field.name, field.default) != field.default]
+    options += [f"--data {Path(data).name}"] if data else []
     command, commit = " ".join(["latent-tokens train", task, str(about.get("name")), *options]), made.get("commit") or "no commit"
     count = sum(weight.numel() for weight in net.parameters())
     size = f"{net.size.layers} layers of width {net.size.width}, {net.size.heads} heads, {count / 1e6:.1f} M parameters"
@@ -55,6 +59,7 @@ net = from_pretrained("{name}")
 ## Recipe
 
 `{command}`; latent-tokens {made.get("latent_tokens", "")} at {commit}, torch {made.get("torch", "")}.
+Training examples: SHA-256 `{digest[:16]}`.
 
 {as_markdown([("setting", "value"), *((name, f"{value}") for name, value in said.items())])}
 ## Figures

@@ -229,8 +229,9 @@ class EvalConfig:
 
     latents: tuple[int | Literal["all"], ...] | None = None
     """Latent tokens to show, one row each: numbers or all. Default: the method's own."""
-    candidates: int | Literal["all"] | None = None
-    """Of how many next positions an adaptive order decodes the most confident (k); uniform and left_to_right decode the next. Default: 8."""
+    candidates: int | Literal["all", "growing"] | None = None
+    """Of how many next positions an adaptive order decodes the most confident (k): a number, all, or growing, one more than there are clean
+    tokens; uniform and left_to_right decode the next. Default: 8."""
     order: OrderName | None = None
     """top_prob, margin and entropy are adaptive. Default: top_prob, or left_to_right where the method is."""
     latent_policy: PolicyName | None = None
@@ -263,7 +264,7 @@ class EvalConfig:
         for latents in self.latents or ():
             if latents != "all":
                 whole("latents", latents, 0)
-        if self.candidates not in (None, "all"):
+        if self.candidates not in (None, "all", "growing"):
             whole("candidates", self.candidates, 1)
         one_of("order", self.order, (None, *get_args(OrderName)))
         one_of("latent_policy", self.latent_policy, (None, *get_args(PolicyName)))
@@ -341,8 +342,8 @@ def training_shape(shape: str) -> tuple[SizeName, int, int, int]:
 ExperimentName = Literal[
     "figure-1", "table-1", "table-1-uniform", "table-ar-mtp", "figure-latents", "figure-sudoku-large",
     "ablation-refresh", "ablation-weight", "ablation-candidates", "ablation-schedule", "ablation-targets", "ablation-latents",
-    "ablation-relevant", "figure-predictions", "figure-compute",
-    "table-models", "table-datasets", "table-training", "all",
+    "ablation-relevant", "figure-predictions", "figure-dead-ends", "figure-compute",
+    "table-models", "table-datasets", "table-training", "claims", "all",
 ]  # fmt: skip
 
 
@@ -351,12 +352,19 @@ class ReproduceConfig:
     """A table or figure of the paper, ours beside the paper's: what is missing is run, what was interrupted goes on, nothing is computed twice."""
 
     experiment: ExperimentName
-    """Which; table-models, table-datasets and table-training say what the package has, and run nothing; all runs every other one."""
+    """Which; table-models, table-datasets and table-training say what the package has, claims what the rows that are there say of the paper's
+    claims, and run nothing; all runs every other one."""
     scale: ScaleName = "cpu"
     """smoke takes seconds and shows that it runs; cpu has small siblings of the tasks, at most 5 minutes a model; paper is the published setting."""
     out: Path = Path("results")
     """Where rows, tables and figures go, a folder a scale."""
     runs: Path = Path("runs/paper")
     """Where data sets and models go, likewise."""
+    seeds: int | None = None
+    """How often each model is trained, with seeds from 0. Default: as often as the scale says, up to three times."""
     status: bool = False
     """Say what is done, begun and missing, and run nothing."""
+
+    def __post_init__(self) -> None:
+        if self.seeds is not None:
+            whole("seeds", self.seeds, 1)

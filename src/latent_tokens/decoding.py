@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -24,11 +24,16 @@ from latent_tokens.partition import Partition, sizes_of_steps
 from latent_tokens.streams import Streams
 
 
+def growing(clean: int) -> int:
+    """One candidate more than there are clean tokens: where little is known, what a model is surest of is where it is too sure (decision 33)."""
+    return clean + 1
+
+
 @dataclass(frozen=True)
 class Decoding:
     """How to sample. Raises ValueError for a value out of range."""
 
-    candidates: int | Literal["all"] = 1  # k: the next k of the order, of which the most confident is decoded
+    candidates: int | Literal["all"] | Callable[[int], int] = 1  # k, or number clean -> k: of the next k the most confident is decoded
     latents: int | Literal["all"] | Callable[[int], int] | None = None  # n, or number masked -> n; None = the method's own
     tokens_per_step: int | Partition = 1  # or equal_parts(T), reverse_process(T), a given_partition's (appendix C)
     order: Order | None = None  # None = the method's own
@@ -39,8 +44,8 @@ class Decoding:
     top_p: float | int = 1.0  # draw from the smallest set of tokens that holds this much probability
 
     def __post_init__(self) -> None:
-        if self.candidates != "all" and not is_whole(self.candidates, 1):
-            raise ValueError(f"candidates={self.candidates}: must be a whole number from 1, or 'all'")
+        if self.candidates != "all" and not callable(self.candidates) and not is_whole(self.candidates, 1):
+            raise ValueError(f"candidates={self.candidates}: must be a whole number from 1, 'all', or a function of the number of clean tokens")
         if self.latents is not None and self.latents != "all" and not callable(self.latents) and not is_whole(self.latents, 0):
             raise ValueError(f"latents={self.latents!r}: must be a whole number from 0, 'all', a function of the number masked, or None")
         if not callable(self.tokens_per_step) and not is_whole(self.tokens_per_step, 1):
@@ -185,7 +190,7 @@ def decode(
     while len(active := rows[state.left[rows] > 0]):
         tokens, order, clean, left = state.tokens[active], state.order[active], state.num_clean[active], state.left[active]
         count = state.sizes[active, state.steps[active]].minimum(left)
-        num_candidates, num_latents = how_many(method, decoding, left, count)
+        num_candidates, num_latents = how_many(method, decoding, clean, left, count)
         draw_latents = partial(state.streams.uniform, active, left - num_candidates)
         shown = arrange(decoding.latent_policy, Showing(order, clean, left, num_candidates, num_latents, tokens), draw_latents)
         layout = next_layout(shown, clean, num_candidates, num_latents)
@@ -223,7 +228,9 @@ def order_of(method: Method, decoding: Decoding) -> Order:
     return method.order if decoding.order is None else decoding.order
 
 
-def how_many(method: Method, decoding: Decoding, left: Int[Tensor, " A"], count: Int[Tensor, " A"]) -> tuple[Int[Tensor, " A"], Int[Tensor, " A"]]:
+def how_many(
+    method: Method, decoding: Decoding, clean: Int[Tensor, " A"], left: Int[Tensor, " A"], count: Int[Tensor, " A"]
+) -> tuple[Int[Tensor, " A"], Int[Tensor, " A"]]:
     """How many candidates and latents each row shows, of its `left` masked tokens and no more than the method's window.
 
     Where n + k are more than that, the candidates stay and the latents shrink (decision 13).
@@ -233,16 +240,23 @@ def how_many(method: Method, decoding: Decoding, left: Int[Tensor, " A"], count:
         raise ValueError(
             f"{int(count.max())} tokens in one step with a window of {method.window}: it shows no more masked tokens than that; use fewer a step"
         )
-    wanted_candidates = room if decoding.candidates == "all" else room.clamp(max=decoding.candidates)
-    num_candidates = wanted_candidates.maximum(count)
+    k: Any = decoding.candidates
+    most = room if k == "all" else asked(k, clean, "candidates", least=1) if callable(k) else torch.full_like(room, k)
+    num_candidates = most.minimum(room).maximum(count)
     wanted = None if sees_later(method.attention) else method.latents if decoding.latents is None else decoding.latents
     if callable(wanted):
-        num_latents = torch.tensor([wanted(masked) for masked in left.tolist()], device=left.device)
-        if num_latents.is_floating_point() or (num_latents < 0).any():
-            raise ValueError(f"latents gives {num_latents.tolist()} for {left.tolist()} masked tokens: must be whole numbers from 0")
+        num_latents = asked(wanted, left, "latents", least=0)
     else:
         num_latents = room if wanted is None or wanted == "all" else torch.full_like(left, wanted)
     return num_candidates, num_latents.minimum(room - num_candidates)
+
+
+def asked(rule: Callable[[int], int], counts: Int[Tensor, " A"], name: str, least: int) -> Int[Tensor, " A"]:
+    """What a rule gives for each row's number of tokens. Raises ValueError where it is no whole number from `least`."""
+    found = torch.tensor([rule(count) for count in counts.tolist()], device=counts.device)
+    if found.is_floating_point() or (found < least).any():
+        raise ValueError(f"{name} gives {found.tolist()} for {counts.tolist()} tokens: must be whole numbers from {least}")
+    return found
 
 
 def candidate_logits(logits: Float[Tensor, "A S V"], layout: Layout, num_candidates: Int[Tensor, " A"]) -> Float[Tensor, "A K V"]:
@@ -289,7 +303,8 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         kind = "a shifted readout" if method.readout == "shifted" else f"{attention} attention"
         raise ValueError(f"latents={n} with {kind}: it cannot use any; use latents=0, or scdm, esolm or ar-mtp")
     if method.order is left_to_right and decoding.candidates != 1:
-        raise ValueError(f"candidates={decoding.candidates} with a left-to-right method: it decodes the next token; use candidates=1, or mdm or scdm")
+        k = getattr(decoding.candidates, "__name__", decoding.candidates)
+        raise ValueError(f"candidates={k} with a left-to-right method: it decodes the next token; use candidates=1, or mdm or scdm")
     if method.readout == "shifted" and decoding.order not in (None, left_to_right):
         raise ValueError("order with a shifted readout: it decodes from left to right alone; use order=None, or another method")
     if method.readout == "shifted" and decoding.tokens_per_step != 1:

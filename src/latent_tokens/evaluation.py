@@ -19,7 +19,7 @@ from latent_tokens.confidence import entropy, margin, top_prob
 from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig, Split
 from latent_tokens.cost import most_tokens, relative_cost
 from latent_tokens.data import fingerprint, load_data
-from latent_tokens.decoding import Decoding, Step, check_decoding
+from latent_tokens.decoding import Decoding, Step, check_decoding, growing
 from latent_tokens.fast import generate
 from latent_tokens.methods import Method, most_latents, name_of
 from latent_tokens.model import Transformer
@@ -70,7 +70,7 @@ def evaluate(
     `adjust` has the last word on how is decoded; a watcher, one a row, sees every step and adds to the row.
 
     Percentages are of samples; `processed` and `forward_passes` are counted, the latter a batch; `relative_cost` is
-    tokens relative to showing all masked tokens, `paper_cost` the same by the paper's formula (decision 21), None where n is no number;
+    tokens relative to showing all masked tokens, `paper_cost` the same by the paper's formula (decision 21), None where n or k is a rule;
     seconds are of decoding alone. The net is left in eval mode. Raises ValueError where the net is not of the task, or its method
     cannot decode so.
     """
@@ -168,7 +168,7 @@ def setting_of(method: Method, task: Language, config: EvalConfig, decoding: Dec
         "method": name_of(method),
         "order": config.order or default_order(method, task),
         "latents": shown_latents(method, decoding),
-        "candidates": decoding.candidates,
+        "candidates": shown_candidates(decoding),
     }
 
 
@@ -227,9 +227,9 @@ def decoding_for(method: Method, task: Language, config: EvalConfig, latents: in
     adaptive = order in CONFIDENCES
     if adaptive and method.order is left_to_right:
         raise ValueError(f"order={order} with {name_of(method)}: it decodes the next token; use order=left_to_right, or mdm or scdm")
-    candidates = (config.candidates or DEFAULT_CANDIDATES) if adaptive else 1
+    k = (config.candidates or DEFAULT_CANDIDATES) if adaptive else 1
     return Decoding(
-        candidates=candidates,
+        candidates=growing if k == "growing" else k,
         latents=latents,
         order=ORDERS.get(order),
         confidence=CONFIDENCES.get(order, top_prob),
@@ -278,9 +278,14 @@ def shown_latents(method: Method, decoding: Decoding) -> int | str:
     return asked if isinstance(asked, int) else getattr(asked, "__name__", "custom")
 
 
+def shown_candidates(decoding: Decoding) -> int | str:
+    """The number of candidates that a row reports: as asked for, or the name of the rule."""
+    return getattr(decoding.candidates, "__name__", "custom") if callable(decoding.candidates) else decoding.candidates
+
+
 def paper_cost(length: int, decoding: Decoding, latents: int | str) -> float | None:
     """`relative_cost` of a decoding; None where the number of latents is none that it has a formula for."""
-    if isinstance(latents, str) and latents != "all":
+    if (isinstance(latents, str) and latents != "all") or callable(decoding.candidates):
         return None
     candidates = length if decoding.candidates == "all" else decoding.candidates
     return relative_cost(length, candidates, length if isinstance(latents, str) else latents)
@@ -288,7 +293,7 @@ def paper_cost(length: int, decoding: Decoding, latents: int | str) -> float | N
 
 def label(method: Method, decoding: Decoding) -> str:
     """What the progress bar of a row says."""
-    return f"{name_of(method)} n={shown_latents(method, decoding)} k={decoding.candidates}"
+    return f"{name_of(method)} n={shown_latents(method, decoding)} k={shown_candidates(decoding)}"
 
 
 def wilson(share: float, count: int) -> tuple[float, float]:

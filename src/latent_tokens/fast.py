@@ -59,7 +59,7 @@ def generate(
 def parts(net: Transformer, method: Method, state: State, decoding: Decoding) -> list[Int[Tensor, " R"]]:
     """The rows of a batch in parts that fit into memory, those together that show about as many slots in their first step."""
     length, most = state.tokens.shape[1], state.sizes.max() if state.sizes.numel() else 0
-    candidates = length if decoding.candidates == "all" else min(max(decoding.candidates, int(most)), length)
+    candidates = min(max(decoding.candidates, int(most)), length) if isinstance(decoding.candidates, int) else length
     if method.attention is causal:
         shown = state.lengths  # each step computes as many slots in every row; those before are remembered
     elif sees_later(method.attention) or not isinstance(decoding.latents, int):

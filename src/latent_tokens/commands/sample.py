@@ -23,8 +23,8 @@ class Sample:
     """How many."""
     latents: int | Literal["all"] | None = None
     """Latent tokens to show. Default: the method's own."""
-    candidates: int | Literal["all"] | None = None
-    """Of how many next positions an adaptive order decodes the most confident (k). Default: 8."""
+    candidates: int | Literal["all", "growing"] | None = None
+    """Of how many next positions an adaptive order decodes the most confident (k): a number, all, or growing with the clean ones. Default: 8."""
     order: OrderName | None = None
     """top_prob, margin and entropy are adaptive. Default: top_prob, or left_to_right where the method is."""
     temperature: float | None = None

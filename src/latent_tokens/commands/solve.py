@@ -23,8 +23,8 @@ class Solve:
     """A run folder, or the name of a model that comes along. Default: the one that comes along for the Sudoku's size."""
     latents: int | Literal["all"] | None = None
     """Latent tokens to show. Default: as many as the method can use."""
-    candidates: int | None = None
-    """Of how many next cells the most confident is decoded (k). Default: 8, or 1 where the method is left to right."""
+    candidates: int | Literal["all", "growing"] | None = None
+    """Of how many next cells the most confident is decoded (k): a number, all, or growing with the clean ones. Default: 8; 1 from left to right."""
     temperature: float = 0.0
     """0 takes the likeliest token."""
     attempts: int = 1
@@ -35,7 +35,7 @@ class Solve:
 
 def run_solve(command: Solve) -> int:
     """latent-tokens solve: the answer and the verdict; 1 where it is not solved."""
-    from latent_tokens.decoding import Decoding
+    from latent_tokens.decoding import Decoding, growing
     from latent_tokens.methods import most_latents
     from latent_tokens.order import left_to_right
     from latent_tokens.pretrained import find, from_pretrained, shipped_names
@@ -60,7 +60,7 @@ def run_solve(command: Solve) -> int:
         problem = task.encode(text)
     candidates = command.candidates or (1 if net.method.order is left_to_right else DEFAULT_CANDIDATES)
     latents = most_latents(net.method) if command.latents is None else command.latents
-    decoding = Decoding(candidates, latents, temperature=command.temperature)
+    decoding = Decoding(growing if candidates == "growing" else candidates, latents, temperature=command.temperature)
     attempt = solve(net, task, problem, decoding, command.seed, command.attempts)
     verdict = "\n  ".join(["not solved:", *attempt.wrong]) if attempt.wrong else "solved"
     tried = f"attempt {attempt.number + 1} of {command.attempts}; " if command.attempts > 1 else ""

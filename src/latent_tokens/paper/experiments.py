@@ -58,7 +58,7 @@ def curve(task: str, scale: Scale, problems: str | None = None) -> list[Cell]:
 
 def windows(task: str, scale: Scale, *others: str) -> list[Cell]:
     """Autoregressive models over the number of tokens they predict, trained to predict all of them or the next alone."""
-    names = [f"{kind}-{window}" for kind in WINDOWED for window in scale.windows]
+    names = [f"{kind}-{window}" for kind in WINDOWED for window in scale.windows if (kind, window) != ("ar-ntp", 1)]  # the same as ar-mtp-window-1
     return [Cell(task, method, "left_to_right") for method in ("arm", *names, *others)]
 
 
@@ -75,7 +75,12 @@ EXPERIMENTS: Names[Experiment] = Names(
         ),
         "table-1-uniform": Experiment(
             "With latents (MDM) and without (SIDM), in a random and in an adaptive order",
-            lambda scale: [*printed_cells(UNIFORM), *printed_cells(TOP_PROB)],
+            lambda scale: [
+                *printed_cells(UNIFORM),
+                *(Cell("sudoku-gen", method, "uniform") for method in ("mdm", "sidm")),
+                *printed_cells(TOP_PROB),
+                *(Cell("sudoku-gen", method, "top_prob") for method in ("mdm", "sidm")),
+            ],
         ),
         "table-ar-mtp": Experiment(
             "Multi-token prediction gives autoregressive models latents",
@@ -106,7 +111,12 @@ EXPERIMENTS: Names[Experiment] = Names(
         ),
         "ablation-candidates": Experiment(
             "How many candidates the most confident is chosen from",
-            lambda scale: [boards(method, "top_prob", latents, f"k={k}") for method, latents in MODELS for k in (1, 2, 4, 8, 16, "all")],
+            lambda scale: [
+                boards(method, "top_prob", latents, f"k={k}")
+                for method, latents in MODELS
+                for k in (1, 2, 4, 8, 16, "all", "growing")
+                if (latents, k) != (0, "all")  # all are candidates, so that n = all shows none either
+            ],
         ),
         "ablation-schedule": Experiment(
             "The same number of latents in all, at different times",
@@ -132,6 +142,15 @@ EXPERIMENTS: Names[Experiment] = Names(
                 for task in ("sudoku-puzzle", "zebra", "countdown")
                 for order in ORDERS
                 for latents, name in WHICH
+            ],
+        ),
+        "figure-dead-ends": Experiment(
+            "Where boards go wrong: the last solution is lost, by how many candidates the most confident is chosen from",
+            lambda scale: [
+                boards(method, "top_prob", latents, f"dead ends, k={k}")
+                for method, latents in MODELS
+                if latents in (None, "all") and method != "sidm"
+                for k in (1, 8, "all", "growing")
             ],
         ),
         "figure-predictions": Experiment(

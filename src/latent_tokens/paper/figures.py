@@ -16,6 +16,8 @@ from latent_tokens.report import COLOURS, ORDER_NAMES, save_sheet
 
 KIND_COLOURS = {**COLOURS, "ar-mtp-window": "#E69F00", "ar-ntp": "#56B4E9"}
 LOWEST_TOP = 10  # per cent: an axis that ended lower would show noise as a curve
+DEAD = "dead ends, "  # how variants begin that are watched for them
+CANDIDATE_COLOURS = {"k=1": "#666666", "k=8": "#0072B2", "k=all": "#D55E00", "k=growing": "#009E73"}
 STYLES = ("-", "--", ":", "-.")
 
 Abscissa = Callable[[Cell], Any]
@@ -47,6 +49,8 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
 def panel(line: Line) -> str:
     """What lines of one panel share."""
     cell = line.cell
+    if (cell.variant or "").startswith(DEAD):
+        return f"{stand_in(line)}, {cell.method}" + ("" if cell.latents is None else f" n={cell.latents}")
     return stand_in(line) if cell.variant in (None, "watched") or cell.method.startswith("ar") else f"{stand_in(line)}, {ORDER_NAMES[cell.order]}"
 
 
@@ -55,6 +59,8 @@ def painter(lines: Sequence[Line]) -> Callable[[Any, Sequence[Line]], None]:
     variants = {line.cell.variant or "" for line in lines}
     if "watched" in variants:
         return ahead
+    if any(name.startswith(DEAD) for name in variants):
+        return lost
     if all(name.startswith("k=") for name in variants):
         return lambda axes, own: curves(axes, own, lambda cell: VARIANTS[cell.variant or ""].evaluation["candidates"], "candidates k")
     if any(VARIANTS[name or "plain"].share != 1 for name in variants):
@@ -127,14 +133,30 @@ def ahead(axes: Any, lines: Sequence[Line]) -> None:
     axes.legend(fontsize=8, frameon=False)
 
 
+def lost(axes: Any, lines: Sequence[Line]) -> None:
+    """How many of 100 samples have lost their last right answer, against the number of clean tokens: a curve a line, all seeds together."""
+    for line, style in zip(lines, STYLES, strict=False):
+        counts: dict[int, list[int]] = {}
+        for found in (found for row in line.rows for found in row["dead_ends"]):
+            alive, died = counts.get(found["clean"], (0, 0))
+            counts[found["clean"]] = [alive + found["alive"], died + found["died"]]
+        begun = counts[min(counts)][0]
+        gone = [100 * sum(counts[before][1] for before in counts if before <= clean) / begun for clean in sorted(counts)]
+        name = (line.cell.variant or "").removeprefix(DEAD)
+        axes.plot(sorted(counts), gone, linestyle=style, color=CANDIDATE_COLOURS[name], label=f"{name}: {line.mean:.0f} % come out right")
+    axes.set(xlabel="clean tokens", ylabel="samples without a right answer left, %", ylim=(0, 100))
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend(fontsize=8, frameon=False, loc="upper left")
+
+
 def kind(cell: Cell) -> str:
     """The name of the method without its window."""
     return re.sub(r"-[0-9]+$", "", cell.method)
 
 
 def family(cell: Cell) -> str:
-    """The kind of model, where arm, windows and ar-mtp are the points of one curve: none, some and all of what is masked as latents."""
-    return "ar-mtp-window" if cell.method in ("arm", "ar-mtp") else kind(cell)
+    """The kind of model, where ar-mtp is the last point of the windows' curve: all that is masked as latents."""
+    return "ar-mtp-window" if cell.method == "ar-mtp" else kind(cell)
 
 
 def dial(cell: Cell) -> Latents:
@@ -142,8 +164,7 @@ def dial(cell: Cell) -> Latents:
     if cell.method.startswith(WINDOWED):
         window = METHODS[cell.method].window
         return None if window is None else window - 1
-    ends: dict[str, Latents] = {"arm": 0, "ar-mtp": "all"}
-    return ends.get(cell.method, cell.latents)
+    return "all" if cell.method == "ar-mtp" else cell.latents
 
 
 def bars(lines: Sequence[Line]) -> Any:

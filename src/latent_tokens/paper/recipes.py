@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from latent_tokens.configs import DataConfig, EvalConfig, ScaleName, TrainConfig
+from latent_tokens.data import GENERATOR
 from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED, Cell
 from latent_tokens.paper.reference import ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS
 from latent_tokens.paper.scales import SCALES, Budget, Scale
@@ -31,14 +32,18 @@ class Recipe:
     @property
     def model(self) -> str:
         """The name of the model: what it learned, how, from which seed, and a hash of all that its weights are a function of."""
-        about = {"data": settings(self.data), "training": settings(self.training)}
+        about = {"data": made_of(self.data), "training": settings(self.training)}
         return f"{self.training.task}-{self.training.method}-{self.training.seed}-{short_hash(about)}"
 
     @property
     def hash(self) -> str:
         """Of all that the row is a function of."""
-        about = {"model": self.model, "evaluation": settings(self.evaluation), "problems": self.problems and settings(self.problems)}
-        beyond = {"watched": self.variant.watched, "adjust": self.cell.variant if self.variant.adjust else None, "made": self.evaluation.data is None}
+        about = {"model": self.model, "evaluation": settings(self.evaluation), "problems": self.problems and made_of(self.problems)}
+        beyond = {
+            "watched": self.variant.watcher is not None,
+            "adjust": self.cell.variant if self.variant.adjust else None,
+            "made": self.evaluation.data is None,
+        }
         return short_hash({**about, **{name: value for name, value in beyond.items() if value}})
 
     @property
@@ -52,18 +57,24 @@ def settings(config: DataConfig | TrainConfig | EvalConfig) -> dict[str, Any]:
     return {name: value for name, value in asdict(config).items() if name not in IRRELEVANT and value is not None}
 
 
+def made_of(data: DataConfig) -> dict[str, Any]:
+    """All that the examples of a data set are a function of."""
+    return {**settings(data), "generator": GENERATOR}
+
+
 def short_hash(content: dict[str, Any]) -> str:
     """Twelve hexadecimal digits of the SHA-256 of a JSON object."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def recipes(experiment: str, scale_name: ScaleName, root: Path) -> list[Recipe]:
+def recipes(experiment: str, scale_name: ScaleName, root: Path, seeds: int | None = None) -> list[Recipe]:
     """What must be trained and measured for an experiment, cell by cell and seed by seed. Raises ValueError for a name that is not there.
 
-    `root` is where data sets and models go.
+    `root` is where data sets and models go; `seeds` is how often each model is trained, where not as often as the scale says.
     """
     scale = SCALES[scale_name]
-    return [recipe(cell, scale, seed, root / scale_name) for cell in EXPERIMENTS[experiment].cells(scale) for seed in range(seeds_of(cell, scale))]
+    cells = EXPERIMENTS[experiment].cells(scale)
+    return [recipe(cell, scale, seed, root / scale_name) for cell in cells for seed in range(seeds or seeds_of(cell, scale))]
 
 
 def seeds_of(cell: Cell, scale: Scale) -> int:
@@ -79,14 +90,15 @@ def recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
     training = TrainConfig(budget.task, cell.method, data=data.folder, seed=seed, **budget.training, **variant.training)
     if scale is SCALES["paper"] and (cell.task, cell.method) == ("countdown", "arm"):
         training = replace(training, steps=ARM_ON_COUNTDOWN_EPOCHS * DATA_SETS["countdown"].num_train // training.batch_size)
-    training = replace(training, steps=max(1, round(variant.share * training.steps)))
+    steps, warmup = (max(1, round(variant.share * count)) for count in (training.steps, training.warmup))
+    training = replace(training, steps=steps, warmup=warmup)
     problems = None if cell.problems is None else data_set(scale.budgets[cell.problems], root)
     evaluation = EvalConfig(
         latents=None if cell.latents is None else (cell.latents,),
         candidates=budget.candidates if cell.order == "top_prob" else None,
         order=cell.order,
-        num_samples=scale.num_samples if cell.variant is None else ceil(scale.num_thorough / seeds_of(cell, scale)),
-        data=(problems or data).folder if cell.variant is None else None,  # a test split has fewer than a variant takes
+        num_samples=ceil(variant.samples * scale.num_thorough / seeds_of(cell, scale)) if cell.variant else scale.num_samples,
+        data=(problems or data).folder if problems or cell.variant is None else None,  # a test split has fewer boards than a variant takes
         top_p=1.0,
         seed=seed,
         precision=scale.precision,
@@ -99,4 +111,4 @@ def recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
 def data_set(budget: Budget, root: Path) -> DataConfig:
     """What a budget learns from."""
     data = DataConfig(budget.task, **budget.data)
-    return replace(data, out=root / "data" / f"{budget.task}-{short_hash(settings(data))}")
+    return replace(data, out=root / "data" / f"{budget.task}-{short_hash(made_of(data))}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from latent_tokens.configs import ReproduceConfig, ScaleName
 from latent_tokens.paper.catalogue import CATALOGUE
+from latent_tokens.paper.claims import claims_table
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.figures import draw
 from latent_tokens.paper.plan import Work, estimate, plan
@@ -30,8 +31,10 @@ def reproduce(config: ReproduceConfig) -> str:
     """
     if config.experiment in CATALOGUE:
         return as_markdown(CATALOGUE[config.experiment]())
+    if config.experiment == "claims":
+        return write_claims(config.scale, config.runs, config.out / config.scale)
     names = tuple(EXPERIMENTS) if config.experiment == "all" else (config.experiment,)
-    asked, folder = {name: recipes(name, config.scale, config.runs) for name in names}, config.out / config.scale
+    asked, folder = {name: recipes(name, config.scale, config.runs, config.seeds) for name in names}, config.out / config.scale
     every = list({recipe.hash: recipe for each in asked.values() for recipe in each}.values())
     works = plan(every, folder / ROWS)
     if config.status:
@@ -58,6 +61,14 @@ def write(asked: list[Recipe], experiment: str, scale: ScaleName, folder: Path) 
     table = markdown(shown, experiment, scale, estimate(plan(asked, folder / ROWS)) / 60)
     write_whole({folder / f"{experiment}.md": table.encode()})
     draw(shown, experiment, f"latent-tokens reproduce {experiment} --scale {scale}", folder / experiment)
+    return table
+
+
+def write_claims(scale: ScaleName, runs: Path, folder: Path) -> str:
+    """Writes what the rows say of each claim; gives the table."""
+    table = f"{claims_table(scale, runs, measured(folder / ROWS))}\n`latent-tokens reproduce claims --scale {scale}`\n"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole({folder / "claims.md": table.encode()})
     return table
 
 

@@ -7,17 +7,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from latent_tokens.configs import DataConfig
-from latent_tokens.data import make_counted, read_manifest, task_of
+from latent_tokens.data import make_counted, task_of
 from latent_tokens.evaluation import evaluate
-from latent_tokens.paper.foresight import Foresight
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.pretrained import from_pretrained
 from latent_tokens.state import saved_step
-from latent_tokens.storage import append_line, read_description, read_lines
+from latent_tokens.storage import append_line, read_description, read_lines, source_commit
 from latent_tokens.training import fit
 
 SITTINGS = "sittings.jsonl"  # in a run folder: the seconds of each stretch that it was trained in
@@ -47,33 +48,34 @@ def measured(results: Path) -> dict[str, Row]:
 
 def measure(recipe: Recipe) -> Row:
     """A recipe's row, its data set made and its model trained where they are not yet: what was measured, and all that it came from."""
-    manifest = ready(recipe.data)
+    ready(recipe.data)
     folder = train(recipe)
     if recipe.problems is not None:
         ready(recipe.problems)
     net, begun = from_pretrained(folder), time.perf_counter()
-    watcher = Foresight if recipe.variant.watched else None
-    (row,) = evaluate(net, task_of(recipe.data), recipe.evaluation, adjust=recipe.variant.adjust, watcher=watcher)
-    about = read_description(folder, "config.json", "run")
+    task, variant = task_of(recipe.data), recipe.variant
+    watcher = partial(variant.watcher, task) if variant.watcher else None
+    (row,) = evaluate(net, task, recipe.evaluation, adjust=variant.adjust, watcher=watcher)
+    about, sittings = read_description(folder, "config.json", "run"), read_lines(folder / SITTINGS)
     return {
         **row,
         "recipe": recipe.hash,
         "model": recipe.model,
         "train_seed": recipe.training.seed,
         "cell": asdict(recipe.cell),
-        "data_sha256": manifest["splits"]["train"]["sha256"],
+        "data_sha256": about["data_sha256"]["train"],
         "weights_sha256": hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
         "trained_with": about["made_with"],
-        "train_seconds": round(sum(sitting["seconds"] for sitting in read_lines(folder / SITTINGS)), 1),
+        "trained_at": list(dict.fromkeys(sitting.get("commit") for sitting in sittings)),
+        "train_seconds": round(sum(sitting["seconds"] for sitting in sittings), 1),
         "evaluate_seconds": round(time.perf_counter() - begun, 1),
     }
 
 
-def ready(config: DataConfig) -> Row:
-    """The manifest of a data set, which is made where it is missing."""
+def ready(config: DataConfig) -> None:
+    """Makes a data set where it is missing."""
     if not (config.folder / "manifest.json").is_file():
         make_counted(config)
-    return read_manifest(config.folder)[1]
 
 
 def train(recipe: Recipe) -> Path:
@@ -92,21 +94,25 @@ def is_trained(recipe: Recipe) -> bool:
 
 @contextmanager
 def timed(folder: Path) -> Iterator[None]:
-    """Writes down how long the block took, however it ends."""
+    """Writes down how long the block took and which code it was, however it ends, once there is a run to go on with."""
     begun = time.perf_counter()
     try:
         yield
     finally:
-        if folder.is_dir():
-            append_line(folder / SITTINGS, {"seconds": time.perf_counter() - begun})
+        if (folder / "config.json").is_file():
+            append_line(folder / SITTINGS, {"seconds": time.perf_counter() - begun, "commit": source_commit()})
 
 
 def check_together(rows: Sequence[Row], results: Path) -> None:
     """Raises ValueError where two rows of one model differ in its weights, two of one task in its data, or in the problems of one name."""
-    for keys, what in ((("model",), "weights_sha256"), (("task",), "data_sha256"), (("task", "problems", "num_samples", "seed"), "problems_sha256")):
-        first: dict[tuple[Any, ...], Row] = {}
-        for row in (row for row in rows if what in row):
-            other = first.setdefault(tuple(row.get(key) for key in keys), row)
+
+    def problems(row: Row) -> tuple[Any, ...]:
+        return row["task"], row["num_samples"], row["problems"] or row["seed"]  # those that are made on the spot are a seed's
+
+    for key, what in ((itemgetter("model"), "weights_sha256"), (itemgetter("task"), "data_sha256"), (problems, "problems_sha256")):
+        first: dict[Any, Row] = {}
+        for row in rows:
+            other = first.setdefault(key(row), row)
             if row[what] != other[what]:
-                both = f"rows {other['recipe']} and {row['recipe']} of {row[keys[0]]} differ in {what} ({other[what][:12]}, {row[what][:12]})"
+                both = f"rows {other['recipe']} and {row['recipe']} of {row['model']} differ in {what} ({other[what][:12]}, {row[what][:12]})"
                 raise ValueError(f"{results}: {both}, so no table can hold both; remove one of them, and it is measured anew")

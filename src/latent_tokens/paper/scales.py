@@ -40,19 +40,20 @@ def published(task: TaskName, name: str) -> Budget:
     about = DATA_SETS[name]
     training = {
         "size": about.size, "steps": about.epochs * about.num_train // 512, "batch_size": 512, "lr": 3e-4, "warmup": 2_500, "schedule": "constant",
-        "dropout": 0.1, "positions": "both", "gelu": "tanh", "noise": "answer" if "puzzle" not in name and task.startswith("sudoku") else "all",
+        "precision": "bf16", "dropout": 0.1, "positions": "both", "gelu": "tanh",
+        "noise": "answer" if "puzzle" not in name and task.startswith("sudoku") else "all",
     }  # fmt: skip
     return Budget(task, training, {"padding": "paper", "num_train": about.num_train})
 
 
 def small(task: TaskName, *, candidates: int, seeds: int, **training: Any) -> Budget:
     """A sibling of a task at which two cores show the same."""
-    return Budget(task, {"size": "nano", **training}, {"num_train": 100_000}, candidates, seeds)
+    return Budget(task, {"size": "nano", "precision": "fp32", **training}, {"num_train": 100_000}, candidates, seeds)
 
 
 def seconds(task: TaskName) -> Budget:
     """A few steps, to see that everything runs."""
-    training = {"size": "nano", "steps": 6, "batch_size": 8, "warmup": 2, "evaluate_every": 3, "save_every": 3}
+    training = {"size": "nano", "precision": "fp32", "steps": 6, "batch_size": 8, "warmup": 2, "evaluate_every": 3, "save_every": 3}
     return Budget(task, training, {"num_train": 256, "num_validation": 16, "num_test": 16}, 4)
 
 
@@ -71,7 +72,7 @@ SCALES: Names[Scale] = Names(
             num_thorough=4,
             dial=(0, "all"),
             chosen=(4,),
-            windows=(4,),
+            windows=(1, 4),
         ),
         "cpu": Scale(
             {
@@ -85,7 +86,7 @@ SCALES: Names[Scale] = Names(
             num_thorough=4_000,
             dial=(0, 2, 4, 8, 16, "all"),
             chosen=(4, 8),
-            windows=(4, 16),
+            windows=(1, 4, 16),
             precision="bf16",
         ),
         "paper": Scale(
@@ -100,7 +101,7 @@ SCALES: Names[Scale] = Names(
             num_thorough=4_000,
             dial=(0, 4, 8, 16, 32, 64, "all"),
             chosen=(4, 8),
-            windows=(8, 32, 128),
+            windows=(1, 8, 32, 128),
             precision="bf16",
         ),
     },

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from latent_tokens.configs import ScaleName
@@ -15,10 +16,16 @@ from latent_tokens.paper.reference import AR_MTP, TOP_PROB, UNIFORM, Printed
 from latent_tokens.report import ORDER_NAMES, as_markdown
 
 HEADINGS = (
-    "task", "method", "order", "n", "changed", "paper", "ours", "95 % interval", "samples", "each seed", "tokens", "tokens, paper's count",
-    "seconds", "commit",
+    "task", "method", "order", "n", "changed", "paper", "ours", "of", "95 % interval", "samples", "each seed", "over seeds", "foreseen",
+    "tokens", "tokens, paper's count", "training s", "sampling s", "commit",
 )  # fmt: skip
-NUMBER, VARIANT = HEADINGS.index("n"), HEADINGS.index("changed")
+MAY_BE_EMPTY = tuple(HEADINGS.index(name) for name in ("n", "changed", "foreseen"))
+STUDENT = (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # 97.5 % of t, by degrees of freedom
+LEGEND = (
+    "The interval is of all samples together (Wilson), the one over seeds of the mean over training seeds (Student's t). Tokens are relative to "
+    "showing all that is masked. Seconds are of a machine that did other work too; a model's training counts in each of its lines."
+)
+AHEAD = (1, 4, 16)  # steps between a latent's prediction and its decoding
 
 Row = dict[str, Any]
 
@@ -36,14 +43,37 @@ class Line:
         return str(self.rows[0]["metric"])
 
     @property
+    def by_seed(self) -> dict[int, float]:
+        """The figure of each training seed: percent, or the soft loss of the large boards."""
+        names = ["soft_loss" if self.cell.task == "sudoku-large" else row["metric"] for row in self.rows]
+        return {row["train_seed"]: float(row[name]) for name, row in zip(names, self.rows, strict=True)}
+
+    @property
     def values(self) -> list[float]:
-        """The figure of each seed: percent, or the soft loss of the large boards."""
-        name = "soft_loss" if self.cell.task == "sudoku-large" else self.metric
-        return [float(row[name]) for row in self.rows]
+        return list(self.by_seed.values())
 
     @property
     def mean(self) -> float:
         return fmean(self.values)
+
+    @property
+    def of(self) -> str:
+        """What the figures are of: percent right by this metric, or a loss."""
+        return "soft loss, nats" if self.cell.task == "sudoku-large" else f"{self.metric} %"
+
+    @property
+    def over_seeds(self) -> float | None:
+        """Half of the 95 % interval of the mean over training seeds (Student's t); None for a single one."""
+        return half_interval(self.values) if len(self.values) > 1 else None
+
+    @property
+    def foreseen(self) -> str:
+        """How many per cent of the latents came true so many steps later, of samples that came out right, where that was watched."""
+        counts: dict[int, list[int]] = {}
+        for found in (found for row in self.rows for found in row.get("foresight", ())):
+            hit, seen = counts.get(found["steps"], (0, 0))
+            counts[found["steps"]] = [hit + found["hit_right"], seen + found["seen_right"]]
+        return ", ".join(f"{100 * counts[step][0] / counts[step][1]:.0f} ({step} ahead)" for step in AHEAD if counts.get(step, (0, 0))[1])
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -64,10 +94,10 @@ def lines(recipes: Sequence[Recipe], found: Mapping[str, Row]) -> list[Line]:
 def markdown(lines: Sequence[Line], experiment: str, scale: ScaleName, minutes: float) -> str:
     """The table of an experiment without empty columns, and under it the command that makes it and how long what is not there would take."""
     table = [HEADINGS, *map(cells_of, lines)]
-    empty = {column for column in (NUMBER, VARIANT) if not any(row[column] for row in table[1:])}
+    empty = {column for column in MAY_BE_EMPTY if not any(row[column] for row in table[1:])}
     shown = [[cell for column, cell in enumerate(row) if column not in empty] for row in table]
     missing = f"; what is not run takes about {minutes:.0f} minutes on this machine" if minutes else ""
-    return f"{as_markdown(shown)}\n`latent-tokens reproduce {experiment} --scale {scale}`{missing}\n"
+    return f"{as_markdown(shown)}\n{LEGEND}\n\n`latent-tokens reproduce {experiment} --scale {scale}`{missing}\n"
 
 
 def stand_in(line: Line) -> str:
@@ -94,9 +124,15 @@ def cells_of(line: Line) -> tuple[str, ...]:
     each = " ".join(f"{value:.1f}" for value in line.values)
     priced = ([row[name] for row in line.rows if row[name] is not None] for name in ("relative_cost", "paper_cost"))
     tokens = (f"{fmean(costs):.2f}x" if costs else "" for costs in priced)
-    seconds = f"{sum(row['train_seconds'] + row['evaluate_seconds'] for row in line.rows):,.0f}"
+    seconds = (f"{sum(row[name] for row in line.rows):,.0f}" for name in ("train_seconds", "evaluate_seconds"))
+    seeds = "" if line.over_seeds is None else f"± {line.over_seeds:.1f}"
     commits = ", ".join(dict.fromkeys(str(row["made_with"]["commit"]) for row in line.rows))
-    return (*about, f"{line.mean:.1f}", interval, samples, each, *tokens, seconds, commits)
+    return (*about, f"{line.mean:.1f}", line.of, interval, samples, each, seeds, line.foreseen, *tokens, *seconds, commits)
+
+
+def half_interval(values: Sequence[float]) -> float:
+    """Half of the 95 % interval of a mean of two or more independent values (Student's t)."""
+    return STUDENT[min(len(values), len(STUDENT)) - 1] * stdev(values) / math.sqrt(len(values))
 
 
 def printed(cell: Cell) -> Printed | None:

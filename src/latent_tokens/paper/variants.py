@@ -15,12 +15,14 @@ from torch import Tensor
 from latent_tokens.confidence import top_prob
 from latent_tokens.configs import Names
 from latent_tokens.decoding import Decoding
-from latent_tokens.evaluation import Adjust
+from latent_tokens.evaluation import Adjust, Watcher
 from latent_tokens.layout import next_layout
 from latent_tokens.model import Transformer
 from latent_tokens.order import Showing
+from latent_tokens.paper.dead_ends import DeadEnds
+from latent_tokens.paper.foresight import Foresight
 from latent_tokens.relevance import by_worth, in_levels, relevant, tells_candidates, told_by_clean
-from latent_tokens.tasks import Sudoku, Task
+from latent_tokens.tasks import Solvable, Sudoku, Task
 
 Schedule = Callable[[int, int], int | Callable[[int], int]]
 """(L, size) -> the number of latents, or number masked -> number of latents."""
@@ -28,16 +30,17 @@ Schedule = Callable[[int, int], int | Callable[[int], int]]
 
 @dataclass(frozen=True)
 class Variant:
-    """One thing that differs: settings of the training or of the evaluation, a share of its steps, or a last word on decoding.
+    """One thing that differs: settings of the training or of the evaluation, a share of its steps or samples, or a last word on decoding.
 
-    With `watched` nothing differs, and what latents predict is written down.
+    A watcher changes nothing, and writes down what it sees.
     """
 
     training: Mapping[str, Any] = field(default_factory=dict)
-    share: float = 1
+    share: float = 1  # of the training steps
+    samples: float = 1  # of those that a variant is measured on
     evaluation: Mapping[str, Any] = field(default_factory=dict)
     adjust: Adjust | None = None
-    watched: bool = False
+    watcher: Callable[[Solvable], Watcher] | None = None
 
 
 def sharing(task: Task) -> Tensor:
@@ -131,7 +134,7 @@ VARIANTS: Names[Variant] = Names(
         **{f"{100 * share:g} % of the steps": Variant(share=share) for share in (0.125, 0.25, 0.5)},
         "elbo": Variant(training={"weight": "elbo"}),
         "target only": Variant(training={"targets": "next"}),
-        **{f"k={k}": Variant(evaluation={"candidates": k}) for k in (1, 2, 4, 8, 16, "all")},
+        **{f"k={k}": Variant(evaluation={"candidates": k}) for k in (1, 2, 4, 8, 16, "all", "growing")},
         "constant": Variant(adjust=partial(scheduled, constant)),
         "a share": Variant(adjust=partial(scheduled, a_share)),
         "early": Variant(adjust=partial(scheduled, early)),
@@ -143,6 +146,7 @@ VARIANTS: Names[Variant] = Names(
         "most certain": Variant(adjust=partial(certain, 1)),
         "least certain": Variant(adjust=partial(certain, -1)),
         "relevant": Variant(evaluation={"latent_policy": "relevant"}),
-        "watched": Variant(watched=True),
+        "watched": Variant(watcher=lambda task: Foresight()),
+        **{f"dead ends, k={k}": Variant(evaluation={"candidates": k}, samples=0.15, watcher=DeadEnds) for k in (1, 8, "all", "growing")},
     },
 )

@@ -1,0 +1,58 @@
+"""Where samples go wrong: at which step the last right answer is lost, and how sure the model was of what it decoded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latent_tokens.decoding import Step
+from latent_tokens.tasks import Examples, Solvable
+from latent_tokens.tasks.base import Tokens
+
+Row = dict[str, Any]
+
+
+class DeadEnds:
+    """A watcher of `evaluate`: adds the key "dead_ends" to its row, a record for each number of clean tokens before a step.
+
+    Of `alive` samples, for which a right answer was left before the step, `died` had none after it; `sure` is the mean of the largest
+    probability where a token was decoded.
+    """
+
+    def __init__(self, task: Solvable) -> None:
+        self.task = task
+        self.counts = np.zeros((task.length, 3))  # alive, died, sum of the largest probabilities
+
+    def begin(self, rows: int, length: int) -> None:
+        """Before a batch."""
+        self.tokens = np.zeros((rows, length), np.uint8)
+        self.known = np.zeros((rows, length), np.bool_)
+        self.alive = np.ones(rows, np.bool_)
+
+    def __call__(self, step: Step) -> None:
+        surest = step.probabilities.amax(-1)
+        for i, row in enumerate(step.rows.tolist()):
+            clean, place = int(step.layout.num_clean[i]), int(step.chosen[i, 0])
+            self.tokens[row, place], self.known[row, place] = int(step.tokens[i, 0]), True
+            if self.alive[row]:
+                slot = (step.layout.positions[i] == place).nonzero()[0, 0]
+                self.alive[row] = self._is_open(row)
+                self.counts[clean] += 1, not self.alive[row], float(surest[i, slot])
+
+    def _is_open(self, row: int) -> bool:
+        """Whether a right answer is left."""
+        here = slice(row, row + 1)
+        problem = Examples(self.tokens[here], self.known[here], np.array([self.task.length], np.uint16))
+        return self.task.count_solutions(problem, most=1) != 0
+
+    def end(self, tokens: Tokens, right: NDArray[np.bool_]) -> None:
+        """After a batch, of whose samples those are right that never lost the last answer."""
+        if (self.alive != right).any():
+            raise AssertionError("a sample that lost its last answer came out right, or the reverse")
+
+    def found(self) -> Row:
+        """What the row of results gets."""
+        seen = [(clean, *counts) for clean, counts in enumerate(self.counts.tolist()) if counts[0]]
+        return {"dead_ends": [{"clean": c, "alive": int(a), "died": int(d), "sure": round(sure / a, 4)} for c, a, d, sure in seen]}

@@ -10,13 +10,14 @@ from latent_tokens.commands.data import Data, run_data
 from latent_tokens.commands.demo import run_demo
 from latent_tokens.commands.evaluate import Evaluate, run_evaluate
 from latent_tokens.commands.importing import Import, run_import
+from latent_tokens.commands.likelihood import Likelihood, run_likelihood
 from latent_tokens.commands.reproduce import run_reproduce
 from latent_tokens.commands.sample import Sample, run_sample
 from latent_tokens.commands.solve import Solve, run_solve
 from latent_tokens.commands.train import run_train
 from latent_tokens.configs import DemoConfig, ReproduceConfig, TrainConfig
 
-__all__ = ["RUN", "Bench", "Data", "Evaluate", "Import", "Sample", "Solve"]
+__all__ = ["RUN", "Bench", "Data", "Evaluate", "Import", "Likelihood", "Sample", "Solve"]
 
 RUN: dict[type, Callable[[Any], int]] = {
     Data: run_data,
@@ -28,4 +29,5 @@ RUN: dict[type, Callable[[Any], int]] = {
     Bench: run_bench,
     ReproduceConfig: run_reproduce,
     Import: run_import,
+    Likelihood: run_likelihood,
 }

@@ -70,9 +70,29 @@ class Text:
         tokens = np.array([ids + [self.coder.end] * left], np.uint16)
         return Examples(tokens, np.array([known + [False] * left]), np.array([length], np.uint16))
 
+    def sequences(self, text: str) -> Examples:
+        """A whole text as the model learned text: in pieces of L - 2 tokens between ends of document, the last one shorter. Nothing is known.
+
+        Raises ValueError where there is no text.
+        """
+        (ids,) = self.coder.encode([text])
+        if not len(ids):
+            raise ValueError("no text: it has no token")
+        inner = self.length - 2
+        pieces = [ids[start : start + inner] for start in range(0, len(ids), inner)]
+        tokens = np.full((len(pieces), self.length), self.coder.end, np.uint16)
+        for row, piece in zip(tokens, pieces, strict=True):
+            row[1 : len(piece) + 1] = piece
+        lengths = np.array([len(piece) + 2 for piece in pieces], np.uint16)
+        return Examples(tokens, np.zeros(tokens.shape, np.bool_), lengths)
+
     def decode(self, tokens: Tokens) -> str:
         """The text of one sequence, ends of documents shown as <|endoftext|>."""
         return self.coder.decode(tokens.tolist())
+
+    def decode_one(self, token: int) -> str:
+        """One token alone; a part of a character shows as U+FFFD."""
+        return self.coder.decode([token])
 
 
 def text_described(about: Mapping[str, Any], folder: Path | None) -> Text:

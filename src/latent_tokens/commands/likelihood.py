@@ -24,8 +24,8 @@ class Likelihood:
 
     run: Positional[str]
     """A run folder."""
-    text: Path
-    """A text file."""
+    text: Path | None = None
+    """A text file, in UTF-8."""
     order: Literal["uniform", "left_to_right"] | None = None
     """uniform: random orders. Default: uniform, or left_to_right where the method is."""
     orders: int = 4
@@ -57,8 +57,8 @@ def run_likelihood(command: Likelihood) -> int:
     if not isinstance(task, Text):
         raise ValueError(f"{command.run}: a model of {task.name}; the likelihood of a text takes a model of text")
     check_fits(net, task)
-    if not command.text.is_file():
-        raise ValueError(f"text={command.text}: no such file")
+    if command.text is None or not command.text.is_file():
+        raise ValueError(f"text={command.text}: no such file; name one with --text")
     examples = task.sequences(text_of(command.text))
     fixed = command.order == "left_to_right" or net.method.order is left_to_right
     schedule = left_to_right if fixed else any_order

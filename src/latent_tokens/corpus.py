@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -180,25 +181,25 @@ def pack(
     """
     seen: set[bytes] = set()
     passed = {"empty": 0, "repeated": 0}
-    files = {split: (folder / f"{split}.tokens.npy").open("wb") for split in SPLITS}
-    packed = {split: Packed(file, length, tokenizer.end, most[split]) for split, file in files.items()}
-    stream = iter(texts)
-    while batch := list(islice(stream, BATCH)):
-        fresh = []
-        for text in batch:
-            key, empty = key_of(text), not text.strip()
-            passed["empty"] += empty
-            passed["repeated"] += key in seen and not empty
-            if not empty and key not in seen:
-                seen.add(key)
-                fresh.append((packed[split_of(text)], text))
-        wanted = [(place, text) for place, text in fresh if not place.full]
-        for (place, _), ids in zip(wanted, tokenizer.encode([text for _, text in wanted]), strict=True):
-            place.add(ids)
-        report(len(batch))
-    for one, file in zip(packed.values(), files.values(), strict=True):
-        one.close()
-        file.close()
+    with ExitStack() as stack:
+        files = {split: stack.enter_context((folder / f"{split}.tokens.npy").open("wb")) for split in SPLITS}
+        packed = {split: Packed(file, length, tokenizer.end, most[split]) for split, file in files.items()}
+        stream = iter(texts)
+        while batch := list(islice(stream, BATCH)):
+            fresh = []
+            for text in batch:
+                key, empty = key_of(text), not text.strip()
+                passed["empty"] += empty
+                passed["repeated"] += key in seen and not empty
+                if not empty and key not in seen:
+                    seen.add(key)
+                    fresh.append((packed[split_of(text)], text))
+            wanted = [(place, text) for place, text in fresh if not place.full]
+            for (place, _), ids in zip(wanted, tokenizer.encode([text for _, text in wanted]), strict=True):
+                place.add(ids)
+            report(len(batch))
+        for one in packed.values():
+            one.close()
     if not seen:
         raise ValueError("no text: the source has no document that is not empty")
     return {split: {"examples": one.rows, "documents": one.documents, "tokens": one.tokens} for split, one in packed.items()}, passed

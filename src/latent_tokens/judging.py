@@ -100,10 +100,12 @@ class LanguageModel:
         return task.decode(sample[1:-1] if sample[-1] == task.coder.end else sample[1:])
 
     def chunks(self, text: str) -> list[list[int]]:
-        """The judge's tokens of a text, in pieces of its context; pieces of one token have nothing to guess."""
-        start = self.tokenizer.bos_token_id if self.tokenizer.bos_token_id is not None else self.tokenizer.eos_token_id
+        """The judge's tokens of a text, in pieces of its context that have something to guess: more than one token, and no end at their start."""
+        start, end = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
+        start = end if start is None else start
         ids = [*([] if start is None else [start]), *self.tokenizer(text, add_special_tokens=False)["input_ids"]]
-        return [chunk for place in range(0, len(ids), self.context) if len(chunk := ids[place : place + self.context]) > 1]
+        pieces = [ids[place : place + self.context] for place in range(0, len(ids), self.context)]
+        return [piece for number, piece in enumerate(pieces) if len(piece) > 1 and (number == 0 or piece[0] != end)]
 
     @torch.no_grad()
     def read(self, chunks: Sequence[Sequence[int]]) -> list[tuple[float, int]]:

@@ -341,8 +341,8 @@ def training_shape(shape: str) -> tuple[SizeName, int, int, int]:
 
 ExperimentName = Literal[
     "figure-1", "table-1", "table-1-uniform", "table-ar-mtp", "figure-latents", "figure-sudoku-large",
-    "ablation-refresh", "ablation-weight", "ablation-candidates", "ablation-schedule", "ablation-targets", "ablation-latents",
-    "ablation-relevant", "figure-predictions", "figure-dead-ends", "figure-compute",
+    "ablation-refresh", "ablation-weight", "ablation-candidates", "ablation-infilling", "ablation-growing", "ablation-schedule",
+    "ablation-targets", "ablation-latents", "ablation-relevant", "figure-predictions", "figure-dead-ends", "figure-compute",
     "table-models", "table-datasets", "table-training", "claims", "all",
 ]  # fmt: skip
 

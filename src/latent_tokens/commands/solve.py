@@ -24,7 +24,8 @@ class Solve:
     latents: int | Literal["all"] | None = None
     """Latent tokens to show. Default: as many as the method can use."""
     candidates: int | Literal["all", "growing"] | None = None
-    """Of how many next cells the most confident is decoded (k): a number, all, or growing with the clean ones. Default: 8; 1 from left to right."""
+    """Of how many next cells the most confident is decoded (k): a number, all, or growing with the clean ones. Default: all, with --latents 8,
+    1 from left to right."""
     temperature: float = 0.0
     """0 takes the likeliest token."""
     attempts: int = 1
@@ -58,7 +59,8 @@ def run_solve(command: Solve) -> int:
         name, net = command.run, from_pretrained(command.run)
         task = task_of(find(name))
         problem = task.encode(text)
-    candidates = command.candidates or (1 if net.method.order is left_to_right else DEFAULT_CANDIDATES)
+    free: int | Literal["all"] = "all" if command.latents is None else DEFAULT_CANDIDATES  # where all are candidates there are no latents
+    candidates = command.candidates or (1 if net.method.order is left_to_right else free)
     latents = most_latents(net.method) if command.latents is None else command.latents
     decoding = Decoding(growing if candidates == "growing" else candidates, latents, temperature=command.temperature)
     attempt = solve(net, task, problem, decoding, command.seed, command.attempts)

@@ -62,6 +62,9 @@ def questions() -> list[Claim]:
         for more, less in (("k=8", "k=1"), ("k=8", "k=all"), ("k=growing", "k=8")):
             made.append(question(f"{more} > {less}", method, "top_prob", n, more, less))
         made.append(question("all targets > target only", method, "top_prob", n, "plain", "target only"))
+    for method, n in dial:
+        every, four = (Cell("sudoku-gen", method, "top_prob", n, "sudoku-puzzle", name) for name in ("k=all", "k=4"))
+        made.append(Claim(f"{method}{'' if n is None else f' n={n}'}, top-prob: k=all > k=4", every, four, ours=True))
     made.append(question("as many latents in all, early > late", "scdm", "top_prob", None, "early", "late"))
     for order, name in product(ORDERS, ("random", "constrained of a unit", "relevant")):
         made.append(question(f"{name} latents > nearest", "scdm", order, 4, name, "plain"))

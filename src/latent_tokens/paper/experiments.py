@@ -118,6 +118,24 @@ EXPERIMENTS: Names[Experiment] = Names(
                 if (latents, k) != (0, "all")  # all are candidates, so that n = all shows none either
             ],
         ),
+        "ablation-infilling": Experiment(
+            "How many candidates, where a model of boards infills puzzles",
+            lambda scale: [
+                Cell("sudoku-gen", method, "top_prob", latents, "sudoku-puzzle", f"k={k}")
+                for method, latents in MODELS
+                for k in (4, 8, "all", "growing")
+                if (latents, k) != (0, "all")
+            ],
+        ),
+        "ablation-growing": Experiment(
+            "As many candidates as there are clean tokens, and one: on other tasks",
+            lambda scale: [
+                Cell(task, method, "top_prob", latents, variant=name)
+                for task in ("sudoku-puzzle", "zebra", "countdown")
+                for method, latents in MODELS[1:]
+                for name in ("plain", "k=growing")
+            ],
+        ),
         "ablation-schedule": Experiment(
             "The same number of latents in all, at different times",
             lambda scale: [boards("scdm", order, None, name) for order in ORDERS for name in ("constant", "a share", "early", "late")],
@@ -145,7 +163,7 @@ EXPERIMENTS: Names[Experiment] = Names(
             ],
         ),
         "figure-dead-ends": Experiment(
-            "Where boards go wrong: the last solution is lost, by how many candidates the most confident is chosen from",
+            "When boards lose their last solution, by the number of candidates",
             lambda scale: [
                 boards(method, "top_prob", latents, f"dead ends, k={k}")
                 for method, latents in MODELS

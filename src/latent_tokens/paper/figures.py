@@ -41,7 +41,7 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
         paint(axes, [line for line in shown if panel(line) == name])
         axes.set_title(name, fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
-    intervals = "" if paint is ahead or any(line.interval is None for line in shown) else "95 % intervals of all samples together; "
+    intervals = "" if paint in (ahead, lost) or any(line.interval is None for line in shown) else "95 % intervals of all samples together; "
     caption = f"{intervals}{command}"
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
 
@@ -83,10 +83,13 @@ def curves(axes: Any, lines: Sequence[Line], abscissa: Abscissa, label: str) -> 
         if abscissa(own[0].cell) is None:
             axes.axhline(own[0].mean, linewidth=1, linestyle="--", color=KIND_COLOURS[name], label=f"{about} {own[0].mean:.0f}")
             continue
-        places = {ticks.index(abscissa(line.cell)): line for line in own}
-        points = [places[place] for place in sorted(places)]
-        shown = {"marker": "o", "capsize": 3, "color": KIND_COLOURS[name], "linestyle": style, "label": about}
-        axes.errorbar(sorted(places), [line.mean for line in points], bars(points), **shown)
+        shown: dict[str, Any] = {"marker": "o", "capsize": 3, "color": KIND_COLOURS[name]}
+        for joined in (True, False):  # a rule is no point of the curve
+            places = {ticks.index(x): line for line in own if ((x := abscissa(line.cell)) == "growing") != joined}
+            points = [places[place] for place in sorted(places)]
+            if points:
+                shown |= {"linestyle": style, "label": about} if joined else {"linestyle": "none", "label": None}
+                axes.errorbar(sorted(places), [line.mean for line in points], bars(points), **shown)
     names = [f"{tick:g}" if isinstance(tick, float) else tick for tick in ticks]
     axes.set(xticks=range(len(ticks)), xticklabels=names, xlabel=label, ylabel=unit(lines[0]))
     axes.set_ylim(0, None if lines[0].interval is None else max(LOWEST_TOP, axes.get_ylim()[1]))
@@ -143,10 +146,10 @@ def lost(axes: Any, lines: Sequence[Line]) -> None:
         begun = counts[min(counts)][0]
         gone = [100 * sum(counts[before][1] for before in counts if before <= clean) / begun for clean in sorted(counts)]
         name = (line.cell.variant or "").removeprefix(DEAD)
-        axes.plot(sorted(counts), gone, linestyle=style, color=CANDIDATE_COLOURS[name], label=f"{name}: {line.mean:.0f} % come out right")
+        axes.plot(sorted(counts), gone, linestyle=style, color=CANDIDATE_COLOURS[name], label=f"{name}: {line.mean:.0f} % right")
     axes.set(xlabel="clean tokens", ylabel="samples without a right answer left, %", ylim=(0, 100))
     axes.grid(axis="y", alpha=0.3)
-    axes.legend(fontsize=8, frameon=False, loc="upper left")
+    axes.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
 
 
 def kind(cell: Cell) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from latent_tokens import DataConfig, EvalConfig, TrainConfig, fit, from_pretrained, load_data, make_data
 from latent_tokens.cli import main
-from latent_tokens.corpus import PIECE, documents, pieces, split_of
+from latent_tokens.corpus import SHORTEST, documents, pieces, split_of
 from latent_tokens.evaluation import decoding_for
 from latent_tokens.tasks import Text
 from latent_tokens.tasks.tokenizer import END, Bytes, Learned, learn_bpe, read_tokenizer
@@ -78,7 +78,9 @@ def test_lines_of_json_and_one_long_text(tmp_path):
     parts = list(pieces(long))
     assert "".join(parts) == long
     assert len(parts) > 3
-    assert all(PIECE <= len(part) < PIECE + 1_000 for part in parts[:-1])
+    size = max(SHORTEST, len(long) // 256)
+    assert all(size <= len(part) < size + 1_000 for part in parts[:-1])
+    assert {split_of(part) for part in parts} == {"train", "validation", "test"}
 
 
 BAD = {

@@ -20,7 +20,7 @@ from latent_tokens.tasks import SPLITS, Text
 from latent_tokens.tasks.base import HELD_OUT
 from latent_tokens.tasks.tokenizer import FILE, Learned, Tokenizer, learn_bpe, read_tokenizer
 
-PIECE = 16_384  # characters: about so long are the documents that one long text is cut into
+PIECES, SHORTEST, LONGEST = 256, 200, 16_384  # one text is cut into about so many documents of so many characters
 BATCH = 64  # documents tokenized at a time
 SUFFIXES = (".txt", ".md", ".rst", ".text", "")  # of files in a folder that are read
 
@@ -116,10 +116,10 @@ def text_of(file: Path) -> str:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """One long text as documents of about PIECE characters, cut between paragraphs where there are any."""
-    start = 0
+    """One text as documents, cut between paragraphs where there are any: long ones, but many enough for every split to get some."""
+    size, start = max(SHORTEST, min(LONGEST, len(text) // PIECES)), 0
     while start < len(text):
-        stop = text.find("\n\n", start + PIECE)
+        stop = text.find("\n\n", start + size)
         stop = len(text) if stop < 0 else stop + 2
         yield text[start:stop]
         start = stop

@@ -9,16 +9,16 @@ from __future__ import annotations
 import io
 import math
 import pickle
-import pickletools
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from latent_tokens.tasks.plain_pickle import Named, check_program
 
 STUBBED = ("omegaconf", "transformers", "tokenizers", "typing", "collections")  # whose classes become stubs
 TYPES = ("dict", "list", "tuple", "set", "frozenset", "int", "long", "float", "bool", "str", "unicode", "bytes", "bytearray", "complex", "object")
@@ -85,22 +85,6 @@ class Saved:
         return torch.frombuffer(content, dtype=self.dtype).as_strided(self.size, self.stride, self.offset)
 
 
-class Function:
-    """A function that a pickle may call; unlike the function itself it has no attributes that a pickle could set."""
-
-    __slots__ = ("_call",)
-    _call: Callable[..., Any]
-
-    def __init__(self, call: Callable[..., Any]) -> None:
-        object.__setattr__(self, "_call", call)
-
-    def __call__(self, *args: Any) -> Any:
-        return self._call(*args)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(name)
-
-
 class Reader(pickle.Unpickler):
     """An unpickler that knows the names above, and no others."""
 
@@ -111,11 +95,11 @@ class Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         found = f"{module}.{name}"
         if found == "collections.OrderedDict":
-            return Function(OrderedDict[Any, Any])
+            return Named(OrderedDict[Any, Any])
         if found == "torch._utils._rebuild_tensor_v2":
-            return Function(rebuilt)
+            return Named(rebuilt)
         if found in ("torch._utils._rebuild_parameter", "torch.Size"):
-            return Function(lambda content, *_: content)
+            return Named(lambda content, *_: content)
         if module in ("torch", "torch.storage") and name in DTYPES:
             return DTYPES[name]
         plain = (module in ("builtins", "__builtin__") and name in TYPES) or found in ("_codecs.encode", "torch.device")
@@ -151,19 +135,12 @@ def read_torch(file: Path) -> Any:
         if f"{prefix}byteorder" in archive.namelist() and record(archive, file, f"{prefix}byteorder") != b"little":
             raise ValueError(f"{file}: written on a big-endian machine; save it again on a little-endian one")
     try:
-        check(content)
+        check_program(content)
         return Reader(content, file, prefix).load()
     except pickle.UnpicklingError as error:
         raise ValueError(f"{file}: refused, {error}") from None
     except Exception as error:  # a damaged pickle may raise anything
         raise ValueError(f"{file}: damaged ({type(error).__name__}: {error}); fetch it again") from None
-
-
-def check(content: bytes) -> None:
-    """Raises ValueError where a pickle is cut off, or names a place in its memory that it does not fill: readers make room for all before it."""
-    for count, (opcode, argument, _) in enumerate(pickletools.genops(content)):
-        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and (argument is None or argument > count):
-            raise ValueError(f"{opcode.name} {argument} after {count} instructions")
 
 
 def opened(file: Path) -> zipfile.ZipFile:

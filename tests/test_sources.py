@@ -99,12 +99,6 @@ class Command:
         ((io.FileIO, "{mark}", "w"), "FileIO"),
     ],
 )
-def test_a_pickle_that_would_fill_the_memory_is_damaged():
-    """It puts a list at place four thousand million of its memory, for which readers make room."""
-    with pytest.raises(ValueError, match="LONG_BINPUT 4294967295 after 2 instructions"):
-        read_plain_pickle(b"\x80\x02]r\xff\xff\xff\xff.")
-
-
 def test_nothing_in_a_pickle_is_executed(tmp_path, call, named, protocol):
     mark = tmp_path / "mark.npy"
     function, *arguments = call

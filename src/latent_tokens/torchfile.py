@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import pickletools
 import zipfile
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from latent_tokens.tasks.plain_pickle import Named, check_program
+from latent_tokens.tasks.plain_pickle import Named
 
 STUBBED = ("omegaconf", "transformers", "tokenizers", "typing", "collections")  # whose classes become stubs
 TYPES = ("dict", "list", "tuple", "set", "frozenset", "int", "long", "float", "bool", "str", "unicode", "bytes", "bytearray", "complex", "object")
@@ -135,12 +136,19 @@ def read_torch(file: Path) -> Any:
         if f"{prefix}byteorder" in archive.namelist() and record(archive, file, f"{prefix}byteorder") != b"little":
             raise ValueError(f"{file}: written on a big-endian machine; save it again on a little-endian one")
     try:
-        check_program(content)
+        check(content)
         return Reader(content, file, prefix).load()
     except pickle.UnpicklingError as error:
         raise ValueError(f"{file}: refused, {error}") from None
     except Exception as error:  # a damaged pickle may raise anything
         raise ValueError(f"{file}: damaged ({type(error).__name__}: {error}); fetch it again") from None
+
+
+def check(content: bytes) -> None:
+    """Raises ValueError where a pickle is cut off, or names a place in its memory that it does not fill: readers make room for all before it."""
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(content)):
+        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and (argument is None or argument > count):
+            raise ValueError(f"{opcode.name} {argument} after {count} instructions")
 
 
 def opened(file: Path) -> zipfile.ZipFile:

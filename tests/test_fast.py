@@ -211,17 +211,24 @@ def test_a_batch_of_one_row_or_none_is_decoded(nano, name, batch):
     assert made[0].tokens.shape == (batch, 16)
 
 
-def test_a_watcher_gets_the_reference():
-    net, (tokens, known, lengths), steps = untrained(), problem(), []
-    made = [
-        module(net, METHODS["scdm"], tokens, known, Decoding(latents=2), 3, lengths=lengths, on_step=steps.append)
-        for module in (generate, reference.generate)
-    ]
-    assert same(*made)
-    assert len(steps) == 2 * made[0].forward_passes
-    for fast, slow in zip(steps[: len(steps) // 2], steps[len(steps) // 2 :], strict=True):
-        assert torch.equal(fast.probabilities, slow.probabilities)
-        assert torch.equal(fast.chosen, slow.chosen)
+@pytest.mark.parametrize("name", ["scdm", "mdm", "esolm", "arm"])
+def test_a_watcher_sees_the_steps_of_the_reference(name, monkeypatch):
+    net, (tokens, known, lengths), seen = untrained(), problem(), ({}, {})
+    known &= METHODS[name].readout == "in_place"
+    monkeypatch.setattr("latent_tokens.fast.decoding_rows", lambda net, candidates, width: 2)
+    for module, found in zip((generate, reference.generate), seen, strict=True):
+
+        def watch(step, found=found):
+            for i, key in enumerate(zip(step.rows.tolist(), step.number.tolist(), strict=True)):
+                shown = int(step.layout.num_shown[i])
+                found[key] = step.layout.positions[i, :shown], step.chosen[i], step.tokens[i], step.probabilities[i, :shown]
+
+        decoding = with_latents(METHODS[name], Decoding())
+        module(net, METHODS[name], tokens, known, decoding, 3, lengths=lengths, on_step=watch)
+    assert seen[0].keys() == seen[1].keys()
+    for key, (*exact, probabilities) in seen[0].items():
+        assert all(torch.equal(ours, theirs) for ours, theirs in zip(exact, seen[1][key], strict=False))
+        torch.testing.assert_close(probabilities, seen[1][key][-1])
 
 
 def test_a_net_in_training_mode_gets_the_reference_with_its_dropout():

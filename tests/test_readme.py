@@ -52,9 +52,10 @@ def test_the_commands_run(tmp_path):
     assert seen >= 5
 
 
-@pytest.mark.parametrize(("page", "written"), [("performance.md", "runs/growth/growth.png"), ("results.md", "")])
+@pytest.mark.parametrize(("page", "written"), [("performance.md", "runs/growth/growth.png"), ("results.md", ""), ("text.md", "runs/readme")])
 def test_the_commands_of_a_page_run(tmp_path, page, written):
     text = (ROOT / "docs" / page).read_text()
+    (tmp_path / "README.md").write_text("\n\n".join([README, *(page.read_text() for page in sorted((ROOT / "docs").glob("*.md")))]))
     commands = [line for block in re.findall(r"```bash\n(.*?)```", text, re.S) for line in block.splitlines()]
     assert len(commands) >= 2
     for command in commands:

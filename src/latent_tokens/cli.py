@@ -15,7 +15,7 @@ from typing import Annotated, Any, Union
 import tyro
 from tyro.conf import PositionalRequiredArgs, subcommand
 
-from latent_tokens.commands import RUN, Bench, Data, Evaluate, Sample, Solve
+from latent_tokens.commands import RUN, Bench, Data, Evaluate, Import, Likelihood, Sample, Solve
 from latent_tokens.configs import DemoConfig, ReproduceConfig, TrainConfig
 
 PARSING_FAILED = 2  # tyro's exit code
@@ -30,6 +30,8 @@ Command = Union[
     Annotated[DemoConfig, subcommand("demo")],
     Annotated[Bench, subcommand("bench")],
     Annotated[ReproduceConfig, subcommand("reproduce")],
+    Annotated[Import, subcommand("import")],
+    Annotated[Likelihood, subcommand("likelihood")],
 ]
 
 

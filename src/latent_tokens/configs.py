@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 TaskName = Literal[
     "sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36", "sudoku-puzzle", "sudoku-6-puzzle",
-    "zebra", "zebra-3", "countdown", "countdown-3", "countdown-4", "sudoku-gen", "sudoku-large",
+    "zebra", "zebra-3", "countdown", "countdown-3", "countdown-4", "sudoku-gen", "sudoku-large", "text",
 ]  # fmt: skip
 Split = Literal["train", "validation", "test"]
 SizeName = Literal["nano", "tiny", "mini", "sminy", "small"]
@@ -72,11 +72,12 @@ class DataConfig:
     """A data set to make, or to read from a file: splits that share no puzzle, pinned by a manifest."""
 
     task: TaskName
-    """What to make; sudoku-gen is sudoku-9, sudoku-large is sudoku-36."""
+    """What to make; sudoku-gen is sudoku-9, sudoku-large is sudoku-36; text is read from a source."""
     out: Path | None = None
     """The folder to write, missing or empty. Default: data/TASK."""
     source: str | None = None
-    """solver or pattern (few boards, far easier) for Sudoku boards; or a file of puzzles that others made: docs/tasks.md lists the kinds."""
+    """solver or pattern (few boards, far easier) for Sudoku boards; or a file of puzzles that others made: docs/tasks.md lists the kinds.
+    For text: a text file, a folder of them, or a .jsonl, in UTF-8."""
     split: Split | None = None
     """Where a file's puzzles go. Default: each by its hash (Countdown: its target), as those that are made here."""
     skip_bad: bool = False
@@ -103,6 +104,13 @@ class DataConfig:
     """Numbers given, for countdown: 3, 4 or 5."""
     targets: tuple[int, int] | None = None
     """Lowest and highest target, for countdown. Default: 10 100."""
+    length: int | None = None
+    """Tokens in a sequence, for text. Default: 256."""
+    tokenizer: str | None = None
+    """For text: bytes; bpe:SIZE, learned from its training documents; a tokenizer.json or a folder that has one, or GPT-2's two files; or a name on
+    the Hugging Face hub. Default: bytes."""
+    field: str | None = None
+    """Of each line of a .jsonl, for text. Default: text."""
     seed: int = 0
     """The data are a function of the task, its settings and the seed."""
     processes: int | None = None
@@ -239,8 +247,8 @@ class EvalConfig:
     """Samples decoded together; the samples do not depend on it."""
     temperature: float | None = None
     """0 takes the likeliest token. Default: 0 for Countdown, 1 for the other tasks (decision 17)."""
-    top_p: float = 1.0
-    """Draw from the smallest set of tokens that holds this much probability."""
+    top_p: float | None = None
+    """Draw from the smallest set of tokens that holds this much probability. Default: 0.9 for text, 1 for the other tasks."""
     refresh: bool = True
     """Reshuffle the undecoded part of a random schedule after every step; off is Algorithm 5 as printed."""
     precision: Precision = "fp32"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,11 @@ import numpy as np
 
 from latent_tokens.checks import check_out
 from latent_tokens.configs import DataConfig, Split
+from latent_tokens.corpus import make_text
 from latent_tokens.progress import counting
 from latent_tokens.splits import Report, chunks_of, make_splits
-from latent_tokens.storage import FORMAT, json_bytes, provenance, read_description, write_whole
-from latent_tokens.tasks import SPLITS, Examples, Solvable, Sudoku, SudokuPuzzle, Task, configured, described, description
+from latent_tokens.storage import FORMAT, json_bytes, provenance, read_description, sha256_of, unfinished, write_whole
+from latent_tokens.tasks import SPLITS, Examples, Language, Solvable, Sudoku, SudokuPuzzle, Task, Text, configured, described, description
 from latent_tokens.tasks.sources import load_npy, read_source
 
 OF_GENERATORS = ("source", "clues", "guessing")  # settings that say nothing of a file
@@ -53,7 +52,7 @@ def keys_of(folders: Sequence[Path], task: Task) -> set[int]:
     keys: set[int] = set()
     for folder in folders:
         other, splits = load_data(folder)
-        if puzzles_of(other) != puzzles_of(task):
+        if not isinstance(other, Task) or puzzles_of(other) != puzzles_of(task):
             raise ValueError(f"apart_from={folder}: holds {other.name}, which has no puzzle in common with {task.name}")
         for examples in splits.values():
             keys |= set(other.keys(examples).tolist())
@@ -88,7 +87,7 @@ def asked_for(config: DataConfig) -> dict[Split, int | None]:
 
 def make_counted(config: DataConfig) -> Path:
     """`make_data` with a bar of how many examples there are. Raises as it does."""
-    total = None if config.from_file else sum(counts_of(task_of(config), config).values())
+    total = None if config.from_file or config.task == Text.name else sum(counts_of(task_of(config), config).values())
     with counting(f"making {config.task}", total) as count:
         return make_data(config, count)
 
@@ -99,6 +98,8 @@ def make_data(config: DataConfig, report: Report = lambda done: None) -> Path:
     Raises ValueError where the folder is there and not empty, for settings that the task has not, and for a source that cannot be read.
     """
     check_out(config.folder)
+    if config.task == Text.name:
+        return make_text(config, report)
     task = task_of(config)
     with unfinished(config.folder) as beside:
         splits, origin = (made_by_others if config.from_file else made_here)(task, config, report)
@@ -118,42 +119,17 @@ def make_data(config: DataConfig, report: Report = lambda done: None) -> Path:
     return config.folder
 
 
-@contextmanager
-def unfinished(folder: Path) -> Iterator[Path]:
-    """A folder beside, which takes the name when all has gone well; what an earlier attempt left there is removed first.
-
-    Raises OSError naming the folder where it cannot be written.
-    """
-    place = folder.absolute()
-    beside = place.with_name(f".{place.name}.unfinished")
-    missing = [parent for parent in place.parents if not parent.exists()]
-    try:
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
-        yield beside
-        if place.is_dir():
-            place.rmdir()
-        beside.rename(place)
-    except OSError as error:
-        raise OSError(f"{folder}: cannot be written ({error.strerror or error}); nothing of it is left") from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-        with suppress(OSError):  # stops at the first that is not empty
-            for parent in missing:
-                parent.rmdir()
-
-
 def counts_of(task: Task, config: DataConfig) -> dict[Split, int]:
     """The examples to make of each split: as asked for, else the task's own number and 1,024 for each of the others."""
     default = {"train": task.num_train, "validation": 1_024, "test": 1_024}
     return {split: default[split] if count is None else count for split, count in asked_for(config).items()}
 
 
-def read_manifest(folder: Path) -> tuple[Solvable, dict[str, Any]]:
+def read_manifest(folder: Path) -> tuple[Language, dict[str, Any]]:
     """The task of a folder that `make_data` wrote, and its manifest. Raises ValueError where it is missing or damaged."""
     manifest = read_description(folder, "manifest.json", "data set", ("task", "splits"))
     try:
-        task = described(manifest["task"])
+        task = described(manifest["task"], folder)
     except ValueError as error:
         raise ValueError(f"data={folder}: {error}; make the data set again") from None
     pinned = manifest["splits"]
@@ -162,29 +138,33 @@ def read_manifest(folder: Path) -> tuple[Solvable, dict[str, Any]]:
     return task, manifest
 
 
-def load_data(folder: Path, splits: Sequence[Split] = ("train", "validation", "test")) -> tuple[Solvable, dict[Split, Examples]]:
+def load_data(folder: Path, splits: Sequence[Split] = ("train", "validation", "test")) -> tuple[Language, dict[Split, Examples]]:
     """(task, the splits asked for that the folder has). Raises ValueError where it is missing, damaged, or not what its manifest pins."""
     task, manifest = read_manifest(folder)
     return task, {split: load_split(folder, task, split, manifest["splits"][split]) for split in splits if split in manifest["splits"]}
 
 
-def load_split(folder: Path, task: Task, split: Split, pinned: Mapping[str, Any]) -> Examples:
-    """One split of a folder. Raises ValueError where it cannot be read, is not what the manifest pins, or no such examples."""
+def load_split(folder: Path, task: Language, split: Split, pinned: Mapping[str, Any]) -> Examples:
+    """One split of a folder; text is mapped, not read. Raises ValueError where it is not what the manifest pins, or no such examples."""
     try:
-        examples = Examples(*(np.array(load_npy(folder / f"{split}.{part}.npy")) for part in Examples._fields))
+        if isinstance(task, Text):
+            tokens = load_npy(folder / f"{split}.tokens.npy")
+            examples = Examples(tokens, np.broadcast_to(np.False_, tokens.shape), np.broadcast_to(np.uint16(task.length), tokens.shape[:1]))
+        else:
+            examples = Examples(*(np.array(load_npy(folder / f"{split}.{part}.npy")) for part in Examples._fields))
     except ValueError as error:
         raise ValueError(f"data={folder}: {split} cannot be read ({error}); make the data set again") from None
-    if fingerprint(examples) != pinned.get("sha256"):
+    if (sha256_of(folder / f"{split}.tokens.npy") if isinstance(task, Text) else fingerprint(examples)) != pinned.get("sha256"):
         raise ValueError(f"data={folder}: {split} is not what its manifest pins; make the data set again")
     if not fits(task, examples):
         raise ValueError(f"data={folder}: {split} holds no examples of {description(task)}; make the data set again")
     return examples
 
 
-def fits(task: Task, examples: Examples) -> bool:
+def fits(task: Language, examples: Examples) -> bool:
     """Whether arrays are examples of a task: their types, shapes, lengths and tokens."""
     tokens, known, lengths = examples
-    if [part.dtype.name for part in examples] != ["uint8", "bool", "uint16"] or tokens.ndim != 2:
+    if [part.dtype.name for part in examples] != ["uint16" if isinstance(task, Text) else "uint8", "bool", "uint16"] or tokens.ndim != 2:
         return False
     if known.shape != tokens.shape or lengths.shape != tokens.shape[:1] or tokens.shape[1] != task.length or (lengths > task.length).any():
         return False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal
 
 import torch
@@ -73,11 +73,18 @@ class Step:
     """One decoding step, as `on_step` receives it: all that is needed to draw it. A is the number of rows still decoding."""
 
     rows: Int[Tensor, " A"]  # which rows of the batch
+    number: Int[Tensor, " A"]  # steps that each has taken before
     layout: Layout  # what they show: layout.positions, num_clean, num_shown
     num_candidates: Int[Tensor, " A"]
-    probabilities: Float[Tensor, "A S V"]  # at every slot, before temperature and top-p; what clean and padding slots hold means nothing
     chosen: Int[Tensor, "A T"]  # positions decoded in this step, the most confident first; -1 where a row decodes fewer
     tokens: Int[Tensor, "A T"]  # what was drawn there; -1 likewise
+    look: Callable[[], Float[Tensor, "A S V"]]  # the logits of every slot
+
+    @cached_property
+    def probabilities(self) -> Float[Tensor, "A S V"]:
+        """At every slot, before temperature and top-p; what clean and padding slots hold means nothing. Computed when first asked for."""
+        with torch.no_grad():
+            return self.look().softmax(-1)
 
     @property
     def candidates(self) -> list[list[int]]:
@@ -179,9 +186,7 @@ def decode(
     look: Look | None = None,
     on_step: Callable[[Step], None] | None = None,
 ) -> None:
-    """Takes these rows of the state to their end. `look` gives the candidates' logits by another way than a call of the net on
-    every slot; a watcher is shown every slot, so with `on_step` it is the net.
-    """
+    """Takes these rows of the state to their end. `look` gives the candidates' logits by another way than a call of the net on every slot."""
     while len(active := rows[state.left[rows] > 0]):
         tokens, order, clean, left = state.tokens[active], state.order[active], state.num_clean[active], state.left[active]
         count = state.sizes[active, state.steps[active]].minimum(left)
@@ -189,7 +194,7 @@ def decode(
         draw_latents = partial(state.streams.uniform, active, left - num_candidates)
         shown = arrange(decoding.latent_policy, Showing(order, clean, left, num_candidates, num_latents, tokens), draw_latents)
         layout = next_layout(shown, clean, num_candidates, num_latents)
-        if look is None or on_step is not None:
+        if look is None:
             logits = method.logits(net, tokens, layout)  # (A, S, V)
             candidates = candidate_logits(logits, layout, num_candidates)  # (A, K, V)
         else:
@@ -205,11 +210,12 @@ def decode(
         if decoding.refresh and order_of(method, decoding) is any_order:
             order = shuffle(order, clean, state.streams.uniform(active, left - count))
         state.order[active], state.num_clean[active] = order, clean
+        number = state.steps[active]
         state.steps[active] += 1
         state.processed[active] += layout.num_shown
         if on_step is not None:
-            probabilities = logits.softmax(-1)
-            on_step(Step(active, layout, num_candidates, probabilities, positions.masked_fill(~holds, -1), drawn.masked_fill(~holds, -1)))
+            chosen, tokens_there = positions.masked_fill(~holds, -1), drawn.masked_fill(~holds, -1)
+            on_step(Step(active, number, layout, num_candidates, chosen, tokens_there, partial(method.logits, net, tokens, layout)))
 
 
 def finish(state: State) -> Generated:

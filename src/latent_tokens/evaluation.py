@@ -29,7 +29,7 @@ from latent_tokens.progress import counting, progress
 from latent_tokens.relevance import influence, relevant
 from latent_tokens.splits import chunks_of, make_problems, make_splits
 from latent_tokens.storage import provenance
-from latent_tokens.tasks import Examples, Sudoku, SudokuPuzzle, Task, description
+from latent_tokens.tasks import Examples, Language, Sudoku, SudokuPuzzle, Task, description
 from latent_tokens.tasks.base import Tokens
 from latent_tokens.tensors import as_numpy, as_tensors
 
@@ -116,7 +116,7 @@ def read_split(task: Task, folder: Path, split: Split) -> Examples:
     Raises ValueError where it is of another task.
     """
     found, splits = load_data(folder, (split,))
-    examples = splits[split] if split in splits else found.generate(1, 0).take(slice(0))
+    examples = splits.get(split, Examples.of(np.zeros((0, found.length), np.uint8), 0))
     if isinstance(task, Sudoku) and isinstance(found, SudokuPuzzle) and task.grid == found.grid:
         return found.to_infill(examples, task)
     if form(found) != form(task):
@@ -132,7 +132,7 @@ def check_enough(count: int, available: int, name: str) -> None:
         raise ValueError(f"num_samples={count}: the test split of {name} has {available} problems; ask for at most so many")
 
 
-def form(task: Task) -> str:
+def form(task: Language) -> str:
     """What must be alike where a model is judged on a data set; how its puzzles are made need not be."""
     about = {"padding": "none", **description(task)}
     settings = ", ".join(f"{name}={about[name]}" for name in ("padding", "numbers") if name in about)
@@ -140,7 +140,47 @@ def form(task: Task) -> str:
 
 
 def measure(net: Transformer, task: Task, problems: Examples, config: EvalConfig, decoding: Decoding, watcher: Watcher | None = None) -> Row:
-    """One row: an answer to each problem, in batches that do not matter to them."""
+    """One row: an answer to each problem, judged."""
+
+    def ended(samples: Tokens, part: Examples) -> None:
+        if watcher is not None:
+            watcher.end(samples, task.score(samples, part)[task.metric].astype(bool))
+
+    samples, costs = answer(net, problems, config, decoding, watcher, ended)
+    scores, count = task.score(samples, problems), len(samples)
+    share = float(scores[task.metric].mean())
+    return {
+        **setting_of(net.method, task, config, decoding),
+        "metric": task.metric,
+        task.metric: round(100 * share, 2),
+        "ci95": [round(100 * bound, 2) for bound in wilson(share, count)],
+        "num_samples": count,
+        **{name: round(float(values.mean()), 4) for name, values in scores.items() if name != task.metric},
+        **costs,
+        **({} if watcher is None else watcher.found()),
+    }
+
+
+def setting_of(method: Method, task: Language, config: EvalConfig, decoding: Decoding) -> Row:
+    """What a row was decoded with."""
+    return {
+        "task": task.name,
+        "method": name_of(method),
+        "order": config.order or default_order(method, task),
+        "latents": shown_latents(method, decoding),
+        "candidates": shown_candidates(decoding),
+    }
+
+
+def answer(
+    net: Transformer,
+    problems: Examples,
+    config: EvalConfig,
+    decoding: Decoding,
+    watcher: Watcher | None = None,
+    ended: Callable[[Tokens, Examples], None] = lambda samples, part: None,
+) -> tuple[Tokens, Row]:
+    """(an answer to each problem, in batches that do not matter to them; what they cost and how they were drawn). `ended` hears of every batch."""
     device = next(net.parameters()).device
     samples, processed, passes, seconds = [], 0, 0, 0.0
     most, count = 0, len(problems.tokens)
@@ -154,27 +194,13 @@ def measure(net: Transformer, task: Task, problems: Examples, config: EvalConfig
             made = generate(net, net.method, tokens, known, decoding, config.seed, rows=numbers, lengths=lengths, on_step=watcher)
             samples.append(as_numpy(made.tokens))
             seconds += time.perf_counter() - begun
-            if watcher is not None:
-                watcher.end(samples[-1], task.score(samples[-1], part)[task.metric].astype(bool))
+            ended(samples[-1], part)
             processed += int(made.processed.sum())
             passes = max(passes, made.forward_passes)
             most += int(most_tokens(lengths, known.sum(1)).sum())
-            advance(len(numbers), f"{(start + len(numbers)) / seconds:.0f} samples/s")
-    scores = task.score(np.concatenate(samples), problems)
-    share = float(scores[task.metric].mean())
-    latents = shown_latents(net.method, decoding)
-    by_formula = paper_cost(task.length, decoding, latents)
-    return {
-        "task": task.name,
-        "method": name_of(net.method),
-        "order": config.order or default_order(net.method),
-        "latents": latents,
-        "candidates": shown_candidates(decoding),
-        "metric": task.metric,
-        task.metric: round(100 * share, 2),
-        "ci95": [round(100 * bound, 2) for bound in wilson(share, count)],
-        "num_samples": count,
-        **{name: round(float(values.mean()), 4) for name, values in scores.items() if name != task.metric},
+            advance(len(numbers), f"{(start + len(numbers)) / seconds:.3g} samples/s")
+    by_formula = paper_cost(problems.tokens.shape[1], decoding, shown_latents(net.method, decoding))
+    return np.concatenate(samples), {
         "processed": processed / count,
         "relative_cost": round(processed / most, 4),
         "paper_cost": None if by_formula is None else round(by_formula, 4),
@@ -188,17 +214,16 @@ def measure(net: Transformer, task: Task, problems: Examples, config: EvalConfig
         "latent_policy": getattr(decoding.latent_policy, "__name__", "custom"),
         "device": str(device),
         "threads": torch.get_num_threads(),
-        **({} if watcher is None else watcher.found()),
     }
 
 
-def decoding_for(method: Method, task: Task, config: EvalConfig, latents: int | Literal["all"] | None) -> Decoding:
+def decoding_for(method: Method, task: Language, config: EvalConfig, latents: int | Literal["all"] | None) -> Decoding:
     """The Decoding that a config means for a method and a task: by default 8 candidates where the order is adaptive, one where it is not,
-    and the task's own temperature.
+    and the task's own temperature and top-p.
 
     Raises ValueError for an adaptive order with a left-to-right method.
     """
-    order = config.order or default_order(method)
+    order = config.order or default_order(method, task)
     adaptive = order in CONFIDENCES
     if adaptive and method.order is left_to_right:
         raise ValueError(f"order={order} with {name_of(method)}: it decodes the next token; use order=left_to_right, or mdm or scdm")
@@ -209,7 +234,7 @@ def decoding_for(method: Method, task: Task, config: EvalConfig, latents: int | 
         confidence=CONFIDENCES.get(order, top_prob),
         refresh=config.refresh,
         temperature=getattr(task, "temperature", 1.0) if config.temperature is None else config.temperature,
-        top_p=config.top_p,
+        top_p=getattr(task, "top_p", 1.0) if config.top_p is None else config.top_p,
     )
 
 
@@ -239,9 +264,9 @@ def policy_for(net: Transformer, task: Task, config: EvalConfig) -> LatentPolicy
         return relevant(influence(net, net.method, tokens, known, generator, lengths=lengths, report=report))
 
 
-def default_order(method: Method) -> str:
-    """left_to_right for the methods that are, top_prob for the others (appendix D)."""
-    return "left_to_right" if method.order is left_to_right else "top_prob"
+def default_order(method: Method, task: Language) -> str:
+    """left_to_right for the methods that are; for the others the task's own, or top_prob (appendix D)."""
+    return "left_to_right" if method.order is left_to_right else getattr(task, "order", "top_prob")
 
 
 def shown_latents(method: Method, decoding: Decoding) -> int | str:

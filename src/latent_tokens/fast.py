@@ -43,16 +43,16 @@ def generate(
     A batch of any size is decoded in parts that fit into memory, rows with as many known tokens together.
 
     For our Transformer in eval mode, without hooks, the logits are those of `decoding.generate` to rounding, and so are the samples, but
-    where two choices were that close. Any other denoiser, and a watcher (`on_step`), gets the reference itself.
+    where two choices were that close. Any other denoiser gets the reference itself. `on_step` sees the steps of one part after the other's.
     Raises ValueError where the decoding does not suit the method, where shapes or values are off, or logits are not finite.
     """
-    if on_step is not None or not isinstance(net, Transformer) or not net.reads or net.training or net._forward_hooks or net._forward_pre_hooks:
+    if not isinstance(net, Transformer) or not net.reads or net.training or net._forward_hooks or net._forward_pre_hooks:
         return reference.generate(net, method, tokens, known, decoding, seed, rows=rows, lengths=lengths, on_step=on_step)
     state = begin(net, method, tokens, known, decoding, seed, rows, lengths)
     with torch.inference_mode():
         table = first_layer(net, *tokens.shape)
         for part in parts(net, method, state, decoding):
-            decode(net, method, decoding, state, part, look=FastLook(net, method, part, tokens.shape[1], table))
+            decode(net, method, decoding, state, part, look=FastLook(net, method, part, tokens.shape[1], table), on_step=on_step)
     return finish(state)
 
 

@@ -12,11 +12,14 @@ from safetensors.torch import load, save
 
 from latent_tokens import attention, order
 from latent_tokens.configs import Size
+from latent_tokens.layout import Layout
 from latent_tokens.methods import Method
 from latent_tokens.model import Transformer
 from latent_tokens.storage import FORMAT, json_bytes, read_description, write_whole
-from latent_tokens.tasks import Task
+from latent_tokens.tasks import Language
 
+FINGERPRINT = 16  # positions
+CLOSE = 1e-2  # logits of two machines are closer, of two models are not
 SHIPPED = Path(__file__).parent / "shipped"
 RULES = {rule.__name__: rule for rule in (attention.bidirectional, attention.independent, attention.semi_causal, attention.causal)}
 ORDERS = {rule.__name__: rule for rule in (order.any_order, order.left_to_right)}
@@ -45,7 +48,8 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
     except (SafetensorError, RuntimeError) as error:
         raise ValueError(f"{weights}: damaged, or not of this config ({str(error).splitlines()[0]}); save the model again") from None
     net.method = method
-    return net.eval()
+    check_fingerprint(net.eval(), config.get("fingerprint"), folder)
+    return net
 
 
 def save_pretrained(net: Transformer, folder: str | Path, *, dtype: torch.dtype | None = None, about: dict[str, Any] | None = None) -> None:
@@ -64,7 +68,29 @@ def weights_bytes(net: Transformer, dtype: torch.dtype | None = None) -> bytes:
     return save({name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous() for name, tensor in net.state_dict().items()})
 
 
-def check_fits(net: Transformer, task: Task) -> None:
+@torch.inference_mode()
+def fingerprint(net: Transformer) -> list[float]:
+    """A few logits of a small problem that is always the same: they tell whether weights, settings and code belong together."""
+    count = min(net.max_length, FINGERPRINT)
+    tokens = torch.arange(count)[None] * (net.vocab_size // 3 + 1) % net.vocab_size
+    layout = Layout(torch.arange(count)[None], torch.tensor([count // 2]), torch.tensor([count]))
+    logits = net(net.method.fed(tokens, layout, net.mask_id), layout.positions, attention.dense_mask(net.method.attention, layout))
+    return [round(value, 4) for value in logits[0, :, :: max(1, net.vocab_size // 2)].flatten().tolist()]
+
+
+def check_fingerprint(net: Transformer, wanted: Any, folder: Path) -> None:
+    """Raises ValueError where a folder has a fingerprint and its model's is another."""
+    if wanted is None:
+        return
+    try:
+        apart = (torch.tensor(fingerprint(net)) - torch.tensor(wanted)).abs().max().item()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{folder / 'config.json'}: damaged (fingerprint: {error}); import the model again") from None
+    if not apart < CLOSE:
+        raise ValueError(f"{folder}: its logits differ by {apart:.2g} from those it was saved with; weights or config were changed, import it again")
+
+
+def check_fits(net: Transformer, task: Language) -> None:
     """Raises ValueError where the net learned sequences of another length or vocabulary than the task's, or has no method."""
     if net.method is None:
         raise ValueError("net.method is None: set it to the Method that the net was trained with")

@@ -17,13 +17,15 @@ ORDER_NAMES = {"top_prob": "top-prob", "uniform": "uniform", "left_to_right": "l
 def table(rows: Sequence[Row], title: str) -> Table:
     """n, share, interval, tokens relative to n = all, samples a second: a line a row."""
     made = Table(title=title, title_justify="left")
-    for heading in ("method", "order", "k", "latents n", f"{rows[0]['metric']} %", "95 % interval", "tokens", "samples/s"):
+    metric, of_text = rows[0]["metric"], ["entropy"] if "entropy" in rows[0] else []
+    for heading in ("method", "order", "k", "latents n", metric if of_text else f"{metric} %", "95 % interval", *of_text, "tokens", "samples/s"):
         made.add_column(heading, justify="left" if heading in ("method", "order") else "right", no_wrap=True)
     for i, row in enumerate(rows):
         low, high = row["ci95"]
         made.add_row(
             row["method"], ORDER_NAMES.get(row["order"], row["order"]), str(row["candidates"]), str(row["latents"]),
-            f"{row[row['metric']]:.1f}", f"{low:.1f} - {high:.1f}", f"{row['relative_cost']:.2f}x", f"{row['samples_per_second']:.0f}",
+            f"{row[metric]:.1f}", f"{low:.1f} - {high:.1f}", *(f"{row[name]:.2f}" for name in of_text), f"{row['relative_cost']:.2f}x",
+            f"{row['samples_per_second']:.3g}",
             end_section=i + 1 == len(rows) or setting(rows[i + 1]) != setting(row),
         )  # fmt: skip
     return made

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
+import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -32,6 +35,37 @@ def write_whole(contents: dict[Path, bytes]) -> None:
     finally:
         for left in beside.values():
             left.unlink(missing_ok=True)
+
+
+@contextmanager
+def unfinished(folder: Path) -> Iterator[Path]:
+    """A folder beside, which takes the name when all has gone well; what an earlier attempt left there is removed first.
+
+    Raises OSError naming the folder where it cannot be written.
+    """
+    place = folder.absolute()
+    beside = place.with_name(f".{place.name}.unfinished")
+    missing = [parent for parent in place.parents if not parent.exists()]
+    try:
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        yield beside
+        if place.is_dir():
+            place.rmdir()
+        beside.rename(place)
+    except OSError as error:
+        raise OSError(f"{folder}: cannot be written ({error.strerror or error}); nothing of it is left") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+        with suppress(OSError):  # stops at the first that is not empty
+            for parent in missing:
+                parent.rmdir()
+
+
+def sha256_of(file: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def json_bytes(content: dict[str, Any]) -> bytes:

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor
@@ -34,13 +35,13 @@ from latent_tokens.progress import CONSOLE, counting, progress
 from latent_tokens.splits import chunks_of, make_splits
 from latent_tokens.state import State, load_state, save_state
 from latent_tokens.storage import append_line, json_bytes, provenance, read_description, write_whole
-from latent_tokens.tasks import TASKS, Examples, Task, description
+from latent_tokens.tasks import Examples, Language, Task, Text, description, named
 
 EARLIER = {"gelu": "tanh"}  # what runs were started with before it was a setting
 LOG_EVERY = 50  # steps between two lines of metrics.jsonl
 
 
-def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None = None) -> Path:
+def fit(config: TrainConfig, *, task: Language | None = None, method: Method | None = None) -> Path:
     """Trains and returns the run folder: config.json, model.safetensors (averaged weights at the lowest validation loss),
     metrics.jsonl and the state to go on from. `task` and `method` stand in for the config's names: bring your own.
 
@@ -51,7 +52,7 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
     method = replace(method, **{name: value for name in ("weight", "targets") if (value := getattr(config, name)) is not None})
     started = read_description(config.folder, "config.json", "run to go on with") if config.resume else None
     check_out(config.folder) if started is None else check_same(config.folder, EARLIER | started.get("training", {}), settings(config))
-    task, splits = training_data(config, TASKS[config.task] if task is None else task)
+    task, splits = training_data(config, named(config.task) if task is None else task)
     check_known(method, splits["train"])
     config.folder.mkdir(parents=True, exist_ok=True)
     data = {split: fingerprint(examples) for split, examples in splits.items()}
@@ -63,9 +64,7 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
         net = Transformer(SIZES[config.size], task.vocab_size, task.length, config.positions, config.dropout, config.gelu)
     net.method = method
     if started is None:
-        about = {"task": description(task), "name": config.method}
-        made = {**describe(net), **about, "training": settings(config), "data_sha256": data, "made_with": provenance()}
-        write_whole({config.folder / "config.json": json_bytes(made)})
+        write_start(config, net, task, data)
     else:
         check_same(config.folder, started.get("data_sha256", {}), data)
     optimiser = torch.optim.AdamW(net.parameters(), config.lr, weight_decay=config.weight_decay, fused=True)
@@ -102,6 +101,14 @@ def fit(config: TrainConfig, *, task: Task | None = None, method: Method | None 
     return config.folder
 
 
+def write_start(config: TrainConfig, net: Transformer, task: Language, data: dict[Split, str]) -> None:
+    """What a run folder holds from its first moment: config.json, and the files that its task needs."""
+    about = {"task": description(task), "name": config.method}
+    made = {**describe(net), **about, "training": settings(config), "data_sha256": data, "made_with": provenance()}
+    beside = task.files() if isinstance(task, Text) else {}
+    write_whole({**{config.folder / name: content for name, content in beside.items()}, config.folder / "config.json": json_bytes(made)})
+
+
 def train_step(
     model: Any, method: Method, optimiser: Any, batch: Drawn, config: TrainConfig, step: int, accelerator: Accelerator
 ) -> tuple[float, float]:
@@ -129,12 +136,16 @@ def train_step(
     return value, size
 
 
-def training_data(config: TrainConfig, task: Task) -> tuple[Task, dict[Split, Examples]]:
+def training_data(config: TrainConfig, task: Language) -> tuple[Language, dict[Split, Examples]]:
     """(the task, its training and validation examples): of the config's data set, which says more of the task, else made on the spot.
 
     Raises ValueError where the data set lacks one of the two, or is of another task.
     """
     if config.data is None:
+        if not isinstance(task, Task):
+            raise ValueError(
+                f"task={task.name}: is learned from a data set; make one (latent-tokens data {task.name} --source FILE), name it with --data"
+            )
         counts: dict[Split, int] = {"train": config.num_train, "validation": config.num_validation}
         with counting(f"making {task.name}", sum(counts.values())) as count:
             sieve = make_splits(task, counts, config.seed, report=count)
@@ -153,7 +164,7 @@ def training_data(config: TrainConfig, task: Task) -> tuple[Task, dict[Split, Ex
 def check_known(method: Method, examples: Examples) -> None:
     """Raises ValueError where the method cannot take what is known in an example."""
     for part in chunks_of(examples, 10_000):
-        method.check_known(torch.from_numpy(part.known))
+        method.check_known(torch.from_numpy(np.array(part.known)))
 
 
 def settings(config: TrainConfig) -> dict[str, Any]:

@@ -20,6 +20,7 @@ LOWEST_TOP = 10  # per cent: an axis that ended lower would show noise as a curv
 DEAD = "dead ends, "  # how variants begin that are watched for them
 CANDIDATE_COLOURS = {"k=1": "#666666", "k=8": "#0072B2", "k=all": "#D55E00", "k=growing": "#009E73"}
 STYLES = ("-", "--", ":", "-.")
+MARKERS = ("o", "s", "^", "D")
 
 Abscissa = Callable[[Cell], Any]
 
@@ -79,17 +80,17 @@ def curves(axes: Any, lines: Sequence[Line], abscissa: Abscissa, label: str) -> 
         name, n = (family(line.cell), None) if abscissa is dial else (kind(line.cell), line.cell.latents)
         groups.setdefault((name, line.cell.order, n), []).append(line)
     for (name, order, n), own in groups.items():
-        style = STYLES[[key for key in groups if key[0] == name].index((name, order, n))]
+        number = [key for key in groups if key[0] == name].index((name, order, n))
         about = f"{', '.join(dict.fromkeys(kind(line.cell) for line in own))}, {ORDER_NAMES[order]}" + ("" if n is None else f", n={n}")
         if abscissa(own[0].cell) is None:
             axes.axhline(own[0].mean, linewidth=1, linestyle="--", color=KIND_COLOURS[name], label=f"{about} {own[0].mean:.0f}")
             continue
-        shown: dict[str, Any] = {"marker": "o", "capsize": 3, "color": KIND_COLOURS[name]}
+        shown: dict[str, Any] = {"marker": MARKERS[number], "capsize": 3, "color": KIND_COLOURS[name]}
         for joined in (True, False):  # a rule is no point of the curve
             places = {ticks.index(x): line for line in own if ((x := abscissa(line.cell)) == "growing") != joined}
             points = [places[place] for place in sorted(places)]
             if points:
-                shown |= {"linestyle": style, "label": about} if joined else {"linestyle": "none", "label": None}
+                shown |= {"linestyle": STYLES[number], "label": about} if joined else {"linestyle": "none", "label": None}
                 axes.errorbar(sorted(places), [line.mean for line in points], bars(points), **shown)
     names = [f"{tick:g}" if isinstance(tick, float) else tick for tick in ticks]
     axes.set(xticks=range(len(ticks)), xticklabels=names, xlabel=label, ylabel=lines[0].of)

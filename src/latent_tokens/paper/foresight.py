@@ -28,16 +28,14 @@ class Foresight:
         """Before a batch."""
         self.likeliest = np.full((rows, length, length), -1)  # row, step, position; -1 where it is no latent
         self.decoded_at = np.full((rows, length), -1)
-        self.step = 0
 
     def __call__(self, step: Step) -> None:
         likeliest = step.probabilities.argmax(-1).cpu().numpy()
-        for i, (row, latents) in enumerate(zip(step.rows.tolist(), step.latents, strict=True)):
+        for i, (row, number, latents) in enumerate(zip(step.rows.tolist(), step.number.tolist(), step.latents, strict=True)):
             start = int(step.layout.num_clean[i])
-            self.likeliest[row, self.step, latents] = likeliest[i, start : start + len(latents)]
+            self.likeliest[row, number, latents] = likeliest[i, start : start + len(latents)]
             chosen = step.chosen[i]
-            self.decoded_at[row, chosen[chosen >= 0].cpu().numpy()] = self.step
-        self.step += 1
+            self.decoded_at[row, chosen[chosen >= 0].cpu().numpy()] = number
 
     def end(self, tokens: Tokens, right: NDArray[np.bool_]) -> None:
         """After a batch: its samples, and which of them are right."""

@@ -104,6 +104,7 @@ def recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
         order=cell.order,
         num_samples=ceil(variant.samples * scale.num_thorough / seeds_of(cell, scale)) if cell.variant and not problems else scale.num_samples,
         data=(problems or data).folder if problems or cell.variant is None else None,  # a test split has fewer boards than a variant takes
+        top_p=1.0,
         seed=seed,
         precision=scale.precision,
     )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from latent_tokens.configs import Names
-from latent_tokens.tasks.base import SPLITS, Examples, Keys, Known, Scores, Solvable, Task, Tokens, hash_rows, joined, split_by_key
+from latent_tokens.tasks.base import SPLITS, Examples, Keys, Known, Language, Scores, Solvable, Task, Tokens, hash_rows, joined, split_by_key
 from latent_tokens.tasks.countdown import Countdown
 from latent_tokens.tasks.puzzle import SudokuPuzzle
 from latent_tokens.tasks.sudoku import SIZES, Sudoku
+from latent_tokens.tasks.text import Text, text_described
 from latent_tokens.tasks.zebra import Zebra
 
 OTHER_NAMES = {"sudoku-gen": "sudoku-9", "sudoku-large": "sudoku-36"}  # the paper's
@@ -37,11 +39,13 @@ __all__ = [
     "Examples",
     "Keys",
     "Known",
+    "Language",
     "Scores",
     "Solvable",
     "Sudoku",
     "SudokuPuzzle",
     "Task",
+    "Text",
     "Tokens",
     "Zebra",
     "configured",
@@ -49,12 +53,20 @@ __all__ = [
     "description",
     "hash_rows",
     "joined",
+    "named",
     "split_by_key",
 ]
 
 
-def description(task: Task) -> dict[str, Any]:
-    """What manifests and run folders hold of a task: its name and its settings, so that `configured` gives it again."""
+def named(name: str) -> Language:
+    """The task of that name, or text, which has no examples of its own. Raises ValueError where there is none."""
+    return Text() if name == Text.name else TASKS[name]
+
+
+def description(task: Language) -> dict[str, Any]:
+    """What manifests and run folders hold of a task: its name and its settings, so that `described` gives it again."""
+    if isinstance(task, Text):
+        return task.description()
     every: list[str] = [field.name for field in fields(task)] if is_dataclass(task) else []
     settings = [name for name in every if name not in FIXED]
     return {"name": task.name} | {name: getattr(task, name) for name in settings}
@@ -71,8 +83,10 @@ def configured(name: str, settings: Mapping[str, Any]) -> Solvable:
     return replace(task, **values)  # type: ignore[type-var]
 
 
-def described(about: Any) -> Solvable:
-    """The task that `description` wrote down. Raises ValueError where it is none of this version."""
+def described(about: Any, folder: Path | None = None) -> Language:
+    """The task that `description` wrote down in a folder. Raises ValueError where it is none of this version."""
+    if isinstance(about, dict) and about.get("name") == Text.name:
+        return text_described(about, folder)
     if not isinstance(about, dict) or not isinstance(about.get("name"), str) or about["name"] not in TASKS:
         raise ValueError(f"{about}: no task of this version")
     try:

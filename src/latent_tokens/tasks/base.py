@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numba
 import numpy as np
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from latent_tokens.tasks.draws import mixed
 
-Tokens = NDArray[np.uint8]
+Tokens = NDArray[np.uint8 | np.uint16]
 Known = NDArray[np.bool_]
 Keys = NDArray[np.uint64]
 Scores = dict[str, NDArray[np.float64]]
 
-SPLITS = ("train", "validation", "test")
+SPLITS: tuple[Literal["train", "validation", "test"], ...] = ("train", "validation", "test")
 HELD_OUT = 16  # one in so many examples is for validation, and as many for the test
 
 
@@ -55,11 +55,8 @@ def joined(parts: Sequence[Examples]) -> Examples:
 
 
 @runtime_checkable
-class Task(Protocol):
-    """A problem to learn. Tokens are 0..vocab_size-1; MASK is not among them.
-
-    It may also have a `temperature` of sampling where none is asked for (1.0 otherwise), and a `note` for manifests.
-    """
+class Language(Protocol):
+    """Sequences to learn. Tokens are 0..vocab_size-1; MASK is not among them."""
 
     @property
     def name(self) -> str: ...
@@ -70,6 +67,20 @@ class Task(Protocol):
 
     @property
     def vocab_size(self) -> int: ...
+
+    def encode(self, text: str) -> Examples:
+        """What the text gives, as one example that lacks its answer. Raises ValueError naming what is wrong with it."""
+
+    def decode(self, tokens: Tokens) -> str:
+        """One sequence (L,) as a person would write it; what is no token shows as empty."""
+
+
+@runtime_checkable
+class Task(Language, Protocol):
+    """A problem that can be made and judged.
+
+    It may also have a `temperature` of sampling where none is asked for (1.0 otherwise), and a `note` for manifests.
+    """
 
     @property
     def metric(self) -> str:
@@ -87,12 +98,6 @@ class Task(Protocol):
 
     def splits(self, examples: Examples) -> NDArray[np.int8]:
         """The split of each of N examples, as an index of SPLITS; a function of its canonical form, so that no two splits share one."""
-
-    def encode(self, text: str) -> Examples:
-        """The problem that the text states, as one example that lacks its answer. Raises ValueError naming what is wrong with it."""
-
-    def decode(self, tokens: Tokens) -> str:
-        """One sequence (L,) as a person would draw it; what is no token of the task shows as empty."""
 
     def verify(self, tokens: Tokens) -> list[str]:
         """What is wrong with the answer of one sequence (L,), in words, judged by its own problem; nothing where it is right."""

@@ -1,0 +1,77 @@
+"""latent-tokens evaluate."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tyro.conf import OmitArgPrefixes, Positional
+
+from latent_tokens.checks import check_out
+from latent_tokens.commands.shared import task_of
+from latent_tokens.configs import EvalConfig
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Measure a model: samples, their validity with its 95 % interval, and what they cost; a row a number of latents."""
+
+    run: Positional[str]
+    """A run folder, or the name of a model that comes along."""
+    config: OmitArgPrefixes[EvalConfig] = field(default_factory=EvalConfig)
+    out: Path | None = None
+    """A folder for results.jsonl, missing or empty. Default: the run folder, to which rows are added."""
+    judge: str = "trigrams"
+    """Of generated text: trigrams, learned from the validation split of --data, or a causal language model of transformers by folder or name."""
+    json: bool = False
+    """Print the rows as JSON lines instead of a table."""
+
+
+def run_evaluate(command: Evaluate) -> int:
+    """latent-tokens evaluate: a table, or JSON lines."""
+    from rich.console import Console
+
+    from latent_tokens.evaluation import evaluate
+    from latent_tokens.judging import evaluate_text
+    from latent_tokens.pretrained import SHIPPED, find, from_pretrained
+    from latent_tokens.report import table
+    from latent_tokens.storage import append_line
+    from latent_tokens.tasks import Text
+
+    net, folder = from_pretrained(command.run), find(command.run)
+    if command.out is not None:
+        check_out(command.out)
+        command.out.mkdir(parents=True, exist_ok=True)
+    kept = command.out or (None if SHIPPED in folder.parents else folder)
+
+    def keep(row: dict[str, Any]) -> None:
+        if command.json:
+            print(json.dumps(row), flush=True)
+        if kept is not None:
+            append_line(kept / "results.jsonl", row)
+
+    task = task_of(folder)
+    if isinstance(task, Text):
+        rows = evaluate_text(net, task, command.config, judge_of(command, task), on_row=keep)
+    else:
+        rows = evaluate(net, task, command.config, on_row=keep)
+    if not command.json:
+        Console(width=None if sys.stdout.isatty() else 110).print(table(rows, f"{command.run}, {rows[0]['num_samples']:,} samples a row"))
+    return 0
+
+
+def judge_of(command: Evaluate, task: Any) -> Any:
+    """The judge that the command names. Raises ValueError where the data set to learn one from is of other tokens."""
+    from latent_tokens.data import load_data
+    from latent_tokens.judging import find_judge
+
+    held_out = None
+    if command.config.data is not None:
+        found, splits = load_data(command.config.data, ("validation",))
+        if found.name != task.name or found.vocab_size != task.vocab_size:
+            raise ValueError(f"data={command.config.data}: holds {found.name} of {found.vocab_size:,} tokens; the model has {task.vocab_size:,}")
+        held_out = splits.get("validation")
+    return find_judge(command.judge, task, held_out)

@@ -1,0 +1,109 @@
+"""latent-tokens sample."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tyro.conf import Positional
+
+from latent_tokens.checks import whole
+from latent_tokens.commands.shared import task_of
+from latent_tokens.configs import EvalConfig, OrderName
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Draw samples from a model and print them: puzzles each with the verifier's word, text with how fast it came."""
+
+    run: Positional[str]
+    """A run folder, or the name of a model that comes along."""
+    num_samples: int = 2
+    """How many."""
+    latents: int | Literal["all"] | None = None
+    """Latent tokens to show. Default: the method's own."""
+    candidates: int | Literal["all", "growing"] | None = None
+    """Of how many next positions an adaptive order decodes the most confident (k): a number, all, or growing with the clean ones. Default: 8."""
+    order: OrderName | None = None
+    """top_prob, margin and entropy are adaptive. Default: top_prob, uniform for text, or left_to_right where the method is."""
+    temperature: float | None = None
+    """0 takes the likeliest token. Default: 0 for Countdown, 1 for the other tasks."""
+    top_p: float | None = None
+    """Draw from the smallest set of tokens that holds this much probability. Default: 0.9 for text, 1 for the other tasks."""
+    prompt: str | None = None
+    """For text: what it begins with. A gap of three or more underscores is filled in with as many tokens; then nothing is added after the end."""
+    show: bool = False
+    """For text: watch one sample as it is decoded, with its latents."""
+    seed: int = 0
+    """Sample number i draws from the stream (seed, i)."""
+    json: bool = False
+    """Print JSON lines with tokens and order instead of text."""
+
+
+def run_sample(command: Sample) -> int:
+    """latent-tokens sample: samples as text, or JSON lines."""
+    from latent_tokens.evaluation import decoding_for
+    from latent_tokens.fast import generate
+    from latent_tokens.pretrained import check_fits, find, from_pretrained
+    from latent_tokens.tasks import Text
+    from latent_tokens.tensors import as_numpy, as_tensors
+
+    whole("num_samples", command.num_samples, 1)
+    net, task = from_pretrained(command.run), task_of(find(command.run))
+    check_fits(net, task)
+    if not isinstance(task, Text) and (command.prompt is not None or command.show):
+        raise ValueError(f"prompt and show are for models of text; this is one of {task.name}: use latent-tokens solve")
+    if command.show and (command.json or command.num_samples != 1):
+        raise ValueError("show: watches one sample; use --num-samples 1, without --json")
+    asked = EvalConfig(candidates=command.candidates, order=command.order, temperature=command.temperature, top_p=command.top_p, seed=command.seed)
+    decoding = decoding_for(net.method, task, asked, command.latents)
+    problems = problems_of(command, task)
+    tokens, known, lengths = as_tensors(problems)
+    begun = time.perf_counter()
+    if command.show:
+        from latent_tokens.watching import watching
+
+        with watching(task, tokens, known, lengths) as on_step:
+            made = generate(net, net.method, tokens, known, decoding, command.seed, lengths=lengths, on_step=on_step)
+    else:
+        made = generate(net, net.method, tokens, known, decoding, command.seed, lengths=lengths)
+    seconds = time.perf_counter() - begun
+    samples = as_numpy(made.tokens)
+    words = judged(task, samples, problems)
+    for sample, order, length, (said, about) in zip(samples, made.order.tolist(), lengths.tolist(), words, strict=True):
+        if command.json:
+            print(json.dumps({"tokens": sample[:length].tolist(), "order": order[:length], **about}))
+        else:
+            print(task.decode(sample[:length]), f"{said}\n", sep="\n")
+    if isinstance(task, Text) and not command.json:
+        count = int((lengths - known.sum(1)).sum())
+        print(f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.3g} a second; {int(made.processed.sum()):,} processed")
+    return 0
+
+
+def problems_of(command: Sample, task: Any) -> Any:
+    """What is to be filled in, one example a sample. Raises ValueError for a prompt that the task cannot take."""
+    import numpy as np
+
+    from latent_tokens.splits import make_problems
+    from latent_tokens.tasks import Examples, Text
+
+    if not isinstance(task, Text):
+        return make_problems(task, command.num_samples, command.seed)
+    if command.prompt is None:
+        return Examples.of(np.zeros((command.num_samples, task.length), np.uint16), 0)
+    problem = task.encode(command.prompt)
+    if problem.known[:, : problem.lengths[0]].all():
+        raise ValueError(f"prompt of {problem.lengths[0] - 1:,} tokens: leaves nothing to write in {task.length:,}; shorten it")
+    return problem.take(np.zeros(command.num_samples, np.int64))
+
+
+def judged(task: Any, samples: Any, problems: Any) -> list[tuple[str, dict[str, bool]]]:
+    """The verifier's word on each sample, for people and as JSON; none on text."""
+    from latent_tokens.tasks import Text
+
+    if isinstance(task, Text):
+        return [("", {})] * len(samples)
+    return [(f"{'' if score else 'not '}{task.metric}", {task.metric: bool(score)}) for score in task.score(samples, problems)[task.metric]]

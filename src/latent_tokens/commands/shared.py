@@ -1,0 +1,29 @@
+"""What several commands do."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
+
+
+def keep_freed_memory() -> None:
+    """Lets glibc keep what is freed: a CPU training step asks for the same large blocks each time, and fresh ones cost page faults."""
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
+        libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+def task_of(folder: Path) -> Any:
+    """The task that a run folder's model learned."""
+    from latent_tokens.storage import read_description
+    from latent_tokens.tasks import described
+
+    try:
+        return described(read_description(folder, "config.json", "model").get("task"), folder)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}; bring the task and evaluate in Python: evaluate(net, task, EvalConfig())") from None

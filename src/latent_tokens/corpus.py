@@ -1,0 +1,205 @@
+"""A corpus: documents from files, split so that no document stands in two splits, and packed into sequences of tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latent_tokens.configs import DataConfig, Split
+from latent_tokens.storage import FORMAT, json_bytes, provenance, sha256_of, unfinished, write_whole
+from latent_tokens.tasks import SPLITS, Text
+from latent_tokens.tasks.base import HELD_OUT
+from latent_tokens.tasks.tokenizer import FILE, Learned, Tokenizer, learn_bpe, read_tokenizer
+
+PIECES, SHORTEST, LONGEST = 256, 200, 16_384  # one text is cut into about so many documents of so many characters
+BATCH = 64  # documents tokenized at a time
+SUFFIXES = (".txt", ".md", ".rst", ".text", "")  # of files in a folder that are read
+
+HELD = 1_024  # sequences for validation and for the test, at most, where nothing else is asked for
+
+Report = Callable[[int], None]
+
+
+def make_text(config: DataConfig, report: Report) -> Path:
+    """The folder with a data set of text: {train,validation,test}.tokens.npy, its tokenizer and manifest.json.
+
+    Raises ValueError for settings of puzzles, and where the source or the tokenizer cannot be read.
+    """
+    for name in ("padding", "clues", "guessing", "houses", "attributes", "numbers", "targets", "split"):
+        if getattr(config, name) is not None:
+            raise ValueError(f"{name}={getattr(config, name)}: text has no such setting; it has source, field, tokenizer, length and num_*")
+    if not config.from_file:
+        raise ValueError(f"source={config.source}: text is read from a file; name a text file, a folder of them, or a .jsonl")
+    source, name = Path(str(config.source)), config.tokenizer or "bytes"
+    read = partial(documents, source, config.field or "text")
+    with unfinished(config.folder) as beside:
+        if name.startswith("bpe:"):
+            learned = learn_bpe((text for text in read() if split_of(text) == "train"), size_of_bpe(name))
+            write_whole({beside / FILE: learned.to_json()})
+        elif isinstance(other := read_tokenizer(name), Learned):
+            write_whole({beside / FILE: other.to_json()})
+        task = Text(256 if config.length is None else config.length, "bytes" if name == "bytes" else FILE, beside)
+        held = [HELD if asked is None else asked for asked in (config.num_validation, config.num_test)]
+        most = dict(zip(SPLITS, (config.num_train, *held), strict=True))
+        found, passed = pack(read(), task.coder, task.length, most, beside, report)
+        if not found["train"]["examples"]:
+            raise ValueError(f"{source}: not enough text for one sequence of {task.length} tokens; use a smaller length, or more text")
+        about = {}
+        for split, counts in found.items():
+            file = beside / f"{split}.tokens.npy"
+            if counts["examples"]:
+                about[split] = {**counts, "sha256": sha256_of(file)}
+            else:
+                file.unlink()
+        what = {"format": FORMAT, "task": task.description(), "source": source.name, "left_out": passed, "splits": about, "made_with": provenance()}
+        write_whole({beside / "manifest.json": json_bytes(what)})
+    return config.folder
+
+
+def size_of_bpe(name: str) -> int:
+    """The number of tokens in bpe:SIZE. Raises ValueError where there is none."""
+    size = name.removeprefix("bpe:")
+    if not size.isdecimal():
+        raise ValueError(f"tokenizer={name}: must be bpe:SIZE with a whole number, like bpe:4096")
+    return int(size)
+
+
+def documents(source: Path, field: str) -> Iterator[str]:
+    """The documents of a source: a line each of a .jsonl, a file each of a folder, pieces of one text file, cut between paragraphs.
+
+    Raises ValueError where there is none, or something in it cannot be read.
+    """
+    if source.suffix == ".jsonl":
+        yield from json_lines(source, field)
+    elif source.is_dir():
+        files = sorted(path for path in source.rglob("*") if path.is_file() and path.suffix in SUFFIXES and not path.name.startswith("."))
+        if not files:
+            raise ValueError(f"{source}: no text files in it ({', '.join(filter(None, SUFFIXES))})")
+        for file in files:
+            yield text_of(file)
+    elif source.is_file():
+        yield from pieces(text_of(source))
+    else:
+        raise ValueError(f"source={source}: no such file or folder; name a text file, a folder of them, or a .jsonl")
+
+
+def json_lines(file: Path, field: str) -> Iterator[str]:
+    """The field of each line. Raises ValueError naming a line that has none."""
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                content = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{file}, line {number}: no JSON ({error})") from None
+            text = content.get(field) if isinstance(content, dict) else None
+            if not isinstance(text, str):
+                raise ValueError(f"{file}, line {number}: has no text in the field {field}; name another with --field")
+            yield text
+
+
+def text_of(file: Path) -> str:
+    """A text file. Raises ValueError naming the place where it is no UTF-8."""
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ValueError(f"{file}: no UTF-8 at byte {error.start:,} (line {line:,}); convert it first") from None
+
+
+def pieces(text: str) -> Iterator[str]:
+    """One text as documents, cut between paragraphs where there are any: long ones, but many enough for every split to get some."""
+    size, start = max(SHORTEST, min(LONGEST, len(text) // PIECES)), 0
+    while start < len(text):
+        stop = text.find("\n\n", start + size)
+        stop = len(text) if stop < 0 else stop + 2
+        yield text[start:stop]
+        start = stop
+
+
+def split_of(text: str) -> Split:
+    """The split of a document: by its hash, as for puzzles."""
+    rest = int.from_bytes(key_of(text)[:8], "little") % HELD_OUT
+    return SPLITS[rest if rest in (1, 2) else 0]
+
+
+def key_of(text: str) -> bytes:
+    """What two documents share that are one."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+class Packed:
+    """Sequences of one length in a .npy file that grows: an end, tokens of the documents one after the other, and an end again."""
+
+    def __init__(self, file: BinaryIO, length: int, end: int, most: int | None) -> None:
+        self.file, self.length, self.end, self.most = file, length, end, most
+        self.rows, self.documents, self.tokens, self.left = 0, 0, 0, np.zeros(0, np.uint16)
+        self._header()
+
+    @property
+    def full(self) -> bool:
+        return self.most is not None and self.rows >= self.most
+
+    def add(self, ids: NDArray[np.uint16]) -> None:
+        """One document, with its end."""
+        self.documents, self.tokens = self.documents + 1, self.tokens + len(ids) + 1
+        self.left = np.concatenate([self.left, ids, np.array([self.end], np.uint16)])
+        inner = self.length - 2
+        count = len(self.left) // inner
+        if self.most is not None:
+            count = min(count, self.most - self.rows)
+        if count:
+            rows = np.full((count, self.length), self.end, np.uint16)
+            rows[:, 1:-1] = self.left[: count * inner].reshape(count, inner)
+            self.file.write(rows.tobytes())
+            self.rows, self.left = self.rows + count, self.left[count * inner :]
+
+    def close(self) -> None:
+        """Says in the header how many rows there are; numpy leaves room for the number to grow."""
+        self.file.seek(0)
+        self._header()
+
+    def _header(self) -> None:
+        about = {"descr": "<u2", "fortran_order": False, "shape": (self.rows, self.length)}
+        np.lib.format.write_array_header_1_0(self.file, about)
+
+
+def pack(
+    texts: Iterable[str], tokenizer: Tokenizer, length: int, most: Mapping[Split, int | None], folder: Path, report: Report
+) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    """Writes {split}.tokens.npy; gives what each split has, and how many documents were empty or there twice.
+
+    Raises ValueError where there is no document.
+    """
+    seen: set[bytes] = set()
+    passed = {"empty": 0, "repeated": 0}
+    with ExitStack() as stack:
+        files = {split: stack.enter_context((folder / f"{split}.tokens.npy").open("wb")) for split in SPLITS}
+        packed = {split: Packed(file, length, tokenizer.end, most[split]) for split, file in files.items()}
+        stream = iter(texts)
+        while batch := list(islice(stream, BATCH)):
+            fresh = []
+            for text in batch:
+                key, empty = key_of(text), not text.strip()
+                passed["empty"] += empty
+                passed["repeated"] += key in seen and not empty
+                if not empty and key not in seen:
+                    seen.add(key)
+                    fresh.append((packed[split_of(text)], text))
+            wanted = [(place, text) for place, text in fresh if not place.full]
+            for (place, _), ids in zip(wanted, tokenizer.encode([text for _, text in wanted]), strict=True):
+                place.add(ids)
+            report(len(batch))
+        for one in packed.values():
+            one.close()
+    if not seen:
+        raise ValueError("no text: the source has no document that is not empty")
+    return {split: {"examples": one.rows, "documents": one.documents, "tokens": one.tokens} for split, one in packed.items()}, passed

@@ -1,0 +1,169 @@
+"""Tokenizers: bytes, or whatever the `tokenizers` library reads, in one form. Each has one token that ends documents."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.uint16]
+
+FILE = "tokenizer.json"
+END = "<|endoftext|>"
+ENDS = (END, "</s>", "<eos>", "[EOS]", "<|im_end|>")  # what may end documents in the tokenizers of others
+PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))  # GPT-2's files by their two names
+MOST = 65_535  # tokens: ids are uint16, and MASK is one more
+
+
+class Tokenizer(Protocol):
+    """Text to ids 0..vocab_size-1 and back."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def end(self) -> int:
+        """The token that ends a document."""
+
+    def encode(self, texts: Sequence[str]) -> list[Ids]:
+        """The ids of each text, without an end."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; what is no token shows as U+FFFD."""
+
+
+class Bytes:
+    """Every byte of UTF-8 a token; 256 ends a document."""
+
+    vocab_size, end = 257, 256
+
+    def encode(self, texts: Sequence[str]) -> list[Ids]:
+        return [np.frombuffer(text.encode(), np.uint8).astype(np.uint16) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        pieces, run = [], bytearray()
+        for token in [*ids, None]:
+            if token is not None and token < 256:
+                run.append(token)
+                continue
+            pieces.append(run.decode(errors="replace"))
+            run.clear()
+            if token is not None:
+                pieces.append(END if token == self.end else "\N{REPLACEMENT CHARACTER}")
+        return "".join(pieces)
+
+
+class Learned:
+    """A tokenizer of the `tokenizers` library. Raises ValueError where it has no token that ends documents, or too many tokens."""
+
+    def __init__(self, inner: Any, name: str) -> None:
+        self.inner, self.vocab_size = inner, inner.get_vocab_size()
+        found = next((token for token in ENDS if inner.token_to_id(token) is not None), None)
+        if found is None:
+            raise ValueError(f"{name}: none of {', '.join(ENDS)} is a token of it, so documents cannot be ended")
+        if self.vocab_size > MOST:
+            raise ValueError(f"{name}: {self.vocab_size:,} tokens: ids are stored in 16 bits, so at most {MOST:,}")
+        self.end: int = inner.token_to_id(found)
+
+    def encode(self, texts: Sequence[str]) -> list[Ids]:
+        return [np.array(made.ids, np.uint16) for made in self.inner.encode_batch(list(texts), add_special_tokens=False)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        known = [int(token) for token in ids]
+        if all(token < self.vocab_size for token in known):
+            return str(self.inner.decode(known, skip_special_tokens=False))
+        return "".join(
+            str(self.inner.decode([token], skip_special_tokens=False)) if token < self.vocab_size else "\N{REPLACEMENT CHARACTER}" for token in known
+        )
+
+    def to_json(self) -> bytes:
+        """The file that holds it."""
+        return bytes(self.inner.to_str().encode())
+
+
+def library() -> Any:
+    """The `tokenizers` package. Raises ValueError where it is not there."""
+    try:
+        import tokenizers
+    except ImportError:
+        raise ValueError("tokenizers is not installed; pip install 'latent-tokens[text]', or use --tokenizer bytes") from None
+    return tokenizers
+
+
+def read_tokenizer(name: str, folder: Path | None = None) -> Bytes | Learned:
+    """`bytes`; a tokenizer.json; a folder that has one, or GPT-2's two files; or a name on the Hugging Face hub.
+
+    A relative file is looked for in `folder` first. Raises ValueError where it is none of these, or damaged.
+    """
+    if name == "bytes":
+        return Bytes()
+    inside = (folder / name) if folder is not None else None
+    path = inside if inside is not None and inside.exists() else Path(name)
+    tokenizers = library()
+    try:
+        if path.is_file():
+            return cached(path.absolute(), hashlib.sha256(path.read_bytes()).hexdigest())
+        if (path / FILE).is_file():
+            return read_tokenizer(FILE, path)
+        for vocabulary, merges in PAIRS:
+            if (path / vocabulary).is_file() and (path / merges).is_file():
+                return of_gpt2(path / vocabulary, path / merges)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"tokenizer={name}: cannot be read ({error})") from None
+    if path.is_dir():
+        raise ValueError(f"tokenizer={name}: a folder without {FILE}, or {' or '.join(' and '.join(pair) for pair in PAIRS)}")
+    try:
+        return Learned(tokenizers.Tokenizer.from_pretrained(name), name)
+    except Exception as error:  # of the hub: no network, no such name, and many more
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"tokenizer={name}: must be bytes, bpe:SIZE, a {FILE}, a folder or a name on the hub, which gives none ({reason})") from None
+
+
+@cache
+def cached(path: Path, sha256: str) -> Learned:
+    """The tokenizer of a file, read once while it stays the same."""
+    try:
+        return Learned(library().Tokenizer.from_file(str(path)), str(path))
+    except ValueError:
+        raise
+    except Exception as error:  # the library raises Exception itself
+        raise ValueError(f"{path}: no tokenizer ({str(error).splitlines()[0]})") from None
+
+
+def of_gpt2(vocabulary: Path, merges: Path) -> Learned:
+    """GPT-2's byte-level BPE from its two files. Raises ValueError where they are damaged."""
+    tokenizers = library()
+    try:
+        json.loads(vocabulary.read_text())
+        inner = tokenizers.Tokenizer(tokenizers.models.BPE.from_file(str(vocabulary), str(merges)))
+    except Exception as error:
+        raise ValueError(f"{vocabulary}: no vocabulary of GPT-2 ({str(error).splitlines()[0]})") from None
+    return Learned(byte_level(inner), str(vocabulary))
+
+
+def byte_level(inner: Any) -> Any:
+    """Splits as GPT-2 does, every byte of UTF-8 a character, and has a token that ends documents."""
+    tokenizers = library()
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = tokenizers.decoders.ByteLevel()
+    inner.add_special_tokens([END])
+    return inner
+
+
+def learn_bpe(texts: Iterator[str], size: int) -> Learned:
+    """A byte-level BPE of `size` tokens learned from texts. Raises ValueError for a size that it cannot have."""
+    tokenizers = library()
+    if not 257 <= size <= MOST:
+        raise ValueError(f"tokenizer=bpe:{size}: must have 257 to {MOST:,} tokens")
+    inner = byte_level(tokenizers.Tokenizer(tokenizers.models.BPE()))
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=size, special_tokens=[END], initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    inner.train_from_iterator(texts, trainer)
+    return Learned(inner, f"bpe:{size}")

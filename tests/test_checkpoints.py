@@ -1,0 +1,229 @@
+"""Published files give their own logits, from raw and averaged weights, and whatever is no such file one clear line."""
+
+import io
+import json
+import os
+import pickle
+import re
+import zipfile
+from collections import OrderedDict
+from copy import deepcopy
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from latent_tokens import from_pretrained
+from latent_tokens.attention import causal, dense_mask, independent, semi_causal
+from latent_tokens.checkpoints import BUFFER, import_checkpoint
+from latent_tokens.cli import main
+from latent_tokens.layout import Layout
+from latent_tokens.methods import METHODS
+from latent_tokens.torchfile import Inert, read_torch
+from peers import Published, lightning
+
+
+@pytest.fixture(scope="module")
+def net():
+    torch.manual_seed(0)
+    return Published().eval()
+
+
+@pytest.fixture(scope="module")
+def averaged(net):
+    torch.manual_seed(1)
+    other = deepcopy(net)
+    for weight in other.parameters():
+        weight.data += 0.1 * torch.randn_like(weight)
+    return other
+
+
+@pytest.fixture
+def file(net, averaged, tmp_path):
+    torch.save(lightning(net, [weight.detach() for weight in averaged.parameters()]), tmp_path / "last.ckpt")
+    return tmp_path / "last.ckpt"
+
+
+def difference(theirs, ours, rule):
+    """The largest difference of logits over ragged rows in shuffled order."""
+    generator = torch.Generator().manual_seed(2)
+    positions = torch.stack([torch.randperm(64, generator=generator)[:24] for _ in range(5)])
+    layout = Layout(positions, torch.tensor([0, 1, 9, 23, 24]), torch.full((5,), 24))
+    ids = torch.randint(20, (5, 24), generator=generator).masked_fill(layout.slots >= layout.num_clean[:, None], 20)
+    mask = dense_mask(rule, layout)
+    with torch.no_grad():
+        return (theirs(ids, positions, mask) - ours(ids, positions, mask)).abs().max().item()
+
+
+@pytest.mark.parametrize("rule", [METHODS["mdm"].attention, independent, semi_causal, causal], ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("weights", ["ema", "raw"])
+def test_logits_are_those_of_the_published_network(file, net, averaged, rule, weights):
+    ours, found = import_checkpoint(file, weights)
+    assert (ours.method, found.kind, found.settings["alpha_0"]) == (METHODS["esolm"], weights, 1)
+    theirs, other = (averaged, net) if weights == "ema" else (net, averaged)
+    assert difference(theirs, ours, rule) < 1e-5
+    assert difference(other, ours, rule) > 0.01
+
+
+@pytest.mark.parametrize(("mode", "name"), [("causal", "esolm"), ("mixed2", "scdm"), ("bidirectional", "mdm")])
+def test_the_method_is_that_of_the_files_own_settings(net, tmp_path, mode, name):
+    torch.save(lightning(net, list(net.parameters()), mode), tmp_path / "a.ckpt")
+    assert import_checkpoint(tmp_path / "a.ckpt")[0].method == METHODS[name]
+    assert import_checkpoint(tmp_path / "a.ckpt", method="scdm")[0].method == METHODS["scdm"]
+
+
+def test_other_objects_become_stubs_that_do_nothing(file):
+    content = read_torch(file)["hyper_parameters"]
+    assert all(isinstance(content[name], Inert) for name in ("config", "tokenizer"))
+    assert content["config"].name == "omegaconf.dictconfig.DictConfig"
+
+
+@pytest.mark.parametrize("prefix", ["backbone.", ""])
+def test_a_folder_of_hugging_face(net, tmp_path, prefix):
+    save_file({prefix + name: tensor for name, tensor in net.state_dict().items()}, tmp_path / "model.safetensors")
+    about = {"model_type": "EsoLM", "n_heads": 4, "model_length": 64, "mask_index": 20, "hidden_size": 32, "hidden_dim": 768}
+    (tmp_path / "config.json").write_text(json.dumps(about))
+    ours, found = import_checkpoint(tmp_path)
+    assert (ours.method, ours.max_length, ours.mask_id, found.kind) == (METHODS["esolm"], 64, 20, "ema")
+    assert difference(net, ours, causal) < 1e-5
+
+
+class Evil:
+    def __init__(self, call, *arguments):
+        self.made = call, arguments
+
+    def __reduce__(self):
+        return self.made
+
+
+def test_nothing_in_a_file_is_executed(net, tmp_path):
+    mark = tmp_path / "mark"
+    for evil in (Evil(os.system, f"touch {mark}"), Evil(eval, "1"), Evil(getattr, 1, "real"), Evil(pickle.loads, b""), Evil(bytearray, 1 << 40)):
+        torch.save({**lightning(net, list(net.parameters())), "callbacks": evil}, tmp_path / "evil.ckpt")
+        if evil.made[0] is bytearray:
+            assert read_torch(tmp_path / "evil.ckpt")["callbacks"].args == (1 << 40,)
+            continue
+        with pytest.raises(ValueError, match=r"refused, it asks for (posix.system|\w+.eval|\w+.getattr|pickle.loads), which is no plain value"):
+            import_checkpoint(tmp_path / "evil.ckpt")
+    assert not mark.exists()
+
+
+def altered(change, net):
+    content = lightning(net, list(net.parameters()))
+    change(content)
+    return content
+
+
+def drop_bias(content):
+    del content["ema"]["shadow_params"][[name for name in content["state_dict"] if BUFFER not in name].index("backbone.output_layer.linear.bias")]
+    del content["state_dict"]["backbone.output_layer.linear.bias"]
+
+
+WRONG = {
+    "no state_dict": (lambda content: content.pop("state_dict"), "no state_dict of tensors"),
+    "no average": (lambda content: content.pop("ema"), "has no moving average .* --weights raw"),
+    "other average": (lambda content: content["ema"]["shadow_params"].pop(), "29 averages of 30 weights"),
+    "missing": (drop_bias, r"backbone.output_layer.linear.bias is missing"),
+    "time": (lambda content: content["hyper_parameters"]["config"].algo.update({"time_conditioning": True}), "time_conditioning=True"),
+    "mixed": (lambda content: content["hyper_parameters"]["config"].algo.update({"diffusion_attn_mode": "mixed"}), "mixed: must be one of causal"),
+    "heads": (lambda content: content["hyper_parameters"]["config"].model.update({"n_heads": 0}), "n_heads=0 in its settings"),
+    "no settings": (lambda content: content.pop("hyper_parameters"), "do not say how it attends; name it with --method"),
+    "extra": (lambda content: content["state_dict"].update({"backbone.bonus": torch.zeros(2)}), "30 averages of 31"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_such_checkpoint_is_refused_in_one_line(net, tmp_path, name):
+    change, message = WRONG[name]
+    torch.save(altered(change, net), tmp_path / "wrong.ckpt")
+    with pytest.raises(ValueError, match=message) as error:
+        import_checkpoint(tmp_path / "wrong.ckpt")
+    assert "\n" not in str(error.value)
+
+
+def rewritten(file, name, content, compression=zipfile.ZIP_STORED):
+    """The zip file with one record changed."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(made, "w", compression) as new:
+        for info in old.infolist():
+            new.writestr(info.filename, content if info.filename.endswith(name) else old.read(info))
+    return made.getvalue()
+
+
+DAMAGED = {
+    "no zip": (lambda file: b"hello", "no zip file"),
+    "cut": (lambda file: file.read_bytes()[:-200], "no zip file"),
+    "compressed": (lambda file: rewritten(file, "/x", b"", zipfile.ZIP_DEFLATED), "is compressed"),
+    "pickle cut": (lambda file: rewritten(file, "data.pkl", b"\x80\x02}q\x00X"), "damaged"),
+    "place far away": (lambda file: rewritten(file, "data.pkl", b"\x80\x02}r\xff\xff\xff\xff."), "LONG_BINPUT 4294967295 after"),
+    "short record": (lambda file: rewritten(file, "data/40", b"1234"), "has 4 bytes for"),
+    "big-endian": (lambda file: rewritten(file, "byteorder", b"big"), "big-endian"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_file_is_refused_in_one_line(file, name):
+    change, message = DAMAGED[name]
+    file.write_bytes(change(file))
+    with pytest.raises(ValueError, match=re.compile(message)) as error:
+        import_checkpoint(file)
+    assert str(file) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "stride"), [(0, (5,), (1,)), (1, (4,), (1,)), (0, (2, 2), (3, 1)), (-1, (2,), (1,)), (0, (1 << 20, 1 << 20), (0, 0))]
+)
+def test_a_tensor_that_reaches_beyond_its_record_is_refused(tmp_path, offset, size, stride):
+    storage = torch.zeros(4).untyped_storage()
+
+    class Beyond:
+        def __reduce__(self):
+            return torch._utils._rebuild_tensor_v2, (
+                torch.storage.TypedStorage(wrap_storage=storage, dtype=torch.float32, _internal=True),
+                offset,
+                size,
+                stride,
+                False,
+                OrderedDict(),
+            )
+
+    torch.save(Beyond(), tmp_path / "a.pt")
+    with pytest.raises(ValueError, match=r"reaches beyond|has the shape"):
+        read_torch(tmp_path / "a.pt").read()
+
+
+def test_tensors_come_back_whatever_their_type_and_view(tmp_path):
+    base = torch.arange(24).reshape(4, 6)
+    content = {str(dtype): base.to(dtype) for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.uint8, torch.bool)}
+    content |= {"turned": base.T[1:4], "one": torch.tensor(7), "none": torch.zeros(0, 3), "parameter": torch.nn.Parameter(base.float())}
+    torch.save(content, tmp_path / "a.pt")
+    found = read_torch(tmp_path / "a.pt")
+    assert found.keys() == content.keys()
+    for name, tensor in content.items():
+        assert torch.equal(found[name].read(), tensor)
+        assert found[name].read().dtype == tensor.dtype
+
+
+def test_the_command_writes_a_folder_that_loads_and_checks_itself(file, averaged, tmp_path, capsys):
+    out = tmp_path / "model"
+    assert main(["import", str(file), str(out)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "esolm, as its settings say; ema weights; 2 layers of width 32, 0.0 M parameters; sequences of 64 over 20 tokens and MASK\n"
+    )
+    ours = from_pretrained(out)
+    assert difference(averaged, ours, causal) < 1e-5
+    weights = load_file(out / "model.safetensors")
+    weights["blocks.0.qkv.weight"][:, 0] += 0.3
+    save_file(weights, out / "model.safetensors")
+    with pytest.raises(ValueError, match=r"its logits differ by .* from those it was saved with"):
+        from_pretrained(out)
+
+
+def test_what_is_not_there_gets_one_line(tmp_path, capsys):
+    for source in ("nowhere.ckpt", str(tmp_path / "none"), "a/b/c"):
+        assert main(["import", source, str(tmp_path / "out")]) == 2
+        assert "no such file or folder, and no name on the hub" in capsys.readouterr().err
+    assert main(["import", str(tmp_path), str(tmp_path / "out")]) == 2
+    assert "config.json is missing" in capsys.readouterr().err

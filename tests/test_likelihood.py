@@ -1,0 +1,81 @@
+"""Likelihoods are probabilities: they sum to one over all sequences, and are those of decoding."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from latent_tokens import METHODS, Decoding, Transformer, given
+from latent_tokens.configs import Size
+from latent_tokens.decoding import generate
+from latent_tokens.layout import next_layout
+from latent_tokens.likelihood import in_one_pass, log_likelihood
+
+WAYS = [("mdm", None), ("sidm", None), ("scdm", 0), ("scdm", 1), ("scdm", "all"), ("esolm", 0), ("esolm", 2), ("arm", None), ("ar-mtp", None)]
+
+
+@pytest.fixture(scope="module")
+def net():
+    torch.manual_seed(0)
+    made = Transformer(Size(16, 2, 2), 3, 4, "both")
+    for weight in made.parameters():
+        weight.data += 0.5 * torch.randn_like(weight)
+    return made.eval()
+
+
+def every(length=4, vocabulary=3):
+    return torch.tensor(list(product(range(vocabulary), repeat=length)))
+
+
+def order_of(name, count):
+    return torch.tensor([[0, 1, 2, 3] if METHODS[name].order is METHODS["arm"].order else [2, 0, 3, 1]]).repeat(count, 1)
+
+
+@pytest.mark.parametrize(("name", "latents"), WAYS)
+def test_likelihoods_sum_to_one(net, name, latents):
+    tokens = every()
+    count = len(tokens)
+    ends = torch.full((count,), 4)
+    found = log_likelihood(net, METHODS[name], tokens, order_of(name, count), torch.zeros_like(ends), ends, latents)
+    assert found.sum(1).exp().sum().item() == pytest.approx(1, abs=1e-6)
+    known = torch.full((count,), 2)
+    given_two = log_likelihood(net, METHODS[name], tokens, order_of(name, count), known, ends, latents)
+    assert (given_two[:, :2] == 0).all()
+    assert given_two.sum(1).exp().sum().item() == pytest.approx(9, abs=1e-6)
+
+
+@pytest.mark.parametrize(("name", "latents"), WAYS)
+def test_likelihoods_are_frequencies_of_samples(net, name, latents):
+    count, method = 20_000, METHODS[name]
+    order = order_of(name, 1)
+    tokens = torch.zeros(count, 4, dtype=torch.long)
+    decoding = Decoding(latents=latents, order=None if name == "arm" else given(order[0].tolist()))
+    made = generate(net, method, tokens, torch.zeros_like(tokens, dtype=torch.bool), decoding, seed=0)
+    seen = torch.bincount((made.tokens * torch.tensor([27, 9, 3, 1])).sum(1), minlength=81) / count
+    whole = every()
+    ends = torch.full((81,), 4)
+    wanted = log_likelihood(net, method, whole, order.repeat(81, 1), torch.zeros_like(ends), ends, latents).sum(1).exp()
+    assert (seen - wanted).abs().sum() < 3 * (2 / torch.pi / count * wanted * (1 - wanted)).sqrt().sum()
+
+
+@pytest.mark.parametrize("name", ["esolm", "arm"])
+def test_one_pass_gives_what_every_step_gives(net, name):
+    method, tokens = METHODS[name], every()[:40]
+    order = torch.stack([torch.randperm(4) for _ in tokens]) if name == "esolm" else order_of("arm", 40)
+    known, ends = torch.randint(0, 3, (40,)), torch.randint(3, 5, (40,))
+    found = in_one_pass(net, method, tokens, order, known, ends)
+    for row, step in product(range(40), range(4)):
+        wanted = 0.0
+        if known[row] <= step < ends[row]:
+            layout = next_layout(order[row : row + 1], torch.tensor([step]), torch.tensor([1]), torch.tensor([0]))
+            logits = method.logits(net, tokens[row : row + 1], layout)[0, -1].double()
+            wanted = logits.log_softmax(-1)[tokens[row, order[row, step]]].item()
+        assert found[row, step].item() == pytest.approx(wanted, abs=1e-5)
+
+
+def test_what_a_method_cannot_do_is_refused(net):
+    tokens, ends = every()[:2], torch.full((2,), 4)
+    with pytest.raises(ValueError, match="decodes from left to right"):
+        log_likelihood(net, METHODS["ar-mtp"], tokens, order_of("scdm", 2), torch.zeros_like(ends), ends)
+    with pytest.raises(ValueError, match="latents=3: this method can use none"):
+        log_likelihood(net, METHODS["sidm"], tokens, order_of("scdm", 2), torch.zeros_like(ends), ends, 3)

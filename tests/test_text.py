@@ -1,0 +1,233 @@
+"""Text: what is packed is what was read, prompts with gaps, and a model of it from the command line."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from latent_tokens import DataConfig, EvalConfig, TrainConfig, fit, from_pretrained, load_data, make_data
+from latent_tokens.cli import main
+from latent_tokens.corpus import SHORTEST, documents, pieces, split_of
+from latent_tokens.evaluation import decoding_for
+from latent_tokens.tasks import Text
+from latent_tokens.tasks.tokenizer import END, Bytes, Learned, learn_bpe, read_tokenizer
+
+WORDS = ["the", "cell", "row", "box", "unit", "candidate", "is", "open", "known", "masked", "latent", "and", "shown", "decoded", "next", "first"]
+
+
+def article(number):
+    rng = np.random.default_rng(number)
+    return " ".join(rng.choice(WORDS, size=80)) + f" {number}."
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Sixty documents, a file each, of which one is there twice and one is empty."""
+    place = tmp_path_factory.mktemp("articles")
+    for number in range(60):
+        (place / f"{number:02}.txt").write_text(article(number))
+    (place / "again.txt").write_text(article(7))
+    (place / "empty.txt").write_text(" \n")
+    return place
+
+
+@pytest.fixture(scope="module")
+def data(folder, tmp_path_factory):
+    return make_data(DataConfig("text", tmp_path_factory.mktemp("data") / "text", source=str(folder), length=32, tokenizer="bpe:300"))
+
+
+def test_documents_stand_whole_in_one_split_each_once(folder, data):
+    task, splits = load_data(data)
+    texts = {split: "".join(task.decode(row[1:-1]) for row in examples.tokens) for split, examples in splits.items()}
+    for number in range(60):
+        own = article(number)
+        homes = [split for split, text in texts.items() if own + END in text]
+        cut = [own.startswith(text[text.rfind(END) + len(END) :]) for text in texts.values()]  # the last of a split may be
+        assert homes == [split_of(own)] or any(cut)
+        assert sum(text.count(own + END) for text in texts.values()) <= 1
+    manifest = json.loads((data / "manifest.json").read_text())
+    assert manifest["left_out"] == {"empty": 1, "repeated": 1}
+    assert sum(about["documents"] for about in manifest["splits"].values()) == 60
+    for split, examples in splits.items():
+        assert (examples.tokens[:, [0, -1]] == task.coder.end).all()
+        assert examples.tokens.dtype == np.uint16
+        assert not examples.known.any()
+        about = manifest["splits"][split]
+        assert about["examples"] == len(examples.tokens) == about["tokens"] // 30
+
+
+def test_the_same_text_gives_the_same_bytes_and_a_changed_file_is_noticed(folder, data, tmp_path):
+    again = make_data(DataConfig("text", tmp_path / "again", source=str(folder), length=32, tokenizer="bpe:300"))
+    for name in ("train.tokens.npy", "validation.tokens.npy", "tokenizer.json"):
+        assert (again / name).read_bytes() == (data / name).read_bytes()
+    content = bytearray((again / "train.tokens.npy").read_bytes())
+    content[-5] ^= 1
+    (again / "train.tokens.npy").write_bytes(content)
+    with pytest.raises(ValueError, match="train is not what its manifest pins"):
+        load_data(again)
+
+
+def test_lines_of_json_and_one_long_text(tmp_path):
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"body": article(i), "n": i}) + "\n" for i in range(3)))
+    assert list(documents(tmp_path / "a.jsonl", "body")) == [article(i) for i in range(3)]
+    with pytest.raises(ValueError, match=r"a.jsonl, line 1: has no text in the field text; name another with --field"):
+        list(documents(tmp_path / "a.jsonl", "text"))
+    long = "\n\n".join(article(i) for i in range(200))
+    parts = list(pieces(long))
+    assert "".join(parts) == long
+    assert len(parts) > 3
+    size = max(SHORTEST, len(long) // 256)
+    assert all(size <= len(part) < size + 1_000 for part in parts[:-1])
+    assert {split_of(part) for part in parts} == {"train", "validation", "test"}
+
+
+BAD = {
+    "no utf-8": ("a.txt", b"fine\nnot \xff fine", [], r"a.txt: no UTF-8 at byte 9 \(line 2\)"),
+    "no json": ("a.jsonl", b'{"text": "a"}\nnope\n', [], "line 2: no JSON"),
+    "empty": ("a.txt", b"  \n", [], "no text: the source has no document"),
+    "too short": ("a.txt", b"short", [], "not enough text for one sequence of 256 tokens"),
+    "of puzzles": ("a.txt", b"text", ["--clues", "30"], "clues=30: text has no such setting"),
+    "length": ("a.txt", b"text", ["--length", "2"], "length=2: must be a whole number from 3"),
+    "bpe": ("a.txt", b"text", ["--tokenizer", "bpe:many"], "must be bpe:SIZE with a whole number"),
+    "small bpe": ("a.txt", b"text", ["--tokenizer", "bpe:9"], "must have 257 to 65,535 tokens"),
+    "folder": ("a.txt", b"text", ["--tokenizer", "{here}"], "a folder without tokenizer.json"),
+    "damaged tokenizer": ("a.txt", b"text", ["--tokenizer", "{here}/a.txt"], "no tokenizer"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_read_gets_one_line_and_leaves_nothing(tmp_path, capsys, name):
+    file, content, options, message = BAD[name]
+    (tmp_path / file).write_bytes(content)
+    options = [option.format(here=tmp_path) for option in options]
+    assert main(["data", "text", "--source", str(tmp_path / file), "--out", str(tmp_path / "out"), *options]) == 2
+    said = capsys.readouterr().err
+    assert re.search(message, said), said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_text_needs_a_source_and_training_a_data_set(tmp_path, capsys):
+    assert main(["data", "text", "--out", str(tmp_path / "out")]) == 2
+    assert "text is read from a file" in capsys.readouterr().err
+    assert main(["train", "text", "scdm", "--out", str(tmp_path / "run")]) == 2
+    assert "is learned from a data set" in capsys.readouterr().err
+
+
+@given(st.text())
+def test_bytes_give_back_every_text(text):
+    coder = Bytes()
+    (ids,) = coder.encode([text])
+    assert coder.decode(ids.tolist()) == text
+
+
+@given(st.text())
+def test_a_learned_tokenizer_gives_back_every_text(text):
+    if END not in text:
+        (ids,) = BPE.encode([text])
+        assert BPE.decode(ids.tolist()) == text
+
+
+BPE = learn_bpe(iter([article(i) for i in range(9)]), 300)
+
+
+def test_what_is_no_token_shows_and_nothing_fails():
+    assert Bytes().decode([104, 105, 256, 999, 0xE2]) == f"hi{END}\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"
+    assert BPE.decode([BPE.vocab_size]) == "\N{REPLACEMENT CHARACTER}"
+    assert BPE.decode([BPE.end]) == END
+
+
+def test_gpt2s_two_files_are_read(tmp_path):
+    model = json.loads(BPE.inner.to_str())["model"]
+    vocabulary = {**model["vocab"], END: max(model["vocab"].values()) + 1} if END not in model["vocab"] else model["vocab"]
+    (tmp_path / "encoder.json").write_text(json.dumps(vocabulary))
+    (tmp_path / "vocab.bpe").write_text("#version: 0.2\n" + "\n".join(" ".join(pair) for pair in model["merges"]))
+    coder = read_tokenizer(str(tmp_path))
+    assert isinstance(coder, Learned)
+    text = article(3)
+    assert coder.decode(coder.encode([text])[0].tolist()) == text
+    assert len(coder.encode([text])[0]) == len(BPE.encode([text])[0])
+    assert coder.end == vocabulary[END]
+
+
+def test_a_prompt_is_known_its_gaps_are_open():
+    task = Text(12)
+    problem = task.encode("ab___c")
+    assert problem.tokens[0, :7].tolist() == [256, 97, 98, 256, 256, 256, 99]
+    assert problem.known[0, :7].tolist() == [True, True, True, False, False, False, True]
+    assert problem.lengths.tolist() == [7]
+    free = task.encode("ab")
+    assert (free.lengths.tolist(), free.known[0].sum()) == ([12], 3)
+    with pytest.raises(ValueError, match="prompt of 20 tokens: this model takes 11 at most"):
+        task.encode("x" * 20)
+
+
+def test_a_whole_text_in_sequences_as_it_is_learned():
+    task = Text(10)
+    made = task.sequences("abcdefghijk")
+    assert made.lengths.tolist() == [10, 5]
+    assert made.tokens[0].tolist() == [256, *b"abcdefgh", 256]
+    assert made.tokens[1, :5].tolist() == [256, *b"ijk", 256]
+    with pytest.raises(ValueError, match="no text"):
+        task.sequences("")
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory):
+    return fit(TrainConfig("text", "scdm", tmp_path_factory.mktemp("run") / "text", steps=4, batch_size=4, data=data, evaluate_every=4))
+
+
+def test_a_model_of_text_is_trained_sampled_judged_and_its_likelihood_told(run, data, tmp_path, capsys):
+    task = Text(32, "tokenizer.json", run)
+    assert task.vocab_size == from_pretrained(run).vocab_size == 300
+    assert main(["sample", str(run), "--num-samples", "2", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [len(line["tokens"]) for line in lines] == [32, 32]
+    assert main(["sample", str(run), "--num-samples", "1", "--prompt", "the ____ box", "--show", "--latents", "2"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"{END}the")
+    assert "4 tokens in" in out
+    assert main(["evaluate", str(run), "--data", str(data), "--num-samples", "3", "--latents", "0", "all", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["latents"] for row in rows] == [0, "all"]
+    for row in rows:
+        assert (row["metric"], row["order"], row["top_p"], row["temperature"]) == ("perplexity", "uniform", 0.9, 1.0)
+        assert row["ci95"][0] < row["perplexity"] < row["ci95"][1]
+        assert 0 < row["entropy"] < np.log(32)
+        assert row["judge"].startswith("trigrams of ")
+        assert row["judged_tokens"] == 3 * 31
+    (tmp_path / "a.txt").write_text(article(99))
+    assert main(["likelihood", str(run), "--text", str(tmp_path / "a.txt"), "--orders", "3", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["nats"]) == 3
+    assert found["perplexity"] == pytest.approx(np.exp(np.mean(found["nats"])))
+    assert main(["likelihood", str(run), "--text", str(tmp_path / "a.txt"), "--order", "left_to_right"]) == 0
+    assert "standard error" not in capsys.readouterr().out
+
+
+MISTAKES = {
+    "sample {run} --num-samples 1 --prompt " + "x" * 99: "prompt of",
+    "sample {run} --show": "show: watches one sample",
+    "sample sudoku-6-mdm --prompt a": "are for models of text",
+    "evaluate {run}": "judge=trigrams: learns from held-out text; name the data set with --data",
+    "evaluate {run} --judge {run}/nowhere": "must be a folder or a name on the hub with a causal language model",
+    "likelihood {run}": "text=None: no such file; name one with --text",
+    "likelihood {run} --text {run}/config.json --latents 2 --orders 0": "orders=0: must be a whole number from 1",
+    "likelihood sudoku-6-mdm --text a": "a model of sudoku-6",
+}
+
+
+@pytest.mark.parametrize("command", MISTAKES)
+def test_a_mistake_gets_one_line(run, capsys, command):
+    assert main(command.format(run=run).split(" ")) == 2
+    said = capsys.readouterr().err
+    assert MISTAKES[command] in said
+    assert len([line for line in said.splitlines() if line.startswith("latent-tokens:")]) == 1
+
+
+def test_text_is_decoded_in_a_random_order_by_default(run):
+    net = from_pretrained(run)
+    decoding = decoding_for(net.method, Text(32, "tokenizer.json", run), EvalConfig(), None)
+    assert (decoding.candidates, decoding.top_p, decoding.order.__name__) == (1, 0.9, "any_order")

@@ -213,7 +213,9 @@ MISTAKES = {
     "sample sudoku-6-mdm --prompt a": "are for models of text",
     "evaluate {run}": "judge=trigrams: learns from held-out text; name the data set with --data",
     "evaluate {run} --judge {run}/nowhere": "must be a folder or a name on the hub with a causal language model",
-    "likelihood {run}": "text=None: no such file; name one with --text",
+    "likelihood {run}": "of which text? name one with --text FILE",
+    "likelihood {run} --text {run}/nowhere": "nowhere: no such file; name one with --text",
+    "likelihood {run} --text {run}/config.json --latents -2": "latents=-2: must be a whole number from 0",
     "likelihood {run} --text {run}/config.json --latents 2 --orders 0": "orders=0: must be a whole number from 1",
     "likelihood sudoku-6-mdm --text a": "a model of sudoku-6",
 }

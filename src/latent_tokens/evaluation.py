@@ -29,7 +29,7 @@ from latent_tokens.progress import counting, progress
 from latent_tokens.relevance import influence, relevant
 from latent_tokens.splits import chunks_of, make_problems, make_splits
 from latent_tokens.storage import provenance
-from latent_tokens.tasks import Examples, Language, Sudoku, SudokuPuzzle, Task, description
+from latent_tokens.tasks import Examples, Language, Sudoku, SudokuPuzzle, Task, Text, description
 from latent_tokens.tasks.base import Tokens
 from latent_tokens.tensors import as_numpy, as_tensors
 
@@ -110,7 +110,7 @@ def find_problems(task: Task, config: EvalConfig) -> Examples:
     return problems.take(slice(count))
 
 
-def read_split(task: Task, folder: Path, split: Split) -> Examples:
+def read_split(task: Language, folder: Path, split: Split) -> Examples:
     """A split of a data set, puzzles as boards to infill where the task is boards; of no example where it has none.
 
     Raises ValueError where it is of another task.
@@ -135,7 +135,9 @@ def check_enough(count: int, available: int, name: str) -> None:
 def form(task: Language) -> str:
     """What must be alike where a model is judged on a data set; how its puzzles are made need not be."""
     about = {"padding": "none", **description(task)}
-    settings = ", ".join(f"{name}={about[name]}" for name in ("padding", "numbers") if name in about)
+    if isinstance(task, Text):
+        about = {"tokenizer": f"{task.tokenizer} ({task.fingerprint})"}
+    settings = ", ".join(f"{name}={about[name]}" for name in ("padding", "numbers", "tokenizer") if name in about)
     return f"{type(task).__name__} of {task.length} positions over {task.vocab_size} tokens, {settings}"
 
 

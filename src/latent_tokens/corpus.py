@@ -116,11 +116,12 @@ def text_of(file: Path) -> str:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """One text as documents, cut between paragraphs where there are any: long ones, but many enough for every split to get some."""
+    """One text as documents: long ones, but many enough for every split to get some; cut between paragraphs, else lines, else words."""
     size, start = max(SHORTEST, min(LONGEST, len(text) // PIECES)), 0
     while start < len(text):
-        stop = text.find("\n\n", start + size)
-        stop = len(text) if stop < 0 else stop + 2
+        latest = start + 2 * size
+        found = ((text.find(gap, start + size, latest), gap) for gap in ("\n\n", "\n", " "))
+        stop = next((place + len(gap) for place, gap in found if place >= 0), latest)
         yield text[start:stop]
         start = stop
 

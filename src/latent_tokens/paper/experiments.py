@@ -57,6 +57,11 @@ def curve(task: str, scale: Scale, problems: str | None = None) -> list[Cell]:
     return [*dial, *(Cell(task, method, "top_prob", problems=problems) for method in ("sidm", "mdm"))]
 
 
+def written(scale: Scale, dial: tuple[Latents, ...]) -> list[Cell]:
+    """Models of text over their dial, and an mdm to compare with."""
+    return [Cell("text", "mdm", "uniform"), *(Cell("text", method, "uniform", n) for method in scale.texts.methods for n in dial)]
+
+
 def windows(task: str, scale: Scale, *others: str) -> list[Cell]:
     """Autoregressive models over the number of tokens they predict, trained to predict all of them or the next alone."""
     names = [f"{kind}-{window}" for kind in WINDOWED for window in scale.windows if (kind, window) != ("ar-ntp", 1)]  # the same as ar-mtp-window-1
@@ -97,6 +102,14 @@ EXPERIMENTS: Names[Experiment] = Names(
         "figure-sudoku-large": Experiment(
             "Large boards: loss against the number of tokens predicted",
             lambda scale: [*windows("sudoku-large", scale), Cell("sudoku-large", "mdm", "uniform")],
+        ),
+        "figure-text": Experiment(
+            "Text: latents that are added when it is written",
+            lambda scale: written(scale, scale.texts.dial),
+        ),
+        "table-text": Experiment(
+            "Text: with latents (MDM), and without but cached (Eso-LM)",
+            lambda scale: written(scale, (0,)),
         ),
         "ablation-refresh": Experiment(
             "Algorithm 5: schedule reshuffled after every step, or as printed",

@@ -20,6 +20,7 @@ from latent_tokens.paper.runs import measured
 from latent_tokens.state import saved_step
 
 STEPS = 5  # measured for an estimate
+LENGTH = 1_024  # of a published model of text
 PASS = 3  # a training step computes about three forward passes
 
 
@@ -49,7 +50,8 @@ def plan(recipes: Sequence[Recipe], results: Path) -> list[Work]:
         own = tuple(recipe for recipe in recipes if recipe.model == name)
         missing = tuple(recipe for recipe in own if recipe.hash not in found)
         training = own[0].training
-        works.append(Work(name, own, training.steps - saved_step(training.folder) if missing else 0, missing))
+        left = 0 if own[0].imported or not missing else training.steps - saved_step(training.folder)
+        works.append(Work(name, own, left, missing))
     return works
 
 
@@ -59,7 +61,8 @@ def estimate(works: Iterable[Work]) -> float:
     for work in works:
         if not work.missing:
             continue
-        training, length = work.recipes[0].training, task_of(work.recipes[0].data).length
+        training, data = work.recipes[0].training, work.recipes[0].data
+        length = data.length or LENGTH if data.task == "text" else task_of(data).length
         rate = step_seconds(training.size, training.batch_size, length)
         total += work.steps_left * rate
         for recipe in work.missing:

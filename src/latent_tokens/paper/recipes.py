@@ -29,10 +29,15 @@ class Recipe:
     training: TrainConfig
     evaluation: EvalConfig
     problems: DataConfig | None = None  # puzzles, where the model learned boards
+    judge: str | None = None  # of texts
+    num_held_out: int = 0  # sequences whose likelihood is told, of texts
+    imported: bool = False  # the model is not trained here, but put in its place
 
     @property
     def model(self) -> str:
         """The name of the model: what it learned, how, from which seed, and a hash of all that its weights are a function of."""
+        if self.imported:
+            return f"{self.training.task}-{self.training.method}-imported"
         about = {"data": made_of(self.data), "training": settings(self.training)}
         return f"{self.training.task}-{self.training.method}-{self.training.seed}-{short_hash(about)}"
 
@@ -43,7 +48,9 @@ class Recipe:
         beyond = {
             "watched": self.cell.variant if self.variant.watcher else None,
             "adjust": self.cell.variant if self.variant.adjust else None,
-            "made": self.evaluation.data is None,
+            "made": self.evaluation.data is None and not self.imported,
+            "judge": self.judge,
+            "held_out": self.num_held_out,
         }
         return short_hash({**about, **{name: value for name, value in beyond.items() if value}})
 
@@ -60,7 +67,8 @@ def settings(config: DataConfig | TrainConfig | EvalConfig) -> dict[str, Any]:
 
 def made_of(data: DataConfig) -> dict[str, Any]:
     """All that the examples of a data set are a function of."""
-    return {**settings(data), "generator": GENERATOR}
+    source = {"source": Path(str(data.source)).name} if data.from_file else {}
+    return {**settings(data), **source, "generator": GENERATOR}
 
 
 def short_hash(content: dict[str, Any]) -> str:
@@ -68,18 +76,24 @@ def short_hash(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def recipes(experiment: str, scale_name: ScaleName, root: Path, seeds: int | None = None) -> list[Recipe]:
+def recipes(experiment: str, scale_name: ScaleName, root: Path, seeds: int | None = None, judge: str | None = None) -> list[Recipe]:
     """What must be trained and measured for an experiment. Raises ValueError for a name that is not there; the rest is as in `of_cells`."""
-    return of_cells(EXPERIMENTS[experiment].cells(SCALES[scale_name]), scale_name, root, seeds)
+    return of_cells(EXPERIMENTS[experiment].cells(SCALES[scale_name]), scale_name, root, seeds, judge)
 
 
-def of_cells(cells: Sequence[Cell], scale_name: ScaleName, root: Path, seeds: int | None = None) -> list[Recipe]:
+def of_cells(cells: Sequence[Cell], scale_name: ScaleName, root: Path, seeds: int | None = None, judge: str | None = None) -> list[Recipe]:
     """The recipes of some cells, cell by cell and seed by seed.
 
-    `root` is where data sets and models go; `seeds` is how often each model is trained, where not as often as the scale says.
+    `root` is where data sets and models go; `seeds` is how often each model is trained, where not as often as the scale says, and `judge` reads
+    the texts, where not the scale's.
     """
     scale = SCALES[scale_name]
-    return [recipe(cell, scale, seed, root / scale_name) for cell in cells for seed in range(seeds or seeds_of(cell, scale))]
+    place = root / scale_name
+    return [
+        told(cell, scale, seed, place, judge) if cell.task == "text" else recipe(cell, scale, seed, place)
+        for cell in cells
+        for seed in range(seeds or seeds_of(cell, scale))
+    ]
 
 
 def seeds_of(cell: Cell, scale: Scale) -> int:
@@ -110,6 +124,24 @@ def recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
     )
     evaluation = replace(evaluation, **variant.evaluation)
     made = Recipe(cell, data, training, evaluation, problems)
+    return replace(made, training=replace(training, out=root / "models" / made.model))
+
+
+def told(cell: Cell, scale: Scale, seed: int, root: Path, judge: str | None) -> Recipe:
+    """The recipe of a cell of text."""
+    budget, texts = scale.budgets[cell.task], scale.texts
+    data = data_set(budget, root)
+    evaluation = EvalConfig(
+        latents=None if cell.latents is None else (cell.latents,),
+        order=cell.order,
+        num_samples=texts.num_samples,
+        data=None if budget.imported else data.folder,
+        top_p=0.9,
+        seed=seed,
+        batch_size=50,
+    )
+    training = TrainConfig(budget.task, cell.method, data=data.folder, seed=seed, **budget.training)
+    made = Recipe(cell, data, training, evaluation, None, judge or texts.judge, texts.num_held_out, budget.imported)
     return replace(made, training=replace(training, out=root / "models" / made.model))
 
 

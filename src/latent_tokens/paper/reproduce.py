@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from latent_tokens.configs import ReproduceConfig, ScaleName
+from latent_tokens.judging import SMOLLM2, is_installed
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.claims import claims_table
 from latent_tokens.paper.experiments import EXPERIMENTS
@@ -13,7 +14,9 @@ from latent_tokens.paper.figures import draw
 from latent_tokens.paper.plan import Work, estimate, plan
 from latent_tokens.paper.recipes import Recipe, recipes
 from latent_tokens.paper.runs import check_together, measured, run
+from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import lines, markdown
+from latent_tokens.paper.texts import draw_text, text_markdown
 from latent_tokens.progress import CONSOLE
 from latent_tokens.report import as_markdown
 from latent_tokens.storage import write_whole
@@ -34,7 +37,8 @@ def reproduce(config: ReproduceConfig) -> str:
     if config.experiment == "claims":
         return write_claims(config)
     names = tuple(EXPERIMENTS) if config.experiment == "all" else (config.experiment,)
-    asked, folder = {name: recipes(name, config.scale, config.runs, config.seeds) for name in names}, config.out / config.scale
+    judge, folder = config.judge or judge_at_hand(config.scale), config.out / config.scale
+    asked = {name: recipes(name, config.scale, config.runs, config.seeds, judge) for name in names}
     every = list({recipe.hash: recipe for each in asked.values() for recipe in each}.values())
     works = plan(every, folder / ROWS)
     if config.status:
@@ -48,9 +52,17 @@ def reproduce(config: ReproduceConfig) -> str:
     return "\n".join(tables)
 
 
+def judge_at_hand(scale: ScaleName) -> str:
+    """The judge of a scale's texts; trigrams where it is a package that is not installed."""
+    name = SCALES[scale].texts.judge
+    if name == SMOLLM2 and not is_installed(SMOLLM2):
+        return "trigrams"
+    return name
+
+
 def say(row: Row) -> None:
     """A line on what was measured."""
-    CONSOLE.print(f"{row['model']}, {row['order']}, n={row['latents']}: {row['metric']} {row[row['metric']]} %", highlight=False, soft_wrap=True)
+    CONSOLE.print(f"{row['model']}, {row['order']}, n={row['latents']}: {row['metric']} {row[row['metric']]}", highlight=False, soft_wrap=True)
 
 
 def write(asked: list[Recipe], experiment: str, scale: ScaleName, folder: Path) -> str:
@@ -58,9 +70,11 @@ def write(asked: list[Recipe], experiment: str, scale: ScaleName, folder: Path) 
     found = measured(folder / ROWS)
     check_together([found[recipe.hash] for recipe in asked if recipe.hash in found], folder / ROWS)
     shown = lines(asked, found)
-    table = markdown(shown, experiment, scale, estimate(plan(asked, folder / ROWS)) / 60)
+    minutes, command = estimate(plan(asked, folder / ROWS)) / 60, f"latent-tokens reproduce {experiment} --scale {scale}"
+    of_text = all(line.is_text for line in shown)
+    table = (text_markdown if of_text else markdown)(shown, experiment, scale, minutes)
     write_whole({folder / f"{experiment}.md": table.encode()})
-    draw(shown, experiment, f"latent-tokens reproduce {experiment} --scale {scale}", folder / experiment)
+    (draw_text if of_text else draw)(shown, experiment, command, folder / experiment)
     return table
 
 

@@ -15,7 +15,9 @@ from typing import Any
 from latent_tokens.configs import DataConfig
 from latent_tokens.data import make_counted, task_of
 from latent_tokens.evaluation import evaluate
+from latent_tokens.model import Transformer
 from latent_tokens.paper.recipes import Recipe
+from latent_tokens.paper.texts import measure_text
 from latent_tokens.pretrained import from_pretrained
 from latent_tokens.state import saved_step
 from latent_tokens.storage import append_line, read_description, read_lines, source_commit
@@ -48,14 +50,11 @@ def measured(results: Path) -> dict[str, Row]:
 
 def measure(recipe: Recipe) -> Row:
     """A recipe's row, its data set made and its model trained where they are not yet: what was measured, and all that it came from."""
-    ready(recipe.data)
-    folder = train(recipe)
+    folder = ready_model(recipe)
     if recipe.problems is not None:
         ready(recipe.problems)
     net, begun = from_pretrained(folder), time.perf_counter()
-    task, variant = task_of(recipe.data), recipe.variant
-    watcher = partial(variant.watcher, task) if variant.watcher else None
-    (row,) = evaluate(net, task, recipe.evaluation, adjust=variant.adjust, watcher=watcher)
+    row = measure_puzzles(net, recipe) if recipe.judge is None else measure_text(net, recipe)
     about, sittings = read_description(folder, "config.json", "run"), read_lines(folder / SITTINGS)
     return {
         **row,
@@ -63,19 +62,42 @@ def measure(recipe: Recipe) -> Row:
         "model": recipe.model,
         "train_seed": recipe.training.seed,
         "cell": asdict(recipe.cell),
-        "data_sha256": about["data_sha256"]["train"],
+        "data_sha256": about.get("data_sha256", {}).get("train"),
         "weights_sha256": hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
         "trained_with": about["made_with"],
+        **({"imported": about["imported"]} if recipe.imported else {}),
         "trained_at": list(dict.fromkeys(sitting.get("commit") for sitting in sittings)),
         "train_seconds": round(sum(sitting["seconds"] for sitting in sittings), 1),
         "evaluate_seconds": round(time.perf_counter() - begun, 1),
     }
 
 
+def measure_puzzles(net: Transformer, recipe: Recipe) -> Row:
+    """The row of problems solved."""
+    task, variant = task_of(recipe.data), recipe.variant
+    watcher = partial(variant.watcher, task) if variant.watcher else None
+    (row,) = evaluate(net, task, recipe.evaluation, adjust=variant.adjust, watcher=watcher)
+    return row
+
+
+def ready_model(recipe: Recipe) -> Path:
+    """The folder of a recipe's model, trained to its end. Raises ValueError where one that is to be imported is not there."""
+    if not recipe.imported:
+        ready(recipe.data)
+        return train(recipe)
+    folder, name = recipe.training.folder, recipe.training.method
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"{folder}: no model there; this takes a published one: latent-tokens import FILE {folder} --method {name} --tokenizer gpt2")
+    return folder
+
+
 def ready(config: DataConfig) -> None:
     """Makes a data set where it is missing."""
-    if not (config.folder / "manifest.json").is_file():
-        make_counted(config)
+    if (config.folder / "manifest.json").is_file():
+        return
+    if config.from_file and not Path(str(config.source)).exists():
+        raise ValueError(f"source={config.source}: no such text; fetch it with python scripts/english.py {config.source}, or put your own there")
+    make_counted(config)
 
 
 def train(recipe: Recipe) -> Path:
@@ -89,7 +111,7 @@ def train(recipe: Recipe) -> Path:
 
 def is_trained(recipe: Recipe) -> bool:
     """Whether a recipe's model has had its last step."""
-    return saved_step(recipe.training.folder) == recipe.training.steps
+    return recipe.imported or saved_step(recipe.training.folder) == recipe.training.steps
 
 
 @contextmanager

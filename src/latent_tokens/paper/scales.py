@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pydoc_data.topics
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,16 +11,30 @@ from latent_tokens.paper.reference import CANDIDATES, DATA_SETS
 
 Latents = int | Literal["all"] | None
 
+ENGLISH = {"source": "texts/english", "length": 128, "tokenizer": "bpe:1024"}  # written by scripts/english.py
+
 
 @dataclass(frozen=True)
 class Budget:
-    """What stands for a task of the paper at some scale, and how it is learned there."""
+    """What stands for a task of the paper at some scale, and how it is learned there; not at all where the model is `imported`."""
 
     task: TaskName
     training: dict[str, Any]
     data: dict[str, Any] = field(default_factory=dict)
     candidates: int = CANDIDATES  # k of top_prob
     seeds: int = 1  # how often each method is trained
+    imported: bool = False
+
+
+@dataclass(frozen=True)
+class Texts:
+    """How a model of text is measured: texts that it writes, by a judge, and the likelihood that it gives held-out sequences."""
+
+    judge: str
+    num_samples: int
+    num_held_out: int
+    methods: tuple[str, ...] = ("esolm", "scdm")
+    dial: tuple[Latents, ...] = (0, 1, 2, 4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True)
@@ -32,6 +47,7 @@ class Scale:
     dial: tuple[Latents, ...]
     chosen: tuple[Latents, ...]  # numbers of latents, where the question is which
     windows: tuple[int, ...]
+    texts: Texts
     precision: Literal["fp32", "bf16"] = "fp32"  # of sampling
 
 
@@ -51,10 +67,10 @@ def small(task: TaskName, *, candidates: int, seeds: int, **training: Any) -> Bu
     return Budget(task, {"size": "nano", "precision": "fp32", **training}, {"num_train": 100_000}, candidates, seeds)
 
 
-def seconds(task: TaskName) -> Budget:
+def seconds(task: TaskName, **data: Any) -> Budget:
     """A few steps, to see that everything runs."""
     training = {"size": "nano", "precision": "fp32", "steps": 6, "batch_size": 8, "warmup": 2, "evaluate_every": 3, "save_every": 3}
-    return Budget(task, training, {"num_train": 256, "num_validation": 16, "num_test": 16}, 4)
+    return Budget(task, training, {"num_train": 256, "num_validation": 16, "num_test": 16, **data}, 4)
 
 
 SCALES: Names[Scale] = Names(
@@ -67,12 +83,14 @@ SCALES: Names[Scale] = Names(
                 "zebra": seconds("zebra-3"),
                 "countdown": seconds("countdown-3"),
                 "sudoku-large": seconds("sudoku-4"),
+                "text": seconds("text", source=pydoc_data.topics.__file__, length=16),
             },
             num_samples=4,
             num_thorough=4,
             dial=(0, "all"),
             chosen=(4,),
             windows=(1, 4),
+            texts=Texts("trigrams", 4, 2, dial=(0, 4)),
         ),
         "cpu": Scale(
             {
@@ -81,12 +99,14 @@ SCALES: Names[Scale] = Names(
                 "zebra": small("zebra-3", candidates=2, seeds=1, steps=1_800),
                 "countdown": small("countdown-3", candidates=4, seeds=1, steps=4_000),
                 "sudoku-large": small("sudoku-16", candidates=8, seeds=1, steps=1_200, batch_size=16),
+                "text": Budget("text", {"size": "nano", "precision": "fp32", "steps": 6_000, "positions": "rotary"}, ENGLISH),
             },
             num_samples=1_000,
             num_thorough=4_000,
             dial=(0, 2, 4, 8, 16, "all"),
             chosen=(4, 8),
             windows=(1, 4, 16),
+            texts=Texts("smollm2", 200, 64),
             precision="bf16",
         ),
         "paper": Scale(
@@ -96,12 +116,14 @@ SCALES: Names[Scale] = Names(
                 "zebra": published("zebra", "zebra"),
                 "countdown": published("countdown", "countdown"),
                 "sudoku-large": published("sudoku-36", "sudoku-large"),
+                "text": Budget("text", {}, imported=True),
             },
             num_samples=1_000,
             num_thorough=4_000,
             dial=(0, 4, 8, 16, 32, 64, "all"),
             chosen=(4, 8),
             windows=(1, 8, 32, 128),
+            texts=Texts("gpt2-large", 1_000, 0, methods=("esolm",)),
             precision="bf16",
         ),
     },

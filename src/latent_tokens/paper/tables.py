@@ -81,6 +81,10 @@ class Line:
         return ", ".join(f"{100 * hit / seen:.0f} ({step} ahead)" for step, (hit, seen) in counts.items() if step in AHEAD and seen)
 
     @property
+    def is_text(self) -> bool:
+        return self.cell.task == "text"
+
+    @property
     def interval(self) -> tuple[float, float] | None:
         """Wilson's of all samples together, in percent; it says nothing of how seeds differ. None for a loss."""
         if self.cell.task == "sudoku-large":

@@ -1,0 +1,150 @@
+"""Experiments on text: what is measured of a model, and the table and figure of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from latent_tokens.configs import ScaleName
+from latent_tokens.data import fingerprint
+from latent_tokens.evaluation import read_split
+from latent_tokens.held_out import nats_along_orders
+from latent_tokens.judging import evaluate_text, find_judge
+from latent_tokens.model import Transformer
+from latent_tokens.paper.experiments import EXPERIMENTS
+from latent_tokens.paper.recipes import Recipe
+from latent_tokens.paper.reference import TEXT
+from latent_tokens.paper.tables import Line
+from latent_tokens.progress import counting
+from latent_tokens.report import COLOURS, as_markdown, save_sheet
+from latent_tokens.storage import read_description
+from latent_tokens.tasks import Text, described
+
+Row = dict[str, Any]
+
+HEADINGS = (
+    "method", "n", "paper: perplexity / s", "perplexity", "95 % interval", "entropy", "distinct-2", "held-out nats a token", "less than at n = 0",
+    "tokens", "s a text", "texts", "judge", "training s", "commit",
+)  # fmt: skip
+LEGEND = (
+    "Perplexity of texts written from nothing, under the judge, with its interval over texts; entropy of a text's tokens in nats (a lower one "
+    "repeats itself). Held-out nats are exact, along one random order a sequence, the same for every n; what latents take off them has its 95 % "
+    "interval over sequences. Tokens are relative to showing all that is masked. Seconds are of a machine that did other work too."
+)
+
+
+def measure_text(net: Transformer, recipe: Recipe) -> Row:
+    """The row of texts written, and of the nats that each held-out sequence has, along one random order of its own.
+
+    Raises ValueError where the model is none of text, or the judge is not there.
+    """
+    folder, data = recipe.training.folder, recipe.evaluation.data
+    task = described(read_description(folder, "config.json", "model").get("task"), folder)
+    if not isinstance(task, Text):
+        raise ValueError(f"{folder}: holds a model of {task.name}, not of text")
+    validation = None if data is None else read_split(task, data, "validation")
+    (row,) = evaluate_text(net, task, recipe.evaluation, find_judge(str(recipe.judge), task, validation))
+    found: Row = {"problems": None, "problems_sha256": None}
+    if data is not None and recipe.num_held_out:
+        held_out = read_split(task, data, "test").take(slice(recipe.num_held_out))
+        with counting("held-out likelihood", len(held_out.tokens)) as report:
+            nats = nats_along_orders(net, held_out, latents=recipe.cell.latents, seed=recipe.training.seed, report=report)
+        found = {"problems": data.name, "problems_sha256": fingerprint(held_out)}
+        found |= {"held_out_nats": nats[0].round(4).tolist(), "held_out_tokens": int(held_out.lengths.sum())}
+    return {**row, **found}
+
+
+def held_out(row: Row) -> float | None:
+    """Nats a token of held-out text."""
+    return sum(row["held_out_nats"]) / row["held_out_tokens"] if "held_out_nats" in row else None
+
+
+def taken_off(row: Row, first: Row) -> tuple[float, float] | None:
+    """(nats a token by which a row is below another of the same sequences and orders, half of its 95 % interval over sequences)."""
+    if "held_out_nats" not in row or "held_out_nats" not in first:
+        return None
+    apart = (np.array(first["held_out_nats"]) - np.array(row["held_out_nats"])) * len(row["held_out_nats"]) / row["held_out_tokens"]
+    return float(apart.mean()), 1.959964 * float(apart.std(ddof=1)) / math.sqrt(len(apart)) if len(apart) > 1 else math.inf
+
+
+def text_markdown(lines: Sequence[Line], experiment: str, scale: ScaleName, minutes: float) -> str:
+    """The table of an experiment, and under it the command that makes it and how long what is not there would take."""
+    missing = f"; what is not run takes about {minutes:.0f} minutes on this machine" if minutes else ""
+    body = [text_cells(line, without_latents(line, lines)) for line in lines]
+    return f"{as_markdown([HEADINGS, *body])}\n{LEGEND}\n\n`latent-tokens reproduce {experiment} --scale {scale}`{missing}\n"
+
+
+def without_latents(line: Line, lines: Sequence[Line]) -> Line | None:
+    """The same model at n = 0, where that was run and the line is another."""
+    return next((one for one in lines if one.rows and one.cell.method == line.cell.method and one.cell.latents == 0 != line.cell.latents), None)
+
+
+def text_cells(line: Line, first: Line | None) -> tuple[str, ...]:
+    """One line of the table."""
+    cell, printed = line.cell, TEXT.get(line.cell.method) if line.cell.latents in (None, 0) else None
+    about = cell.method, "" if cell.latents is None else str(cell.latents), "" if printed is None else f"{printed.perplexity} / {printed.seconds}"
+    if not line.rows:
+        return (*about, "not run", *("" for _ in HEADINGS[len(about) + 1 :]))
+    row = line.rows[0]
+    nats, less = held_out(row), taken_off(row, first.rows[0]) if first else None
+    return (
+        *about,
+        f"{row['perplexity']:.1f}",
+        "{:.1f} - {:.1f}".format(*row["ci95"]),
+        f"{row['entropy']:.2f}",
+        f"{row['distinct_2']:.2f}",
+        "" if nats is None else f"{nats:.3f}",
+        "" if less is None else f"{less[0]:.3f} ± {less[1]:.3f}",
+        f"{row['relative_cost']:.2f}x",
+        f"{row['seconds'] / row['num_samples']:.2f}",
+        f"{row['num_samples']:,}",
+        row["judge"],
+        f"{row['train_seconds']:,.0f}",
+        str(row["made_with"]["commit"]),
+    )
+
+
+def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
+    """Writes STEM.png and STEM.svg: perplexity, entropy and held-out nats against the number of latents; nothing where no line has a row."""
+    from matplotlib.figure import Figure
+
+    shown = [line for line in lines if line.rows]
+    if not shown:
+        return []
+    sheet = Figure(figsize=(11, 4.2), layout="constrained")
+    panels = [("perplexity", "perplexity under the judge"), ("entropy", "entropy of a text's tokens, nats")]
+    if any(held_out(line.rows[0]) is not None for line in shown):
+        panels.append(("held_out", "held-out text, nats a token"))
+    dial: list[Any] = list(dict.fromkeys(line.cell.latents for line in shown if line.cell.latents is not None))
+    for axes, (what, label) in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        for method in dict.fromkeys(line.cell.method for line in shown):
+            own = [line for line in shown if line.cell.method == method]
+            values = [value_of(line.rows[0], what) for line in own]
+            style: dict[str, Any] = {"color": COLOURS[method], "label": method}
+            if own[0].cell.latents is None:
+                axes.axhline(values[0], linewidth=1, linestyle="--", **style)
+            else:
+                axes.errorbar([dial.index(line.cell.latents) for line in own], values, bars_of(own, what), marker="o", capsize=3, **style)
+        axes.set(xticks=range(len(dial)), xticklabels=dial, xlabel="latent tokens n", ylabel=label)
+        axes.grid(axis="y", alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=8, frameon=False)
+    judges = ", ".join(dict.fromkeys(line.rows[0]["judge"] for line in shown))
+    return save_sheet(sheet, EXPERIMENTS[experiment].title, f"judge: {judges}; 95 % intervals over texts; {command}", stem)
+
+
+def value_of(row: Row, what: str) -> float:
+    """What a panel shows of a row."""
+    return (held_out(row) or math.nan) if what == "held_out" else float(row[what])
+
+
+def bars_of(lines: Sequence[Line], what: str) -> list[list[float]] | None:
+    """How far the intervals of a panel reach below and above; None where it has none."""
+    if what != "perplexity":
+        return None
+    rows = [line.rows[0] for line in lines]
+    return [[row["perplexity"] - row["ci95"][0] for row in rows], [row["ci95"][1] - row["perplexity"] for row in rows]]

@@ -6,7 +6,12 @@ from torch import nn
 
 
 class Published(nn.Module):
-    """Logits of (ids, positions, mask) with adaptive LayerNorms at a noise level of 0; its parameters have the published names."""
+    """Logits of (ids, positions, mask) with adaptive LayerNorms at a noise level of 0; its parameters have the published names.
+
+    The attributes are what a reader may get wrong.
+    """
+
+    eps, noise_level, outer = 1e-5, 0.0, staticmethod(F.silu)
 
     def __init__(self, width=32, heads=4, layers=2, cond=16, vocab=21, waves=256):
         super().__init__()
@@ -33,20 +38,24 @@ class Published(nn.Module):
         self.output_layer.linear = linear(width, vocab)
         self.output_layer.adaLN_modulation = linear(cond, 2 * width)
 
+    @staticmethod
+    def quarter(y):
+        first, second = y.chunk(2, -1)
+        return torch.cat([-second, first], -1)
+
     def forward(self, ids, positions, mask):
         waves = self.sigma_map.mlp[0].in_features // 2
-        level = torch.cat([torch.ones(waves), torch.zeros(waves)])
-        cond = F.silu(self.sigma_map.mlp(level))
+        angles = self.noise_level * torch.exp(-torch.arange(waves) / waves * torch.log(torch.tensor(10_000.0)))
+        cond = self.outer(self.sigma_map.mlp(torch.cat([angles.cos(), angles.sin()])))
         x = self.vocab_embed.embedding[ids]
         angles = positions[..., None] * self.rotary_emb.inv_freq
         cos, sin = torch.cat([angles, angles], -1).cos()[:, None], torch.cat([angles, angles], -1).sin()[:, None]
 
         def turn(y):
-            first, second = y.chunk(2, -1)
-            return y * cos + torch.cat([-second, first], -1) * sin
+            return y * cos + self.quarter(y) * sin
 
         def norm(y, weight):
-            return F.layer_norm(y, y.shape[-1:]) * weight
+            return F.layer_norm(y, y.shape[-1:], eps=self.eps) * weight
 
         for block in self.blocks:
             shift1, scale1, gate1, shift2, scale2, gate2 = block.adaLN_modulation(cond).chunk(6)

@@ -65,6 +65,49 @@ def test_logits_are_those_of_the_published_network(file, net, averaged, rule, we
     assert difference(other, ours, rule) > 0.01
 
 
+def swap_shift_and_scale(net):
+    for block in net.blocks:
+        for part in (block.adaLN_modulation.weight, block.adaLN_modulation.bias):
+            part.data = part.data.unflatten(0, (6, -1))[[1, 0, 2, 4, 3, 5]].flatten(0, 1)
+
+
+def head_major(net):
+    for block in net.blocks:
+        block.attn_qkv.weight.data = block.attn_qkv.weight.data.unflatten(0, (4, 3, -1)).transpose(0, 1).flatten(0, 2)
+
+
+def exact_gelu(net):
+    for block in net.blocks:
+        block.mlp[1] = torch.nn.GELU()
+
+
+def interleaved(net):
+    net.quarter = lambda y: torch.stack([-y[..., 1::2], y[..., ::2]], -1).flatten(-2)
+
+
+MISTAKES = {
+    "eps": lambda net: setattr(net, "eps", 1e-6),
+    "exact GELU": exact_gelu,
+    "a noise level of 1": lambda net: setattr(net, "noise_level", 1.0),
+    "no outer SiLU": lambda net: setattr(net, "outer", lambda x: x),
+    "interleaved rotary": interleaved,
+    "shift and scale swapped": swap_shift_and_scale,
+    "heads before q, k, v": head_major,
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_reader_with_a_mistake_would_be_seen(file, averaged, name):
+    wrong = deepcopy(averaged)
+    MISTAKES[name](wrong)
+    assert difference(wrong, import_checkpoint(file)[0], semi_causal) > 1e-5
+
+
+def test_positions_that_are_not_gathered_would_be_seen(file, averaged):
+    ours = import_checkpoint(file)[0]
+    assert difference(lambda ids, positions, mask: averaged(ids, positions.sort(1).values, mask), ours, semi_causal) > 0.1
+
+
 @pytest.mark.parametrize(("mode", "name"), [("causal", "esolm"), ("mixed2", "scdm"), ("bidirectional", "mdm")])
 def test_the_method_is_that_of_the_files_own_settings(net, tmp_path, mode, name):
     torch.save(lightning(net, list(net.parameters()), mode), tmp_path / "a.ckpt")
@@ -219,6 +262,30 @@ def test_the_command_writes_a_folder_that_loads_and_checks_itself(file, averaged
     save_file(weights, out / "model.safetensors")
     with pytest.raises(ValueError, match=r"its logits differ by .* from those it was saved with"):
         from_pretrained(out)
+
+
+def test_with_its_tokenizer_it_writes_text(tmp_path, capsys):
+    torch.manual_seed(0)
+    net = Published(vocab=258)
+    torch.save(lightning(net, [weight.detach() for weight in net.parameters()]), tmp_path / "bytes.ckpt")
+    out = tmp_path / "model"
+    assert main(["import", str(tmp_path / "bytes.ckpt"), str(out), "--tokenizer", "bytes"]) == 0
+    assert main(["sample", str(out), "--latents", "3", "--num-samples", "1"]) == 0
+    assert "64 tokens in" in capsys.readouterr().out
+    (tmp_path / "a.txt").write_text("Some text to read. " * 9)
+    assert main(["likelihood", str(out), "--text", str(tmp_path / "a.txt"), "--latents", "0", "2", "--orders", "1"]) == 0
+    assert capsys.readouterr().out.count("nats a token") == 2
+
+
+def test_a_tokenizer_that_does_not_fit_is_refused(file, tmp_path, capsys):
+    out = tmp_path / "model"
+    assert main(["import", str(file), str(out), "--tokenizer", "bytes"]) == 2
+    assert "tokenizer=bytes: has 257 tokens; the checkpoint has 20 and MASK" in capsys.readouterr().err
+    assert not out.exists()
+    assert main(["import", str(file), str(out)]) == 0
+    assert "without a tokenizer it writes no text" in capsys.readouterr().out
+    assert main(["sample", str(out)]) == 2
+    assert "was imported without a tokenizer" in capsys.readouterr().err
 
 
 def test_what_is_not_there_gets_one_line(tmp_path, capsys):

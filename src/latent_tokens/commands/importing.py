@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tyro.conf import Positional
 
@@ -24,6 +24,9 @@ class Import:
     """Of a .ckpt: the moving average, which the authors evaluate, or the raw weights."""
     method: Literal["mdm", "scdm", "esolm"] | None = None
     """How it attends. Default: what its own settings say."""
+    tokenizer: str | None = None
+    """What its tokens mean, so that it writes text: a tokenizer.json, a folder that has one or GPT-2's two files, or a name on the hub, gpt2 for
+    those that were published. Default: none; then it gives logits and likelihoods in Python."""
 
 
 def run_import(command: Import) -> int:
@@ -32,17 +35,41 @@ def run_import(command: Import) -> int:
     from latent_tokens.methods import name_of
     from latent_tokens.pretrained import fingerprint, save_pretrained
     from latent_tokens.storage import provenance
+    from latent_tokens.tasks.tokenizer import read_tokenizer
 
     check_out(command.out)
+    coder = None if command.tokenizer is None else read_tokenizer(command.tokenizer)
     net, found = import_checkpoint(fetched(command.source), command.weights, command.method)
     name, count = name_of(net.method), sum(weight.numel() for weight in net.parameters())
     origin = {"source": Path(command.source).name, "weights": found.kind, "alpha_0": found.settings.get("alpha_0")}
-    save_pretrained(net, command.out, about={"name": name, "imported": origin, "fingerprint": fingerprint(net), "made_with": provenance()})
+    about = {"name": name, "imported": origin, "fingerprint": fingerprint(net), "made_with": provenance()}
+    if coder is not None:
+        about |= text_of(net, coder, str(command.tokenizer), command.out)
+    save_pretrained(net, command.out, about=about)
     said = "as asked" if command.method else "as its settings say"
     shape = f"{net.size.layers} layers of width {net.size.width}, {count / 1e6:.1f} M parameters"
     print(f"{name}, {said}; {found.kind} weights; {shape}; sequences of {net.max_length:,} over {net.vocab_size:,} tokens and MASK")
+    if coder is None:
+        print("without a tokenizer it writes no text: --tokenizer gpt2, or a folder with its files, gives it one")
     print(command.out)
     return 0
+
+
+def text_of(net: Any, coder: Any, name: str, out: Path) -> dict[str, Any]:
+    """What config.json says of the text that a model writes; its tokenizer is put beside it. Raises ValueError where they do not fit."""
+    from latent_tokens.storage import write_whole
+    from latent_tokens.tasks import Text
+    from latent_tokens.tasks.tokenizer import FILE, Learned
+
+    if coder.vocab_size != net.vocab_size:
+        raise ValueError(
+            f"tokenizer={name}: has {coder.vocab_size:,} tokens; the checkpoint has {net.vocab_size:,} and MASK: use the one it was trained with"
+        )
+    if not isinstance(coder, Learned):
+        return {"task": Text(net.max_length, name).description()}
+    out.mkdir(parents=True, exist_ok=True)
+    write_whole({out / FILE: coder.to_json()})
+    return {"task": Text(net.max_length, FILE, out).description()}
 
 
 def fetched(source: str) -> Path:

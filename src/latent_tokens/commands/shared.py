@@ -23,7 +23,12 @@ def task_of(folder: Path) -> Any:
     from latent_tokens.storage import read_description
     from latent_tokens.tasks import described
 
+    about = read_description(folder, "config.json", "model")
+    if "imported" in about and "task" not in about:
+        raise ValueError(
+            f"{folder}: was imported without a tokenizer, so it writes no text; import it again with --tokenizer gpt2, or a folder with one"
+        )
     try:
-        return described(read_description(folder, "config.json", "model").get("task"), folder)
+        return described(about.get("task"), folder)
     except ValueError as error:
         raise ValueError(f"{folder}: {error}; bring the task and evaluate in Python: evaluate(net, task, EvalConfig())") from None

@@ -182,6 +182,21 @@ def same(a, b):
     return all(found) and a.forward_passes == b.forward_passes
 
 
+@pytest.mark.parametrize("count", [1, 2, 7])
+@pytest.mark.parametrize("latents", [0, 3, "all"])
+@pytest.mark.parametrize("name", ["esolm", "scdm"])
+def test_cached_sampling_equals_recomputation(name, latents, count):
+    torch.manual_seed(3)
+    net = Transformer(Size(64, 4, 3), 50, 40, "rotary").eval()
+    nothing = torch.zeros(8, 40, dtype=torch.bool)
+    decoding = Decoding(latents=latents, tokens_per_step=count, top_p=0.9)
+    fast = generate(net, METHODS[name], nothing.long(), nothing, decoding, 5)
+    slow = reference.generate(net, METHODS[name], nothing.long(), nothing, decoding, 5)
+    assert torch.equal(fast.tokens, slow.tokens)
+    assert torch.equal(fast.order, slow.order)
+    assert fast.forward_passes == -(-40 // count)
+
+
 @pytest.mark.parametrize(("name", "options"), [("scdm", {"candidates": 3, "latents": 2}), ("esolm", {"latents": 2}), ("arm", {})])
 def test_a_batch_in_parts_gives_the_rows_of_a_whole_one(monkeypatch, name, options):
     net, (tokens, known, lengths), decoding = untrained(), problem(300), Decoding(**options)

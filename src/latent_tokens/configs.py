@@ -234,6 +234,8 @@ class EvalConfig:
     tokens; uniform and left_to_right decode the next. Default: 8."""
     order: OrderName | None = None
     """top_prob, margin and entropy are adaptive. Default: top_prob, or left_to_right where the method is."""
+    tokens_per_step: int | None = None
+    """Tokens decoded at once, which are drawn independently. Default: 1."""
     latent_policy: PolicyName | None = None
     """Which masked positions are the latents: the next of the order, any, or those that matter most to the candidates. Default: nearest."""
     num_samples: int | None = None
@@ -266,6 +268,8 @@ class EvalConfig:
                 whole("latents", latents, 0)
         if self.candidates not in (None, "all", "growing"):
             whole("candidates", self.candidates, 1)
+        if self.tokens_per_step is not None:
+            whole("tokens_per_step", self.tokens_per_step, 1)
         one_of("order", self.order, (None, *get_args(OrderName)))
         one_of("latent_policy", self.latent_policy, (None, *get_args(PolicyName)))
         one_of("precision", self.precision, ("fp32", "bf16"))

@@ -271,9 +271,12 @@ def candidate_logits(logits: Float[Tensor, "A S V"], layout: Layout, num_candida
 def most_confident(
     candidates: Float[Tensor, "A K V"], confidence: Confidence, num_candidates: Int[Tensor, " A"], count: Int[Tensor, " A"]
 ) -> Int[Tensor, "A T"]:
-    """Which candidates to decode, the most confident first and ties by order; the first count[a] of row a hold."""
+    """Which candidates to decode, the most confident first and ties by order; in the order itself where all of them are decoded.
+
+    The first count[a] of row a hold.
+    """
     rank = torch.arange(candidates.shape[1], device=candidates.device)
-    scores = confidence(candidates).masked_fill(rank >= num_candidates[:, None], -torch.inf)
+    scores = confidence(candidates).masked_fill((count >= num_candidates)[:, None], 0).masked_fill(rank >= num_candidates[:, None], -torch.inf)
     return scores.argsort(dim=1, descending=True, stable=True)[:, : int(count.max())]
 
 

@@ -171,6 +171,7 @@ def setting_of(method: Method, task: Language, config: EvalConfig, decoding: Dec
         "order": config.order or default_order(method, task),
         "latents": shown_latents(method, decoding),
         "candidates": shown_candidates(decoding),
+        **({} if decoding.tokens_per_step == 1 else {"tokens_per_step": decoding.tokens_per_step}),
     }
 
 
@@ -232,6 +233,7 @@ def decoding_for(method: Method, task: Language, config: EvalConfig, latents: in
     return Decoding(
         candidates=named_candidates(config.candidates or DEFAULT_CANDIDATES) if adaptive else 1,
         latents=latents,
+        tokens_per_step=config.tokens_per_step or 1,
         order=ORDERS.get(order),
         confidence=CONFIDENCES.get(order, top_prob),
         refresh=config.refresh,

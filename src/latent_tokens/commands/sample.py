@@ -26,6 +26,8 @@ class Sample:
     """Latent tokens to show. Default: the method's own."""
     candidates: int | Literal["all", "growing"] | None = None
     """Of how many next positions an adaptive order decodes the most confident (k): a number, all, or growing with the clean ones. Default: 8."""
+    tokens_per_step: int | None = None
+    """Tokens decoded at once, which are drawn independently. Default: 1."""
     order: OrderName | None = None
     """top_prob, margin and entropy are adaptive. Default: top_prob, uniform for text, or left_to_right where the method is."""
     temperature: float | None = None
@@ -57,7 +59,8 @@ def run_sample(command: Sample) -> int:
         raise ValueError(f"prompt and show are for models of text; this is one of {task.name}: use latent-tokens solve")
     if command.show and (command.json or command.num_samples != 1):
         raise ValueError("show: watches one sample; use --num-samples 1, without --json")
-    asked = EvalConfig(candidates=command.candidates, order=command.order, temperature=command.temperature, top_p=command.top_p, seed=command.seed)
+    names = ("candidates", "tokens_per_step", "order", "temperature", "top_p", "seed")
+    asked = EvalConfig(**{name: getattr(command, name) for name in names})
     decoding = decoding_for(net.method, task, asked, command.latents)
     problems = problems_of(command, task)
     tokens, known, lengths = as_tensors(problems)

@@ -292,7 +292,7 @@ def draw_tokens(candidates: Float[Tensor, "A K V"], picks: Int[Tensor, "A T"], d
     if decoding.top_p < 1:
         ranked, ids = probabilities.sort(dim=-1, descending=True, stable=True)
         beyond = ranked.cumsum(-1) - ranked >= decoding.top_p
-        probabilities = probabilities.masked_fill(beyond.gather(-1, ids.argsort(-1)), 0)
+        probabilities = torch.zeros_like(ranked).scatter(-1, ids, ranked.masked_fill(beyond, 0))
     cdf = probabilities.cumsum(-1)
     return (cdf / cdf[..., -1:] <= noise[..., None]).sum(-1)
 

@@ -50,7 +50,7 @@ class Transformer(nn.Module):
         self.place = None if positions == "rotary" else nn.Embedding(max_length, size.width)
         self.blocks = nn.ModuleList(Block(size, dropout, gelu) for _ in range(size.layers))
         self.norm = nn.LayerNorm(size.width)
-        self.head = nn.Linear(size.width, vocab_size + 1)
+        self.head = Linear(size.width, vocab_size + 1)
 
     def forward(
         self,

@@ -2,7 +2,9 @@
 
 import json
 import re
+from pathlib import Path
 
+import datasets
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -219,6 +221,27 @@ MISTAKES = {
     "likelihood {run} --text {run}/config.json --latents 2 --orders 0": "orders=0: must be a whole number from 1",
     "likelihood sudoku-6-mdm --text a": "a model of sudoku-6",
 }
+
+
+def test_rows_of_a_data_set_of_the_hugging_face_library_are_documents(tmp_path):
+    rows = datasets.Dataset.from_dict({"body": ["One text.", "Another."], "number": [1, 2]})
+    rows.save_to_disk(tmp_path / "plain")
+    datasets.DatasetDict(test=rows.select([0]), train=rows).save_to_disk(tmp_path / "dict")
+    for name in ("plain", "dict"):
+        assert list(documents(tmp_path / name, "body")) == ["One text.", "Another."]
+    with pytest.raises(ValueError, match=r"row 0: has no text in the field text; name one of body, number with --field"):
+        list(documents(tmp_path / "plain", "text"))
+    (tmp_path / "plain" / "state.json").write_text("{")
+    with pytest.raises(ValueError, match="no data set that can be read"):
+        list(documents(tmp_path / "plain", "body"))
+
+
+def test_the_hub_is_asked_for_the_train_split(monkeypatch):
+    asked = []
+    monkeypatch.setattr(datasets, "load_dataset", lambda *what, **how: asked.append((what, how)) or [{"text": "a"}])
+    assert list(documents(Path("hub:owner/name:config"), "text")) == ["a"]
+    assert list(documents(Path("hub:name"), "text")) == ["a"]
+    assert asked == [(("owner/name", "config"), {"split": "train", "streaming": True}), (("name", None), {"split": "train", "streaming": True})]
 
 
 @pytest.mark.parametrize("command", MISTAKES)

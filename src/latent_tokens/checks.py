@@ -34,3 +34,8 @@ def check_out(out: Path) -> None:
         raise ValueError(f"out={out}: is where you stand; name another folder")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"out={out}: exists and is not empty; name another folder, or remove it")
+
+
+def first_line(error: Exception) -> str:
+    """What an error of another library says, on one line; its type where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -77,7 +77,8 @@ class DataConfig:
     """The folder to write, missing or empty. Default: data/TASK."""
     source: str | None = None
     """solver or pattern (few boards, far easier) for Sudoku boards; or a file of puzzles that others made: docs/tasks.md lists the kinds.
-    For text: a text file, a folder of them, or a .jsonl, in UTF-8."""
+    For text: a text file, a folder of them, or a .jsonl, in UTF-8; a folder that the library datasets saved; or hub:OWNER/NAME or
+    hub:OWNER/NAME:CONFIG, fetched from the Hugging Face hub."""
     split: Split | None = None
     """Where a file's puzzles go. Default: each by its hash (Countdown: its target), as those that are made here."""
     skip_bad: bool = False
@@ -110,7 +111,7 @@ class DataConfig:
     """For text: bytes; bpe:SIZE, learned from its training documents; a tokenizer.json or a folder that has one, or GPT-2's two files; or a name on
     the Hugging Face hub. Default: bytes."""
     field: str | None = None
-    """Of each line of a .jsonl, for text. Default: text."""
+    """Of each line of a .jsonl or row of a data set, for text. Default: text."""
     seed: int = 0
     """The data are a function of the task, its settings and the seed."""
     processes: int | None = None

@@ -14,6 +14,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from latent_tokens.checks import first_line
 from latent_tokens.configs import DataConfig, Split
 from latent_tokens.storage import FORMAT, json_bytes, provenance, sha256_of, unfinished, write_whole
 from latent_tokens.tasks import SPLITS, Text
@@ -24,6 +25,8 @@ PIECES, SHORTEST, LONGEST = 256, 200, 16_384  # one text is cut into about so ma
 BATCH = 64  # documents tokenized at a time
 SUFFIXES = (".txt", ".md", ".rst", ".text", "")  # of files in a folder that are read
 
+HUB = "hub:"  # how a source is named that is fetched
+SAVED = ("dataset_info.json", "dataset_dict.json")  # in a folder that `datasets` saved
 HELD = 1_024  # sequences for validation and for the test, at most, where nothing else is asked for
 
 Report = Callable[[int], None]
@@ -74,11 +77,14 @@ def size_of_bpe(name: str) -> int:
 
 
 def documents(source: Path, field: str) -> Iterator[str]:
-    """The documents of a source: a line each of a .jsonl, a file each of a folder, pieces of one text file, cut between paragraphs.
+    """The documents of a source: a line each of a .jsonl, a file each of a folder, pieces of one text file, cut between paragraphs; or a row each
+    of a data set of the `datasets` library, saved in a folder or on the hub.
 
     Raises ValueError where there is none, or something in it cannot be read.
     """
-    if source.suffix == ".jsonl":
+    if str(source).startswith(HUB) or any((source / name).is_file() for name in SAVED):
+        yield from rows_of_datasets(str(source), field)
+    elif source.suffix == ".jsonl":
         yield from json_lines(source, field)
     elif source.is_dir():
         files = sorted(path for path in source.rglob("*") if path.is_file() and path.suffix in SUFFIXES and not path.name.startswith("."))
@@ -89,7 +95,29 @@ def documents(source: Path, field: str) -> Iterator[str]:
     elif source.is_file():
         yield from pieces(text_of(source))
     else:
-        raise ValueError(f"source={source}: no such file or folder; name a text file, a folder of them, or a .jsonl")
+        raise ValueError(f"source={source}: no such file or folder; name a text file, a folder of them, a .jsonl, or {HUB}OWNER/NAME")
+
+
+def rows_of_datasets(name: str, field: str) -> Iterator[str]:
+    """The field of each row of the train split, one after the other. Raises ValueError where there is no such data set or field."""
+    try:
+        import datasets
+    except ImportError:
+        raise ValueError(f"source={name}: the library datasets is not installed; pip install 'latent-tokens[text]'") from None
+    try:
+        if name.startswith(HUB):
+            place, _, config = name.removeprefix(HUB).partition(":")
+            found = datasets.load_dataset(place, config or None, split="train", streaming=True)
+        else:
+            found = datasets.load_from_disk(name)
+            found = found["train"] if isinstance(found, datasets.DatasetDict) else found
+        rows = iter(found)
+    except Exception as error:  # of a file, a hub or a network: anything
+        raise ValueError(f"source={name}: no data set that can be read ({first_line(error)})") from None
+    for number, row in enumerate(rows):
+        if not isinstance(row.get(field), str):
+            raise ValueError(f"source={name}, row {number:,}: has no text in the field {field}; name one of {', '.join(row)} with --field")
+        yield row[field]
 
 
 def json_lines(file: Path, field: str) -> Iterator[str]:

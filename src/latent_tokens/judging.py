@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from latent_tokens.checks import first_line
 from latent_tokens.configs import EvalConfig
 from latent_tokens.decoding import check_decoding
 from latent_tokens.evaluation import Row, answer, decoding_for, setting_of
@@ -81,8 +82,7 @@ class LanguageModel:
             self.tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
             model: Any = transformers.AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **options)
         except Exception as error:  # of a folder, a hub or a network: anything
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ValueError(f"judge={name}: must be a folder or a name on the hub with a causal language model ({reason})") from None
+            raise ValueError(f"judge={name}: must be a folder or a name on the hub with a causal language model ({first_line(error)})") from None
         self.name, self.device, self.model = files[0].stem if files else Path(name).name, device, model.to(device).eval()
         self.context = min(CONTEXT, getattr(model.config, "max_position_embeddings", None) or CONTEXT)
 

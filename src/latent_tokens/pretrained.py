@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from latent_tokens import attention, order
+from latent_tokens.checks import first_line
 from latent_tokens.configs import Size
 from latent_tokens.layout import Layout
 from latent_tokens.methods import Method
@@ -46,7 +47,7 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
     try:
         net.load_state_dict(load(weights.read_bytes()))
     except (SafetensorError, RuntimeError) as error:
-        raise ValueError(f"{weights}: damaged, or not of this config ({str(error).splitlines()[0]}); save the model again") from None
+        raise ValueError(f"{weights}: damaged, or not of this config ({first_line(error)}); save the model again") from None
     net.method = method
     check_fingerprint(net.eval(), config.get("fingerprint"), folder)
     return net

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from tyro.conf import Positional
 
-from latent_tokens.checks import check_out
+from latent_tokens.checks import check_out, first_line
 
 
 @dataclass(frozen=True)
@@ -84,5 +84,4 @@ def fetched(source: str) -> Path:
     try:
         return Path(snapshot_download(source, allow_patterns=["config.json", "model.safetensors"]))
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{source}: no such folder here, and the hub gives none ({reason})") from None
+        raise ValueError(f"{source}: no such folder here, and the hub gives none ({first_line(error)})") from None

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from latent_tokens.checks import first_line
+
 Ids = NDArray[np.uint16]
 
 FILE = "tokenizer.json"
@@ -121,8 +123,7 @@ def read_tokenizer(name: str, folder: Path | None = None) -> Bytes | Learned:
     try:
         return Learned(tokenizers.Tokenizer.from_pretrained(name), name)
     except Exception as error:  # of the hub: no network, no such name, and many more
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"tokenizer={name}: must be bytes, bpe:SIZE, a {FILE}, a folder or a name on the hub, which gives none ({reason})") from None
+        raise ValueError(f"tokenizer={name}: must be bytes, bpe:SIZE, a {FILE}, a folder or a name on the hub ({first_line(error)})") from None
 
 
 @cache
@@ -133,7 +134,7 @@ def cached(path: Path, sha256: str) -> Learned:
     except ValueError:
         raise
     except Exception as error:  # the library raises Exception itself
-        raise ValueError(f"{path}: no tokenizer ({str(error).splitlines()[0]})") from None
+        raise ValueError(f"{path}: no tokenizer ({first_line(error)})") from None
 
 
 def of_gpt2(vocabulary: Path, merges: Path) -> Learned:
@@ -143,7 +144,7 @@ def of_gpt2(vocabulary: Path, merges: Path) -> Learned:
         json.loads(vocabulary.read_text())
         inner = tokenizers.Tokenizer(tokenizers.models.BPE.from_file(str(vocabulary), str(merges)))
     except Exception as error:
-        raise ValueError(f"{vocabulary}: no vocabulary of GPT-2 ({str(error).splitlines()[0]})") from None
+        raise ValueError(f"{vocabulary}: no vocabulary of GPT-2 ({first_line(error)})") from None
     return Learned(byte_level(inner), str(vocabulary))
 
 

@@ -1,6 +1,7 @@
 """The benchmark: what it counts, not how long it takes."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from latent_tokens.bench import bench
 from latent_tokens.cli import main
 from latent_tokens.configs import BenchConfig
 from latent_tokens.cost import cached_cost, relative_cost
-from latent_tokens.machine import Machine, count_flop, measure_machine
+from latent_tokens.machine import Machine, count_flop, fastest_device, measure_machine
 
 SMALL = {"sizes": ("nano",), "lengths": (12,), "batch_sizes": (2,), "precisions": ("fp32",), "rounds": 1}
 ASKED = ["bench", "--sizes", "nano", "--lengths", "12", "--batch-sizes", "2", "--precisions", "fp32", "--rounds", "1"]
@@ -113,3 +114,9 @@ def test_to_measure_nothing_is_refused(capsys):
     for wrong in ("--methods --train", "--precisions", "--lengths"):
         assert main(["bench", *wrong.split()]) == 2
         assert "nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("there", "taken"), [("cpu", "cpu"), ("cuda:1", "cuda:1"), ("mps", "cpu")])
+def test_commands_run_on_the_fastest_device_that_has_float64(monkeypatch, there, taken):
+    monkeypatch.setattr("latent_tokens.machine.Accelerator", lambda: SimpleNamespace(device=torch.device(there)))
+    assert fastest_device() == torch.device(taken)

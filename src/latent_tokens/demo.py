@@ -13,6 +13,7 @@ from latent_tokens.card import write_card
 from latent_tokens.checks import check_out
 from latent_tokens.configs import DEFAULT_CANDIDATES, DemoConfig, EvalConfig, OrderName, TrainConfig
 from latent_tokens.evaluation import evaluate
+from latent_tokens.machine import fastest_device
 from latent_tokens.pretrained import SHIPPED, from_pretrained, save_pretrained
 from latent_tokens.report import figure
 from latent_tokens.storage import append_line, json_bytes, read_description, read_lines, write_whole
@@ -69,7 +70,7 @@ def train(method: str, config: DemoConfig) -> Path:
 
 def measure(method: str, folder: Path, settings: Settings, config: DemoConfig, results: Path) -> list[Row]:
     """The method's rows in each of the settings, also added to `results` as soon as they are there."""
-    net, rows = from_pretrained(folder), []
+    net, rows = from_pretrained(folder).to(fastest_device()), []
     for order, candidates in settings:
         asked = EvalConfig(
             latents=LATENTS if method == "scdm" else None,

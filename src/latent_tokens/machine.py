@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
+from accelerate import Accelerator
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 SIDE = 2_048  # of the square matrices whose product is timed
@@ -28,6 +29,12 @@ class Machine:
     def floor(self, flop: float, moved: float) -> float:
         """Seconds below which so many FLOP and bytes cannot be done: whichever takes longer, as both may go on at once."""
         return max(flop / self.flops, moved / self.bandwidth)
+
+
+def fastest_device() -> torch.device:
+    """The accelerator that is there, but for one without float64 (MPS), in which tokens are drawn; else the CPU."""
+    device = Accelerator().device
+    return torch.device("cpu") if device.type == "mps" else device
 
 
 def measure_machine(dtype: torch.dtype, device: torch.device) -> Machine:

@@ -11,7 +11,7 @@ from typing import Any
 from tyro.conf import OmitArgPrefixes, Positional
 
 from latent_tokens.checks import check_out
-from latent_tokens.commands.shared import task_of
+from latent_tokens.commands.shared import model_of, task_of
 from latent_tokens.configs import EvalConfig
 
 
@@ -36,12 +36,12 @@ def run_evaluate(command: Evaluate) -> int:
 
     from latent_tokens.evaluation import evaluate
     from latent_tokens.judging import evaluate_text
-    from latent_tokens.pretrained import SHIPPED, find, from_pretrained
+    from latent_tokens.pretrained import SHIPPED, find
     from latent_tokens.report import table
     from latent_tokens.storage import append_line
     from latent_tokens.tasks import Text
 
-    net, folder = from_pretrained(command.run), find(command.run)
+    net, folder = model_of(command.run), find(command.run)
     if command.out is not None:
         check_out(command.out)
         command.out.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def run_evaluate(command: Evaluate) -> int:
 
     task = task_of(folder)
     if isinstance(task, Text):
-        rows = evaluate_text(net, task, command.config, judge_of(command, task), on_row=keep)
+        rows = evaluate_text(net, task, command.config, judge_of(command, task, next(net.parameters()).device), on_row=keep)
     else:
         rows = evaluate(net, task, command.config, on_row=keep)
     if not command.json:
@@ -63,10 +63,10 @@ def run_evaluate(command: Evaluate) -> int:
     return 0
 
 
-def judge_of(command: Evaluate, task: Any) -> Any:
+def judge_of(command: Evaluate, task: Any, device: Any) -> Any:
     """The judge that the command names. Raises ValueError where the data set to learn one from is of other tokens."""
     from latent_tokens.evaluation import read_split
     from latent_tokens.judging import find_judge
 
     data = command.config.data
-    return find_judge(command.judge, task, None if data is None else read_split(task, data, "validation"))
+    return find_judge(command.judge, task, None if data is None else read_split(task, data, "validation"), device)

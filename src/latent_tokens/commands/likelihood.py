@@ -11,7 +11,7 @@ from typing import Any, Literal
 from tyro.conf import Positional
 
 from latent_tokens.checks import one_of, whole
-from latent_tokens.commands.shared import task_of
+from latent_tokens.commands.shared import model_of, task_of
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ def run_likelihood(command: Likelihood) -> int:
     from latent_tokens.evaluation import shown_latents
     from latent_tokens.held_out import nats_along_orders
     from latent_tokens.methods import name_of
-    from latent_tokens.pretrained import check_fits, find, from_pretrained
+    from latent_tokens.pretrained import check_fits, find
     from latent_tokens.progress import counting
     from latent_tokens.tasks import Text
 
     for name in ("orders", "num_sequences"):
         whole(name, getattr(command, name), 1)
     one_of("order", command.order, (None, "uniform", "left_to_right"))
-    net, task = from_pretrained(command.run), task_of(find(command.run))
+    net, task = model_of(command.run), task_of(find(command.run))
     if not isinstance(task, Text):
         raise ValueError(f"{command.run}: a model of {task.name}; the likelihood of a text takes a model of text")
     check_fits(net, task)

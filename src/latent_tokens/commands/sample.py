@@ -10,7 +10,7 @@ from typing import Any, Literal
 from tyro.conf import Positional
 
 from latent_tokens.checks import whole
-from latent_tokens.commands.shared import task_of
+from latent_tokens.commands.shared import model_of, task_of
 from latent_tokens.configs import EvalConfig, OrderName
 
 
@@ -48,12 +48,12 @@ def run_sample(command: Sample) -> int:
     """latent-tokens sample: samples as text, or JSON lines."""
     from latent_tokens.evaluation import decoding_for
     from latent_tokens.fast import generate
-    from latent_tokens.pretrained import check_fits, find, from_pretrained
+    from latent_tokens.pretrained import check_fits, find
     from latent_tokens.tasks import Text
     from latent_tokens.tensors import as_numpy, as_tensors
 
     whole("num_samples", command.num_samples, 1)
-    net, task = from_pretrained(command.run), task_of(find(command.run))
+    net, task = model_of(command.run), task_of(find(command.run))
     check_fits(net, task)
     if not isinstance(task, Text) and (command.prompt is not None or command.show):
         raise ValueError(f"prompt and show are for models of text; this is one of {task.name}: use latent-tokens solve")
@@ -63,7 +63,7 @@ def run_sample(command: Sample) -> int:
     asked = EvalConfig(**{name: getattr(command, name) for name in names})
     decoding = decoding_for(net.method, task, asked, command.latents)
     problems = problems_of(command, task)
-    tokens, known, lengths = as_tensors(problems)
+    tokens, known, lengths = as_tensors(problems, next(net.parameters()).device)
     begun = time.perf_counter()
     if command.show:
         from latent_tokens.watching import watching

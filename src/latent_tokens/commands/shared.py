@@ -18,6 +18,14 @@ def keep_freed_memory() -> None:
         libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
+def model_of(run: str | Path) -> Any:
+    """The model of a run folder, or one that comes along, on the fastest device that is there."""
+    from latent_tokens.machine import fastest_device
+    from latent_tokens.pretrained import from_pretrained
+
+    return from_pretrained(run).to(fastest_device())
+
+
 def task_of(folder: Path) -> Any:
     """The task that a run folder's model learned."""
     from latent_tokens.storage import read_description

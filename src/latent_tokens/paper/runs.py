@@ -15,6 +15,7 @@ from typing import Any
 from latent_tokens.configs import DataConfig
 from latent_tokens.data import make_counted, task_of
 from latent_tokens.evaluation import evaluate
+from latent_tokens.machine import fastest_device
 from latent_tokens.model import Transformer
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.texts import measure_text
@@ -53,7 +54,7 @@ def measure(recipe: Recipe) -> Row:
     folder = ready_model(recipe)
     if recipe.problems is not None:
         ready(recipe.problems)
-    net, begun = from_pretrained(folder), time.perf_counter()
+    net, begun = from_pretrained(folder).to(fastest_device()), time.perf_counter()
     row = measure_puzzles(net, recipe) if recipe.judge is None else measure_text(net, recipe)
     about, sittings = read_description(folder, "config.json", "run"), read_lines(folder / SITTINGS)
     return {

@@ -47,7 +47,7 @@ def measure_text(net: Transformer, recipe: Recipe) -> Row:
     if not isinstance(task, Text):
         raise ValueError(f"{folder}: holds a model of {task.name}, not of text")
     validation = None if data is None else read_split(task, data, "validation")
-    (row,) = evaluate_text(net, task, recipe.evaluation, find_judge(str(recipe.judge), task, validation))
+    (row,) = evaluate_text(net, task, recipe.evaluation, find_judge(str(recipe.judge), task, validation, next(net.parameters()).device))
     found: Row = {"problems": None, "problems_sha256": None}
     if data is not None and recipe.num_held_out:
         held_out = read_split(task, data, "test").take(slice(recipe.num_held_out))

@@ -13,7 +13,7 @@ from latent_tokens import DataConfig, EvalConfig, TrainConfig, fit, from_pretrai
 from latent_tokens.cli import main
 from latent_tokens.corpus import SHORTEST, documents, pieces, split_of
 from latent_tokens.evaluation import decoding_for
-from latent_tokens.tasks import Text
+from latent_tokens.tasks import Text, tokenizer
 from latent_tokens.tasks.tokenizer import END, Bytes, Learned, learn_bpe, read_tokenizer
 
 WORDS = ["the", "cell", "row", "box", "unit", "candidate", "is", "open", "known", "masked", "latent", "and", "shown", "decoded", "next", "first"]
@@ -221,6 +221,19 @@ MISTAKES = {
     "likelihood {run} --text {run}/config.json --latents 2 --orders 0": "orders=0: must be a whole number from 1",
     "likelihood sudoku-6-mdm --text a": "a model of sudoku-6",
 }
+
+
+def test_a_long_text_is_tokenized_in_pieces_to_the_same_tokens(monkeypatch):
+    text = "\n".join(f"{article(i)}  It's {i}, über 1 2 3 naïve\t x <|endoftext|> y" for i in range(9))
+    learned = learn_bpe(iter([text]), 300)
+    (whole,) = learned.encode([text])
+    for size in (1, 7, 100):
+        monkeypatch.setattr("latent_tokens.tasks.tokenizer.PIECE", size)
+        monkeypatch.setattr("latent_tokens.tasks.tokenizer.TOGETHER", 5 * size)
+        assert "".join(tokenizer.pieces(text)) == text
+        if size == 100:  # so far there is always a place to cut
+            assert [len(ids) for ids in learned.encode(["", text, "a"])] == [0, len(whole), 1]
+            assert (learned.encode([text])[0] == whole).all()
 
 
 def test_rows_of_a_data_set_of_the_hugging_face_library_are_documents(tmp_path):

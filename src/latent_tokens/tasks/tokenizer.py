@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,8 @@ FILE = "tokenizer.json"
 END = "<|endoftext|>"
 ENDS = (END, "</s>", "<eos>", "[EOS]", "<|im_end|>")  # what may end documents in the tokenizers of others
 PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))  # GPT-2's files by their two names
+PIECE, TOGETHER = 1 << 16, 1 << 20  # characters that are tokenized as one, and in one call
+BETWEEN = re.compile(r"[^\W\d_](?= [^\W\d_])")
 MOST = 65_535  # tokens: ids are uint16, and MASK is one more
 
 
@@ -72,9 +75,16 @@ class Learned:
         if self.vocab_size > MOST:
             raise ValueError(f"{name}: {self.vocab_size:,} tokens: ids are stored in 16 bits, so at most {MOST:,}")
         self.end: int = inner.token_to_id(found)
+        splits = inner.pre_tokenizer  # by bytes as GPT-2: then it never joins a letter with a space and what follows it
+        self.cuts = type(splits).__name__ == "ByteLevel" and not splits.add_prefix_space and inner.normalizer is None
 
     def encode(self, texts: Sequence[str]) -> list[Ids]:
-        return [np.array(made.ids, np.uint16) for made in self.inner.encode_batch(list(texts), add_special_tokens=False)]
+        made: list[list[Ids]] = [[] for _ in texts]
+        for part in parts_of([(number, piece) for number, text in enumerate(texts) for piece in (pieces(text) if self.cuts else [text])]):
+            found = self.inner.encode_batch([piece for _, piece in part], add_special_tokens=False)
+            for (number, _), one in zip(part, found, strict=True):
+                made[number].append(np.array(one.ids, np.uint16))
+        return [np.concatenate(ids) for ids in made]
 
     def decode(self, ids: Sequence[int]) -> str:
         known = [int(token) for token in ids]
@@ -87,6 +97,31 @@ class Learned:
     def to_json(self) -> bytes:
         """The file that holds it."""
         return bytes(self.inner.to_str().encode())
+
+
+def pieces(text: str) -> Iterator[str]:
+    """A text in parts of about PIECE characters, cut between a letter and a space with a letter behind it, where there is one soon."""
+    start = 0
+    while start < len(text):
+        cut = BETWEEN.search(text, start + PIECE, start + 2 * PIECE)
+        stop = min(len(text), start + 2 * PIECE) if cut is None else cut.end()
+        yield text[start:stop]
+        start = stop
+    if not text:
+        yield text
+
+
+def parts_of(pieces: Sequence[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    """Pieces in groups of about TOGETHER characters: the library takes hundreds of bytes for each token that it makes at once."""
+    part, size = list[tuple[int, str]](), 0
+    for piece in pieces:
+        part.append(piece)
+        size += len(piece[1])
+        if size >= TOGETHER:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def library() -> Any:

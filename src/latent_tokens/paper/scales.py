@@ -106,7 +106,7 @@ SCALES: Names[Scale] = Names(
             dial=(0, 2, 4, 8, 16, "all"),
             chosen=(4, 8),
             windows=(1, 4, 16),
-            texts=Texts("smollm2", 200, 64),
+            texts=Texts("smollm2", 100, 64),
             precision="bf16",
         ),
         "paper": Scale(

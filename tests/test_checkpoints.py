@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import re
+import time
 import zipfile
 from collections import OrderedDict
 from copy import deepcopy
@@ -19,7 +20,7 @@ from latent_tokens.checkpoints import BUFFER, import_checkpoint
 from latent_tokens.cli import main
 from latent_tokens.layout import Layout
 from latent_tokens.methods import METHODS
-from latent_tokens.torchfile import Inert, read_torch
+from latent_tokens.torchfile import Inert, read_tensors, read_torch
 from peers import Published, lightning
 
 
@@ -121,6 +122,43 @@ def test_other_objects_become_stubs_that_do_nothing(file):
     assert content["config"].name == "omegaconf.dictconfig.DictConfig"
 
 
+def test_prefixes_of_wrappers_are_taken_off_and_what_is_left_out_is_said(net, tmp_path, capsys):
+    content = lightning(net, [weight.detach() for weight in net.parameters()])
+    content["state_dict"] = {f"backbone._orig_mod.{name}": tensor for name, tensor in net.state_dict().items()} | {"noise.gamma": torch.zeros(1)}
+    torch.save(content, tmp_path / "a.ckpt")
+    ours, found = import_checkpoint(tmp_path / "a.ckpt")
+    assert difference(net, ours, causal) < 1e-5
+    assert found.left_out == ("noise.gamma",)
+    assert main(["import", str(tmp_path / "a.ckpt"), str(tmp_path / "out")]) == 0
+    assert "left out, no part of the network: noise.gamma" in capsys.readouterr().out
+    content["state_dict"]["backbone.output_layer.linear.bias"] = torch.zeros(21)
+    torch.save(content, tmp_path / "a.ckpt")
+    with pytest.raises(ValueError, match="has a weight twice"):
+        import_checkpoint(tmp_path / "a.ckpt")
+
+
+MDLM = {"parameterization": "subs", "time_conditioning": False, "backbone": "dit", "model": {"n_heads": 4, "length": 64, "name": "small"}}
+NAMED = [
+    ({"model_type": "mdlm", "_name_or_path": "/home/theresosa/mdlm-owt", "n_heads": 4, "model_length": 64}, "mdm"),
+    ({"architectures": ["EsoLM"], "n_heads": 4, "model_length": 64}, "esolm"),
+    (MDLM, "mdm"),
+]
+
+
+@pytest.mark.parametrize(("about", "name"), NAMED)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_other_settings_name_the_method_too_in_any_precision(net, tmp_path, about, name, dtype):
+    save_file({f"backbone.{key}": tensor.to(dtype) for key, tensor in net.state_dict().items()}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(about))
+    ours, _ = import_checkpoint(tmp_path)
+    assert ours.method == METHODS[name]
+    rounded = deepcopy(net).to(dtype).float()
+    rounded.rotary_emb.inv_freq = net.rotary_emb.inv_freq
+    assert difference(rounded, ours, causal) < 1e-5
+    with pytest.raises(ValueError, match=r"weights=raw: .* is a folder, which holds averages alone"):
+        import_checkpoint(tmp_path, "raw")
+
+
 @pytest.mark.parametrize("prefix", ["backbone.", ""])
 def test_a_folder_of_hugging_face(net, tmp_path, prefix):
     save_file({prefix + name: tensor for name, tensor in net.state_dict().items()}, tmp_path / "model.safetensors")
@@ -141,18 +179,59 @@ class Evil:
 
 def test_nothing_in_a_file_is_executed(net, tmp_path):
     mark = tmp_path / "mark"
-    for evil in (Evil(os.system, f"touch {mark}"), Evil(eval, "1"), Evil(getattr, 1, "real"), Evil(pickle.loads, b""), Evil(bytearray, 1 << 40)):
+    nested = pickle.dumps(Evil(os.system, f"touch {mark}"))
+    for evil in (Evil(os.system, f"touch {mark}"), Evil(eval, f"open({str(mark)!r}, 'w')"), Evil(getattr, "a", "upper"), Evil(pickle.loads, nested)):
         torch.save({**lightning(net, list(net.parameters())), "callbacks": evil}, tmp_path / "evil.ckpt")
-        if evil.made[0] is bytearray:
-            assert read_torch(tmp_path / "evil.ckpt")["callbacks"].args == (1 << 40,)
-            continue
-        with pytest.raises(ValueError, match=r"refused, it asks for (posix.system|\w+.eval|\w+.getattr|pickle.loads), which is no plain value"):
+        with pytest.raises(ValueError, match=r"refused, it asks for (posix\.system|\w+\.eval|\w+\.getattr|_?pickle\.loads), which is no plain value"):
             import_checkpoint(tmp_path / "evil.ckpt")
     assert not mark.exists()
 
 
+def test_other_plain_types_are_not_made_either(tmp_path):
+    torch.save(Evil(bytearray, 1 << 40), tmp_path / "a.pt")
+    assert read_torch(tmp_path / "a.pt").args == (1 << 40,)
+
+
+STORAGE = b"ctorch\nFloatStorage\n"
+SMALL_AND_HARMFUL = {
+    "a tensor from elsewhere": (
+        b"(X\x07\x00\x00\x00storage" + STORAGE + b"X\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x04tQ}X\x04\x00\x00\x00fileNsb.",
+        "changes what a tensor is",
+    ),
+    "tuples in tuples": (b"})" + b"\x85" * 200_000 + b"K\x01s.", "tuples nested more than 100 deep"),
+    "many instructions": (b"N0" * (1 << 19) + b"N.", "more than 1,048,576 instructions"),
+    "a long number": (b"\x8b\x40\x00\x00\x00" + b"\x7f" * 64 + b".", "a number of 511 bits"),
+    "keys that fall together": (
+        b"}(" + b"".join(b"\x8a\x0a" + (i * ((1 << 61) - 1)).to_bytes(10, "little") + b"N" for i in range(9, 999)) + b"u.",
+        "or more than 100",
+    ),
+    "many classes": (b"(" + b"".join(b"ctyping\nx%d\n" % i for i in range(999)) + b"l.", "more than 256 classes"),
+    "modules of torch": (b"ctorch\n_inductor\n.", r"asks for torch\._inductor"),
+    "a storage of no type": (b"(X\x07\x00\x00\x00storageNX\x01\x00\x00\x000NK\x04tQ.", "no storage of a known type"),
+}
+
+
+@pytest.mark.parametrize("name", SMALL_AND_HARMFUL)
+def test_a_small_file_does_no_great_harm(file, name):
+    content, message = SMALL_AND_HARMFUL[name]
+    file.write_bytes(rewritten(file, "data.pkl", b"\x80\x02" + content))
+    begun = time.perf_counter()
+    with pytest.raises(ValueError, match=message):
+        import_checkpoint(file)
+    assert time.perf_counter() - begun < 20
+
+
+def test_settings_that_stand_for_many_are_not_spelt_out(net, tmp_path):
+    inner = [1]
+    for _ in range(28):
+        inner = [inner, inner]
+    torch.save({**lightning(net, list(net.parameters())), "hyper_parameters": {"config": inner}}, tmp_path / "a.ckpt")
+    with pytest.raises(ValueError, match="more than 100,000"):
+        import_checkpoint(tmp_path / "a.ckpt")
+
+
 def altered(change, net):
-    content = lightning(net, list(net.parameters()))
+    content = lightning(deepcopy(net), [weight.detach().clone() for weight in net.parameters()], n_blocks=2)
     change(content)
     return content
 
@@ -160,6 +239,24 @@ def altered(change, net):
 def drop_bias(content):
     del content["ema"]["shadow_params"][[name for name in content["state_dict"] if BUFFER not in name].index("backbone.output_layer.linear.bias")]
     del content["state_dict"]["backbone.output_layer.linear.bias"]
+
+
+def algo(content):
+    return content["hyper_parameters"]["config"].algo
+
+
+def put(content, name, tensor):
+    content["state_dict"][f"backbone.{name}"] = tensor
+
+
+def grow(content):
+    names = [name for name in content["state_dict"] if BUFFER not in name]
+    for name in ("blocks.0.norm1.weight", "blocks.0.adaLN_modulation.bias"):
+        content["ema"]["shadow_params"][names.index(f"backbone.{name}")].data.fill_(3e38)
+
+
+def renamed(content, prefix):
+    content["state_dict"] = {prefix + name: tensor for name, tensor in content["state_dict"].items()}
 
 
 WRONG = {
@@ -170,8 +267,30 @@ WRONG = {
     "time": (lambda content: content["hyper_parameters"]["config"].algo.update({"time_conditioning": True}), "time_conditioning=True"),
     "mixed": (lambda content: content["hyper_parameters"]["config"].algo.update({"diffusion_attn_mode": "mixed"}), "mixed: must be one of causal"),
     "heads": (lambda content: content["hyper_parameters"]["config"].model.update({"n_heads": 0}), "n_heads=0 in its settings"),
-    "no settings": (lambda content: content.pop("hyper_parameters"), "do not say how it attends; name it with --method"),
-    "extra": (lambda content: content["state_dict"].update({"backbone.bonus": torch.zeros(2)}), "30 averages of 31"),
+    "no settings": (lambda content: content.pop("hyper_parameters"), "n_heads=None in its settings: must be a whole number from 1 to 1,024"),
+    "no method": (
+        lambda content: algo(content).update({"diffusion_attn_mode": None, "name": "mine"}),
+        "do not say how it attends; name it with --method",
+    ),
+    "a list for a method": (
+        lambda content: algo(content).update({"diffusion_attn_mode": ["causal"]}),
+        "diffusion_attn_mode=.'causal'.: must be one of",
+    ),
+    "extra": (lambda content: content["state_dict"].update({"backbone.bonus": torch.zeros(2)}), "backbone.bonus is no weight of"),
+    "lost": (lambda content: content["state_dict"].pop("backbone.output_layer.linear.bias"), "backbone.output_layer.linear.bias is missing"),
+    "shape": (lambda content: put(content, "blocks.1.norm1.weight", torch.zeros(31)), r"blocks.1.norm1.weight is \(31,\); must be \(32,\)"),
+    "whole numbers": (lambda content: put(content, "blocks.1.norm1.weight", torch.zeros(32, dtype=torch.int64)), "and of floating-point numbers"),
+    "average of another shape": (lambda content: content["ema"]["shadow_params"].__setitem__(0, torch.zeros(2)), "the average of .*embedding is"),
+    "not finite": (lambda content: content["ema"]["shadow_params"].__setitem__(0, torch.full((21, 32), torch.nan)), "numbers that are not finite"),
+    "too large": (grow, "too large to fold: blocks.0.attention_norm.weight is not finite"),
+    "a vector for a matrix": (lambda content: put(content, "sigma_map.mlp.0.weight", torch.zeros(16)), r"is \(16,\); must have two dimensions"),
+    "a block too few": (lambda content: [content["state_dict"].pop(name) for name in [*content["state_dict"]] if ".1." in name], "n_blocks=2"),
+    "another rotary": (lambda content: content["state_dict"][f"backbone.{BUFFER}"].mul_(2), "is not that of base 10,000"),
+    "another mask": (lambda content: algo(content).update({"mask_index": 3}), "mask_index=3: must be the last of the 21 rows"),
+    "autoregressive": (lambda content: algo(content).update({"causal_attention": True}), "autoregressive baseline"),
+    "odd heads": (lambda content: content["hyper_parameters"]["config"].model.update({"n_heads": 5}), "n_heads=5 in its settings: does not divide"),
+    "too long": (lambda content: content["hyper_parameters"]["config"].model.update({"length": 1 << 20}), "length=1048576 .* from 1 to 65,536"),
+    "wrapped": (lambda content: renamed(content, "net."), r"no weights named backbone.\*; they are named like net.backbone"),
 }
 
 
@@ -232,8 +351,9 @@ def test_a_tensor_that_reaches_beyond_its_record_is_refused(tmp_path, offset, si
             )
 
     torch.save(Beyond(), tmp_path / "a.pt")
+    found = read_torch(tmp_path / "a.pt")
     with pytest.raises(ValueError, match=r"reaches beyond|has the shape"):
-        read_torch(tmp_path / "a.pt").read()
+        list(read_tensors(tmp_path / "a.pt", {"a": found}))
 
 
 def test_tensors_come_back_whatever_their_type_and_view(tmp_path):
@@ -241,11 +361,11 @@ def test_tensors_come_back_whatever_their_type_and_view(tmp_path):
     content = {str(dtype): base.to(dtype) for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.uint8, torch.bool)}
     content |= {"turned": base.T[1:4], "one": torch.tensor(7), "none": torch.zeros(0, 3), "parameter": torch.nn.Parameter(base.float())}
     torch.save(content, tmp_path / "a.pt")
-    found = read_torch(tmp_path / "a.pt")
+    found = dict(read_tensors(tmp_path / "a.pt", read_torch(tmp_path / "a.pt")))
     assert found.keys() == content.keys()
     for name, tensor in content.items():
-        assert torch.equal(found[name].read(), tensor)
-        assert found[name].read().dtype == tensor.dtype
+        assert torch.equal(found[name], tensor)
+        assert found[name].dtype == tensor.dtype
 
 
 def test_the_command_writes_a_folder_that_loads_and_checks_itself(file, averaged, tmp_path, capsys):

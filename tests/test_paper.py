@@ -20,6 +20,7 @@ from latent_tokens.paper.reproduce import reproduce
 from latent_tokens.paper.runs import check_together, measured, run, train
 from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import Line, lines, markdown, printed
+from latent_tokens.paper.texts import text_markdown
 from latent_tokens.pretrained import SHIPPED
 from latent_tokens.storage import read_lines
 from latent_tokens.training import keep_if_best
@@ -244,6 +245,10 @@ def test_what_was_not_run_says_so():
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_recipes_of_the_published_setting(name):
     for recipe in recipes(name, "paper", Path("runs")):
+        if recipe.cell.task == "text":
+            assert recipe.imported
+            assert (recipe.judge, recipe.training.folder.name) == ("gpt2-large", f"text-{recipe.cell.method}-imported")
+            continue
         about = DATA_SETS[recipe.cell.task]
         assert (recipe.training.size, recipe.data.num_train, recipe.data.padding) == (about.size, about.num_train, "paper")
         epochs = recipe.training.steps * recipe.training.batch_size / about.num_train / recipe.variant.share
@@ -269,7 +274,8 @@ def test_a_table_in_the_repository_is_that_of_its_rows(path):
         return
     asked = recipes(path.stem, path.parent.name, Path("runs/paper"))
     check_together([found[recipe.hash] for recipe in asked if recipe.hash in found], path)
-    made = markdown(lines(asked, found), path.stem, path.parent.name, 0)
+    shown = lines(asked, found)
+    made = (text_markdown if path.stem.endswith("-text") else markdown)(shown, path.stem, path.parent.name, 0)
     assert path.read_text().splitlines()[:-1] == made.splitlines()[:-1]
     assert path.with_suffix(".png").is_file() == any(recipe.hash in found for recipe in asked)
     assert not re.search(r"/(tmp|home|work|root)/", (path.parent / "rows.jsonl").read_text())

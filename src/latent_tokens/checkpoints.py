@@ -7,70 +7,100 @@ every shift, scale and gate is a constant of the weights. It folds exactly into 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from latent_tokens.checks import first_line
 from latent_tokens.configs import Size
 from latent_tokens.methods import METHODS
 from latent_tokens.model import ROTARY_BASE, Transformer
-from latent_tokens.torchfile import Inert, Saved, read_torch
+from latent_tokens.torchfile import Inert, Saved, read_tensors, read_torch
 
 Kind = Literal["ema", "raw"]
 
 PREFIX = "backbone."
+WRAPPERS = ("_orig_mod", "module")  # what torch.compile and DistributedDataParallel put into names
 BUFFER = "rotary_emb.inv_freq"  # among the weights, but no parameter, so not in the moving average
 BY_ATTENTION = {"causal": "esolm", "mixed2": "scdm", "bidirectional": "mdm"}  # Eso-LM's diffusion_attn_mode
-DEEPEST = 32  # of nested settings
+BY_NAME = {"esolm": "esolm", "mdlm": "mdm", "subs": "mdm"}  # what other settings call it
+FLOATING = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+FLOATS_OF_SAFETENSORS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+LONGEST, MOST_HEADS, WIDEST = 1 << 16, 1 << 10, 1 << 16
+DEEPEST, MOST_SETTINGS = 32, 100_000
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor that is not read yet: its type, None where it is none of FLOATING, and its shape."""
+
+    dtype: torch.dtype | None
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a file holds: weights by their names in the network, settings in one table, and which weights they are."""
+    """What a file holds: weights by their names in the network, settings in one table, which weights they are, and what was left out."""
 
     source: Path
-    weights: Mapping[str, Tensor]
+    weights: Mapping[str, Stored]
+    read: Callable[[], Iterable[tuple[str, Tensor]]]
     settings: Mapping[str, Any]
     kind: Kind
+    left_out: tuple[str, ...] = ()
 
 
-def import_checkpoint(source: Path, weights: Kind = "ema", method: str | None = None) -> tuple[Transformer, Checkpoint]:
+def import_checkpoint(source: Path, weights: Kind | None = None, method: str | None = None) -> tuple[Transformer, Checkpoint]:
     """The network with its method, and what it was read from: a Lightning .ckpt, or a folder with model.safetensors and config.json.
 
-    `weights` says which a .ckpt gives: the moving average, or the raw ones. The method is that of the file's own settings, or the one
-    named. Nothing in the file is executed. Raises ValueError where it is damaged, is conditioned on time, or does not say what it is.
+    `weights` says which a .ckpt gives: the moving average, by default, or the raw ones. The method is that of the file's own settings, or
+    the one named. Nothing in the file is executed, and no tensor is read before its name and shape are known to be right. Raises
+    ValueError where it is damaged, is conditioned on time, or does not say what it is.
     """
-    found = read_folder(source) if source.is_dir() else read_lightning(source, weights)
+    if source.is_dir() and weights == "raw":
+        raise ValueError(f"weights=raw: {source} is a folder, which holds averages alone; leave it out, or name the .ckpt")
+    found = read_folder(source) if source.is_dir() else read_lightning(source, weights or "ema")
     name = method or method_of(found)
     net = folded(found)
     net.method = METHODS[name]
     return net.eval(), found
 
 
-def read_lightning(source: Path, weights: Kind) -> Checkpoint:
+def read_lightning(source: Path, kind: Kind) -> Checkpoint:
     """A Lightning checkpoint. Raises ValueError where it is damaged, or has no such weights."""
     content = read_torch(source)
     state, average = (content.get(key) if isinstance(content, dict) else None for key in ("state_dict", "ema"))
     if not isinstance(state, dict) or not all(isinstance(name, str) and isinstance(tensor, Saved) for name, tensor in state.items()):
         raise ValueError(f"{source}: no state_dict of tensors; this is no Lightning checkpoint")
-    own: dict[str, Any] = {name.removeprefix(PREFIX): tensor for name, tensor in state.items() if name.startswith(PREFIX)}
-    if weights == "ema":
-        shadow = average.get("shadow_params") if isinstance(average, dict) else None
-        names = [name for name in own if name != BUFFER]
-        if not isinstance(shadow, list) or not all(isinstance(tensor, Saved) for tensor in shadow):
-            raise ValueError(f"{source}: has no moving average of its weights; read the raw ones with --weights raw")
-        if len(shadow) != len(names):
-            raise ValueError(f"{source}: {len(shadow)} averages of {len(names)} weights, so which is of which cannot be told; use --weights raw")
-        own |= dict(zip(names, shadow, strict=True))
-    return Checkpoint(source, {name: tensor.read() for name, tensor in own.items()}, table(plain(content.get("hyper_parameters"))), weights)
+    own, left_out = inside(source, state)
+    settings = table(plain(content.get("hyper_parameters"), source))
+    stored = {name: Stored(tensor.dtype if tensor.dtype in FLOATING else None, tensor.size) for name, tensor in own.items()}
+    layout_of(source, stored, settings)
+    if kind == "ema":
+        own |= averages(source, own, average)
+    return Checkpoint(source, stored, lambda: read_tensors(source, own), settings, kind, left_out)
+
+
+def averages(source: Path, own: Mapping[str, Saved], average: Any) -> dict[str, Saved]:
+    """The moving average of each weight. Raises ValueError where a file has none, or others."""
+    shadow, names = average.get("shadow_params") if isinstance(average, dict) else None, [name for name in own if name != BUFFER]
+    if not isinstance(shadow, list) or not all(isinstance(tensor, Saved) for tensor in shadow):
+        raise ValueError(f"{source}: has no moving average of its weights; read the raw ones with --weights raw")
+    if len(shadow) != len(names):
+        raise ValueError(f"{source}: {len(shadow)} averages of {len(names)} weights, so which is of which cannot be told; use --weights raw")
+    for name, tensor in zip(names, shadow, strict=True):
+        if tensor.size != own[name].size or tensor.dtype not in FLOATING:
+            raise ValueError(
+                f"{source}: the average of {PREFIX}{name} is {tensor.size} of {tensor.dtype}; must be {own[name].size}; use --weights raw"
+            )
+    return dict(zip(names, shadow, strict=True))
 
 
 def read_folder(source: Path) -> Checkpoint:
@@ -79,28 +109,63 @@ def read_folder(source: Path) -> Checkpoint:
         if not (source / name).is_file():
             raise ValueError(f"{source}: {name} is missing; a folder must have config.json and model.safetensors")
     try:
-        settings = json.loads((source / "config.json").read_text())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{source / 'config.json'}: damaged ({error}); fetch it again") from None
+        settings = table(plain(json.loads((source / "config.json").read_bytes()), source))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{source / 'config.json'}: damaged ({first_line(error)}); fetch it again") from None
+    file = source / "model.safetensors"
     try:
-        weights = load_file(source / "model.safetensors")
+        with safe_open(file, "pt") as content:
+            slices = {name: content.get_slice(name) for name in content.keys()}  # noqa: SIM118
+            own, left_out = inside(source, {name: (name, one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()})
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{source / 'model.safetensors'}: damaged ({error}); fetch it again") from None
-    return Checkpoint(source, {name.removeprefix(PREFIX): tensor for name, tensor in weights.items()}, table(settings), "ema")
+        raise ValueError(f"{file}: damaged ({first_line(error)}); fetch it again") from None
+    stored = {name: Stored(FLOATS_OF_SAFETENSORS.get(dtype), shape) for name, (_, dtype, shape) in own.items()}
+    layout_of(source, stored, settings)
+
+    def read() -> Iterable[tuple[str, Tensor]]:
+        with safe_open(file, "pt") as content:
+            for name, (full, _, _) in own.items():
+                yield name, content.get_tensor(full)
+
+    return Checkpoint(source, stored, read, settings, "ema", left_out)
 
 
-def plain(value: Any, depth: int = 0) -> Any:
-    """Settings as dicts, lists and scalars: what omegaconf's nodes hold, None for any other object. Raises ValueError if nested too deeply."""
-    if depth > DEEPEST:
-        raise ValueError(f"settings nested more than {DEEPEST} deep; this is no published checkpoint")
-    state = value.state if isinstance(value, Inert) else None
-    if isinstance(state, dict):
-        return plain(state.get("_content", state.get("_val")), depth + 1)
-    if isinstance(value, dict):
-        return {str(key): plain(inner, depth + 1) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(inner, depth + 1) for inner in value]
-    return value if isinstance(value, (bool, int, float, str)) else None
+def inside(source: Path, weights: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """(the backbone's weights by their names in it, the names of all others). A folder may leave the prefix out.
+
+    Raises ValueError where there is none, or one twice.
+    """
+    names = {name: ".".join(part for part in name.split(".") if part not in WRAPPERS) for name in weights}
+    prefixed = [name for name, plain_name in names.items() if plain_name.startswith(PREFIX)]
+    kept = prefixed or [name for name in names if not source.is_file()]
+    own = {names[name].removeprefix(PREFIX): weights[name] for name in kept}
+    if not own:
+        raise ValueError(f"{source}: no weights named {PREFIX}*; they are named like {next(iter(names), 'nothing')[:80]}")
+    if len(own) != len(kept):
+        raise ValueError(f"{source}: has a weight twice, with a prefix of torch.compile or DistributedDataParallel and without; save it anew")
+    return own, tuple(name for name in names if name not in set(kept))
+
+
+def plain(value: Any, source: Path) -> Any:
+    """Settings as dicts, lists and scalars: what omegaconf's nodes hold, None for any other object. Raises ValueError if there is too much."""
+    left = [MOST_SETTINGS]
+
+    def walk(value: Any, depth: int) -> Any:
+        left[0] -= 1
+        if depth > DEEPEST or left[0] < 0:
+            raise ValueError(
+                f"{source}: its settings are nested more than {DEEPEST} deep, or more than {MOST_SETTINGS:,}; this is no published checkpoint"
+            )
+        state = value.state if isinstance(value, Inert) else None
+        if isinstance(state, dict):
+            return walk(state.get("_content", state.get("_val")), depth + 1)
+        if isinstance(value, dict):
+            return {key: walk(inner, depth + 1) for key, inner in value.items() if isinstance(key, str)}
+        if isinstance(value, (list, tuple)):
+            return [walk(inner, depth + 1) for inner in value]
+        return value if isinstance(value, (bool, int, float, str)) else None
+
+    return walk(value, 0)
 
 
 def table(settings: Any) -> dict[str, Any]:
@@ -117,95 +182,152 @@ def method_of(found: Checkpoint) -> str:
     settings, choices = found.settings, "name it with --method mdm, scdm or esolm"
     attention = settings.get("diffusion_attn_mode")
     if attention is not None:
-        if attention not in BY_ATTENTION:
+        if not isinstance(attention, str) or attention not in BY_ATTENTION:
             raise ValueError(f"{found.source}: diffusion_attn_mode={attention}: must be one of {', '.join(BY_ATTENTION)}; or {choices}")
         return BY_ATTENTION[attention]
-    said = " ".join(str(settings.get(key)) for key in ("name", "parameterization", "model_type", "architectures", "_name_or_path")).lower()
-    if "eso" in said:
-        return "esolm"
-    if "mdlm" in said or "subs" in said:
-        return "mdm"
+    for key in ("name", "model_type", "parameterization", "architectures"):
+        said = settings.get(key)
+        for name in said if isinstance(said, list) else [said]:
+            known = re.sub(r"[-_ ]", "", name.lower()).removesuffix("config").removesuffix("formaskedlm") if isinstance(name, str) else ""
+            if known in BY_NAME:
+                return BY_NAME[known]
     raise ValueError(f"{found.source}: its settings do not say how it attends; {choices}")
 
 
-def folded(found: Checkpoint) -> Transformer:
-    """The plain transformer that computes the same. Raises ValueError where a weight is missing, of another shape, or one too many."""
-    weights, settings, source = dict(found.weights), found.settings, found.source
-    if settings.get("time_conditioning"):
-        raise ValueError(f"{source}: time_conditioning=True: its layers depend on the noise level, so they do not fold into a plain transformer")
-    if settings.get("causal_attention") or "sigma_map.mlp.0.weight" not in weights:
+def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str, Any]) -> Size:
+    """The size of the network that has these weights. Raises ValueError where a weight is missing, of another shape, or one too many."""
+    if settings.get("time_conditioning") not in (None, False):
+        raise ValueError(
+            f"{source}: time_conditioning={settings['time_conditioning']}: layers that depend on the noise level do not fold into a plain transformer"
+        )
+    if settings.get("causal_attention") not in (None, False) or "sigma_map.mlp.0.weight" not in weights:
         raise ValueError(f"{source}: no sigma_map among its weights: this is an autoregressive baseline, or no model of Eso-LM or MDLM")
-    frequencies = weights.pop(BUFFER, None)
-
-    def take(name: str, *shape: int) -> Tensor:
-        tensor = weights.pop(name, None)
-        if tensor is None or not tensor.is_floating_point() or (shape and tuple(tensor.shape) != shape) or not torch.isfinite(tensor).all():
-            what = "is missing" if tensor is None else f"is {tuple(tensor.shape)} of {tensor.dtype}, or not finite; must be {shape}"
-            raise ValueError(f"{source}: {PREFIX}{name} {what}")
-        return tensor.double()
-
-    embedding = take("vocab_embed.embedding")
-    rows, width = embedding.shape if embedding.ndim == 2 else (0, 0)
+    (rows, width), (cond, waves) = (matrix(source, weights, name) for name in ("vocab_embed.embedding", "sigma_map.mlp.0.weight"))
     layers = len({name.split(".")[1] for name in weights if name.startswith("blocks.")})
-    heads, length = (whole_setting(found, names) for names in (("n_heads",), ("model_length", "length")))
+    said = settings.get("n_blocks")
+    if layers < 1 or (isinstance(said, int) and layers != said):
+        raise ValueError(f"{source}: has weights of {layers} blocks; its settings say n_blocks={said}")
+    wanted = shapes(rows, width, layers, cond, waves)
+    for what, names in (
+        ("is missing", wanted.keys() - weights.keys()),
+        ("is no weight of Eso-LM's or MDLM's network", weights.keys() - wanted.keys() - {BUFFER}),
+    ):
+        if names:
+            others = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+            raise ValueError(f"{source}: {PREFIX}{min(names)[:80]} {what}{others}")
+    for name, shape in wanted.items():
+        if weights[name].shape != shape or weights[name].dtype is None:
+            kind = "floating-point numbers" if weights[name].dtype is None else "that shape"
+            raise ValueError(f"{source}: {PREFIX}{name} is {weights[name].shape}; must be {shape}, and of {kind}")
+    heads = setting(source, settings, "n_heads", MOST_HEADS)
+    if width % (2 * heads):
+        raise ValueError(
+            f"{source}: n_heads={heads} in its settings: does not divide a width of {width} into heads of a whole, even number of channels"
+        )
     if settings.get("mask_index") not in (None, rows - 1):
         raise ValueError(f"{source}: mask_index={settings['mask_index']}: must be the last of the {rows} rows of the embedding")
-    if frequencies is not None and not turns_as_ours(frequencies, width // heads):
-        raise ValueError(f"{source}: {PREFIX}{BUFFER} is not that of base {ROTARY_BASE:,}; another rotary embedding is not supported")
-    net = Transformer(Size(width, heads, layers), rows - 1, length, positions="rotary", gelu="tanh")
-    state = {"embedding.weight": embedding, **body(take, width, layers, rows)}
-    if weights:
-        raise ValueError(f"{source}: {PREFIX}{min(weights)} is no weight of Eso-LM's or MDLM's network")
-    net.load_state_dict({name: tensor.float() for name, tensor in state.items()})
-    return net
+    return Size(width, heads, layers)
 
 
-def body(take: Callable[..., Tensor], width: int, layers: int, rows: int) -> dict[str, Tensor]:
-    """Our weights from theirs: norm scaled and shifted as one LayerNorm, gates within the outputs that they gate."""
-    inner = take("sigma_map.mlp.0.weight")  # (c, f)
-    cond, waves = inner.shape
-    wave = torch.cat([torch.ones(waves // 2), torch.zeros(waves - waves // 2)]).double()  # cosines and sines of a noise level of 0
-    hidden = F.silu(inner @ wave + take("sigma_map.mlp.0.bias", cond))
-    condition = F.silu(take("sigma_map.mlp.2.weight", cond, cond) @ hidden + take("sigma_map.mlp.2.bias", cond))
+def matrix(source: Path, weights: Mapping[str, Stored], name: str) -> tuple[int, int]:
+    """The shape of a weight that must be a matrix. Raises ValueError where it is none, or one too large or small."""
+    shape = weights[name].shape if name in weights else None
+    if shape is None or len(shape) != 2 or not all(2 <= count <= WIDEST + 1 for count in shape):
+        raise ValueError(f"{source}: {PREFIX}{name} {'is missing' if shape is None else f'is {shape}; must have two dimensions of 2 to {WIDEST:,}'}")
+    return shape[0], shape[1]
 
-    def constants(name: str, parts: int) -> tuple[Tensor, ...]:
-        return (take(f"{name}.weight", parts * width, cond) @ condition + take(f"{name}.bias", parts * width)).chunk(parts)
 
-    state: dict[str, Tensor] = {}
-    for number in range(layers):
-        theirs, ours = f"blocks.{number}", f"blocks.{number}"
-        shift, scale, gate, mlp_shift, mlp_scale, mlp_gate = constants(f"{theirs}.adaLN_modulation", 6)
-        state |= {
-            f"{ours}.attention_norm.weight": take(f"{theirs}.norm1.weight", width) * (1 + scale),
-            f"{ours}.attention_norm.bias": shift,
-            f"{ours}.qkv.weight": take(f"{theirs}.attn_qkv.weight", 3 * width, width),
-            f"{ours}.attention_out.weight": gate[:, None] * take(f"{theirs}.attn_out.weight", width, width),
-            f"{ours}.mlp_norm.weight": take(f"{theirs}.norm2.weight", width) * (1 + mlp_scale),
-            f"{ours}.mlp_norm.bias": mlp_shift,
-            f"{ours}.mlp_in.weight": take(f"{theirs}.mlp.0.weight", 4 * width, width),
-            f"{ours}.mlp_in.bias": take(f"{theirs}.mlp.0.bias", 4 * width),
-            f"{ours}.mlp_out.weight": mlp_gate[:, None] * take(f"{theirs}.mlp.2.weight", width, 4 * width),
-            f"{ours}.mlp_out.bias": mlp_gate * take(f"{theirs}.mlp.2.bias", width),
-        }
-    shift, scale = constants("output_layer.adaLN_modulation", 2)
-    return state | {
-        "norm.weight": take("output_layer.norm_final.weight", width) * (1 + scale),
-        "norm.bias": shift,
-        "head.weight": take("output_layer.linear.weight", rows, width),
-        "head.bias": take("output_layer.linear.bias", rows),
+def shapes(rows: int, width: int, layers: int, cond: int, waves: int) -> dict[str, tuple[int, ...]]:
+    """The weights of the published network by name."""
+    block = {
+        "norm1.weight": (width,), "attn_qkv.weight": (3 * width, width), "attn_out.weight": (width, width), "norm2.weight": (width,),
+        "mlp.0.weight": (4 * width, width), "mlp.0.bias": (4 * width,), "mlp.2.weight": (width, 4 * width), "mlp.2.bias": (width,),
+        "adaLN_modulation.weight": (6 * width, cond), "adaLN_modulation.bias": (6 * width,),
+    }  # fmt: skip
+    return {
+        "vocab_embed.embedding": (rows, width),
+        "sigma_map.mlp.0.weight": (cond, waves),
+        "sigma_map.mlp.0.bias": (cond,),
+        "sigma_map.mlp.2.weight": (cond, cond),
+        "sigma_map.mlp.2.bias": (cond,),
+        **{f"blocks.{number}.{name}": shape for number in range(layers) for name, shape in block.items()},
+        "output_layer.norm_final.weight": (width,),
+        "output_layer.linear.weight": (rows, width),
+        "output_layer.linear.bias": (rows,),
+        "output_layer.adaLN_modulation.weight": (2 * width, cond),
+        "output_layer.adaLN_modulation.bias": (2 * width,),
     }
 
 
-def whole_setting(found: Checkpoint, names: tuple[str, ...]) -> int:
-    """The first of the settings that is there. Raises ValueError where none is, or it is no whole number from 1."""
-    value = next((found.settings[name] for name in names if found.settings.get(name) is not None), None)
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 1 << 20:
-        raise ValueError(f"{found.source}: {' or '.join(names)}={value} in its settings: must be a whole number from 1")
+def folded(found: Checkpoint) -> Transformer:
+    """The plain transformer that computes the same. Raises ValueError where numbers are not finite, or positions turned otherwise."""
+    source, weights = found.source, dict(found.read())
+    size, length = layout_of(source, found.weights, found.settings), setting(source, found.settings, ("model_length", "length"), LONGEST)
+    frequencies = weights.pop(BUFFER, None)
+    if frequencies is not None and not turns_as_ours(frequencies, size.width // size.heads):
+        raise ValueError(f"{source}: {PREFIX}{BUFFER} is not that of base {ROTARY_BASE:,}; another rotary embedding is not supported")
+    for name, tensor in weights.items():
+        if not torch.isfinite(tensor).all():
+            raise ValueError(f"{source}: {PREFIX}{name} has numbers that are not finite; training had diverged, or the file is damaged")
+    with torch.device("meta"):
+        net = Transformer(size, found.weights["vocab_embed.embedding"].shape[0] - 1, length, positions="rotary", gelu="tanh")
+    state = {name: tensor.float() for name, tensor in folding(weights, size)}
+    for name, tensor in state.items():
+        if not torch.isfinite(tensor).all():
+            raise ValueError(f"{source}: its weights are too large to fold: {name} is not finite in float32")
+    net.load_state_dict(state, assign=True)
+    return net.requires_grad_(True)
+
+
+def folding(weights: dict[str, Tensor], size: Size) -> Iterable[tuple[str, Tensor]]:
+    """Our weights from theirs, in float64: norms scaled and shifted as one LayerNorm, gates within the outputs that they gate."""
+
+    def take(name: str) -> Tensor:
+        return weights.pop(name).double()
+
+    inner = take("sigma_map.mlp.0.weight")  # (c, f)
+    waves = inner.shape[1]
+    wave = torch.cat([torch.ones(waves // 2), torch.zeros(waves - waves // 2)]).double()  # cosines and sines of a noise level of 0
+    hidden = F.silu(inner @ wave + take("sigma_map.mlp.0.bias"))
+    condition = F.silu(take("sigma_map.mlp.2.weight") @ hidden + take("sigma_map.mlp.2.bias"))
+
+    def constants(name: str, parts: int) -> Sequence[Tensor]:
+        return (take(f"{name}.weight") @ condition + take(f"{name}.bias")).chunk(parts)
+
+    yield "embedding.weight", take("vocab_embed.embedding")
+    for number in range(size.layers):
+        block = f"blocks.{number}"
+        shift, scale, gate, mlp_shift, mlp_scale, mlp_gate = constants(f"{block}.adaLN_modulation", 6)
+        yield f"{block}.attention_norm.weight", take(f"{block}.norm1.weight") * (1 + scale)
+        yield f"{block}.attention_norm.bias", shift
+        yield f"{block}.qkv.weight", take(f"{block}.attn_qkv.weight")
+        yield f"{block}.attention_out.weight", gate[:, None] * take(f"{block}.attn_out.weight")
+        yield f"{block}.mlp_norm.weight", take(f"{block}.norm2.weight") * (1 + mlp_scale)
+        yield f"{block}.mlp_norm.bias", mlp_shift
+        yield f"{block}.mlp_in.weight", take(f"{block}.mlp.0.weight")
+        yield f"{block}.mlp_in.bias", take(f"{block}.mlp.0.bias")
+        yield f"{block}.mlp_out.weight", mlp_gate[:, None] * take(f"{block}.mlp.2.weight")
+        yield f"{block}.mlp_out.bias", mlp_gate * take(f"{block}.mlp.2.bias")
+    shift, scale = constants("output_layer.adaLN_modulation", 2)
+    yield "norm.weight", take("output_layer.norm_final.weight") * (1 + scale)
+    yield "norm.bias", shift
+    yield "head.weight", take("output_layer.linear.weight")
+    yield "head.bias", take("output_layer.linear.bias")
+
+
+def setting(source: Path, settings: Mapping[str, Any], names: str | tuple[str, ...], most: int) -> int:
+    """The first of the settings that is there. Raises ValueError where none is, or it is no whole number from 1 to `most`."""
+    names = (names,) if isinstance(names, str) else names
+    value = next((settings[name] for name in names if settings.get(name) is not None), None)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise ValueError(f"{source}: {' or '.join(names)}={str(value)[:40]} in its settings: must be a whole number from 1 to {most:,}")
     return value
 
 
 def turns_as_ours(frequencies: Tensor, channels: int) -> bool:
-    """Whether a rotary embedding turns each pair of a head's channels as ours does."""
+    """Whether a rotary embedding turns each pair of a head's channels as ours does, to the precision that it is kept in."""
     half = channels // 2
     ours = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64) / half)
-    return frequencies.shape == ours.shape and bool(torch.allclose(frequencies.double(), ours, rtol=1e-3, atol=0)) and math.isfinite(half)
+    if frequencies.shape != ours.shape or frequencies.dtype not in FLOATING:
+        return False
+    return torch.allclose(frequencies.double(), ours, rtol=max(1e-3, 2 * torch.finfo(frequencies.dtype).eps), atol=0)

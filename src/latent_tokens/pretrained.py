@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -53,15 +55,23 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
     return net
 
 
-def save_pretrained(net: Transformer, folder: str | Path, *, dtype: torch.dtype | None = None, about: dict[str, Any] | None = None) -> None:
-    """Writes config.json and model.safetensors, in `dtype` where it is given; `about` goes into the config.
+def save_pretrained(
+    net: Transformer,
+    folder: str | Path,
+    *,
+    dtype: torch.dtype | None = None,
+    about: dict[str, Any] | None = None,
+    beside: Mapping[str, bytes] | None = None,
+) -> None:
+    """Writes config.json and model.safetensors, in `dtype` where it is given; `about` goes into the config, `beside` are other files.
 
     Raises ValueError where the net has no method or one that cannot be written down, OSError where the disk is full; what
     stood there then stays.
     """
     folder, config = Path(folder), json_bytes({**describe(net), **(about or {})})
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole({folder / "model.safetensors": weights_bytes(net, dtype), folder / "config.json": config})
+    others = {folder / name: content for name, content in (beside or {}).items()}
+    write_whole({**others, folder / "model.safetensors": weights_bytes(net, dtype), folder / "config.json": config})
 
 
 def weights_bytes(net: Transformer, dtype: torch.dtype | None = None) -> bytes:
@@ -71,12 +81,18 @@ def weights_bytes(net: Transformer, dtype: torch.dtype | None = None) -> bytes:
 
 @torch.inference_mode()
 def fingerprint(net: Transformer) -> list[float]:
-    """A few logits of a small problem that is always the same: they tell whether weights, settings and code belong together."""
+    """Sums over the logits of a small problem that is always the same, each with weights of its own: they tell whether weights, settings and
+    code belong together. Raises ValueError where the logits are not finite.
+    """
     count = min(net.max_length, FINGERPRINT)
     tokens = torch.arange(count)[None] * (net.vocab_size // 3 + 1) % net.vocab_size
     layout = Layout(torch.arange(count)[None], torch.tensor([count // 2]), torch.tensor([count]))
     logits = net(net.method.fed(tokens, layout, net.mask_id), layout.positions, attention.dense_mask(net.method.attention, layout))
-    return [round(value, 4) for value in logits[0, :, :: max(1, net.vocab_size // 2)].flatten().tolist()]
+    waves = torch.cos(torch.outer(torch.arange(logits.shape[-1]), torch.arange(1.0, 4))) / logits.shape[-1] ** 0.5
+    found = (logits[0].double() @ waves.double()).flatten().tolist()
+    if not all(map(math.isfinite, found)):
+        raise ValueError("its logits are not finite: the weights have diverged, or are damaged")
+    return [round(value, 4) for value in found]
 
 
 def check_fingerprint(net: Transformer, wanted: Any, folder: Path) -> None:

@@ -20,8 +20,8 @@ class Import:
     """A Lightning .ckpt, a folder with model.safetensors and config.json, or the name of such a one on the Hugging Face hub."""
     out: Positional[Path]
     """The folder to write; must be missing or empty."""
-    weights: Literal["ema", "raw"] = "ema"
-    """Of a .ckpt: the moving average, which the authors evaluate, or the raw weights."""
+    weights: Literal["ema", "raw"] | None = None
+    """Of a .ckpt: the moving average, which the authors evaluate, or the raw weights. Default: ema."""
     method: Literal["mdm", "scdm", "esolm"] | None = None
     """How it attends. Default: what its own settings say."""
     tokenizer: str | None = None
@@ -41,23 +41,29 @@ def run_import(command: Import) -> int:
     coder = None if command.tokenizer is None else read_tokenizer(command.tokenizer)
     net, found = import_checkpoint(fetched(command.source), command.weights, command.method)
     name, count = name_of(net.method), sum(weight.numel() for weight in net.parameters())
-    origin = {"source": Path(command.source).name, "weights": found.kind, "alpha_0": found.settings.get("alpha_0")}
-    about = {"name": name, "imported": origin, "fingerprint": fingerprint(net), "made_with": provenance()}
-    if coder is not None:
-        about |= text_of(net, coder, str(command.tokenizer), command.out)
-    save_pretrained(net, command.out, about=about)
+    about = {"name": name, "imported": origin_of(command, found), "fingerprint": fingerprint(net), "made_with": provenance()}
+    task, beside = ({}, {}) if coder is None else text_of(net, coder, str(command.tokenizer))
+    save_pretrained(net, command.out, about={**about, **task}, beside=beside)
     said = "as asked" if command.method else "as its settings say"
     shape = f"{net.size.layers} layers of width {net.size.width}, {count / 1e6:.1f} M parameters"
     print(f"{name}, {said}; {found.kind} weights; {shape}; sequences of {net.max_length:,} over {net.vocab_size:,} tokens and MASK")
+    if found.left_out:
+        print(f"left out, no part of the network: {', '.join(found.left_out[:3])}{' and more' if len(found.left_out) > 3 else ''}"[:300])
     if coder is None:
         print("without a tokenizer it writes no text: --tokenizer gpt2, or a folder with its files, gives it one")
     print(command.out)
     return 0
 
 
-def text_of(net: Any, coder: Any, name: str, out: Path) -> dict[str, Any]:
-    """What config.json says of the text that a model writes; its tokenizer is put beside it. Raises ValueError where they do not fit."""
-    from latent_tokens.storage import write_whole
+def origin_of(command: Import, found: Any) -> dict[str, Any]:
+    """What config.json says of where a model came from."""
+    alpha = found.settings.get("alpha_0")
+    known = isinstance(alpha, int | float) and 0 <= alpha <= 1
+    return {"source": Path(command.source).resolve().name, "weights": found.kind, "alpha_0": alpha if known else None}
+
+
+def text_of(net: Any, coder: Any, name: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """(what config.json says of the text that a model writes, the files beside it). Raises ValueError where net and tokenizer do not fit."""
     from latent_tokens.tasks import Text
     from latent_tokens.tasks.tokenizer import FILE, Learned
 
@@ -65,11 +71,8 @@ def text_of(net: Any, coder: Any, name: str, out: Path) -> dict[str, Any]:
         raise ValueError(
             f"tokenizer={name}: has {coder.vocab_size:,} tokens; the checkpoint has {net.vocab_size:,} and MASK: use the one it was trained with"
         )
-    if not isinstance(coder, Learned):
-        return {"task": Text(net.max_length, name).description()}
-    out.mkdir(parents=True, exist_ok=True)
-    write_whole({out / FILE: coder.to_json()})
-    return {"task": Text(net.max_length, FILE, out).description()}
+    learned = isinstance(coder, Learned)
+    return {"task": Text(net.max_length, FILE if learned else name).description()}, {FILE: coder.to_json()} if learned else {}
 
 
 def fetched(source: str) -> Path:

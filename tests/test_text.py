@@ -242,7 +242,7 @@ def test_rows_of_a_data_set_of_the_hugging_face_library_are_documents(tmp_path):
     datasets.DatasetDict(test=rows.select([0]), train=rows).save_to_disk(tmp_path / "dict")
     for name in ("plain", "dict"):
         assert list(documents(tmp_path / name, "body")) == ["One text.", "Another."]
-    with pytest.raises(ValueError, match=r"row 0: has no text in the field text; name one of body, number with --field"):
+    with pytest.raises(ValueError, match=r"row 0 has no text in the field text; name one of body, number with --field"):
         list(documents(tmp_path / "plain", "text"))
     (tmp_path / "plain" / "state.json").write_text("{")
     with pytest.raises(ValueError, match="no data set that can be read"):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import islice
@@ -18,11 +20,12 @@ from latent_tokens.checks import first_line
 from latent_tokens.configs import DataConfig, Split
 from latent_tokens.storage import FORMAT, json_bytes, provenance, sha256_of, unfinished, write_whole
 from latent_tokens.tasks import SPLITS, Text
-from latent_tokens.tasks.base import HELD_OUT
+from latent_tokens.tasks.base import HELD_OUT, evenly
 from latent_tokens.tasks.tokenizer import FILE, Learned, Tokenizer, learn_bpe, read_tokenizer
 
 PIECES, SHORTEST, LONGEST = 256, 200, 16_384  # one text is cut into about so many documents of so many characters
 BATCH = 64  # documents tokenized at a time
+HALF = re.compile("[\ud800-\udfff]")
 SUFFIXES = (".txt", ".md", ".rst", ".text", "")  # of files in a folder that are read
 
 HUB = "hub:"  # how a source is named that is fetched
@@ -51,9 +54,9 @@ def make_text(config: DataConfig, report: Report) -> Path:
         elif isinstance(other := read_tokenizer(name), Learned):
             write_whole({beside / FILE: other.to_json()})
         task = Text(256 if config.length is None else config.length, "bytes" if name == "bytes" else FILE, beside)
-        held = [HELD if asked is None else asked for asked in (config.num_validation, config.num_test)]
-        most = dict(zip(SPLITS, (config.num_train, *held), strict=True))
-        found, passed = pack(read(), task.coder, task.length, most, beside, report)
+        found, passed = pack(read(), task.coder, task.length, config.num_train, beside, report)
+        for split, asked in (("validation", config.num_validation), ("test", config.num_test)):
+            found[split]["examples"] = thin(beside / f"{split}.tokens.npy", HELD if asked is None else asked)
         if not found["train"]["examples"]:
             raise ValueError(f"{source}: not enough text for one sequence of {task.length} tokens; use a smaller length, or more text")
         about = {}
@@ -84,10 +87,10 @@ def documents(source: Path, field: str) -> Iterator[str]:
     """
     if str(source).startswith(HUB) or any((source / name).is_file() for name in SAVED):
         yield from rows_of_datasets(str(source), field)
-    elif source.suffix == ".jsonl":
+    elif source.suffix.lower() == ".jsonl" and source.is_file():
         yield from json_lines(source, field)
     elif source.is_dir():
-        files = sorted(path for path in source.rglob("*") if path.is_file() and path.suffix in SUFFIXES and not path.name.startswith("."))
+        files = sorted(path for path in source.rglob("*") if path.is_file() and path.suffix.lower() in SUFFIXES and not is_hidden(path, source))
         if not files:
             raise ValueError(f"{source}: no text files in it ({', '.join(filter(None, SUFFIXES))})")
         for file in files:
@@ -111,33 +114,56 @@ def rows_of_datasets(name: str, field: str) -> Iterator[str]:
         else:
             found = datasets.load_from_disk(name)
             found = found["train"] if isinstance(found, datasets.DatasetDict) else found
-        rows = iter(found)
+        for number, row in enumerate(found):
+            if not isinstance(row.get(field), str):
+                raise LookupError(f"row {number:,} has no text in the field {field}; name one of {', '.join(row)} with --field")
+            yield row[field]
+    except LookupError as error:
+        raise ValueError(f"source={name}: {first_line(error)}") from None
     except Exception as error:  # of a file, a hub or a network: anything
         raise ValueError(f"source={name}: no data set that can be read ({first_line(error)})") from None
-    for number, row in enumerate(rows):
-        if not isinstance(row.get(field), str):
-            raise ValueError(f"source={name}, row {number:,}: has no text in the field {field}; name one of {', '.join(row)} with --field")
-        yield row[field]
+
+
+def is_hidden(path: Path, folder: Path) -> bool:
+    """Whether a file, or a folder that it is in, has a name that begins with a dot."""
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
 def json_lines(file: Path, field: str) -> Iterator[str]:
     """The field of each line. Raises ValueError naming a line that has none."""
-    with file.open("rb") as lines:
+    place = 0
+    with reading(file) as lines:
         for number, line in enumerate(lines, start=1):
             try:
-                content = json.loads(line)
+                content = json.loads(line.decode().removeprefix("\ufeff"))
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{file}: no UTF-8 at byte {place + error.start:,} (line {number:,}); convert it first") from None
             except (ValueError, RecursionError) as error:
-                raise ValueError(f"{file}, line {number}: no JSON ({error})") from None
+                raise ValueError(f"{file}, line {number}: no JSON ({first_line(error)})") from None
             text = content.get(field) if isinstance(content, dict) else None
             if not isinstance(text, str):
                 raise ValueError(f"{file}, line {number}: has no text in the field {field}; name another with --field")
+            if HALF.search(text):
+                raise ValueError(
+                    f"{file}, line {number}: has half of a character (\\ud800 to \\udfff) in the field {field}; mend it, or leave it out"
+                )
+            place += len(line)
             yield text
+
+
+def reading(file: Path) -> BinaryIO:
+    """A file of a source, open. Raises ValueError where it cannot be read."""
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise ValueError(f"source={file}: cannot be read ({error.strerror})") from None
 
 
 def text_of(file: Path) -> str:
     """A text file. Raises ValueError naming the place where it is no UTF-8."""
     try:
-        return file.read_text(encoding="utf-8-sig")
+        with reading(file) as content:
+            return content.read().decode().removeprefix("\ufeff").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise ValueError(f"{file}: no UTF-8 at byte {error.start:,} (line {line:,}); convert it first") from None
@@ -178,7 +204,9 @@ class Packed:
         return self.most is not None and self.rows >= self.most
 
     def add(self, ids: NDArray[np.uint16]) -> None:
-        """One document, with its end."""
+        """One document, with its end; nothing where there are enough."""
+        if self.full:
+            return
         self.documents, self.tokens = self.documents + 1, self.tokens + len(ids) + 1
         self.left = np.concatenate([self.left, ids, np.array([self.end], np.uint16)])
         inner = self.length - 2
@@ -195,16 +223,30 @@ class Packed:
         """Says in the header how many rows there are; numpy leaves room for the number to grow."""
         self.file.seek(0)
         self._header()
+        self.file.flush()
+        os.fsync(self.file.fileno())
 
     def _header(self) -> None:
         about = {"descr": "<u2", "fortran_order": False, "shape": (self.rows, self.length)}
         np.lib.format.write_array_header_1_0(self.file, about)
 
 
+def thin(file: Path, most: int) -> int:
+    """Leaves so many sequences of a file, evenly spaced, so that they are of as many documents as there are; gives how many it has then."""
+    rows = np.load(file, mmap_mode="r")
+    if len(rows) <= most:
+        return len(rows)
+    kept = np.array(rows[evenly(len(rows), most)])
+    del rows
+    np.save(file, kept)
+    return most
+
+
 def pack(
-    texts: Iterable[str], tokenizer: Tokenizer, length: int, most: Mapping[Split, int | None], folder: Path, report: Report
+    texts: Iterable[str], tokenizer: Tokenizer, length: int, num_train: int | None, folder: Path, report: Report
 ) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-    """Writes {split}.tokens.npy; gives what each split has, and how many documents were empty or there twice.
+    """Writes {split}.tokens.npy, of the training documents the first `num_train`; gives what each split has, and how many documents were
+    empty or there twice.
 
     Raises ValueError where there is no document.
     """
@@ -212,7 +254,7 @@ def pack(
     passed = {"empty": 0, "repeated": 0}
     with ExitStack() as stack:
         files = {split: stack.enter_context((folder / f"{split}.tokens.npy").open("wb")) for split in SPLITS}
-        packed = {split: Packed(file, length, tokenizer.end, most[split]) for split, file in files.items()}
+        packed = {split: Packed(file, length, tokenizer.end, num_train if split == "train" else None) for split, file in files.items()}
         stream = iter(texts)
         while batch := list(islice(stream, BATCH)):
             fresh = []

@@ -75,6 +75,7 @@ def read_examples(command: Likelihood, task: Any) -> Any:
     """The sequences of the text that is named. Raises ValueError where there is none, or a data set is of other tokens."""
     from latent_tokens.corpus import text_of
     from latent_tokens.evaluation import read_split
+    from latent_tokens.tasks.base import evenly
 
     if (command.text is None) == (command.data is None):
         raise ValueError("likelihood: of which text? name one with --text FILE, or a data set's test split with --data FOLDER")
@@ -82,10 +83,13 @@ def read_examples(command: Likelihood, task: Any) -> Any:
         examples = read_split(task, command.data, "test")
         if not len(examples.tokens):
             raise ValueError(f"data={command.data}: has no test split; make a data set that has")
-        return examples.take(slice(command.num_sequences))
+        return examples.take(evenly(len(examples.tokens), command.num_sequences))
     if command.text is None or not command.text.is_file():
         raise ValueError(f"text={command.text}: no such file; name one with --text")
-    return task.sequences(text_of(command.text))
+    text = text_of(command.text)
+    if not text:
+        raise ValueError(f"text={command.text}: is empty; name one with text in it")
+    return task.sequences(text)
 
 
 def summed_up(nats: Any, examples: Any) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from latent_tokens.progress import counting
 from latent_tokens.report import COLOURS, as_markdown, save_sheet
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Text, described
+from latent_tokens.tasks.base import evenly
 
 Row = dict[str, Any]
 
@@ -50,7 +51,8 @@ def measure_text(net: Transformer, recipe: Recipe) -> Row:
     (row,) = evaluate_text(net, task, recipe.evaluation, find_judge(str(recipe.judge), task, validation, next(net.parameters()).device))
     found: Row = {"problems": None, "problems_sha256": None}
     if data is not None and recipe.num_held_out:
-        held_out = read_split(task, data, "test").take(slice(recipe.num_held_out))
+        test = read_split(task, data, "test")
+        held_out = test.take(evenly(len(test.tokens), recipe.num_held_out))
         with counting("held-out likelihood", len(held_out.tokens)) as report:
             nats = nats_along_orders(net, held_out, latents=recipe.cell.latents, seed=recipe.training.seed, report=report)
         found = {"problems": data.name, "problems_sha256": fingerprint(held_out)}

@@ -133,3 +133,8 @@ def hash_rows(rows):  # type: ignore[no-untyped-def]
             key = mixed(key ^ np.uint64(rows[i, j])) + np.uint64(j)
         keys[i] = mixed(key)
     return keys
+
+
+def evenly(count: int, most: int) -> NDArray[np.int64]:
+    """At most so many of the numbers 0..count-1, evenly spaced."""
+    return np.arange(count) if count <= most else np.arange(most) * count // most

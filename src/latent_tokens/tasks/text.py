@@ -17,6 +17,7 @@ from latent_tokens.tasks.base import Examples, Tokens
 from latent_tokens.tasks.tokenizer import Bytes, Learned, read_tokenizer
 
 GAP = re.compile("_{3,}")
+LONGEST = 65_535
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Text:
 
     def __post_init__(self) -> None:
         whole("length", self.length, 3)
+        if self.length > LONGEST:
+            raise ValueError(f"length={self.length:,}: must be at most {LONGEST:,}, as lengths are kept in 16 bits")
 
     @cached_property
     def coder(self) -> Bytes | Learned:
@@ -58,12 +61,15 @@ class Text:
         """What must stand beside that description."""
         return {self.tokenizer: self.coder.to_json()} if isinstance(self.coder, Learned) else {}
 
-    def encode(self, text: str, to_end: bool | None = None) -> Examples:
+    def encode(self, text: str) -> Examples:
         """A prompt as one example: an end of document, then its tokens, known, and as many open ones as a gap has underscores (3 or more).
 
-        What comes after is open too, up to L tokens, unless the prompt has a gap; `to_end` says otherwise. Raises ValueError for a
-        prompt that is longer.
+        What comes after is open too, up to L tokens, unless the prompt has a gap. Raises ValueError for a prompt that is longer, or no text.
         """
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"prompt: its character {error.start + 1} is half of one, or a byte that is no UTF-8; type it anew") from None
         pieces, gaps = GAP.split(text), [len(found) for found in GAP.findall(text)]
         ids, known = [self.coder.end], [True]
         for part, gap in zip(self.coder.encode(pieces), [*gaps, 0], strict=True):
@@ -71,8 +77,7 @@ class Text:
             known += [True] * len(part) + [False] * gap
         if len(ids) > self.length:
             raise ValueError(f"prompt of {len(ids) - 1:,} tokens: this model takes {self.length - 1:,} at most; shorten it")
-        open_after = not gaps if to_end is None else to_end
-        length = self.length if open_after else len(ids)
+        length = len(ids) if gaps else self.length
         left = self.length - len(ids)
         tokens = np.array([ids + [self.coder.end] * left], np.uint16)
         return Examples(tokens, np.array([known + [False] * left]), np.array([length], np.uint16))
@@ -94,7 +99,7 @@ class Text:
         return Examples(tokens, np.zeros(tokens.shape, np.bool_), lengths)
 
     def decode(self, tokens: Tokens) -> str:
-        """The text of one sequence, ends of documents shown as <|endoftext|>."""
+        """The text of one sequence; ends of documents show as the tokenizer names them, <|endoftext|> for most."""
         return self.coder.decode(tokens.tolist())
 
     def decode_one(self, token: int) -> str:

@@ -68,7 +68,9 @@ class Learned:
     """A tokenizer of the `tokenizers` library. Raises ValueError where it has no token that ends documents, or too many tokens."""
 
     def __init__(self, inner: Any, name: str) -> None:
-        self.inner, self.vocab_size = inner, inner.get_vocab_size()
+        inner.no_truncation()  # what a file may ask for, and no corpus wants
+        inner.no_padding()
+        self.inner, self.vocab_size = inner, 1 + max(inner.get_vocab().values(), default=-1)
         found = next((token for token in ENDS if inner.token_to_id(token) is not None), None)
         if found is None:
             raise ValueError(f"{name}: none of {', '.join(ENDS)} is a token of it, so documents cannot be ended")
@@ -136,12 +138,13 @@ def library() -> Any:
 def read_tokenizer(name: str, folder: Path | None = None) -> Bytes | Learned:
     """`bytes`; a tokenizer.json; a folder that has one, or GPT-2's two files; or a name on the Hugging Face hub.
 
-    A relative file is looked for in `folder` first. Raises ValueError where it is none of these, or damaged.
+    Where a `folder` is given it is a file in it, and nothing else. Raises ValueError where it is none of these, or damaged.
     """
     if name == "bytes":
         return Bytes()
-    inside = (folder / name) if folder is not None else None
-    path = inside if inside is not None and inside.exists() else Path(name)
+    path = Path(name) if folder is None else folder / name
+    if folder is not None and not path.is_file():
+        raise ValueError(f"{path}: is missing, so what the tokens mean is not known; put it back")
     tokenizers = library()
     try:
         if path.is_file():

@@ -51,7 +51,7 @@ def test_the_module_is_the_command():
 
 
 def test_names_shown_are_the_names_there_are():
-    assert set(configs.TaskName.__args__) == set(TASKS)
+    assert set(configs.TaskName.__args__) == {*TASKS, "text"}
     assert set(configs.SizeName.__args__) == set(SIZES)
 
 
@@ -144,9 +144,9 @@ def test_solve_and_sample_show_the_net_no_more_than_a_problem_has(name, tmp_path
     problems = make_problems(task, 3, seed=0)
     for line, problem, known, length in zip(lines(capsys.readouterr().out), *problems, strict=True):
         assert set(line) == {"tokens", "order", task.metric}
-        assert [token for token, shown in zip(line["tokens"], known, strict=True) if shown] == problem[known].tolist()
+        assert [token for token, shown in zip(line["tokens"], known, strict=False) if shown] == problem[known].tolist()
         assert sorted(line["order"][int(known.sum()) : length]) == np.flatnonzero(~known[:length]).tolist()
-        assert line["tokens"][length:] == [0] * (task.length - length)
+        assert len(line["tokens"]) == length
     assert main(["solve", text]) == 2 if name != "sudoku-6-puzzle" else True
 
 

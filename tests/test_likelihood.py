@@ -2,14 +2,17 @@
 
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 
 from latent_tokens import METHODS, Decoding, Transformer, given
 from latent_tokens.configs import Size
 from latent_tokens.decoding import generate
+from latent_tokens.held_out import nats_along_orders
 from latent_tokens.layout import next_layout
 from latent_tokens.likelihood import in_one_pass, log_likelihood
+from latent_tokens.tasks import Examples
 
 WAYS = [("mdm", None), ("sidm", None), ("scdm", 0), ("scdm", 1), ("scdm", "all"), ("esolm", 0), ("esolm", 2), ("arm", None), ("ar-mtp", None)]
 
@@ -71,6 +74,34 @@ def test_one_pass_gives_what_every_step_gives(net, name):
             logits = method.logits(net, tokens[row : row + 1], layout)[0, -1].double()
             wanted = logits.log_softmax(-1)[tokens[row, order[row, step]]].item()
         assert found[row, step].item() == pytest.approx(wanted, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["scdm", "esolm", "arm"])
+def test_a_sequence_has_its_own_orders_whatever_batch_it_is_in(net, monkeypatch, name):
+    net.method = METHODS[name]
+    examples = Examples.of(every()[:40].numpy().astype(np.uint16), 0)
+    whole = nats_along_orders(net, examples, orders=3, seed=7)
+    assert whole.shape == ((1, 40) if name == "arm" else (3, 40))
+    monkeypatch.setattr("latent_tokens.held_out.ROWS", 1)
+    assert nats_along_orders(net, examples, orders=3, seed=7) == pytest.approx(whole, abs=1e-5)
+    if name == "arm":
+        return
+    same = Examples.of(np.repeat(examples.tokens[5:6], 40, 0), 0)
+    assert len(set(nats_along_orders(net, same).round(4).flatten())) > 5
+    known = torch.zeros(40, dtype=torch.long)
+    order, ends = torch.arange(4).expand(40, 4), torch.full((40,), 4)
+    straight = -log_likelihood(net, net.method, torch.from_numpy(examples.tokens.astype(np.int64)), order, known, ends).sum(1)
+    assert nats_along_orders(net, examples, order="left_to_right")[0] == pytest.approx(straight.numpy(), abs=1e-5)
+
+
+def test_no_order_and_no_latents_are_passed_over_in_silence(net):
+    examples = Examples.of(every()[:4].numpy().astype(np.uint16), 0)
+    net.method = METHODS["arm"]
+    with pytest.raises(ValueError, match="order=uniform: this method decodes from left to right alone"):
+        nats_along_orders(net, examples, order="uniform")
+    net.method = METHODS["mdm"]
+    with pytest.raises(ValueError, match="latents=2: its latents are all masked tokens that it shows"):
+        nats_along_orders(net, examples, latents=2)
 
 
 def test_what_a_method_cannot_do_is_refused(net):

@@ -20,7 +20,7 @@ from latent_tokens.paper.reproduce import reproduce
 from latent_tokens.paper.runs import check_together, measured, run, train
 from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import Line, lines, markdown, printed
-from latent_tokens.paper.texts import text_markdown
+from latent_tokens.paper.texts import held_out, taken_off, text_markdown
 from latent_tokens.pretrained import SHIPPED
 from latent_tokens.storage import read_lines
 from latent_tokens.training import keep_if_best
@@ -293,3 +293,25 @@ def test_the_page_says_of_others_puzzles_what_the_rows_say():
     for row in read_lines(SHIPPED / "results.jsonl"):
         if row["task"] == "sudoku-9" and row["order"] == "top_prob":
             assert f"{row['valid']:g}" in boards
+
+
+def test_what_latents_take_off_is_seen_sequence_by_sequence():
+    first = {"held_out_nats": [10.0, 20.0, 30.0], "held_out_tokens": 30}
+    row = {"held_out_nats": [9.0, 18.0, 27.0], "held_out_tokens": 30}
+    less, half = taken_off(row, first)
+    assert (held_out(first), held_out(row)) == (2, pytest.approx(1.8))
+    assert less == pytest.approx(0.2)
+    assert half == pytest.approx(4.303 * 0.1 / 3**0.5)
+    assert taken_off({**row, "held_out_nats": row["held_out_nats"][:1]}, {**first, "held_out_nats": [10.0]})[1] == float("inf")
+    assert taken_off({}, first) is None
+
+
+def test_text_has_a_line_for_every_seed_and_an_imported_model_must_be_there(done):
+    config, tables = done
+    table = reproduce(replace(config, experiment="table-text", seeds=2))
+    assert [line.split(" | ")[3] for line in table.splitlines()[2:8]] == ["0", "1"] * 3
+    assert len(tables["figure-text"].splitlines()) == 5 + 6
+    with pytest.raises(ValueError, match=r"text-mdm-imported: no model there; this takes a published one: latent-tokens import FILE"):
+        reproduce(replace(config, experiment="table-text", scale="paper", judge="trigrams"))
+    with pytest.raises(ValueError, match="judge=nowhere: must be a folder or a name on the hub"):
+        reproduce(replace(config, experiment="table-text", seeds=3, judge="nowhere"))

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import datasets
@@ -14,6 +15,7 @@ from latent_tokens.cli import main
 from latent_tokens.corpus import SHORTEST, documents, pieces, split_of
 from latent_tokens.evaluation import decoding_for
 from latent_tokens.tasks import Text, tokenizer
+from latent_tokens.tasks.base import evenly
 from latent_tokens.tasks.tokenizer import END, Bytes, Learned, learn_bpe, read_tokenizer
 
 WORDS = ["the", "cell", "row", "box", "unit", "candidate", "is", "open", "known", "masked", "latent", "and", "shown", "decoded", "next", "first"]
@@ -211,7 +213,8 @@ def test_a_model_of_text_is_trained_sampled_judged_and_its_likelihood_told(run, 
 
 MISTAKES = {
     "sample {run} --num-samples 1 --prompt " + "x" * 99: "prompt of",
-    "sample {run} --show": "show: watches one sample",
+    "sample {run} --show --num-samples 2": "show: watches one sample; leave out --num-samples 2",
+    "sample {run} --prompt \udcff": "prompt: its character 1 is half of one",
     "sample sudoku-6-mdm --prompt a": "are for models of text",
     "evaluate {run}": "judge=trigrams: learns from held-out text; name the data set with --data",
     "evaluate {run} --judge {run}/nowhere": "must be a folder or a name on the hub with a causal language model",
@@ -221,6 +224,45 @@ MISTAKES = {
     "likelihood {run} --text {run}/config.json --latents 2 --orders 0": "orders=0: must be a whole number from 1",
     "likelihood sudoku-6-mdm --text a": "a model of sudoku-6",
 }
+
+
+def test_the_line_of_the_issue_runs(run, capsys):
+    assert main(["sample", str(run), "--prompt", "the latent", "--latents", "16", "--show"]) == 0
+    assert "the latent" in capsys.readouterr().out
+
+
+def test_held_out_sequences_are_of_all_held_out_documents(tmp_path):
+    (tmp_path / "texts").mkdir()
+    for number in range(200):
+        (tmp_path / "texts" / f"{number}.txt").write_text(article(number))
+    config = DataConfig("text", tmp_path / "all", source=str(tmp_path / "texts"), length=32)
+    _, every = load_data(make_data(config))
+    _, few = load_data(make_data(replace(config, out=tmp_path / "few", num_test=5, num_train=7)))
+    assert (few["test"].tokens == every["test"].tokens[evenly(len(every["test"].tokens), 5)]).all()
+    assert (few["train"].tokens == every["train"].tokens[:7]).all()
+    assert evenly(10, 4).tolist() == [0, 2, 5, 7]
+    assert evenly(3, 9).tolist() == [0, 1, 2]
+
+
+def test_a_tokenizer_of_others_is_taken_whole(tmp_path):
+    learned = learn_bpe(iter([article(i) for i in range(9)]), 300)
+    learned.inner.enable_truncation(4)
+    learned.inner.enable_padding(length=9)
+    (tmp_path / "cut.json").write_bytes(learned.inner.to_str().encode())
+    (ids,) = read_tokenizer(str(tmp_path / "cut.json")).encode([article(1)])
+    assert len(ids) > 20
+    about = json.loads(learn_bpe(iter(["a b"]), 300).to_json())
+    about["added_tokens"][0]["id"] = about["model"]["vocab"][END] = 999
+    (tmp_path / "gap.json").write_text(json.dumps(about))
+    assert read_tokenizer(str(tmp_path / "gap.json")).vocab_size == 1_000
+
+
+def test_a_run_folder_has_its_own_tokenizer_or_none(tmp_path, monkeypatch):
+    (tmp_path / "tokenizer.json").write_bytes(learn_bpe(iter(["a b"]), 300).to_json())
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"run/tokenizer.json: is missing, so what the tokens mean is not known"):
+        Text(32, "tokenizer.json", tmp_path / "run").coder  # noqa: B018
 
 
 def test_a_long_text_is_tokenized_in_pieces_to_the_same_tokens(monkeypatch):

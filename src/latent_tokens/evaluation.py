@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from copy import deepcopy
@@ -21,6 +20,7 @@ from latent_tokens.cost import most_tokens, relative_cost
 from latent_tokens.data import fingerprint, load_data
 from latent_tokens.decoding import Decoding, Step, check_decoding, growing
 from latent_tokens.fast import generate
+from latent_tokens.intervals import wilson
 from latent_tokens.methods import Method, most_latents, name_of
 from latent_tokens.model import Transformer
 from latent_tokens.order import LatentPolicy, Order, any_order, left_to_right, nearest, random
@@ -249,7 +249,7 @@ def check_choice(method: Method, config: EvalConfig) -> None:
         raise ValueError(f"latent_policy={name} with {name_of(method)}: it has no choice of latents; use scdm or esolm")
 
 
-def policy_for(net: Transformer, task: Task, config: EvalConfig) -> LatentPolicy:
+def policy_for(net: Transformer, task: Language, config: EvalConfig) -> LatentPolicy:
     """The latent policy that a config means. For `relevant` the model's influence is measured, on examples of the validation split.
 
     Raises ValueError where there is none.
@@ -257,11 +257,11 @@ def policy_for(net: Transformer, task: Task, config: EvalConfig) -> LatentPolicy
     if config.latent_policy != "relevant":
         return POLICIES[config.latent_policy or "nearest"]
     if config.data is None:
-        examples = make_splits(task, {"validation": PROBED}, config.seed).examples().get("validation")
+        examples = make_splits(task, {"validation": PROBED}, config.seed).examples().get("validation") if isinstance(task, Task) else None
     else:
         examples = read_split(task, config.data, "validation")
     if examples is None or not len(examples.tokens):
-        raise ValueError(f"latent_policy=relevant: {task.name} has no example of the validation split to measure on; use latent_policy=nearest")
+        raise ValueError(f"latent_policy=relevant: {task.name} has no validation example to measure on; name a data set with --data, or use nearest")
     tokens, known, lengths = as_tensors(examples.take(slice(PROBED)), next(net.parameters()).device)
     generator = torch.Generator().manual_seed(config.seed)
     with counting("measuring influence", int((lengths - known.sum(1)).max())) as report:
@@ -302,11 +302,3 @@ def paper_cost(length: int, decoding: Decoding, latents: int | str) -> float | N
 def label(method: Method, decoding: Decoding) -> str:
     """What the progress bar of a row says."""
     return f"{name_of(method)} n={shown_latents(method, decoding)} k={shown_candidates(decoding)}"
-
-
-def wilson(share: float, count: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share of `count` samples (decision 20)."""
-    z = 1.959964
-    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
-    half = z / (1 + z**2 / count) * math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
-    return max(0.0, middle - half), min(1.0, middle + half)

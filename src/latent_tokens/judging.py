@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +23,8 @@ from torch import Tensor
 from latent_tokens.checks import first_line
 from latent_tokens.configs import EvalConfig
 from latent_tokens.decoding import check_decoding
-from latent_tokens.evaluation import Row, answer, decoding_for, setting_of
+from latent_tokens.evaluation import Row, answer, check_choice, decoding_for, policy_for, setting_of
+from latent_tokens.intervals import half_interval, half_interval_of_ratio
 from latent_tokens.model import Transformer
 from latent_tokens.ngram import NGram
 from latent_tokens.pretrained import check_fits
@@ -76,20 +79,23 @@ class LanguageModel:
         except ImportError:
             raise ValueError(f"judge={name}: transformers is not installed; pip install 'latent-tokens[text]', or use --judge trigrams") from None
         name = packaged(name) if name == SMOLLM2 else name
+        transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         files = sorted(Path(name).glob("*.gguf")) if Path(name).is_dir() else []
         options: dict[str, Any] = {"gguf_file": files[0].name} if files else {}
         try:
             self.tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
             model: Any = transformers.AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **options)
         except Exception as error:  # of a folder, a hub or a network: anything
-            raise ValueError(f"judge={name}: must be a folder or a name on the hub with a causal language model ({first_line(error)})") from None
+            reason = f"must be a folder or a name on the hub with a causal language model ({first_line(error)})"
+            raise ValueError(f"judge={name}: {reason}; put its files into a folder, or use --judge smollm2 or trigrams") from None
         self.name, self.device, self.model = files[0].stem if files else Path(name).name, device, model.to(device).eval()
         self.context = min(CONTEXT, getattr(model.config, "max_position_embeddings", None) or CONTEXT)
 
     def __call__(self, task: Text, samples: Tokens, report: Report) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Of the judge's own tokens in chunks of its context, up to the first end of document in each (Eso-LM's count); the first has no guess."""
-        texts = [self.text_of(task, sample) for sample in samples]
-        chunks = [(number, chunk) for number, text in enumerate(texts) for chunk in self.chunks(text)]
+        """Of the judge's own tokens in chunks of its context: all that end no document, and the first end of each chunk, as MDLM and Eso-LM
+        count them. The first token of a chunk has no guess.
+        """
+        chunks = [(number, chunk) for number, sample in enumerate(samples) for chunk in self.chunks(self.ids_of(task, sample))]
         nats, counts = np.zeros(len(samples)), np.zeros(len(samples), np.int64)
         chunks.sort(key=lambda chunk: len(chunk[1]))
         for start in range(0, len(chunks), ROWS):
@@ -97,20 +103,26 @@ class LanguageModel:
             for (number, _), (found, count) in zip(part, self.read([ids for _, ids in part]), strict=True):
                 nats[number] += found
                 counts[number] += count
-            report(len({number for number, _ in part}))
+        report(len(samples))
         return nats, counts
 
-    def text_of(self, task: Text, sample: Tokens) -> str:
-        """A sample's text without its frame."""
-        return task.decode(sample[1:-1] if sample[-1] == task.coder.end else sample[1:])
-
-    def chunks(self, text: str) -> list[list[int]]:
-        """The judge's tokens of a text, in pieces of its context that have something to guess: more than one token, and no end at their start."""
+    def ids_of(self, task: Text, sample: Tokens) -> list[int]:
+        """A sample without its frame as the judge's tokens: its sign to begin with, then each document, tokenized anew, and its ends between."""
         start, end = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
-        start = end if start is None else start
-        ids = [*([] if start is None else [start]), *self.tokenizer(text, add_special_tokens=False)["input_ids"]]
+        begun = end if start is None else start
+        ids = [] if begun is None else [begun]
+        inner = sample[1:-1] if sample[-1] == task.coder.end else sample[1:]
+        ends = np.flatnonzero(inner == task.coder.end).tolist()
+        for begin, stop in zip([0, *(place + 1 for place in ends)], [*ends, len(inner)], strict=True):
+            ids += self.tokenizer(task.decode(inner[begin:stop]), add_special_tokens=False)["input_ids"]
+            if stop < len(inner) and end is not None:
+                ids.append(end)
+        return ids
+
+    def chunks(self, ids: list[int]) -> list[list[int]]:
+        """Tokens in pieces of the judge's context that have something to guess."""
         pieces = [ids[place : place + self.context] for place in range(0, len(ids), self.context)]
-        return [piece for number, piece in enumerate(pieces) if len(piece) > 1 and (number == 0 or piece[0] != end)]
+        return [piece for piece in pieces if len(piece) > 1]
 
     @torch.no_grad()
     def read(self, chunks: Sequence[Sequence[int]]) -> list[tuple[float, int]]:
@@ -120,8 +132,8 @@ class LanguageModel:
         logits: Tensor = self.model(ids).logits[:, :-1].float()
         nats = -logits.log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
         inside = torch.arange(1, width, device=self.device) < torch.tensor([len(chunk) for chunk in chunks], device=self.device)[:, None]
-        ended = torch.zeros_like(inside) if end is None else (ids[:, 1:] == end).cumsum(1) - (ids[:, 1:] == end).int() > 0  # before this one
-        counted = inside & ~ended
+        ends = torch.zeros_like(ids, dtype=torch.bool) if end is None else ids == end
+        counted = inside & (~ends | (ends.cumsum(1) == 1))[:, 1:]
         return [(float(one[here].double().sum()), int(here.sum())) for one, here in zip(nats, counted, strict=True)]
 
 
@@ -154,13 +166,18 @@ def find_judge(name: str, task: Text, held_out: Examples | None, device: torch.d
     return Trigrams(task, held_out)
 
 
-def perplexity(nats: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[float, float, float]:
-    """exp(nats per token) of N texts together, and its 95 % interval over texts (delta method for a ratio of sums)."""
-    total = counts.sum()
-    mean = nats.sum() / total
-    error = math.sqrt(((nats - mean * counts) ** 2).sum() * len(nats) / max(1, len(nats) - 1)) / total
-    low, middle, high = (math.exp(mean + z * error) for z in (-1.959964, 0, 1.959964))
-    return middle, low, high
+def perplexity(nats: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[float, tuple[float, float] | None]:
+    """(exp(nats per token) of N texts together, its 95 % interval over texts; None for a single one).
+
+    Raises ValueError where no token is counted.
+    """
+    if not counts.sum():
+        raise ValueError("no text has a token that counts: the model writes nothing but ends of documents; train it longer")
+    mean = float(nats.sum() / counts.sum())
+    if len(nats) < 2:
+        return math.exp(mean), None
+    half = half_interval_of_ratio(nats.tolist(), counts.tolist())
+    return math.exp(mean), (math.exp(mean - half), math.exp(mean + half))
 
 
 def entropy(sample: Tokens) -> float:
@@ -192,21 +209,24 @@ def evaluate_text(
     decodings = [decoding_for(net.method, task, config, latents) for latents in config.latents or (None,)]
     for decoding in decodings:
         check_decoding(net.method, decoding)
+    check_choice(net.method, config)
     count = DEFAULT_TEXTS if config.num_samples is None else config.num_samples
     problems = Examples.of(np.zeros((count, task.length), np.uint16), 0)
     model = deepcopy(net.eval()).bfloat16() if config.precision == "bf16" else net.eval()
-    rows = []
-    for decoding in decodings:
+    policy, rows = policy_for(model, task, config), list[Row]()
+    for decoding in (replace(one, latent_policy=policy) for one in decodings):
         samples, costs = answer(model, problems, config, decoding)
         with counting(f"judging by {judge.name}", count) as report:
             nats, counts = judge(task, samples, report)
-        value, low, high = perplexity(nats, counts)
+        value, interval = perplexity(nats, counts)
+        entropies = [entropy(sample) for sample in samples]
         row = {
             **setting_of(net.method, task, config, decoding),
             "metric": "perplexity",
             "perplexity": round(value, 3),
-            "ci95": [round(low, 3), round(high, 3)],
-            "entropy": round(float(np.mean([entropy(sample) for sample in samples])), 4),
+            "ci95": None if interval is None else [round(bound, 3) for bound in interval],
+            "entropy": round(fmean(entropies), 4),
+            "entropy_ci95": None if interval is None else [round(fmean(entropies) + sign * half_interval(entropies), 4) for sign in (-1, 1)],
             **{f"distinct_{size}": round(distinct(samples, size), 4) for size in (1, 2, 3)},
             "num_samples": count,
             "judge": judge.name,

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from latent_tokens.attention import causal
+from latent_tokens.attention import causal, sees_later
 from latent_tokens.layout import next_layout
 from latent_tokens.methods import Denoiser, Method, most_latents, rule_out
 from latent_tokens.order import left_to_right
@@ -96,5 +96,7 @@ def check(method: Method, order: Tensor, num_known: Tensor, lengths: Tensor, lat
     rank = torch.arange(order.shape[1], device=order.device).expand_as(order)
     if method.order is left_to_right and (order != rank)[rank < lengths[:, None]].any():
         raise ValueError("order: this method decodes from left to right; use order=left_to_right, or esolm, scdm or mdm")
+    if sees_later(method.attention) and latents not in (None, "all"):
+        raise ValueError(f"latents={latents}: its latents are all masked tokens that it shows; use latents=all, or scdm or esolm")
     if latents not in (None, 0) and most_latents(method) is None:
         raise ValueError(f"latents={latents}: this method can use none; use latents=0, or scdm or esolm")

@@ -21,10 +21,10 @@ def table(rows: Sequence[Row], title: str) -> Table:
     for heading in ("method", "order", "k", "latents n", metric if of_text else f"{metric} %", "95 % interval", *of_text, "tokens", "samples/s"):
         made.add_column(heading, justify="left" if heading in ("method", "order") else "right", no_wrap=True)
     for i, row in enumerate(rows):
-        low, high = row["ci95"]
+        interval = "" if row["ci95"] is None else "{:.1f} - {:.1f}".format(*row["ci95"])
         made.add_row(
             row["method"], ORDER_NAMES.get(row["order"], row["order"]), str(row["candidates"]), str(row["latents"]),
-            f"{row[metric]:.1f}", f"{low:.1f} - {high:.1f}", *(f"{row[name]:.2f}" for name in of_text), f"{row['relative_cost']:.2f}x",
+            f"{row[metric]:.1f}", interval, *(f"{row[name]:.2f}" for name in of_text), f"{row['relative_cost']:.2f}x",
             f"{row['samples_per_second']:.3g}",
             end_section=i + 1 == len(rows) or setting(rows[i + 1]) != setting(row),
         )  # fmt: skip

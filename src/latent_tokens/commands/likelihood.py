@@ -99,8 +99,7 @@ def summed_up(nats: Any, examples: Any) -> dict[str, Any]:
     tokens = examples.lengths.astype(int)
     each = nats.sum(1) / tokens.sum()
     error = float(each.std(ddof=1) / math.sqrt(len(each))) if len(each) > 1 else None
-    value, low, high = perplexity(nats.mean(0), tokens)
-    interval = [low, high] if len(tokens) > 1 else None
+    value, interval = perplexity(nats.mean(0), tokens)
     about = {"nats": each.tolist(), "nats_per_token": float(each.mean()), "standard_error": error}
     return {**about, "perplexity": value, "ci95": interval, "sequences": len(tokens), "tokens": int(tokens.sum())}
 

@@ -20,8 +20,8 @@ class Sample:
 
     run: Positional[str]
     """A run folder, or the name of a model that comes along."""
-    num_samples: int = 2
-    """How many."""
+    num_samples: int | None = None
+    """How many. Default: 2, or 1 with --show."""
     latents: int | Literal["all"] | None = None
     """Latent tokens to show. Default: the method's own."""
     candidates: int | Literal["all", "growing"] | None = None
@@ -46,23 +46,26 @@ class Sample:
 
 def run_sample(command: Sample) -> int:
     """latent-tokens sample: samples as text, or JSON lines."""
+    from latent_tokens.decoding import check_decoding
     from latent_tokens.evaluation import decoding_for
     from latent_tokens.fast import generate
     from latent_tokens.pretrained import check_fits, find
     from latent_tokens.tasks import Text
     from latent_tokens.tensors import as_numpy, as_tensors
 
-    whole("num_samples", command.num_samples, 1)
+    count = (1 if command.show else 2) if command.num_samples is None else command.num_samples
+    whole("num_samples", count, 1)
     net, task = model_of(command.run), task_of(find(command.run))
     check_fits(net, task)
     if not isinstance(task, Text) and (command.prompt is not None or command.show):
         raise ValueError(f"prompt and show are for models of text; this is one of {task.name}: use latent-tokens solve")
-    if command.show and (command.json or command.num_samples != 1):
-        raise ValueError("show: watches one sample; use --num-samples 1, without --json")
+    if command.show and (command.json or count != 1):
+        raise ValueError(f"show: watches one sample; leave out --num-samples {count} and --json")
     names = ("candidates", "tokens_per_step", "order", "temperature", "top_p", "seed")
     asked = EvalConfig(**{name: getattr(command, name) for name in names})
     decoding = decoding_for(net.method, task, asked, command.latents)
-    problems = problems_of(command, task)
+    check_decoding(net.method, decoding)
+    problems = problems_of(command, task, count)
     tokens, known, lengths = as_tensors(problems, next(net.parameters()).device)
     begun = time.perf_counter()
     if command.show:
@@ -86,7 +89,7 @@ def run_sample(command: Sample) -> int:
     return 0
 
 
-def problems_of(command: Sample, task: Any) -> Any:
+def problems_of(command: Sample, task: Any, count: int) -> Any:
     """What is to be filled in, one example a sample. Raises ValueError for a prompt that the task cannot take."""
     import numpy as np
 
@@ -94,13 +97,13 @@ def problems_of(command: Sample, task: Any) -> Any:
     from latent_tokens.tasks import Examples, Text
 
     if not isinstance(task, Text):
-        return make_problems(task, command.num_samples, command.seed)
+        return make_problems(task, count, command.seed)
     if command.prompt is None:
-        return Examples.of(np.zeros((command.num_samples, task.length), np.uint16), 0)
+        return Examples.of(np.zeros((count, task.length), np.uint16), 0)
     problem = task.encode(command.prompt)
     if problem.known[:, : problem.lengths[0]].all():
         raise ValueError(f"prompt of {problem.lengths[0] - 1:,} tokens: leaves nothing to write in {task.length:,}; shorten it")
-    return problem.take(np.zeros(command.num_samples, np.int64))
+    return problem.take(np.zeros(count, np.int64))
 
 
 def judged(task: Any, samples: Any, problems: Any) -> list[tuple[str, dict[str, bool]]]:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from latent_tokens.configs import ReproduceConfig, ScaleName
-from latent_tokens.judging import SMOLLM2, is_installed
+from latent_tokens.judging import SMOLLM2, is_installed, language_model
+from latent_tokens.machine import fastest_device
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.claims import claims_table
 from latent_tokens.paper.experiments import EXPERIMENTS
@@ -43,6 +44,8 @@ def reproduce(config: ReproduceConfig) -> str:
     works = plan(every, folder / ROWS)
     if config.status:
         return status(works)
+    if any(recipe.judge for work in works for recipe in work.missing) and judge != "trigrams":
+        language_model(judge, str(fastest_device()))  # one that is not there is not missed after hours of training
     folder.mkdir(parents=True, exist_ok=True)
     announce(works)
     try:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from latent_tokens.configs import ScaleName
-from latent_tokens.evaluation import wilson
+from latent_tokens.intervals import half_interval, wilson
 from latent_tokens.paper.experiments import Cell
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.reference import AR_MTP, TOP_PROB, UNIFORM, Printed
@@ -20,7 +19,6 @@ HEADINGS = (
     "tokens", "tokens, paper's count", "training s", "sampling s", "commit",
 )  # fmt: skip
 MAY_BE_EMPTY = tuple(HEADINGS.index(name) for name in ("n", "changed", "foreseen"))
-STUDENT = (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # 97.5 % of t, by degrees of freedom
 LEGEND = (
     "The interval is of all samples together (Wilson), the one over seeds of the mean over training seeds (Student's t). Tokens are relative to "
     "showing all that is masked. Seconds are of a machine that did other work too; a model's training counts in each of its lines."
@@ -137,11 +135,6 @@ def cells_of(line: Line) -> tuple[str, ...]:
     seeds = "" if line.over_seeds is None else f"± {line.over_seeds:.1f}"
     commits = ", ".join(dict.fromkeys(str(row["made_with"]["commit"]) for row in line.rows))
     return (*about, f"{line.mean:.1f}", line.of, interval, samples, each, seeds, line.foreseen, *tokens, *seconds, commits)
-
-
-def half_interval(values: Sequence[float]) -> float:
-    """Half of the 95 % interval of a mean of two or more independent values (Student's t)."""
-    return STUDENT[min(len(values), len(STUDENT)) - 1] * stdev(values) / math.sqrt(len(values))
 
 
 def printed(cell: Cell) -> Printed | None:

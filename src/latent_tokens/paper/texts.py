@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
-
-import numpy as np
 
 from latent_tokens.configs import ScaleName
 from latent_tokens.data import fingerprint
 from latent_tokens.evaluation import read_split
 from latent_tokens.held_out import nats_along_orders
+from latent_tokens.intervals import half_interval
 from latent_tokens.judging import evaluate_text, find_judge
 from latent_tokens.model import Transformer
 from latent_tokens.paper.experiments import EXPERIMENTS
@@ -28,13 +28,15 @@ from latent_tokens.tasks.base import evenly
 Row = dict[str, Any]
 
 HEADINGS = (
-    "method", "n", "paper: perplexity / s", "perplexity", "95 % interval", "entropy", "distinct-2", "held-out nats a token", "less than at n = 0",
-    "tokens", "s a text", "texts", "judge", "training s", "commit",
+    "method", "n", "paper: perplexity / s", "seed", "perplexity", "95 % interval", "entropy", "95 % interval", "distinct-2",
+    "held-out nats a token", "less than at n = 0", "tokens", "s a text", "texts", "judge", "training s", "commit",
 )  # fmt: skip
+INTERVALS = (("ci95", 1), ("entropy_ci95", 2))
 LEGEND = (
-    "Perplexity of texts written from nothing, under the judge, with its interval over texts; entropy of a text's tokens in nats (a lower one "
-    "repeats itself). Held-out nats are exact, along one random order a sequence, the same for every n; what latents take off them has its 95 % "
-    "interval over sequences. Tokens are relative to showing all that is masked. Seconds are of a machine that did other work too."
+    "Perplexity of texts written from nothing, under the judge, and entropy of a text's tokens in nats (a lower one repeats itself), with intervals "
+    "over texts. The paper's: texts of 1,024 tokens, under GPT-2 large. Held-out nats are exact, along one random order a sequence, the same for "
+    "every n; what latents take off them has its 95 % interval over sequences, evenly spaced in the held-out documents. A line is of one training "
+    "seed, which no interval covers. Tokens are relative to showing all that is masked. Seconds are of a machine that did other work too."
 )
 
 
@@ -69,45 +71,62 @@ def taken_off(row: Row, first: Row) -> tuple[float, float] | None:
     """(nats a token by which a row is below another of the same sequences and orders, half of its 95 % interval over sequences)."""
     if "held_out_nats" not in row or "held_out_nats" not in first:
         return None
-    apart = (np.array(first["held_out_nats"]) - np.array(row["held_out_nats"])) * len(row["held_out_nats"]) / row["held_out_tokens"]
-    return float(apart.mean()), 1.959964 * float(apart.std(ddof=1)) / math.sqrt(len(apart)) if len(apart) > 1 else math.inf
+    count = len(row["held_out_nats"])
+    apart = [(before - now) * count / row["held_out_tokens"] for before, now in zip(first["held_out_nats"], row["held_out_nats"], strict=True)]
+    return fmean(apart), half_interval(apart) if count > 1 else math.inf
 
 
 def text_markdown(lines: Sequence[Line], experiment: str, scale: ScaleName, minutes: float) -> str:
     """The table of an experiment, and under it the command that makes it and how long what is not there would take."""
     missing = f"; what is not run takes about {minutes:.0f} minutes on this machine" if minutes else ""
-    body = [text_cells(line, without_latents(line, lines)) for line in lines]
+    body = [cells for line in lines for cells in (cells_of_rows(line, lines) if line.rows else [not_run(line)])]
     return f"{as_markdown([HEADINGS, *body])}\n{LEGEND}\n\n`latent-tokens reproduce {experiment} --scale {scale}`{missing}\n"
 
 
-def without_latents(line: Line, lines: Sequence[Line]) -> Line | None:
-    """The same model at n = 0, where that was run and the line is another."""
-    return next((one for one in lines if one.rows and one.cell.method == line.cell.method and one.cell.latents == 0 != line.cell.latents), None)
-
-
-def text_cells(line: Line, first: Line | None) -> tuple[str, ...]:
-    """One line of the table."""
+def about(line: Line) -> tuple[str, ...]:
+    """Which line of the table it is, and what the paper prints there."""
     cell, printed = line.cell, TEXT.get(line.cell.method) if line.cell.latents in (None, 0) else None
-    about = cell.method, "" if cell.latents is None else str(cell.latents), "" if printed is None else f"{printed.perplexity} / {printed.seconds}"
-    if not line.rows:
-        return (*about, "not run", *("" for _ in HEADINGS[len(about) + 1 :]))
-    row = line.rows[0]
-    nats, less = held_out(row), taken_off(row, first.rows[0]) if first else None
-    return (
-        *about,
-        f"{row['perplexity']:.1f}",
-        "{:.1f} - {:.1f}".format(*row["ci95"]),
-        f"{row['entropy']:.2f}",
-        f"{row['distinct_2']:.2f}",
-        "" if nats is None else f"{nats:.3f}",
-        "" if less is None else f"{less[0]:.3f} ± {less[1]:.3f}",
-        f"{row['relative_cost']:.2f}x",
-        f"{row['seconds'] / row['num_samples']:.2f}",
-        f"{row['num_samples']:,}",
-        row["judge"],
-        f"{row['train_seconds']:,.0f}",
-        str(row["made_with"]["commit"]),
-    )
+    return cell.method, "" if cell.latents is None else str(cell.latents), "" if printed is None else f"{printed.perplexity} / {printed.seconds}"
+
+
+def not_run(line: Line) -> tuple[str, ...]:
+    """A line without rows, which says so."""
+    return (*about(line), "", "not run", *("" for _ in HEADINGS[5:]))
+
+
+def without_latents(line: Line, lines: Sequence[Line]) -> dict[int, Row]:
+    """The rows of the same model at n = 0 by their seed, where the line is another."""
+    found = (one for one in lines if one.cell.method == line.cell.method and one.cell.latents == 0 != line.cell.latents)
+    return {row["train_seed"]: row for one in found for row in one.rows}
+
+
+def cells_of_rows(line: Line, lines: Sequence[Line]) -> list[tuple[str, ...]]:
+    """A line of the table for each training seed."""
+    made, first = [], without_latents(line, lines)
+    for row in line.rows:
+        nats = held_out(row)
+        less = taken_off(row, first[row["train_seed"]]) if row["train_seed"] in first else None
+        intervals = ("" if row[name] is None else f"{row[name][0]:.{digits}f} - {row[name][1]:.{digits}f}" for name, digits in INTERVALS)
+        perplexities, entropies = intervals
+        cells = (
+            *about(line),
+            "" if line.recipes[0].imported else str(row["train_seed"]),
+            f"{row['perplexity']:.1f}",
+            perplexities,
+            f"{row['entropy']:.2f}",
+            entropies,
+            f"{row['distinct_2']:.2f}",
+            "" if nats is None else f"{nats:.3f}",
+            "" if less is None else f"{less[0]:.3f} ± {less[1]:.3f}",
+            f"{row['relative_cost']:.2f}x",
+            f"{row['seconds'] / row['num_samples']:.2f}",
+            f"{row['num_samples']:,}",
+            row["judge"],
+            "" if line.recipes[0].imported else f"{row['train_seconds']:,.0f}",
+            str(row["made_with"]["commit"]),
+        )
+        made.append(cells)
+    return made
 
 
 def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
@@ -125,18 +144,19 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
     for axes, (what, label) in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for method in dict.fromkeys(line.cell.method for line in shown):
             own = [line for line in shown if line.cell.method == method]
-            values = [value_of(line.rows[0], what) for line in own]
+            values = [fmean(value_of(row, what) for row in line.rows) for line in own]
             style: dict[str, Any] = {"color": COLOURS[method], "label": method}
             if own[0].cell.latents is None:
                 axes.axhline(values[0], linewidth=1, linestyle="--", **style)
             else:
-                axes.errorbar([dial.index(line.cell.latents) for line in own], values, bars_of(own, what), marker="o", capsize=3, **style)
+                bars = bars_of([line.rows[0] for line in own], what) if all(len(line.rows) == 1 for line in own) else None
+                axes.errorbar([dial.index(line.cell.latents) for line in own], values, bars, marker="o", capsize=3, **style)
         axes.set(xticks=range(len(dial)), xticklabels=dial, xlabel="latent tokens n", ylabel=label)
         axes.grid(axis="y", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     axes.legend(fontsize=8, frameon=False)
     judges = ", ".join(dict.fromkeys(line.rows[0]["judge"] for line in shown))
-    return save_sheet(sheet, EXPERIMENTS[experiment].title, f"judge: {judges}; 95 % intervals over texts; {command}", stem)
+    return save_sheet(sheet, EXPERIMENTS[experiment].title, f"judge: {judges}; 95 % intervals over texts, where there are bars; {command}", stem)
 
 
 def value_of(row: Row, what: str) -> float:
@@ -144,9 +164,9 @@ def value_of(row: Row, what: str) -> float:
     return (held_out(row) or math.nan) if what == "held_out" else float(row[what])
 
 
-def bars_of(lines: Sequence[Line], what: str) -> list[list[float]] | None:
+def bars_of(rows: Sequence[Row], what: str) -> list[list[float]] | None:
     """How far the intervals of a panel reach below and above; None where it has none."""
-    if what != "perplexity":
+    name = {"perplexity": "ci95", "entropy": "entropy_ci95"}.get(what, "")
+    if not all(row.get(name) for row in rows):
         return None
-    rows = [line.rows[0] for line in lines]
-    return [[row["perplexity"] - row["ci95"][0] for row in rows], [row["ci95"][1] - row["perplexity"] for row in rows]]
+    return [[row[what] - row[name][0] for row in rows], [row[name][1] - row[what] for row in rows]]

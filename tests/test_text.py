@@ -52,7 +52,7 @@ def test_documents_stand_whole_in_one_split_each_once(folder, data):
         assert homes == [split_of(own)] or any(cut)
         assert sum(text.count(own + END) for text in texts.values()) <= 1
     manifest = json.loads((data / "manifest.json").read_text())
-    assert manifest["left_out"] == {"empty": 1, "repeated": 1}
+    assert (manifest["empty"], manifest["repeated"]) == (1, 1)
     assert sum(about["documents"] for about in manifest["splits"].values()) == 60
     for split, examples in splits.items():
         assert (examples.tokens[:, [0, -1]] == task.coder.end).all()
@@ -212,6 +212,15 @@ def test_a_model_of_text_is_trained_sampled_judged_and_its_likelihood_told(run, 
 
 
 MISTAKES = {
+    "data text --source {run}/metrics.jsonl --field loss": "metrics.jsonl, line 1: has no text in the field loss",
+    "data text --source {run}/tokenizer.json --field text": "tokenizer.json has no fields, leave it out",
+    "data text --source {run} --skip-bad": "skip_bad=True: text has no such setting",
+    "data text --source {run}/none": "no such file or folder; name a text file, a folder of them, a .jsonl, or hub:OWNER/NAME",
+    "data text --source {run} --length 65536": "length=65,536: must be at most 65,535",
+    "data sudoku-4 --length 9": "length=9: is for text; sudoku-4 has no such setting",
+    "data text --source {run} --show 2": "a text is looked at where it is",
+    "evaluate sudoku-6-mdm --judge trigrams": "judge=trigrams: is for generated text",
+    "likelihood {run} --data {run}": "manifest.json is missing",
     "sample {run} --num-samples 1 --prompt " + "x" * 99: "prompt of",
     "sample {run} --show --num-samples 2": "show: watches one sample; leave out --num-samples 2",
     "sample {run} --prompt \udcff": "prompt: its character 1 is half of one",

@@ -130,6 +130,11 @@ class DataConfig:
         if not self.from_file and (self.split or self.skip_bad):
             name = "split" if self.split else "skip_bad"
             raise ValueError(f"{name}={getattr(self, name)}: is for puzzles of a file; name it with source")
+        if self.source is not None and not self.source.strip():
+            raise ValueError("source=: is empty; name a file or a folder")
+        for name in ("length", "tokenizer", "field"):
+            if getattr(self, name) is not None and self.task != "text":
+                raise ValueError(f"{name}={getattr(self, name)}: is for text; {self.task} has no such setting")
 
     @property
     def folder(self) -> Path:

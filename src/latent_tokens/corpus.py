@@ -40,12 +40,14 @@ def make_text(config: DataConfig, report: Report) -> Path:
 
     Raises ValueError for settings of puzzles, and where the source or the tokenizer cannot be read.
     """
-    for name in ("padding", "clues", "guessing", "houses", "attributes", "numbers", "targets", "split"):
-        if getattr(config, name) is not None:
+    for name in ("padding", "clues", "guessing", "houses", "attributes", "numbers", "targets", "split", "skip_bad", "apart_from"):
+        if getattr(config, name):
             raise ValueError(f"{name}={getattr(config, name)}: text has no such setting; it has source, field, tokenizer, length and num_*")
     if not config.from_file:
         raise ValueError(f"source={config.source}: text is read from a file; name a text file, a folder of them, or a .jsonl")
     source, name = Path(str(config.source)), config.tokenizer or "bytes"
+    if config.field is not None and not has_fields(source):
+        raise ValueError(f"field={config.field}: is for a .jsonl or a data set of the library datasets; {source} has no fields, leave it out")
     read = partial(documents, source, config.field or "text")
     with unfinished(config.folder) as beside:
         if name.startswith("bpe:"):
@@ -66,7 +68,8 @@ def make_text(config: DataConfig, report: Report) -> Path:
                 about[split] = {**counts, "sha256": sha256_of(file)}
             else:
                 file.unlink()
-        what = {"format": FORMAT, "task": task.description(), "source": source.name, "left_out": passed, "splits": about, "made_with": provenance()}
+        what = {"format": FORMAT, "task": task.description(), "tokens": task.vocab_size, "source": source.name, **passed}
+        what |= {"splits": about, "made_with": provenance()}
         write_whole({beside / "manifest.json": json_bytes(what)})
     return config.folder
 
@@ -85,9 +88,9 @@ def documents(source: Path, field: str) -> Iterator[str]:
 
     Raises ValueError where there is none, or something in it cannot be read.
     """
-    if str(source).startswith(HUB) or any((source / name).is_file() for name in SAVED):
+    if has_fields(source) and source.suffix.lower() != ".jsonl":
         yield from rows_of_datasets(str(source), field)
-    elif source.suffix.lower() == ".jsonl" and source.is_file():
+    elif has_fields(source):
         yield from json_lines(source, field)
     elif source.is_dir():
         files = sorted(path for path in source.rglob("*") if path.is_file() and path.suffix.lower() in SUFFIXES and not is_hidden(path, source))
@@ -99,6 +102,12 @@ def documents(source: Path, field: str) -> Iterator[str]:
         yield from pieces(text_of(source))
     else:
         raise ValueError(f"source={source}: no such file or folder; name a text file, a folder of them, a .jsonl, or {HUB}OWNER/NAME")
+
+
+def has_fields(source: Path) -> bool:
+    """Whether a source has a field for the text: a .jsonl, or a data set of the `datasets` library."""
+    saved = str(source).startswith(HUB) or any((source / name).is_file() for name in SAVED)
+    return saved or (source.suffix.lower() == ".jsonl" and source.is_file())
 
 
 def rows_of_datasets(name: str, field: str) -> Iterator[str]:

@@ -29,6 +29,8 @@ class Data:
 
 def run_data(command: Data) -> int:
     """latent-tokens data: prints the folder, puzzles to look at, or rates."""
+    if command.config.task == "text" and (command.show is not None or command.benchmark):
+        raise ValueError("show and benchmark: are for puzzles; a text is looked at where it is")
     if command.show is not None and command.benchmark:
         raise ValueError("show with benchmark: name one of the two")
     if command.show is not None:
@@ -38,15 +40,21 @@ def run_data(command: Data) -> int:
 
     from latent_tokens.data import make_counted, read_manifest
     from latent_tokens.progress import CONSOLE
+    from latent_tokens.tasks import SPLITS
 
     folder = make_counted(command.config)
     _, manifest = read_manifest(folder)
     sizes = ", ".join(f"{split} {about['examples']:,}" for split, about in manifest["splits"].items())
-    counts = ", ".join(f"{manifest[name]:,} {name.replace('_', ' ')}" for name in ("repeated", "too_long", "kept_out") if manifest.get(name))
+    counts = ", ".join(f"{manifest[name]:,} {name.replace('_', ' ')}" for name in ("repeated", "empty", "too_long", "kept_out") if manifest.get(name))
+    if "tokens" in manifest:
+        sizes += f" sequences of {manifest['tokens']:,} different tokens"
     CONSOLE.print(sizes + (f"; left out: {counts}" if counts else ""), highlight=False, soft_wrap=True)
     for split, asked in manifest.get("smaller_than_asked", {}).items():
         line = f"{split} is smaller than the {asked:,} asked for: there are no more that are different"
         CONSOLE.print(line, highlight=False, soft_wrap=True)
+    for split in SPLITS if "tokens" in manifest else ():
+        if split not in manifest["splits"] and getattr(command.config, f"num_{split}") != 0:
+            CONSOLE.print(f"{split}: nothing, there are too few documents for it", highlight=False, soft_wrap=True)
     for bad in manifest.get("bad_rows", []):
         CONSOLE.print(f"left out: {bad}", highlight=False, soft_wrap=True)
     print(folder)

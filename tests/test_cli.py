@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from latent_tokens import SIZES, TASKS, TrainConfig, configs, fit
+from latent_tokens.checks import printable
 from latent_tokens.cli import main
 from latent_tokens.splits import make_problems
 
@@ -248,3 +249,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     steps = [row["step"] for row in lines((run / "metrics.jsonl").read_text()) if "validation_loss" not in row]
     assert steps == sorted(set(steps))
     assert steps[-1] == 600
+
+
+def test_what_a_terminal_might_obey_is_spelt_out():
+    assert printable("a\x1b[31m\x07b\nc\u202e") == "a\\x1b[31m\\x07b\\nc\\u202e"
+    assert printable("a\tb\nä", also="\n\t") == "a\tb\nä"

@@ -39,3 +39,8 @@ def check_out(out: Path) -> None:
 def first_line(error: Exception) -> str:
     """What an error of another library says, on one line; its type where it says nothing."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def printable(text: str, also: str = "") -> str:
+    """A text whose signs that a terminal might obey are spelt out, but for those of `also`."""
+    return "".join(sign if sign.isprintable() or sign in also else ascii(sign)[1:-1] for sign in text)

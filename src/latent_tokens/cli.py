@@ -15,6 +15,7 @@ from typing import Annotated, Any, Union
 import tyro
 from tyro.conf import PositionalRequiredArgs, subcommand
 
+from latent_tokens.checks import printable
 from latent_tokens.commands import RUN, Bench, Data, Evaluate, Import, Likelihood, Sample, Solve
 from latent_tokens.configs import DemoConfig, ReproduceConfig, TrainConfig
 
@@ -70,8 +71,7 @@ def parse(arguments: Sequence[str]) -> Any:
 
 def one_line(text: str) -> str:
     """A text without line breaks and other signs that a terminal might obey, cut where it is very long."""
-    shown = "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text[:LONGEST_LINE])
-    return shown + " ..." * (len(text) > LONGEST_LINE)
+    return printable(text[:LONGEST_LINE]) + " ..." * (len(text) > LONGEST_LINE)
 
 
 def entry() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from tyro.conf import Positional
 
-from latent_tokens.checks import whole
+from latent_tokens.checks import printable, whole
 from latent_tokens.commands.shared import model_of, task_of
 from latent_tokens.configs import EvalConfig, OrderName
 
@@ -82,7 +82,7 @@ def run_sample(command: Sample) -> int:
         if command.json:
             print(json.dumps({"tokens": sample[:length].tolist(), "order": order[:length], **about}))
         else:
-            print(task.decode(sample[:length]), f"{said}\n", sep="\n")
+            print(printable(task.decode(sample[:length]), also="\n\t"), f"{said}\n", sep="\n")
     if isinstance(task, Text) and not command.json:
         count = int((lengths - known.sum(1)).sum())
         print(f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.3g} a second; {int(made.processed.sum()):,} processed")

@@ -311,6 +311,8 @@ def test_text_has_a_line_for_every_seed_and_an_imported_model_must_be_there(done
     table = reproduce(replace(config, experiment="table-text", seeds=2))
     assert [line.split(" | ")[3] for line in table.splitlines()[2:8]] == ["0", "1"] * 3
     assert len(tables["figure-text"].splitlines()) == 5 + 6
+    plans = reproduce(replace(config, experiment="table-text", scale="paper", status=True))
+    assert plans.count("| to import |") == 2
     with pytest.raises(ValueError, match=r"text-mdm-imported: no model there; this takes a published one: latent-tokens import FILE"):
         reproduce(replace(config, experiment="table-text", scale="paper", judge="trigrams"))
     with pytest.raises(ValueError, match="judge=nowhere: must be a folder or a name on the hub"):

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from latent_tokens.decoding import Decoding as Decoding, Generated as Generated, Step as Step, growing as growing
     from latent_tokens.evaluation import evaluate as evaluate
     from latent_tokens.fast import generate as generate
+    from latent_tokens.held_out import nats_along_orders as nats_along_orders
     from latent_tokens.layout import Layout as Layout
+    from latent_tokens.likelihood import log_likelihood as log_likelihood
     from latent_tokens.methods import METHODS as METHODS, Denoiser as Denoiser, Method as Method
     from latent_tokens.model import Transformer as Transformer
     from latent_tokens.objective import loss as loss
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from latent_tokens.pretrained import from_pretrained as from_pretrained, save_pretrained as save_pretrained
     from latent_tokens.relevance import influence as influence, relevant as relevant
     from latent_tokens.sweep import sweep as sweep
-    from latent_tokens.tasks import TASKS as TASKS, Examples as Examples, Task as Task
+    from latent_tokens.tasks import TASKS as TASKS, Examples as Examples, Task as Task, Text as Text
     from latent_tokens.tensors import as_numpy as as_numpy, as_tensors as as_tensors
     from latent_tokens.training import fit as fit
 
@@ -40,7 +42,9 @@ HOMES = {
     "decoding": ("Decoding", "Generated", "Step", "growing"),
     "evaluation": ("evaluate",),
     "fast": ("generate",),
+    "held_out": ("nats_along_orders",),
     "layout": ("Layout",),
+    "likelihood": ("log_likelihood",),
     "methods": ("METHODS", "Denoiser", "Method"),
     "model": ("Transformer",),
     "objective": ("loss",),
@@ -49,7 +53,7 @@ HOMES = {
     "pretrained": ("from_pretrained", "save_pretrained"),
     "relevance": ("influence", "relevant"),
     "sweep": ("sweep",),
-    "tasks": ("TASKS", "Examples", "Task"),
+    "tasks": ("TASKS", "Examples", "Task", "Text"),
     "tensors": ("as_numpy", "as_tensors"),
     "training": ("fit",),
 }

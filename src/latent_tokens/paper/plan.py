@@ -35,9 +35,11 @@ class Work:
 
     @property
     def state(self) -> str:
-        """done, trained (but not yet measured), begun or missing."""
+        """done, trained (but not yet measured), begun or missing; to import, where that is how it gets there."""
         if not self.missing:
             return "done"
+        if self.recipes[0].imported and not (self.recipes[0].training.folder / "config.json").is_file():
+            return "to import"
         if not self.steps_left:
             return "trained"
         return "begun" if self.steps_left < self.recipes[0].training.steps else "missing"

@@ -116,7 +116,7 @@ SCALES: Names[Scale] = Names(
                 "zebra": published("zebra", "zebra"),
                 "countdown": published("countdown", "countdown"),
                 "sudoku-large": published("sudoku-36", "sudoku-large"),
-                "text": Budget("text", {}, imported=True),
+                "text": Budget("text", {"size": "small"}, imported=True),
             },
             num_samples=1_000,
             num_thorough=4_000,

@@ -33,7 +33,7 @@ def ship(run: Path, folder: Path) -> list[dict[str, Any]]:
     about = read_description(run, "config.json", "run")
     save_pretrained(from_pretrained(run), folder, dtype=torch.bfloat16, about=about)
     net, task, rows = from_pretrained(folder), described(about["task"]), []
-    orders = dict.fromkeys((default_order(net.method), *(["uniform"] if net.method.order is any_order else [])))
+    orders = dict.fromkeys((default_order(net.method, task), *(["uniform"] if net.method.order is any_order else [])))
     for order in orders:
         config = EvalConfig(latents=DIAL if about["name"] == "scdm" else None, order=order, num_samples=1_000, precision="bf16")
         rows += evaluate(net, task, config)

@@ -18,9 +18,9 @@ from latent_tokens.machine import seconds
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.runs import measured
 from latent_tokens.state import saved_step
+from latent_tokens.tasks import Text
 
 STEPS = 5  # measured for an estimate
-LENGTH = 1_024  # of a published model of text
 PASS = 3  # a training step computes about three forward passes
 
 
@@ -58,13 +58,16 @@ def plan(recipes: Sequence[Recipe], results: Path) -> list[Work]:
 
 
 def estimate(works: Iterable[Work]) -> float:
-    """Seconds that the rest should take on this machine, from training steps measured now; decoding from the passes that it takes."""
+    """Seconds that the rest should take on this machine, from training steps measured now; decoding from the passes that it takes.
+
+    Imported models are left out: nothing of them is trained, and timing a step of one would take minutes where there is no accelerator.
+    """
     total = 0.0
     for work in works:
-        if not work.missing:
+        if not work.missing or work.recipes[0].imported:
             continue
         training, data = work.recipes[0].training, work.recipes[0].data
-        length = data.length or LENGTH if data.task == "text" else task_of(data).length
+        length = data.length or Text.length if data.task == "text" else task_of(data).length
         rate = step_seconds(training.size, training.batch_size, length)
         total += work.steps_left * rate
         for recipe in work.missing:

@@ -96,7 +96,9 @@ def announce(works: list[Work]) -> None:
     training, missing = [work for work in works if work.steps_left], [recipe for work in works for recipe in work.missing]
     if missing:
         CONSOLE.print(f"{len(training)} of {len(works)} models to train, {len(missing)} rows to measure; timing a few steps ...", highlight=False)
-        CONSOLE.print(f"about {estimate(works) / 60:.0f} minutes on this machine; Ctrl-C saves, the same command goes on", highlight=False)
+        known = any(work.missing and not work.recipes[0].imported for work in works)
+        took = f"about {estimate(works) / 60:.0f} minutes on this machine" if known else "nothing is trained, and decoding is not timed beforehand"
+        CONSOLE.print(f"{took}; Ctrl-C saves, the same command goes on", highlight=False)
 
 
 def status(works: list[Work]) -> str:

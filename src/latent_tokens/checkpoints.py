@@ -47,10 +47,13 @@ class Stored:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a file holds: weights by their names in the network, settings in one table, which weights they are, and what was left out."""
+    """What a file holds: the size of its network, `rows` tokens with MASK, its weights by name when they are read, settings in one table,
+    which weights they are, and what was left out.
+    """
 
     source: Path
-    weights: Mapping[str, Stored]
+    size: Size
+    rows: int
     read: Callable[[], Iterable[tuple[str, Tensor]]]
     settings: Mapping[str, Any]
     kind: Kind
@@ -82,10 +85,10 @@ def read_lightning(source: Path, kind: Kind) -> Checkpoint:
     own, left_out = inside(source, state)
     settings = table(plain(content.get("hyper_parameters"), source))
     stored = {name: Stored(tensor.dtype if tensor.dtype in FLOATING else None, tensor.size) for name, tensor in own.items()}
-    layout_of(source, stored, settings)
+    size, rows = layout_of(source, stored, settings)
     if kind == "ema":
         own |= averages(source, own, average)
-    return Checkpoint(source, stored, lambda: read_tensors(source, own), settings, kind, left_out)
+    return Checkpoint(source, size, rows, lambda: read_tensors(source, own), settings, kind, left_out)
 
 
 def averages(source: Path, own: Mapping[str, Saved], average: Any) -> dict[str, Saved]:
@@ -120,14 +123,14 @@ def read_folder(source: Path) -> Checkpoint:
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{file}: damaged ({first_line(error)}); fetch it again") from None
     stored = {name: Stored(FLOATS_OF_SAFETENSORS.get(dtype), shape) for name, (_, dtype, shape) in own.items()}
-    layout_of(source, stored, settings)
+    size, rows = layout_of(source, stored, settings)
 
     def read() -> Iterable[tuple[str, Tensor]]:
         with safe_open(file, "pt") as content:
             for name, (full, _, _) in own.items():
                 yield name, content.get_tensor(full)
 
-    return Checkpoint(source, stored, read, settings, "ema", left_out)
+    return Checkpoint(source, size, rows, read, settings, "ema", left_out)
 
 
 def inside(source: Path, weights: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -194,8 +197,8 @@ def method_of(found: Checkpoint) -> str:
     raise ValueError(f"{found.source}: its settings do not say how it attends; {choices}")
 
 
-def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str, Any]) -> Size:
-    """The size of the network that has these weights. Raises ValueError where a weight is missing, of another shape, or one too many."""
+def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str, Any]) -> tuple[Size, int]:
+    """(the size of the network that has these weights, the rows of its embedding). Raises ValueError where a weight is missing, of another shape, or one too many."""
     if settings.get("time_conditioning") not in (None, False):
         raise ValueError(
             f"{source}: time_conditioning={settings['time_conditioning']}: layers that depend on the noise level do not fold into a plain transformer"
@@ -226,7 +229,7 @@ def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str
         )
     if settings.get("mask_index") not in (None, rows - 1):
         raise ValueError(f"{source}: mask_index={settings['mask_index']}: must be the last of the {rows} rows of the embedding")
-    return Size(width, heads, layers)
+    return Size(width, heads, layers), rows
 
 
 def matrix(source: Path, weights: Mapping[str, Stored], name: str) -> tuple[int, int]:
@@ -262,7 +265,7 @@ def shapes(rows: int, width: int, layers: int, cond: int, waves: int) -> dict[st
 def folded(found: Checkpoint) -> Transformer:
     """The plain transformer that computes the same. Raises ValueError where numbers are not finite, or positions turned otherwise."""
     source, weights = found.source, dict(found.read())
-    size, length = layout_of(source, found.weights, found.settings), setting(source, found.settings, ("model_length", "length"), LONGEST)
+    size, length = found.size, setting(source, found.settings, ("model_length", "length"), LONGEST)
     frequencies = weights.pop(BUFFER, None)
     if frequencies is not None and not turns_as_ours(frequencies, size.width // size.heads):
         raise ValueError(f"{source}: {PREFIX}{BUFFER} is not that of base {ROTARY_BASE:,}; another rotary embedding is not supported")
@@ -270,7 +273,7 @@ def folded(found: Checkpoint) -> Transformer:
         if not torch.isfinite(tensor).all():
             raise ValueError(f"{source}: {PREFIX}{name} has numbers that are not finite; training had diverged, or the file is damaged")
     with torch.device("meta"):
-        net = Transformer(size, found.weights["vocab_embed.embedding"].shape[0] - 1, length, positions="rotary", gelu="tanh")
+        net = Transformer(size, found.rows - 1, length, positions="rotary", gelu="tanh")
     state = {name: tensor.float() for name, tensor in folding(weights, size)}
     for name, tensor in state.items():
         if not torch.isfinite(tensor).all():

@@ -55,7 +55,7 @@ def make_text(config: DataConfig, report: Report) -> Path:
             write_whole({beside / FILE: learned.to_json()})
         elif isinstance(other := read_tokenizer(name), Learned):
             write_whole({beside / FILE: other.to_json()})
-        task = Text(256 if config.length is None else config.length, "bytes" if name == "bytes" else FILE, beside)
+        task = Text(Text.length if config.length is None else config.length, "bytes" if name == "bytes" else FILE, beside)
         found, passed = pack(read(), task.coder, task.length, config.num_train, beside, report)
         for split, asked in (("validation", config.num_validation), ("test", config.num_test)):
             found[split]["examples"] = thin(beside / f"{split}.tokens.npy", HELD if asked is None else asked)

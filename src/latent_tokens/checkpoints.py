@@ -198,7 +198,10 @@ def method_of(found: Checkpoint) -> str:
 
 
 def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str, Any]) -> tuple[Size, int]:
-    """(the size of the network that has these weights, the rows of its embedding). Raises ValueError where a weight is missing, of another shape, or one too many."""
+    """(the size of the network that has these weights, the rows of its embedding).
+
+    Raises ValueError where a weight is missing, of another shape, or one too many.
+    """
     if settings.get("time_conditioning") not in (None, False):
         raise ValueError(
             f"{source}: time_conditioning={settings['time_conditioning']}: layers that depend on the noise level do not fold into a plain transformer"

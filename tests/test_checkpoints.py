@@ -16,8 +16,9 @@ from safetensors.torch import load_file, save_file
 
 from latent_tokens import from_pretrained
 from latent_tokens.attention import causal, dense_mask, independent, semi_causal
-from latent_tokens.checkpoints import BUFFER, import_checkpoint
+from latent_tokens.checkpoints import import_checkpoint
 from latent_tokens.cli import main
+from latent_tokens.folding import BUFFER
 from latent_tokens.layout import Layout
 from latent_tokens.methods import METHODS
 from latent_tokens.torchfile import Inert, read_tensors, read_torch

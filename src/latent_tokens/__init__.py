@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from latent_tokens.confidence import entropy as entropy, margin as margin, top_prob as top_prob
-    from latent_tokens.configs import SIZES as SIZES, DataConfig as DataConfig, EvalConfig as EvalConfig, Size as Size, TrainConfig as TrainConfig
+    from latent_tokens.configs import DataConfig as DataConfig, EvalConfig as EvalConfig, TrainConfig as TrainConfig
     from latent_tokens.data import load_data as load_data, make_data as make_data
     from latent_tokens.decoding import Decoding as Decoding, Generated as Generated, Step as Step, growing as growing
     from latent_tokens.evaluation import evaluate as evaluate
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from latent_tokens.partition import equal_parts as equal_parts, given_partition as given_partition, reverse_process as reverse_process
     from latent_tokens.pretrained import from_pretrained as from_pretrained, save_pretrained as save_pretrained
     from latent_tokens.relevance import influence as influence, relevant as relevant
+    from latent_tokens.sizes import SIZES as SIZES, Size as Size
     from latent_tokens.sweep import sweep as sweep
     from latent_tokens.tasks import TASKS as TASKS, Examples as Examples, Task as Task, Text as Text
     from latent_tokens.tensors import as_numpy as as_numpy, as_tensors as as_tensors
     from latent_tokens.training import fit as fit
 
 HOMES = {
-    "configs": ("SIZES", "DataConfig", "EvalConfig", "Size", "TrainConfig"),
+    "configs": ("DataConfig", "EvalConfig", "TrainConfig"),
     "data": ("load_data", "make_data"),
     "confidence": ("entropy", "margin", "top_prob"),
     "decoding": ("Decoding", "Generated", "Step", "growing"),
@@ -52,6 +53,7 @@ HOMES = {
     "partition": ("equal_parts", "given_partition", "reverse_process"),
     "pretrained": ("from_pretrained", "save_pretrained"),
     "relevance": ("influence", "relevant"),
+    "sizes": ("SIZES", "Size"),
     "sweep": ("sweep",),
     "tasks": ("TASKS", "Examples", "Task", "Text"),
     "tensors": ("as_numpy", "as_tensors"),

@@ -19,7 +19,7 @@ from torch.optim.swa_utils import AveragedModel
 from latent_tokens import decoding as reference
 from latent_tokens.attention import causal, sees_later
 from latent_tokens.batches import training_batches
-from latent_tokens.configs import DEFAULT_CANDIDATES, SIZES, BenchConfig, Precision, SizeName, TrainConfig, training_shape
+from latent_tokens.configs import DEFAULT_CANDIDATES, BenchConfig, Precision, SizeName, TrainConfig, training_shape
 from latent_tokens.cost import cached_cost, relative_cost
 from latent_tokens.decoding import Decoding, Generated
 from latent_tokens.fast import generate
@@ -29,6 +29,7 @@ from latent_tokens.model import Transformer
 from latent_tokens.objective import Drawn
 from latent_tokens.order import left_to_right
 from latent_tokens.progress import progress
+from latent_tokens.sizes import SIZES
 from latent_tokens.tasks import Examples
 from latent_tokens.training import ramped_average, train_step
 

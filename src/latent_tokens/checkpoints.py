@@ -1,37 +1,30 @@
-"""Published checkpoints: Eso-LM and MDLM files, as their authors' code writes them, turned into our Transformer.
-
-Their network is a DiT whose LayerNorms are conditioned on a noise level that is always 0 (`time_conditioning=False`), so that
-every shift, scale and gate is a constant of the weights. It folds exactly into a plain pre-LN transformer.
-"""
+"""Published checkpoints: the Eso-LM and MDLM files that their authors' code writes."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from latent_tokens.checks import first_line
-from latent_tokens.configs import Size
+from latent_tokens.folding import BUFFER, FLOATING, PREFIX, folded, shapes
 from latent_tokens.methods import METHODS
-from latent_tokens.model import ROTARY_BASE, Transformer
+from latent_tokens.model import Transformer
+from latent_tokens.sizes import Size
 from latent_tokens.torchfile import Inert, Saved, read_tensors, read_torch
 
 Kind = Literal["ema", "raw"]
 
-PREFIX = "backbone."
 WRAPPERS = ("_orig_mod", "module")  # what torch.compile and DistributedDataParallel put into names
-BUFFER = "rotary_emb.inv_freq"  # among the weights, but no parameter, so not in the moving average
 BY_ATTENTION = {"causal": "esolm", "mixed2": "scdm", "bidirectional": "mdm"}  # Eso-LM's diffusion_attn_mode
 BY_NAME = {"esolm": "esolm", "mdlm": "mdm", "subs": "mdm"}  # what other settings call it
-FLOATING = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 FLOATS_OF_SAFETENSORS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 LONGEST, MOST_HEADS, WIDEST = 1 << 16, 1 << 10, 1 << 16
 DEEPEST, MOST_SETTINGS = 32, 100_000
@@ -71,7 +64,12 @@ def import_checkpoint(source: Path, weights: Kind | None = None, method: str | N
         raise ValueError(f"weights=raw: {source} is a folder, which holds averages alone; leave it out, or name the .ckpt")
     found = read_folder(source) if source.is_dir() else read_lightning(source, weights or "ema")
     name = method or method_of(found)
-    net = folded(found)
+    length = setting(source, found.settings, ("model_length", "length"), LONGEST)
+    read = dict(found.read())
+    try:
+        net = folded(read, found.size, found.rows - 1, length)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None
     net.method = METHODS[name]
     return net.eval(), found
 
@@ -243,84 +241,6 @@ def matrix(source: Path, weights: Mapping[str, Stored], name: str) -> tuple[int,
     return shape[0], shape[1]
 
 
-def shapes(rows: int, width: int, layers: int, cond: int, waves: int) -> dict[str, tuple[int, ...]]:
-    """The weights of the published network by name."""
-    block = {
-        "norm1.weight": (width,), "attn_qkv.weight": (3 * width, width), "attn_out.weight": (width, width), "norm2.weight": (width,),
-        "mlp.0.weight": (4 * width, width), "mlp.0.bias": (4 * width,), "mlp.2.weight": (width, 4 * width), "mlp.2.bias": (width,),
-        "adaLN_modulation.weight": (6 * width, cond), "adaLN_modulation.bias": (6 * width,),
-    }  # fmt: skip
-    return {
-        "vocab_embed.embedding": (rows, width),
-        "sigma_map.mlp.0.weight": (cond, waves),
-        "sigma_map.mlp.0.bias": (cond,),
-        "sigma_map.mlp.2.weight": (cond, cond),
-        "sigma_map.mlp.2.bias": (cond,),
-        **{f"blocks.{number}.{name}": shape for number in range(layers) for name, shape in block.items()},
-        "output_layer.norm_final.weight": (width,),
-        "output_layer.linear.weight": (rows, width),
-        "output_layer.linear.bias": (rows,),
-        "output_layer.adaLN_modulation.weight": (2 * width, cond),
-        "output_layer.adaLN_modulation.bias": (2 * width,),
-    }
-
-
-def folded(found: Checkpoint) -> Transformer:
-    """The plain transformer that computes the same. Raises ValueError where numbers are not finite, or positions turned otherwise."""
-    source, weights = found.source, dict(found.read())
-    size, length = found.size, setting(source, found.settings, ("model_length", "length"), LONGEST)
-    frequencies = weights.pop(BUFFER, None)
-    if frequencies is not None and not turns_as_ours(frequencies, size.width // size.heads):
-        raise ValueError(f"{source}: {PREFIX}{BUFFER} is not that of base {ROTARY_BASE:,}; another rotary embedding is not supported")
-    for name, tensor in weights.items():
-        if not torch.isfinite(tensor).all():
-            raise ValueError(f"{source}: {PREFIX}{name} has numbers that are not finite; training had diverged, or the file is damaged")
-    with torch.device("meta"):
-        net = Transformer(size, found.rows - 1, length, positions="rotary", gelu="tanh")
-    state = {name: tensor.float() for name, tensor in folding(weights, size)}
-    for name, tensor in state.items():
-        if not torch.isfinite(tensor).all():
-            raise ValueError(f"{source}: its weights are too large to fold: {name} is not finite in float32")
-    net.load_state_dict(state, assign=True)
-    return net.requires_grad_(True)
-
-
-def folding(weights: dict[str, Tensor], size: Size) -> Iterable[tuple[str, Tensor]]:
-    """Our weights from theirs, in float64: norms scaled and shifted as one LayerNorm, gates within the outputs that they gate."""
-
-    def take(name: str) -> Tensor:
-        return weights.pop(name).double()
-
-    inner = take("sigma_map.mlp.0.weight")  # (c, f)
-    waves = inner.shape[1]
-    wave = torch.cat([torch.ones(waves // 2), torch.zeros(waves - waves // 2)]).double()  # cosines and sines of a noise level of 0
-    hidden = F.silu(inner @ wave + take("sigma_map.mlp.0.bias"))
-    condition = F.silu(take("sigma_map.mlp.2.weight") @ hidden + take("sigma_map.mlp.2.bias"))
-
-    def constants(name: str, parts: int) -> Sequence[Tensor]:
-        return (take(f"{name}.weight") @ condition + take(f"{name}.bias")).chunk(parts)
-
-    yield "embedding.weight", take("vocab_embed.embedding")
-    for number in range(size.layers):
-        block = f"blocks.{number}"
-        shift, scale, gate, mlp_shift, mlp_scale, mlp_gate = constants(f"{block}.adaLN_modulation", 6)
-        yield f"{block}.attention_norm.weight", take(f"{block}.norm1.weight") * (1 + scale)
-        yield f"{block}.attention_norm.bias", shift
-        yield f"{block}.qkv.weight", take(f"{block}.attn_qkv.weight")
-        yield f"{block}.attention_out.weight", gate[:, None] * take(f"{block}.attn_out.weight")
-        yield f"{block}.mlp_norm.weight", take(f"{block}.norm2.weight") * (1 + mlp_scale)
-        yield f"{block}.mlp_norm.bias", mlp_shift
-        yield f"{block}.mlp_in.weight", take(f"{block}.mlp.0.weight")
-        yield f"{block}.mlp_in.bias", take(f"{block}.mlp.0.bias")
-        yield f"{block}.mlp_out.weight", mlp_gate[:, None] * take(f"{block}.mlp.2.weight")
-        yield f"{block}.mlp_out.bias", mlp_gate * take(f"{block}.mlp.2.bias")
-    shift, scale = constants("output_layer.adaLN_modulation", 2)
-    yield "norm.weight", take("output_layer.norm_final.weight") * (1 + scale)
-    yield "norm.bias", shift
-    yield "head.weight", take("output_layer.linear.weight")
-    yield "head.bias", take("output_layer.linear.bias")
-
-
 def setting(source: Path, settings: Mapping[str, Any], names: str | tuple[str, ...], most: int) -> int:
     """The first of the settings that is there. Raises ValueError where none is, or it is no whole number from 1 to `most`."""
     names = (names,) if isinstance(names, str) else names
@@ -328,12 +248,3 @@ def setting(source: Path, settings: Mapping[str, Any], names: str | tuple[str, .
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise ValueError(f"{source}: {' or '.join(names)}={str(value)[:40]} in its settings: must be a whole number from 1 to {most:,}")
     return value
-
-
-def turns_as_ours(frequencies: Tensor, channels: int) -> bool:
-    """Whether a rotary embedding turns each pair of a head's channels as ours does, to the precision that it is kept in."""
-    half = channels // 2
-    ours = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64) / half)
-    if frequencies.shape != ours.shape or frequencies.dtype not in FLOATING:
-        return False
-    return torch.allclose(frequencies.double(), ours, rtol=max(1e-3, 2 * torch.finfo(frequencies.dtype).eps), atol=0)

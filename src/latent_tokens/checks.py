@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def at_least(name: str, value: object, least: int) -> None:
@@ -26,6 +30,23 @@ def one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
     """Raises ValueError where `value` is none of those allowed."""
     if value not in allowed:
         raise ValueError(f"{name}={value}: must be one of {', '.join(map(str, allowed))}")
+
+
+class Names(dict[str, T]):
+    """A table of named things: a dict that answers an unknown name with a ValueError that lists the known ones.
+
+    `other` may answer for names that are not listed, or give None.
+    """
+
+    def __init__(self, kind: str, rows: Mapping[str, T], other: Callable[[str], T | None] = lambda name: None) -> None:
+        super().__init__(rows)
+        self.kind, self.other = kind, other
+
+    def __missing__(self, name: str) -> T:
+        found = self.other(name) if isinstance(name, str) else None
+        if found is None:
+            raise ValueError(f"{self.kind}={name}: must be one of {', '.join(self)}")
+        return found
 
 
 def check_out(out: Path) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar, cast, get_args
+from typing import Literal, cast, get_args
 
 from latent_tokens.checks import at_least, one_of, whole
-
-T = TypeVar("T")
+from latent_tokens.sizes import SIZES
 
 TaskName = Literal[
     "sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36", "sudoku-puzzle", "sudoku-6-puzzle",
@@ -23,48 +21,6 @@ ScaleName = Literal["smoke", "cpu", "paper"]
 OrderName = Literal["top_prob", "margin", "entropy", "uniform", "left_to_right"]
 PolicyName = Literal["nearest", "random", "relevant"]
 DEFAULT_CANDIDATES = 8  # the paper's k (appendix D.2)
-
-
-class Names(dict[str, T]):
-    """A table of named things: a dict that answers an unknown name with a ValueError that lists the known ones.
-
-    `other` may answer for names that are not listed, or give None.
-    """
-
-    def __init__(self, kind: str, rows: Mapping[str, T], other: Callable[[str], T | None] = lambda name: None) -> None:
-        super().__init__(rows)
-        self.kind, self.other = kind, other
-
-    def __missing__(self, name: str) -> T:
-        found = self.other(name) if isinstance(name, str) else None
-        if found is None:
-            raise ValueError(f"{self.kind}={name}: must be one of {', '.join(self)}")
-        return found
-
-
-@dataclass(frozen=True)
-class Size:
-    """The shape of a transformer (the paper's table of model sizes; nano is ours, for two CPU cores)."""
-
-    width: int
-    heads: int
-    layers: int
-
-    def __post_init__(self) -> None:
-        if self.width % (2 * self.heads):
-            raise ValueError(f"width={self.width} with heads={self.heads}: a head needs a whole, even number of channels for rotary positions")
-
-
-SIZES: Names[Size] = Names(
-    "size",
-    {
-        "nano": Size(128, 4, 4),
-        "tiny": Size(384, 12, 3),
-        "mini": Size(512, 8, 6),
-        "sminy": Size(768, 12, 6),
-        "small": Size(768, 12, 12),
-    },
-)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latent_tokens.attention import Rule, bidirectional, block_mask, causal, dense_mask, independent, sees_earlier, sees_later, semi_causal
-from latent_tokens.checks import one_of
-from latent_tokens.configs import Names
+from latent_tokens.checks import Names, one_of
 from latent_tokens.layout import Layout, next_layout
 from latent_tokens.order import Order, any_order, first_order, left_to_right
 

@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask
 
-from latent_tokens.configs import Size
 from latent_tokens.kernels import Linear, attend, rotate
+from latent_tokens.sizes import Size
 
 ROTARY_BASE = 10_000  # decision 1
 TOKENS_A_GROUP = 1_024  # on a CPU, rows of so many tokens attend together in the last layer

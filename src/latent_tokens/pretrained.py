@@ -14,10 +14,10 @@ from safetensors.torch import load, save
 
 from latent_tokens import attention, order
 from latent_tokens.checks import first_line
-from latent_tokens.configs import Size
 from latent_tokens.layout import Layout
 from latent_tokens.methods import Method
 from latent_tokens.model import Transformer
+from latent_tokens.sizes import Size
 from latent_tokens.storage import FORMAT, json_bytes, read_description, write_whole
 from latent_tokens.tasks import Language
 

@@ -24,7 +24,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens.batches import VALIDATION, draw_examples, seed_of, training_batches
 from latent_tokens.checks import check_out
-from latent_tokens.configs import SIZES, Split, TrainConfig
+from latent_tokens.configs import Split, TrainConfig
 from latent_tokens.data import fingerprint, load_data
 from latent_tokens.memory import training_rows
 from latent_tokens.methods import METHODS, Method
@@ -32,6 +32,7 @@ from latent_tokens.model import Transformer
 from latent_tokens.objective import Drawn, score
 from latent_tokens.pretrained import describe, weights_bytes
 from latent_tokens.progress import CONSOLE, counting, progress
+from latent_tokens.sizes import SIZES
 from latent_tokens.splits import chunks_of, make_splits
 from latent_tokens.state import State, load_state, save_state
 from latent_tokens.storage import append_line, json_bytes, provenance, read_description, write_whole

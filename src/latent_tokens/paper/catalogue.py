@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import torch
 
-from latent_tokens.configs import SIZES
 from latent_tokens.model import Transformer
 from latent_tokens.paper.reference import DATA_SETS, MILLIONS_OF_PARAMETERS
 from latent_tokens.paper.scales import SCALES
+from latent_tokens.sizes import SIZES
 from latent_tokens.tasks import TASKS, configured
 
 Table = list[tuple[str, ...]]

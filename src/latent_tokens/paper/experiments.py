@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from latent_tokens.configs import Names, OrderName
+from latent_tokens.checks import Names
+from latent_tokens.configs import OrderName
 from latent_tokens.paper.reference import AR_MTP, TOP_PROB, UNIFORM, Column
 from latent_tokens.paper.scales import Latents, Scale
 

@@ -6,7 +6,8 @@ import pydoc_data.topics
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from latent_tokens.configs import Names, TaskName
+from latent_tokens.checks import Names
+from latent_tokens.configs import TaskName
 from latent_tokens.paper.reference import CANDIDATES, DATA_SETS
 
 Latents = int | Literal["all"] | None

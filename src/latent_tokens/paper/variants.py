@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from latent_tokens.checks import Names
 from latent_tokens.confidence import top_prob
-from latent_tokens.configs import Names
 from latent_tokens.decoding import Decoding
 from latent_tokens.evaluation import Adjust, Watcher
 from latent_tokens.layout import next_layout

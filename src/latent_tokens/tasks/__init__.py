@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from latent_tokens.configs import Names
+from latent_tokens.checks import Names
 from latent_tokens.tasks.base import SPLITS, Examples, Keys, Known, Language, Scores, Solvable, Task, Tokens, hash_rows, joined, split_by_key
 from latent_tokens.tasks.countdown import Countdown
 from latent_tokens.tasks.puzzle import SudokuPuzzle

@@ -1,0 +1,32 @@
+"""The shapes of the networks, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from latent_tokens.checks import Names
+
+
+@dataclass(frozen=True)
+class Size:
+    """The shape of a transformer (the paper's table of model sizes; nano is ours, for two CPU cores)."""
+
+    width: int
+    heads: int
+    layers: int
+
+    def __post_init__(self) -> None:
+        if self.width % (2 * self.heads):
+            raise ValueError(f"width={self.width} with heads={self.heads}: a head needs a whole, even number of channels for rotary positions")
+
+
+SIZES: Names[Size] = Names(
+    "size",
+    {
+        "nano": Size(128, 4, 4),
+        "tiny": Size(384, 12, 3),
+        "mini": Size(512, 8, 6),
+        "sminy": Size(768, 12, 6),
+        "small": Size(768, 12, 12),
+    },
+)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -272,6 +273,13 @@ def test_a_run_folder_has_its_own_tokenizer_or_none(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=r"run/tokenizer.json: is missing, so what the tokens mean is not known"):
         Text(32, "tokenizer.json", tmp_path / "run").coder  # noqa: B018
+
+
+def test_a_run_whose_tokenizer_was_swapped_is_refused(run, tmp_path, capsys):
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "tokenizer.json").write_bytes(learn_bpe(iter(["the box is in the red tree"]), 300).to_json())
+    assert main(["sample", str(tmp_path / "run"), "--num-samples", "1"]) == 2
+    assert "tokenizer.json: is not the tokenizer that was saved here" in capsys.readouterr().err
 
 
 def test_a_long_text_is_tokenized_in_pieces_to_the_same_tokens(monkeypatch):

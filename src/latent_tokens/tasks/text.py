@@ -51,11 +51,12 @@ class Text:
     def fingerprint(self) -> str:
         """Of the tokenizer: the same where two texts are of the same tokens."""
         content = self.coder.to_json() if isinstance(self.coder, Learned) else self.tokenizer.encode()
-        return hashlib.sha256(content).hexdigest()[:8]
+        return short_hash(content)
 
     def description(self) -> dict[str, Any]:
         """What manifests and run folders hold of it."""
-        return {"name": self.name, "length": self.length, "tokenizer": self.tokenizer}
+        about = {"name": self.name, "length": self.length, "tokenizer": self.tokenizer}
+        return {**about, "tokenizer_hash": self.fingerprint} if isinstance(self.coder, Learned) else about
 
     def files(self) -> dict[str, bytes]:
         """What must stand beside that description."""
@@ -107,11 +108,22 @@ class Text:
         return self.coder.decode([token])
 
 
+def short_hash(content: bytes) -> str:
+    """Eight hexadecimal digits that tell one file from another."""
+    return hashlib.sha256(content).hexdigest()[:8]
+
+
 def text_described(about: Mapping[str, Any], folder: Path | None) -> Text:
-    """The text that a description in a folder means, its tokenizer read. Raises ValueError where it means none."""
+    """The text that a description in a folder means, its tokenizer read. Raises ValueError where it means none, or the tokenizer is another."""
     length, tokenizer = about.get("length"), about.get("tokenizer")
     if not isinstance(length, int) or not isinstance(tokenizer, str):
         raise ValueError(f"{about}: no task of this version")
     text = Text(length, tokenizer, folder)
     text.coder  # noqa: B018
+    if folder is not None and "tokenizer_hash" in about:
+        found = short_hash((folder / tokenizer).read_bytes()) if isinstance(text.coder, Learned) else tokenizer
+        if found != about["tokenizer_hash"]:
+            raise ValueError(
+                f"{folder / tokenizer}: is not the tokenizer that was saved here; its tokens would mean another text, so bring that one back"
+            )
     return text

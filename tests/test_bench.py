@@ -88,6 +88,17 @@ def test_json_lines_come_one_a_row_and_a_table_names_the_machine(capsys):
     assert "decode scdm" in table
 
 
+def test_a_network_of_text_is_measured_as_it_is_published(capsys):
+    asked = [*ASKED, "--methods", "esolm", "--train", "--vocabulary", "1000", "--positions", "rotary", "--top-p", "0.9", "--no-plain", "--json"]
+    assert main(asked) == 0
+    forward, decode = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert "ratio_to_reference" not in forward | decode
+    head = 2 * SIZES["nano"].width * 1000
+    assert decode["flop"] > 2 * 12 * head  # two rows, a step a token, the head for each
+    assert main([*ASKED, "--vocabulary", "1"]) == 2
+    assert "vocabulary=1: must be a whole number from 2" in capsys.readouterr().err
+
+
 def test_growth_is_drawn_and_its_rows_kept(tmp_path, capsys):
     assert main([*ASKED, "--methods", "mdm", "scdm", "esolm", "--growth", str(tmp_path / "growth")]) == 0
     rows = [json.loads(line) for line in (tmp_path / "growth" / "growth.jsonl").read_text().splitlines()]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, product
 from typing import Any, Literal
 
@@ -33,7 +33,7 @@ from latent_tokens.sizes import SIZES
 from latent_tokens.tasks import Examples
 from latent_tokens.training import ramped_average, train_step
 
-VOCABULARY = 32  # of the paper's networks (checkpoints.md)
+VOCABULARY = 32  # of the networks that train: the paper's (checkpoints.md)
 WARM_UP = 3  # training steps before any is measured: until the allocator holds what a step takes
 PASSES = 5  # of the network in one measurement of it
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -74,7 +74,8 @@ def measure_all(config: BenchConfig, cases_of: Callable[[Precision, torch.device
     device, rows = Accelerator().device, list[Row]()
     for precision in config.precisions:
         machine = measure_machine(DTYPES[precision], device)
-        for cases in cases_of(precision, device):
+        for all_ways in cases_of(precision, device):
+            cases = all_ways if config.plain else [replace(case, plain=None) for case in all_ways]
             ways = sum(2 if case.plain else 1 for case in cases)
             with progress(f"measuring {cases[0].about['what']}, {precision}", config.rounds * ways) as advance:
                 found = measure(cases, config.rounds, machine, device, advance)
@@ -114,7 +115,7 @@ def groups_of_cases(config: BenchConfig, asked: list[Setting], precision: Precis
     """The cases, those that are compared with one another together."""
     for net, size, length, batch in nets(config, precision, device) if asked else ():
         yield [forward_case(net, size, length, batch)]
-        yield [decoding_case(net, size, length, batch, *setting) for setting in asked]
+        yield [decoding_case(net, size, length, batch, *setting, config.top_p) for setting in asked]
     for shape in config.train:
         yield [training_case(shape, precision)]
 
@@ -122,15 +123,17 @@ def groups_of_cases(config: BenchConfig, asked: list[Setting], precision: Precis
 def nets(config: BenchConfig, precision: Precision, device: torch.device) -> Iterator[tuple[Transformer, SizeName, int, int]]:
     """(an untrained network, its size, length, batch) for each that the config names."""
     for size, length, batch in product(config.sizes, config.lengths, config.batch_sizes):
-        net = untrained(size, length, "learned", "exact").eval().to(device, DTYPES[precision])
+        net = untrained(size, length, config.positions, "exact", config.vocabulary).eval().to(device, DTYPES[precision])
         yield net, size, length, batch
 
 
-def untrained(size: SizeName, length: int, positions: Literal["both", "rotary", "learned"], gelu: Literal["exact", "tanh"]) -> Transformer:
+def untrained(
+    size: SizeName, length: int, positions: Literal["both", "rotary", "learned"], gelu: Literal["exact", "tanh"], vocabulary: int
+) -> Transformer:
     """A network as training starts with it; the same each time."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return Transformer(SIZES[size], VOCABULARY - 1, length, positions, gelu=gelu)
+        return Transformer(SIZES[size], vocabulary - 1, length, positions, gelu=gelu)
 
 
 def settings(config: BenchConfig) -> list[Setting]:
@@ -144,9 +147,9 @@ def settings(config: BenchConfig) -> list[Setting]:
     return found
 
 
-def decoding_case(net: Transformer, size: str, length: int, batch: int, name: str, latents: int | None, candidates: int) -> Case:
+def decoding_case(net: Transformer, size: str, length: int, batch: int, name: str, latents: int | None, candidates: int, top_p: float) -> Case:
     """Whole sequences, nothing known, one token a step."""
-    method, decoding = METHODS[name], Decoding(candidates, latents)
+    method, decoding = METHODS[name], Decoding(candidates, latents, top_p=top_p)
     nothing = torch.zeros(batch, length, dtype=torch.bool, device=net.head.weight.device)
 
     def decode(way: Callable[..., Generated]) -> Generated:
@@ -208,7 +211,7 @@ def training_step(size: SizeName, batch: int, length: int, precision: Precision,
     config = TrainConfig(task="random tokens", method="mdm", size=size, batch_size=batch, precision=precision)
     tokens = np.random.default_rng(0).integers(VOCABULARY - 1, size=(4 * batch, length)).astype(np.uint8)
     method, accelerator, numbers = METHODS["mdm"], Accelerator(), count()
-    net = untrained(size, length, config.positions, config.gelu)
+    net = untrained(size, length, config.positions, config.gelu, VOCABULARY)
     averaged = AveragedModel(net, multi_avg_fn=ramped_average(config.ema)).to(accelerator.device)
     model, optimiser = accelerator.prepare(net, torch.optim.AdamW(net.parameters(), config.lr, fused=True))
     model.mask_id, model.reads = net.mask_id, reads
@@ -224,5 +227,5 @@ def training_step(size: SizeName, batch: int, length: int, precision: Precision,
 
 
 def weight_bytes(net: Transformer) -> int:
-    """Bytes of the blocks' weights: what every forward pass must read."""
-    return sum(parameter.numel() * parameter.element_size() for parameter in net.blocks.parameters())
+    """Bytes of the weights of the blocks and the head: what every forward pass must read."""
+    return sum(parameter.numel() * parameter.element_size() for part in (net.blocks, net.head) for parameter in part.parameters())

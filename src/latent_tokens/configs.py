@@ -273,11 +273,21 @@ class BenchConfig:
     """Training steps, SIZE:BATCHxLENGTH; with :PADDED, the plain step it is compared with has sequences padded to that."""
     precisions: tuple[Precision, ...] = ("fp32", "bf16")
     """Of the network's arithmetic."""
+    vocabulary: int = 32
+    """Rows of the embedding of a network that decodes, MASK included; 32 is that of the paper's for puzzles, 50258 that of GPT-2's tokens."""
+    positions: Literal["both", "rotary", "learned"] = "learned"
+    """How such a network knows a token's place; rotary in published networks of text."""
+    top_p: float = 1.0
+    """What decoding draws from; 0.9 for text."""
+    plain: bool = True
+    """Measure the plain ways too, which take hours for long sequences."""
     rounds: int = 3
     """Times that each is measured, in turn; medians are reported."""
 
     def __post_init__(self) -> None:
         whole("rounds", self.rounds, 1)
+        whole("vocabulary", self.vocabulary, 2)
+        one_of("positions", self.positions, ("both", "rotary", "learned"))
         for name in ("sizes", "lengths", "batch_sizes", "latents", "precisions"):
             if not getattr(self, name):
                 raise ValueError(f"{name}: names nothing; name at least one")

@@ -30,7 +30,7 @@ def grow(config: BenchConfig, folder: Path, *, on_row: Callable[[Row], None] = l
     scdm against latents at the config's longest length and first batch size, and each of its methods against length and batch
     size. Where the config names several latents, lengths or batch sizes, it is these.
     """
-    base = replace(config, sizes=config.sizes[:1], precisions=config.precisions[:1], train=())
+    base = replace(config, sizes=config.sizes[:1], precisions=config.precisions[:1], train=(), plain=False)
     settings(base)
     length, batch = max(config.lengths), config.batch_sizes[0]
     dial = config.latents if len(config.latents) > 1 else (*(n for n in LATENTS if n < length), length)
@@ -57,9 +57,9 @@ def say(on_row: Callable[[Row], None], panel: str, row: Row) -> None:
 
 
 def decoding_alone(config: BenchConfig, asked: list[Setting], precision: Precision, device: torch.device) -> Iterator[list[Case]]:
-    """The decoding cases, without the plain ways."""
+    """The decoding cases."""
     for net, size, length, batch in nets(config, precision, device):
-        yield [replace(decoding_case(net, size, length, batch, *setting), plain=None) for setting in asked]
+        yield [decoding_case(net, size, length, batch, *setting, config.top_p) for setting in asked]
 
 
 def draw_figure(rows: Sequence[Row], stem: Path) -> None:

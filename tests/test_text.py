@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from latent_tokens import DataConfig, EvalConfig, TrainConfig, fit, from_pretrained, load_data, make_data
 from latent_tokens.cli import main
-from latent_tokens.corpus import SHORTEST, documents, pieces, split_of
+from latent_tokens.corpus import SHORTEST, blocks_of, documents, files_of, key_of, length_of, pieces, split_of
 from latent_tokens.evaluation import decoding_for
 from latent_tokens.tasks import Text, tokenizer
 from latent_tokens.tasks.base import evenly
@@ -79,7 +79,7 @@ def test_lines_of_json_and_one_long_text(tmp_path):
     with pytest.raises(ValueError, match=r"a.jsonl, line 1: has no text in the field text; name another with --field"):
         list(documents(tmp_path / "a.jsonl", "text"))
     long = "\n\n".join(article(i) for i in range(200))
-    parts = list(pieces(long))
+    parts = list(pieces([long], len(long)))
     assert "".join(parts) == long
     assert len(parts) > 3
     size = max(SHORTEST, len(long) // 256)
@@ -272,6 +272,104 @@ def test_a_run_folder_has_its_own_tokenizer_or_none(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=r"run/tokenizer.json: is missing, so what the tokens mean is not known"):
         Text(32, "tokenizer.json", tmp_path / "run").coder  # noqa: B018
+
+
+def whole_pieces(text, size):
+    """The plain way to cut a text, which is all there at once."""
+    start = 0
+    while start < len(text):
+        found = ((text.find(gap, start + size, start + 2 * size), len(gap)) for gap in ("\n\n", "\n", " "))
+        stop = next((place + length for place, length in found if place >= 0), start + 2 * size)
+        yield text[start:stop]
+        start = stop
+
+
+@given(st.text("ab \n\r", max_size=60), st.integers(1, 9))
+def test_a_text_is_cut_in_the_same_places_however_it_is_read(text, block):
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("PIECES", 4), ("SHORTEST", 3), ("LONGEST", 6)):
+            patch.setattr(f"latent_tokens.corpus.{name}", value)
+        blocks = [text[start : start + block] for start in range(0, len(text), block)]
+        assert length_of(blocks) >= min(len(text), 24)
+        cut = list(pieces([*blocks[:1], "", *blocks[1:]], length_of(["", *blocks])))
+    assert cut == list(whole_pieces(text, max(3, min(6, len(text) // 4))))
+
+
+def test_where_a_text_is_cut(monkeypatch):
+    monkeypatch.setattr("latent_tokens.corpus.SHORTEST", 4)
+    for text, cut in {
+        "abcd e\n\nfghijklmnopq": ["abcd e\n\n", "fghijklm", "nopq"],  # after a paragraph; after twice the size where there is no place
+        "abcd\ne fghij": ["abcd\n", "e fghij"],
+        "a bcde f g": ["a bcde ", "f g"],
+    }.items():
+        assert list(pieces([text], len(text))) == cut
+
+
+@pytest.mark.parametrize("block", [3, 4, 5, 7, 100])
+def test_a_file_is_read_in_blocks_as_if_it_were_whole(tmp_path, monkeypatch, block):
+    monkeypatch.setattr("latent_tokens.corpus.BLOCK", block)
+    file, text = tmp_path / "a.txt", "\ufeffa\r\né\r\n\ufeff€\rx\n\r\n😀\r"
+    file.write_bytes(text.encode())
+    assert "".join(blocks_of(file)) == "a\né\n\ufeff€\rx\n\n😀\r"
+    for content, place, line in ((b"ab\r\n\ncd\xff e\n", 7, 3), (b"ab\ncdef\xe2\x82", 7, 2), (b"a\xe2\x82z", 1, 1)):
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match=rf"a.txt: no UTF-8 at byte {place} \(line {line}\); convert it first"):
+            list(blocks_of(file))
+
+
+def test_of_a_folder_text_files_are_read_and_the_others_counted(tmp_path, capsys):
+    place = tmp_path / ".hidden" / "texts"
+    for name in ("b.TXT", "a.md", "c", "sub/d.rst", "e.JSONL", "f.html", ".g.txt", ".git/h.txt"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(f"{name} {article(1)}")
+    assert [text.split()[0] for text in documents(place, "text")] == ["a.md", "b.TXT", "c", "sub/d.rst"]
+    assert files_of(place)[1] == 2
+    assert main(["data", "text", "--source", str(place), "--length", "16", "--out", str(tmp_path / "out")]) == 0
+    said = "not read: 2 files; of a folder .txt, .md, .rst, .text and no ending are taken, name a .jsonl itself\n"
+    assert said in capsys.readouterr().err
+    for name in ("b.TXT", "a.md", "c", "sub/d.rst"):
+        (place / name).unlink()
+    with pytest.raises(ValueError, match=r"no text files in it \(.txt, .md, .rst, .text or no ending\); name one of its 2 others itself"):
+        list(documents(place, "text"))
+
+
+def test_lines_of_json_are_named_where_they_cannot_be_read(tmp_path):
+    file, fine = tmp_path / "a.JSONL", b'\xef\xbb\xbf{"text": "a"}\n'
+    for content, message in {
+        b'{"text": "\xff"}': r"no UTF-8 at byte 27 \(line 2\)",
+        b"[" * 100_000: "line 2: no JSON",
+        b'["text"]': "line 2: has no text in the field text",
+        b'{"text": "\\ud800"}': r"line 2: has half of a character",
+    }.items():
+        file.write_bytes(fine + content)
+        with pytest.raises(ValueError, match=message):
+            list(documents(file, "text"))
+    file.write_bytes(fine)
+    assert list(documents(file, "text")) == ["a"]
+
+
+def test_what_the_manifest_counts(tmp_path, monkeypatch):
+    texts = [f"{number:03}" for number in range(64)]
+    homes = {split: [text for text in texts if split_of(text) == split] for split in ("train", "validation", "test")}
+    assert all(split_of(text) == {1: "validation", 2: "test"}.get(key_of(text)[0] % 16, "train") for text in texts)
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*texts, texts[0], " ", " "]))
+    monkeypatch.setattr("latent_tokens.corpus.HELD", 1)
+    monkeypatch.setattr("latent_tokens.corpus.BATCH", 4)
+    done = []
+    folder = make_data(DataConfig("text", tmp_path / "out", source=str(file), length=6, num_train=5, num_test=0), done.append)
+    assert sum(done) == 67
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert (manifest["empty"], manifest["repeated"]) == (2, 1)
+    found = {split: (about["examples"], about["documents"], about["tokens"]) for split, about in manifest["splits"].items()}
+    count = len(homes["validation"])
+    assert found == {"train": (5, 5, 20), "validation": (1, count, 4 * count)}
+    assert not (folder / "test.tokens.npy").exists()
+    _, splits = load_data(folder)
+    end = 256
+    assert splits["train"].tokens.tolist() == [[end, *text.encode(), end, end] for text in homes["train"][:5]]
+    learned = make_data(DataConfig("text", tmp_path / "bpe", source=str(file), length=6, tokenizer="bpe:280"))
+    assert (learned / "tokenizer.json").read_bytes() == learn_bpe(iter([*homes["train"], texts[0], " ", " "]), 280).to_json()
 
 
 def test_a_long_text_is_tokenized_in_pieces_to_the_same_tokens(monkeypatch):

@@ -9,14 +9,16 @@ import datasets
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from latent_tokens import DataConfig, EvalConfig, TrainConfig, fit, from_pretrained, load_data, make_data
 from latent_tokens.cli import main
 from latent_tokens.corpus import SHORTEST, blocks_of, documents, files_of, key_of, length_of, pieces, split_of
 from latent_tokens.evaluation import decoding_for
+from latent_tokens.judging import LanguageModel
 from latent_tokens.tasks import Text, tokenizer
 from latent_tokens.tasks.base import evenly
-from latent_tokens.tasks.tokenizer import END, Bytes, Learned, learn_bpe, read_tokenizer
+from latent_tokens.tasks.tokenizer import END, EXPRESSIONS, Bytes, Learned, learn_bpe, read_tokenizer
 
 WORDS = ["the", "cell", "row", "box", "unit", "candidate", "is", "open", "known", "masked", "latent", "and", "shown", "decoded", "next", "first"]
 
@@ -383,6 +385,93 @@ def test_a_long_text_is_tokenized_in_pieces_to_the_same_tokens(monkeypatch):
         if size == 100:  # so far there is always a place to cut
             assert [len(ids) for ids in learned.encode(["", text, "a"])] == [0, len(whole), 1]
             assert (learned.encode([text])[0] == whole).all()
+
+
+SPLITS = {
+    "GPT-2": (pre_tokenizers.ByteLevel(add_prefix_space=False), True),
+    "SmolLM": (pre_tokenizers.Sequence([pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(add_prefix_space=False)]), True),
+    **{
+        f"expression {number}": (
+            pre_tokenizers.Sequence(
+                [pre_tokenizers.Split(Regex(one), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+            ),
+            True,
+        )
+        for number, one in enumerate(EXPRESSIONS)
+    },
+    "no split": (pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), False),
+    "a prefix": (pre_tokenizers.ByteLevel(), False),
+    "removed": (pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(EXPRESSIONS[0]), "removed"), pre_tokenizers.ByteLevel()]), False),
+    "unknown": (pre_tokenizers.Split(Regex("a b"), "isolated"), False),
+    "bytes first": (
+        pre_tokenizers.Sequence([pre_tokenizers.ByteLevel(False, use_regex=False), pre_tokenizers.Split(Regex(EXPRESSIONS[1]), "isolated")]),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_a_text_is_tokenized_in_pieces_where_that_gives_the_same_tokens(monkeypatch, name):
+    split, cuts = SPLITS[name]
+    inner = Tokenizer(models.BPE())
+    inner.pre_tokenizer = split
+    text = "".join(f"{article(i)}  It'S {i}, über 12 345 naïve\t x\n\n <|endoftext|> y½ a² b ab  cd" for i in range(4))
+    inner.train_from_iterator([text], trainers.BpeTrainer(vocab_size=400, special_tokens=[END], show_progress=False))
+    learned = Learned(inner, name)
+    assert learned.cuts == cuts
+    monkeypatch.setattr("latent_tokens.tasks.tokenizer.PIECE", 90)
+    assert learned.encode([text])[0].tolist() == inner.encode(text).ids
+    inner.normalizer = normalizers.Lowercase()
+    assert not Learned(inner, name).cuts
+
+
+@pytest.mark.parametrize("token", [AddedToken("the cell"), AddedToken("box", rstrip=True)])
+def test_an_added_token_that_a_cut_would_break_forbids_it(token):
+    learned = learn_bpe(iter(["a b"]), 300)
+    learned.inner.add_tokens([AddedToken("row", lstrip=True)])
+    assert Learned(learned.inner, "").cuts
+    learned.inner.add_tokens([token])
+    assert not Learned(learned.inner, "").cuts
+
+
+def test_pieces_and_their_groups(monkeypatch):
+    monkeypatch.setattr(tokenizer, "PIECE", 3)
+    assert list(tokenizer.pieces("ab cd 1 ef gh")) == ["ab cd ", "1 ef", " gh"]  # after 3 to 6 signs, or at 6
+    monkeypatch.setattr(tokenizer, "TOGETHER", 4)
+    assert list(tokenizer.parts_of([(0, "abc"), (0, "d"), (1, "e"), (2, "f")])) == [[(0, "abc"), (0, "d")], [(1, "e"), (2, "f")]]
+
+
+def test_what_ends_documents_and_how_many_tokens_there_may_be(tmp_path):
+    words = {"a": 1, "</s>": 0, END: 2}
+    assert Learned(Tokenizer(models.WordLevel(words)), "").end == 2
+    del words[END]
+    assert Learned(Tokenizer(models.WordLevel(words)), "").end == 0
+    assert Learned(Tokenizer(models.WordLevel({**words, "b": 65_534})), "").vocab_size == 65_535
+    with pytest.raises(ValueError, match="name: 65,536 tokens: ids are stored in 16 bits, so at most 65,535"):
+        Learned(Tokenizer(models.WordLevel({**words, "b": 65_535})), "name")
+    with pytest.raises(ValueError, match=r"name: none of .* is a token of it, so documents cannot be ended"):
+        Learned(Tokenizer(models.WordLevel({"a": 0})), "name")
+    for size in (257, 65_535):
+        learned = learn_bpe(iter(["a"]), size)
+        assert learned.decode(learned.encode(["é"])[0].tolist()) == "é"
+    (tmp_path / "vocab.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"a folder without tokenizer.json, or vocab.json and merges.txt or encoder.json and vocab.bpe"):
+        read_tokenizer(str(tmp_path))
+    inner = learned.inner
+    inner.post_processor = processors.TemplateProcessing(f"$0 {END}", special_tokens=[(END, learned.end)])
+    inner.enable_padding(length=99)
+    assert len(Learned(inner, "").encode(["a"])[0]) == 1
+
+
+def test_without_a_network_the_hub_is_given_up_at_once(monkeypatch, capfd):
+    asked = []
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", lambda url: asked.append(url) or (_ for _ in ()).throw(OSError("no network")))
+    with pytest.raises(ValueError, match=r"tokenizer=owner/no: must be bytes, .* or a name on the hub \(no network\)"):
+        read_tokenizer("owner/no")
+    with pytest.raises(ValueError, match=r"judge=owner/no: must be a folder or a name on the hub .* \(no network\)"):
+        LanguageModel("owner/no")
+    assert [url.partition("owner/no")[2] for url in asked] == ["/resolve/main/tokenizer.json", "/resolve/main/config.json"]
+    assert capfd.readouterr() == ("", "")
 
 
 def test_rows_of_a_data_set_of_the_hugging_face_library_are_documents(tmp_path):

@@ -1,5 +1,6 @@
 """Text: what is packed is what was read, prompts with gaps, and a model of it from the command line."""
 
+import hashlib
 import json
 import re
 from dataclasses import replace
@@ -18,6 +19,7 @@ from latent_tokens.evaluation import decoding_for
 from latent_tokens.judging import LanguageModel
 from latent_tokens.tasks import Text, tokenizer
 from latent_tokens.tasks.base import evenly
+from latent_tokens.tasks.text import text_described
 from latent_tokens.tasks.tokenizer import END, EXPRESSIONS, Bytes, Learned, learn_bpe, read_tokenizer
 
 WORDS = ["the", "cell", "row", "box", "unit", "candidate", "is", "open", "known", "masked", "latent", "and", "shown", "decoded", "next", "first"]
@@ -168,6 +170,25 @@ def test_a_prompt_is_known_its_gaps_are_open():
     assert (free.lengths.tolist(), free.known[0].sum()) == ([12], 3)
     with pytest.raises(ValueError, match="prompt of 20 tokens: this model takes 11 at most"):
         task.encode("x" * 20)
+
+
+def test_the_bounds_of_a_text():
+    assert Text(12).encode("x" * 11).lengths.tolist() == [12]
+    assert Text(12).encode("a__b").known[0, :5].all()  # no gap
+    assert (Text(3).length, Text(65_535).length, Text.top_p) == (3, 65_535, 0.9)
+    with pytest.raises(ValueError, match="length=2: must be a whole number from 3"):
+        Text(2)
+    for about in ({"length": "9", "tokenizer": "bytes"}, {"length": 9}, {"length": 9, "tokenizer": 1}):
+        with pytest.raises(ValueError, match="no task of this version"):
+            text_described(about, None)
+    assert Text(9).fingerprint == Text(12).fingerprint == hashlib.sha256(b"bytes").hexdigest()[:8]
+
+
+def test_texts_of_other_tokens_have_other_fingerprints(tmp_path):
+    for size in (260, 280):
+        (tmp_path / f"{size}").mkdir()
+        (tmp_path / f"{size}" / "tokenizer.json").write_bytes(learn_bpe(iter([article(1)]), size).to_json())
+    assert len({Text(9, "tokenizer.json", tmp_path / size).fingerprint for size in ("260", "280")}) == 2
 
 
 def test_a_whole_text_in_sequences_as_it_is_learned():

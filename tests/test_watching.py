@@ -58,7 +58,7 @@ def test_a_character_in_parts_is_drawn_when_the_last_is_there(pictures):
     first, second = "é".encode()
     with watching(Text(3), torch.tensor([[first, 0, 97]]), torch.tensor([[True, False, False]]), torch.tensor([3])) as on_step:
         on_step(step([2], [97], [1], []))
-        on_step(step([1], [second], [], []))
+        on_step(step([1, -1], [second, -1], [], []))
     assert pictures[1:] == [
         [(PART, "known"), ("□", "latent"), ("a", "new")],
         [("é", "new"), ("a", "decoded")],

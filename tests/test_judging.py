@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from latent_tokens.judging import SMOLLM2, LanguageModel, distinct, entropy, find_judge, is_installed, perplexity
+from latent_tokens import METHODS, EvalConfig, Transformer
+from latent_tokens.intervals import half_interval, half_interval_of_ratio, student
+from latent_tokens.judging import SMOLLM2, LanguageModel, Trigrams, distinct, entropy, evaluate_text, find_judge, is_installed, perplexity
 from latent_tokens.ngram import NGram
-from latent_tokens.tasks import Text
+from latent_tokens.sizes import Size
+from latent_tokens.tasks import Examples, Text
 
 
 def test_trigrams_are_probabilities_and_prefer_what_they_have_seen():
@@ -20,6 +23,36 @@ def test_trigrams_are_probabilities_and_prefer_what_they_have_seen():
     assert model.nats([0, 1, 2]).tolist() == pytest.approx(
         [-math.log(model.probability((), 0)), -math.log(model.probability((0,), 1)), -math.log(model.probability((0, 1), 2))]
     )
+
+
+def test_trigrams_by_hand():
+    model = NGram([[0, 1, 2], [0, 1, 1]], vocab_size=4)
+    assert [model.probability((), token) for token in range(4)] == pytest.approx([11 / 36, 15 / 36, 7 / 36, 3 / 36])
+    assert np.exp(-model.nats([0, 1, 2, 3])) == pytest.approx([11 / 36, 29 / 36, 61 / 144, 3 / 36])  # 3: neither (1, 2) nor (2,) was followed
+    assert max(map(len, model.followers)) == 2
+    assert Trigrams(Text(3), Examples.of(np.array([[0, 1, 2]] * 3, np.uint16), 0)).model.vocab_size == 257
+
+
+def test_trigrams_learn_from_the_first_and_read_all_but_the_frame(monkeypatch):
+    monkeypatch.setattr("latent_tokens.judging.LEARNED_FROM", 2)
+    held_out = np.array([[0, 1, 2], [0, 1, 1], [3, 3, 3]], np.uint16)
+    judge, done = Trigrams(Text(3), Examples.of(held_out, 0)), []
+    nats, counts = judge(Text(3), held_out[[0, 2]], done.append)
+    model = NGram(held_out[:2], 257)
+    assert nats == pytest.approx([model.nats(held_out[row])[1:].sum() for row in (0, 2)])
+    assert (judge.name, counts.tolist(), sum(done)) == ("trigrams of 2 held-out sequences", [2, 2], 2)
+    with pytest.raises(ValueError, match="one that has a validation split"):
+        find_judge("trigrams", Text(3), Examples.of(held_out[:0], 0))
+
+
+def test_intervals_of_a_mean_and_of_a_ratio():
+    assert half_interval([1.0, 3.0]) == pytest.approx(12.706)
+    assert half_interval([1.0, 2.0, 3.0]) == pytest.approx(4.303 / math.sqrt(3))
+    assert half_interval_of_ratio([2.0, 6.0], [1, 2]) == pytest.approx(12.706 * 2 / 3 / 1.5)  # what is left of 8/3 a token: -2/3 and 2/3
+    for degrees in (*range(1, 10), 10, 30, 100):
+        x = np.linspace(0, student(degrees + 1), 20_001)
+        scale = math.gamma((degrees + 1) / 2) / math.gamma(degrees / 2) / math.sqrt(degrees * math.pi)
+        assert np.trapezoid(scale * (1 + x**2 / degrees) ** (-(degrees + 1) / 2), x) == pytest.approx(0.475, abs=5e-5 if degrees < 10 else 2e-3)
 
 
 def test_perplexity_is_of_all_tokens_and_its_interval_over_texts():
@@ -84,6 +117,51 @@ def test_a_language_model_counts_all_tokens_and_the_first_end_of_each_chunk(gpt)
     assert nats[2] == pytest.approx((guessed.sum() - guessed[6]).item(), rel=1e-5)  # but for the second end
     alone = judge(task, samples[1:2], lambda done: None)
     assert alone[0][0] == pytest.approx(nats[1], rel=1e-6)
+
+
+def test_a_language_model_with_one_sign_or_none(gpt):
+    judge, task = LanguageModel(str(gpt)), Text(10)
+    sample = np.array([[256, *b"abc", 256, *b"de", 256, *b"fg"]], np.uint16)  # which ends within a document
+    end = judge.tokenizer.eos_token_id
+    judge.tokenizer.bos_token = None
+    assert [place for place, token in enumerate(judge.ids_of(task, sample[0])) if token == end] == [0, 4, 7]
+    assert judge(task, sample, lambda done: None)[1].tolist() == [7]  # the first end begins the chunk, where nothing is guessed
+    judge.tokenizer.eos_token = None
+    assert judge.tokenizer.decode(judge.ids_of(task, sample[0])) == "abcdefg"
+    assert judge(task, sample, lambda done: None)[1].tolist() == [6]
+
+
+def test_chunks_have_something_to_guess_and_their_nats_are_added(gpt):
+    judge = LanguageModel(str(gpt))
+    assert [len(chunk) for chunk in judge.chunks(list(range(33)))] == [16, 16]
+    assert [len(chunk) for chunk in judge.chunks(list(range(34)))] == [16, 16, 2]
+    task, sample = Text(35), np.array([[256, *b"abcdefghijklmnopqrstuvwxyzabcdefg", 256]], np.uint16)
+    found = judge.read([judge.ids_of(task, sample[0])[start : start + 16] for start in (0, 16, 32)])
+    nats, counts = judge(task, sample, lambda done: None)
+    assert counts.tolist() == [31] == [sum(count for _, count in found)]
+    assert nats[0] == pytest.approx(sum(one for one, _ in found), rel=1e-6)
+
+
+def test_a_row_says_what_the_samples_are():
+    class Reader:
+        name = "reader"
+
+        def __call__(self, task, samples, report):
+            self.samples = samples
+            return np.array([10.0, 30.0, 20.0]), np.array([10, 20, 15])
+
+    torch.manual_seed(0)
+    net, judge = Transformer(Size(16, 2, 2), 257, 12, "both"), Reader()
+    net.method = METHODS["scdm"]
+    (row,) = evaluate_text(net, Text(12), EvalConfig(num_samples=3, latents=(2,), top_p=0.01), judge)
+    each = [entropy(sample) for sample in judge.samples]
+    assert row["entropy"] == pytest.approx(np.mean(each), abs=1e-4)
+    assert row["entropy_ci95"] == pytest.approx([np.mean(each) - half_interval(each), np.mean(each) + half_interval(each)], abs=1e-4)
+    assert [row[f"distinct_{size}"] for size in (1, 2, 3)] == pytest.approx([distinct(judge.samples, size) for size in (1, 2, 3)], abs=1e-4)
+    assert (row["num_samples"], row["judge"], row["judged_tokens"], row["latents"]) == (3, "reader", 45, 2)
+    value, (low, high) = perplexity(np.array([10.0, 30.0, 20.0]), np.array([10, 20, 15]))
+    assert [row["perplexity"], *row["ci95"]] == pytest.approx([value, low, high], abs=1e-3)
+    assert low * high == pytest.approx(value**2)
 
 
 def test_a_judge_that_is_not_there_says_so(tmp_path):

@@ -110,3 +110,49 @@ def test_what_a_method_cannot_do_is_refused(net):
         log_likelihood(net, METHODS["ar-mtp"], tokens, order_of("scdm", 2), torch.zeros_like(ends), ends)
     with pytest.raises(ValueError, match="latents=3: this method can use none"):
         log_likelihood(net, METHODS["sidm"], tokens, order_of("scdm", 2), torch.zeros_like(ends), ends, 3)
+
+
+def test_rows_of_unequal_lengths_are_each_as_alone(net):
+    method, tokens = METHODS["scdm"], torch.tensor([[2, 1, 0, 1], [0, 2, 1, 0], [1, 1, 2, 0]])
+    order = torch.tensor([[2, 0, 3, 1], [2, 0, 1, 3], [1, 0, 2, 3]])
+    known, ends, done = torch.tensor([0, 2, 1]), torch.tensor([4, 3, 2]), []
+    found = log_likelihood(net, method, tokens, order, known, ends, 1, done.append)
+    assert done == [1, 1, 1, 1]
+    for row, end in enumerate(ends.tolist()):
+        one = slice(row, row + 1)
+        alone = log_likelihood(net, method, tokens[one, :end], order[one, :end], known[one], ends[one], 1)
+        assert found[row, :end] == pytest.approx(alone[0], abs=1e-5)
+        assert (found[row, end:] == 0).all()
+    layout = next_layout(order[:1], torch.tensor([1]), torch.tensor([1]), torch.tensor([1]))  # position 2 is clean, 3 a latent, 0 predicted
+    wanted = method.logits(net, tokens[:1], layout)[0, -1].double().log_softmax(-1)[tokens[0, 0]]
+    assert found[0, 1].item() == pytest.approx(wanted.item(), abs=1e-5)
+    every_latent = log_likelihood(net, method, tokens, order, known, ends, "all")
+    assert every_latent[0].tolist() == pytest.approx(log_likelihood(net, method, tokens, order, known, ends, 3)[0].tolist(), abs=1e-5)
+    assert abs(every_latent[0, 0] - found[0, 0]) > 1e-3
+
+
+def test_what_is_known_and_past_the_end_has_no_nats(net):
+    net.method = METHODS["scdm"]
+    tokens, known = np.array([[0, 1, 2, 0], [2, 1, 0, 0]], np.uint16), np.array([[False, True, False, True], [True, False, False, False]])
+    examples, done = Examples(tokens, known, np.array([4, 2], np.uint16)), []
+    nats = nats_along_orders(net, examples, orders=8, latents=1, seed=3, report=done.append)
+    assert sum(done) == 16
+    for row, (orders, seen, end) in enumerate([(((1, 3, 0, 2), (1, 3, 2, 0)), 2, 4), (((0, 1, 2, 3),), 1, 2)]):
+        both = [
+            log_likelihood(
+                net, net.method, torch.tensor(tokens[row : row + 1].astype(int)), torch.tensor([order]), *map(torch.tensor, ([seen], [end])), 1
+            )
+            for order in orders
+        ]
+        assert {round(-one.sum().item(), 3) for one in both} == set(nats[:, row].round(3).tolist())
+    assert (nats_along_orders(net, examples, orders=8, latents=1, seed=4)[:, 0] != nats[:, 0]).any()
+
+
+def test_orders_past_the_end_are_free_and_latents_are_checked(net):
+    tokens, order = every()[:1], torch.tensor([[0, 1, 3, 2]])
+    none, two = torch.tensor([0]), torch.tensor([2])
+    assert (log_likelihood(net, METHODS["arm"], tokens, order, none, two)[0, :2] < 0).all()
+    with pytest.raises(ValueError, match="latents=0: its latents are all masked tokens"):
+        log_likelihood(net, METHODS["mdm"], tokens, order, none, two, 0)
+    with pytest.raises(ValueError, match="latents=all: this method can use none"):
+        log_likelihood(net, METHODS["sidm"], tokens, order, none, two, "all")

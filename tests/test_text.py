@@ -1,5 +1,6 @@
 """Text: what is packed is what was read, prompts with gaps, and a model of it from the command line."""
 
+import hashlib
 import json
 import re
 import shutil
@@ -10,14 +11,17 @@ import datasets
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from latent_tokens import DataConfig, EvalConfig, TrainConfig, fit, from_pretrained, load_data, make_data
 from latent_tokens.cli import main
-from latent_tokens.corpus import SHORTEST, documents, pieces, split_of
+from latent_tokens.corpus import SHORTEST, blocks_of, documents, files_of, key_of, length_of, pieces, split_of
 from latent_tokens.evaluation import decoding_for
+from latent_tokens.judging import LanguageModel
 from latent_tokens.tasks import Text, tokenizer
 from latent_tokens.tasks.base import evenly
-from latent_tokens.tasks.tokenizer import END, Bytes, Learned, learn_bpe, read_tokenizer
+from latent_tokens.tasks.text import text_described
+from latent_tokens.tasks.tokenizer import END, EXPRESSIONS, Bytes, Learned, learn_bpe, read_tokenizer
 
 WORDS = ["the", "cell", "row", "box", "unit", "candidate", "is", "open", "known", "masked", "latent", "and", "shown", "decoded", "next", "first"]
 
@@ -80,7 +84,7 @@ def test_lines_of_json_and_one_long_text(tmp_path):
     with pytest.raises(ValueError, match=r"a.jsonl, line 1: has no text in the field text; name another with --field"):
         list(documents(tmp_path / "a.jsonl", "text"))
     long = "\n\n".join(article(i) for i in range(200))
-    parts = list(pieces(long))
+    parts = list(pieces([long], len(long)))
     assert "".join(parts) == long
     assert len(parts) > 3
     size = max(SHORTEST, len(long) // 256)
@@ -167,6 +171,25 @@ def test_a_prompt_is_known_its_gaps_are_open():
     assert (free.lengths.tolist(), free.known[0].sum()) == ([12], 3)
     with pytest.raises(ValueError, match="prompt of 20 tokens: this model takes 11 at most"):
         task.encode("x" * 20)
+
+
+def test_the_bounds_of_a_text():
+    assert Text(12).encode("x" * 11).lengths.tolist() == [12]
+    assert Text(12).encode("a__b").known[0, :5].all()  # no gap
+    assert (Text(3).length, Text(65_535).length, Text.top_p) == (3, 65_535, 0.9)
+    with pytest.raises(ValueError, match="length=2: must be a whole number from 3"):
+        Text(2)
+    for about in ({"length": "9", "tokenizer": "bytes"}, {"length": 9}, {"length": 9, "tokenizer": 1}):
+        with pytest.raises(ValueError, match="no task of this version"):
+            text_described(about, None)
+    assert Text(9).fingerprint == Text(12).fingerprint == hashlib.sha256(b"bytes").hexdigest()[:8]
+
+
+def test_texts_of_other_tokens_have_other_fingerprints(tmp_path):
+    for size in (260, 280):
+        (tmp_path / f"{size}").mkdir()
+        (tmp_path / f"{size}" / "tokenizer.json").write_bytes(learn_bpe(iter([article(1)]), size).to_json())
+    assert len({Text(9, "tokenizer.json", tmp_path / size).fingerprint for size in ("260", "280")}) == 2
 
 
 def test_a_whole_text_in_sequences_as_it_is_learned():
@@ -282,6 +305,104 @@ def test_a_run_whose_tokenizer_was_swapped_is_refused(run, tmp_path, capsys):
     assert "tokenizer.json: is not the tokenizer that was saved here" in capsys.readouterr().err
 
 
+def whole_pieces(text, size):
+    """The plain way to cut a text, which is all there at once."""
+    start = 0
+    while start < len(text):
+        found = ((text.find(gap, start + size, start + 2 * size), len(gap)) for gap in ("\n\n", "\n", " "))
+        stop = next((place + length for place, length in found if place >= 0), start + 2 * size)
+        yield text[start:stop]
+        start = stop
+
+
+@given(st.text("ab \n\r", max_size=60), st.integers(1, 9))
+def test_a_text_is_cut_in_the_same_places_however_it_is_read(text, block):
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("PIECES", 4), ("SHORTEST", 3), ("LONGEST", 6)):
+            patch.setattr(f"latent_tokens.corpus.{name}", value)
+        blocks = [text[start : start + block] for start in range(0, len(text), block)]
+        assert length_of(blocks) >= min(len(text), 24)
+        cut = list(pieces([*blocks[:1], "", *blocks[1:]], length_of(["", *blocks])))
+    assert cut == list(whole_pieces(text, max(3, min(6, len(text) // 4))))
+
+
+def test_where_a_text_is_cut(monkeypatch):
+    monkeypatch.setattr("latent_tokens.corpus.SHORTEST", 4)
+    for text, cut in {
+        "abcd e\n\nfghijklmnopq": ["abcd e\n\n", "fghijklm", "nopq"],  # after a paragraph; after twice the size where there is no place
+        "abcd\ne fghij": ["abcd\n", "e fghij"],
+        "a bcde f g": ["a bcde ", "f g"],
+    }.items():
+        assert list(pieces([text], len(text))) == cut
+
+
+@pytest.mark.parametrize("block", [3, 4, 5, 7, 100])
+def test_a_file_is_read_in_blocks_as_if_it_were_whole(tmp_path, monkeypatch, block):
+    monkeypatch.setattr("latent_tokens.corpus.BLOCK", block)
+    file, text = tmp_path / "a.txt", "\ufeffa\r\né\r\n\ufeff€\rx\n\r\n😀\r"
+    file.write_bytes(text.encode())
+    assert "".join(blocks_of(file)) == "a\né\n\ufeff€\rx\n\n😀\r"
+    for content, place, line in ((b"ab\r\n\ncd\xff e\n", 7, 3), (b"ab\ncdef\xe2\x82", 7, 2), (b"a\xe2\x82z", 1, 1)):
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match=rf"a.txt: no UTF-8 at byte {place} \(line {line}\); convert it first"):
+            list(blocks_of(file))
+
+
+def test_of_a_folder_text_files_are_read_and_the_others_counted(tmp_path, capsys):
+    place = tmp_path / ".hidden" / "texts"
+    for name in ("b.TXT", "a.md", "c", "sub/d.rst", "e.JSONL", "f.html", ".g.txt", ".git/h.txt"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(f"{name} {article(1)}")
+    assert [text.split()[0] for text in documents(place, "text")] == ["a.md", "b.TXT", "c", "sub/d.rst"]
+    assert files_of(place)[1] == 2
+    assert main(["data", "text", "--source", str(place), "--length", "16", "--out", str(tmp_path / "out")]) == 0
+    said = "not read: 2 files; of a folder .txt, .md, .rst, .text and no ending are taken, name a .jsonl itself\n"
+    assert said in capsys.readouterr().err
+    for name in ("b.TXT", "a.md", "c", "sub/d.rst"):
+        (place / name).unlink()
+    with pytest.raises(ValueError, match=r"no text files in it \(.txt, .md, .rst, .text or no ending\); name one of its 2 others itself"):
+        list(documents(place, "text"))
+
+
+def test_lines_of_json_are_named_where_they_cannot_be_read(tmp_path):
+    file, fine = tmp_path / "a.JSONL", b'\xef\xbb\xbf{"text": "a"}\n'
+    for content, message in {
+        b'{"text": "\xff"}': r"no UTF-8 at byte 27 \(line 2\)",
+        b"[" * 100_000: "line 2: no JSON",
+        b'["text"]': "line 2: has no text in the field text",
+        b'{"text": "\\ud800"}': r"line 2: has half of a character",
+    }.items():
+        file.write_bytes(fine + content)
+        with pytest.raises(ValueError, match=message):
+            list(documents(file, "text"))
+    file.write_bytes(fine)
+    assert list(documents(file, "text")) == ["a"]
+
+
+def test_what_the_manifest_counts(tmp_path, monkeypatch):
+    texts = [f"{number:03}" for number in range(64)]
+    homes = {split: [text for text in texts if split_of(text) == split] for split in ("train", "validation", "test")}
+    assert all(split_of(text) == {1: "validation", 2: "test"}.get(key_of(text)[0] % 16, "train") for text in texts)
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*texts, texts[0], " ", " "]))
+    monkeypatch.setattr("latent_tokens.corpus.HELD", 1)
+    monkeypatch.setattr("latent_tokens.corpus.BATCH", 4)
+    done = []
+    folder = make_data(DataConfig("text", tmp_path / "out", source=str(file), length=6, num_train=5, num_test=0), done.append)
+    assert sum(done) == 67
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert (manifest["empty"], manifest["repeated"]) == (2, 1)
+    found = {split: (about["examples"], about["documents"], about["tokens"]) for split, about in manifest["splits"].items()}
+    count = len(homes["validation"])
+    assert found == {"train": (5, 5, 20), "validation": (1, count, 4 * count)}
+    assert not (folder / "test.tokens.npy").exists()
+    _, splits = load_data(folder)
+    end = 256
+    assert splits["train"].tokens.tolist() == [[end, *text.encode(), end, end] for text in homes["train"][:5]]
+    learned = make_data(DataConfig("text", tmp_path / "bpe", source=str(file), length=6, tokenizer="bpe:280"))
+    assert (learned / "tokenizer.json").read_bytes() == learn_bpe(iter([*homes["train"], texts[0], " ", " "]), 280).to_json()
+
+
 def test_a_long_text_is_tokenized_in_pieces_to_the_same_tokens(monkeypatch):
     text = "\n".join(f"{article(i)}  It's {i}, über 1 2 3 naïve\t x <|endoftext|> y" for i in range(9))
     learned = learn_bpe(iter([text]), 300)
@@ -293,6 +414,93 @@ def test_a_long_text_is_tokenized_in_pieces_to_the_same_tokens(monkeypatch):
         if size == 100:  # so far there is always a place to cut
             assert [len(ids) for ids in learned.encode(["", text, "a"])] == [0, len(whole), 1]
             assert (learned.encode([text])[0] == whole).all()
+
+
+SPLITS = {
+    "GPT-2": (pre_tokenizers.ByteLevel(add_prefix_space=False), True),
+    "SmolLM": (pre_tokenizers.Sequence([pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(add_prefix_space=False)]), True),
+    **{
+        f"expression {number}": (
+            pre_tokenizers.Sequence(
+                [pre_tokenizers.Split(Regex(one), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+            ),
+            True,
+        )
+        for number, one in enumerate(EXPRESSIONS)
+    },
+    "no split": (pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), False),
+    "a prefix": (pre_tokenizers.ByteLevel(), False),
+    "removed": (pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(EXPRESSIONS[0]), "removed"), pre_tokenizers.ByteLevel()]), False),
+    "unknown": (pre_tokenizers.Split(Regex("a b"), "isolated"), False),
+    "bytes first": (
+        pre_tokenizers.Sequence([pre_tokenizers.ByteLevel(False, use_regex=False), pre_tokenizers.Split(Regex(EXPRESSIONS[1]), "isolated")]),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_a_text_is_tokenized_in_pieces_where_that_gives_the_same_tokens(monkeypatch, name):
+    split, cuts = SPLITS[name]
+    inner = Tokenizer(models.BPE())
+    inner.pre_tokenizer = split
+    text = "".join(f"{article(i)}  It'S {i}, über 12 345 naïve\t x\n\n <|endoftext|> y½ a² b ab  cd" for i in range(4))
+    inner.train_from_iterator([text], trainers.BpeTrainer(vocab_size=400, special_tokens=[END], show_progress=False))
+    learned = Learned(inner, name)
+    assert learned.cuts == cuts
+    monkeypatch.setattr("latent_tokens.tasks.tokenizer.PIECE", 90)
+    assert learned.encode([text])[0].tolist() == inner.encode(text).ids
+    inner.normalizer = normalizers.Lowercase()
+    assert not Learned(inner, name).cuts
+
+
+@pytest.mark.parametrize("token", [AddedToken("the cell"), AddedToken("box", rstrip=True)])
+def test_an_added_token_that_a_cut_would_break_forbids_it(token):
+    learned = learn_bpe(iter(["a b"]), 300)
+    learned.inner.add_tokens([AddedToken("row", lstrip=True)])
+    assert Learned(learned.inner, "").cuts
+    learned.inner.add_tokens([token])
+    assert not Learned(learned.inner, "").cuts
+
+
+def test_pieces_and_their_groups(monkeypatch):
+    monkeypatch.setattr(tokenizer, "PIECE", 3)
+    assert list(tokenizer.pieces("ab cd 1 ef gh")) == ["ab cd ", "1 ef", " gh"]  # after 3 to 6 signs, or at 6
+    monkeypatch.setattr(tokenizer, "TOGETHER", 4)
+    assert list(tokenizer.parts_of([(0, "abc"), (0, "d"), (1, "e"), (2, "f")])) == [[(0, "abc"), (0, "d")], [(1, "e"), (2, "f")]]
+
+
+def test_what_ends_documents_and_how_many_tokens_there_may_be(tmp_path):
+    words = {"a": 1, "</s>": 0, END: 2}
+    assert Learned(Tokenizer(models.WordLevel(words)), "").end == 2
+    del words[END]
+    assert Learned(Tokenizer(models.WordLevel(words)), "").end == 0
+    assert Learned(Tokenizer(models.WordLevel({**words, "b": 65_534})), "").vocab_size == 65_535
+    with pytest.raises(ValueError, match="name: 65,536 tokens: ids are stored in 16 bits, so at most 65,535"):
+        Learned(Tokenizer(models.WordLevel({**words, "b": 65_535})), "name")
+    with pytest.raises(ValueError, match=r"name: none of .* is a token of it, so documents cannot be ended"):
+        Learned(Tokenizer(models.WordLevel({"a": 0})), "name")
+    for size in (257, 65_535):
+        learned = learn_bpe(iter(["a"]), size)
+        assert learned.decode(learned.encode(["é"])[0].tolist()) == "é"
+    (tmp_path / "vocab.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"a folder without tokenizer.json, or vocab.json and merges.txt or encoder.json and vocab.bpe"):
+        read_tokenizer(str(tmp_path))
+    inner = learned.inner
+    inner.post_processor = processors.TemplateProcessing(f"$0 {END}", special_tokens=[(END, learned.end)])
+    inner.enable_padding(length=99)
+    assert len(Learned(inner, "").encode(["a"])[0]) == 1
+
+
+def test_without_a_network_the_hub_is_given_up_at_once(monkeypatch, capfd):
+    asked = []
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", lambda url: asked.append(url) or (_ for _ in ()).throw(OSError("no network")))
+    with pytest.raises(ValueError, match=r"tokenizer=owner/no: must be bytes, .* or a name on the hub \(no network\)"):
+        read_tokenizer("owner/no")
+    with pytest.raises(ValueError, match=r"judge=owner/no: must be a folder or a name on the hub .* \(no network\)"):
+        LanguageModel("owner/no")
+    assert [url.partition("owner/no")[2] for url in asked] == ["/resolve/main/tokenizer.json", "/resolve/main/config.json"]
+    assert capfd.readouterr() == ("", "")
 
 
 def test_rows_of_a_data_set_of_the_hugging_face_library_are_documents(tmp_path):

@@ -57,6 +57,15 @@ def check_out(out: Path) -> None:
         raise ValueError(f"out={out}: exists and is not empty; name another folder, or remove it")
 
 
+def ask_hub(name: str, file: str) -> None:
+    """Raises what the hub's library raises where the hub has no such file, or is not there. It is asked once: the library would try for half a
+    minute, and say so each time.
+    """
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+    get_hf_file_metadata(hf_hub_url(name, file))
+
+
 def first_line(error: Exception) -> str:
     """What an error of another library says, on one line; its type where it says nothing."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

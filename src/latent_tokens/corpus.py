@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import os
@@ -9,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,6 +26,7 @@ from latent_tokens.tasks.tokenizer import FILE, Learned, Tokenizer, learn_bpe, r
 
 PIECES, SHORTEST, LONGEST = 256, 200, 16_384  # one text is cut into about so many documents of so many characters
 BATCH = 64  # documents tokenized at a time
+BLOCK = 1 << 20  # bytes read at a time
 HALF = re.compile("[\ud800-\udfff]")
 SUFFIXES = (".txt", ".md", ".rst", ".text", "")  # of files in a folder that are read
 
@@ -69,6 +71,7 @@ def make_text(config: DataConfig, report: Report) -> Path:
             else:
                 file.unlink()
         what = {"format": FORMAT, "task": task.description(), "tokens": task.vocab_size, "source": source.name, **passed}
+        what |= {"not_read": files_of(source)[1]} if source.is_dir() and not has_fields(source) else {}
         what |= {"splits": about, "made_with": provenance()}
         write_whole({beside / "manifest.json": json_bytes(what)})
     return config.folder
@@ -93,15 +96,23 @@ def documents(source: Path, field: str) -> Iterator[str]:
     elif has_fields(source):
         yield from json_lines(source, field)
     elif source.is_dir():
-        files = sorted(path for path in source.rglob("*") if path.is_file() and path.suffix.lower() in SUFFIXES and not is_hidden(path, source))
+        files, others = files_of(source)
         if not files:
-            raise ValueError(f"{source}: no text files in it ({', '.join(filter(None, SUFFIXES))})")
+            hint = f"; name one of its {others:,} others itself" if others else ""
+            raise ValueError(f"{source}: no text files in it ({', '.join(filter(None, SUFFIXES))} or no ending){hint}")
         for file in files:
             yield text_of(file)
     elif source.is_file():
-        yield from pieces(text_of(source))
+        yield from pieces(blocks_of(source), length_of(blocks_of(source)))
     else:
         raise ValueError(f"source={source}: no such file or folder; name a text file, a folder of them, a .jsonl, or {HUB}OWNER/NAME")
+
+
+def files_of(folder: Path) -> tuple[list[Path], int]:
+    """(the text files of a folder and of those in it, in their order; how many others there are). Hidden ones are neither."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not is_hidden(path, folder))
+    taken = [file for file in files if file.suffix.lower() in SUFFIXES]
+    return taken, len(files) - len(taken)
 
 
 def has_fields(source: Path) -> bool:
@@ -170,23 +181,52 @@ def reading(file: Path) -> BinaryIO:
 
 def text_of(file: Path) -> str:
     """A text file. Raises ValueError naming the place where it is no UTF-8."""
-    try:
-        with reading(file) as content:
-            return content.read().decode().removeprefix("\ufeff").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise ValueError(f"{file}: no UTF-8 at byte {error.start:,} (line {line:,}); convert it first") from None
+    return "".join(blocks_of(file))
 
 
-def pieces(text: str) -> Iterator[str]:
-    """One text as documents: long ones, but many enough for every split to get some; cut between paragraphs, else lines, else words."""
-    size, start = max(SHORTEST, min(LONGEST, len(text) // PIECES)), 0
-    while start < len(text):
-        latest = start + 2 * size
-        found = ((text.find(gap, start + size, latest), gap) for gap in ("\n\n", "\n", " "))
-        stop = next((place + len(gap) for place, gap in found if place >= 0), latest)
-        yield text[start:stop]
-        start = stop
+def blocks_of(file: Path) -> Iterator[str]:
+    """A text file from its beginning, some BLOCK bytes at a time, its lines ended by \\n. Raises ValueError naming the place where it is no UTF-8."""
+    decoder, place, lines, held = codecs.getincrementaldecoder("utf-8")(), 0, 0, ""
+    with reading(file) as content:
+        while True:
+            block = content.read(BLOCK)
+            before = len(decoder.getstate()[0])  # bytes of a character whose others come with this block
+            try:
+                text = decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                line = lines + error.object[: error.start].count(b"\n") + 1
+                raise ValueError(f"{file}: no UTF-8 at byte {place - before + error.start:,} (line {line:,}); convert it first") from None
+            text = held + (text if place else text.removeprefix("\ufeff"))
+            held = "\r" if block and text.endswith("\r") else ""  # of a \r\n, perhaps
+            yield text[: len(text) - len(held)].replace("\r\n", "\n")
+            place, lines = place + len(block), lines + block.count(b"\n")
+            if not block:
+                return
+
+
+def length_of(blocks: Iterable[str]) -> int:
+    """The characters of a text; of a long one, as many as make its documents as long as they get."""
+    length = 0
+    for block in blocks:
+        length += len(block)
+        if length >= LONGEST * PIECES:
+            break
+    return length
+
+
+def pieces(blocks: Iterable[str], length: int) -> Iterator[str]:
+    """One text of such a length as documents: long ones, but many enough for every split to get some; cut between paragraphs, else lines, else
+    words.
+    """
+    size, text, start = max(SHORTEST, min(LONGEST, length // PIECES)), "", 0
+    for block in chain(filter(None, blocks), [""]):  # the last for what is left
+        text, start = text[start:] + block, 0
+        while start + (2 * size if block else 1) <= len(text):
+            latest = start + 2 * size
+            found = ((text.find(gap, start + size, latest), gap) for gap in ("\n\n", "\n", " "))
+            stop = next((place + len(gap) for place, gap in found if place >= 0), latest)
+            yield text[start:stop]
+            start = stop
 
 
 def split_of(text: str) -> Split:

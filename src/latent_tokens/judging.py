@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latent_tokens.checks import first_line
+from latent_tokens.checks import ask_hub, first_line
 from latent_tokens.configs import EvalConfig
 from latent_tokens.decoding import check_decoding
 from latent_tokens.evaluation import Row, answer, check_choice, decoding_for, policy_for, setting_of
@@ -83,8 +83,7 @@ class LanguageModel:
         files = sorted(Path(name).glob("*.gguf")) if Path(name).is_dir() else []
         options: dict[str, Any] = {"gguf_file": files[0].name} if files else {}
         try:
-            self.tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
-            model: Any = transformers.AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **options)
+            self.tokenizer, model = read_model(name, options)
         except Exception as error:  # of a folder, a hub or a network: anything
             reason = f"must be a folder or a name on the hub with a causal language model ({first_line(error)})"
             raise ValueError(f"judge={name}: {reason}; put its files into a folder, or use --judge smollm2 or trigrams") from None
@@ -135,6 +134,23 @@ class LanguageModel:
         ends = torch.zeros_like(ids, dtype=torch.bool) if end is None else ids == end
         counted = inside & (~ends | (ends.cumsum(1) == 1))[:, 1:]
         return [(float(one[here].double().sum()), int(here.sum())) for one, here in zip(nats, counted, strict=True)]
+
+
+def read_model(name: str, options: dict[str, Any]) -> tuple[Any, Any]:
+    """(tokenizer, causal language model) of a folder, or as they were fetched before, else from the hub. Raises what `transformers` raises."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    def read(local: bool) -> tuple[Any, Any]:
+        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local, **options)
+        return tokenizer, AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, local_files_only=local, **options)
+
+    try:
+        return read(local=True)
+    except Exception:
+        if Path(name).exists():
+            raise
+    ask_hub(name, "config.json")
+    return read(local=False)
 
 
 @cache

@@ -82,7 +82,7 @@ def in_one_pass(
         ids = torch.cat([arranged, torch.full_like(arranged, net.mask_id)], 1)
         logits = rule_out(net.mask_id, net(ids, order.repeat(1, 2), mask))[:, length:]
     found = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
-    found[open_entry] = log_probability(logits[open_entry], arranged[open_entry])
+    found[open_entry] = log_probability(logits[open_entry[:, : logits.shape[1]]], arranged[open_entry])  # no slot past the longest row
     return found
 
 

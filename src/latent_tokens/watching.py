@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text as Styled
 from torch import Tensor
 
+from latent_tokens.checks import printable
 from latent_tokens.decoding import Step
 from latent_tokens.tasks import Text
 
 STYLES = {"known": "bold", "decoded": "green", "new": "black on green", "latent": "yellow", "candidate": "black on yellow", "open": "dim"}
-OPEN, LATENT = "\N{MIDDLE DOT}", "\N{WHITE SQUARE}"
+SIGNS = {"open": "\N{MIDDLE DOT}", "latent": "\N{WHITE SQUARE}", "candidate": "\N{WHITE SQUARE}"}  # of what has no text yet
+PART, BROKEN = "\N{DOTTED CIRCLE}", "\N{REPLACEMENT CHARACTER}"  # a part of a character whose others are not there, drawn and decoded
+TOGETHER = 8  # tokens at most that make whole characters together: four hold one, more hold parts of several
 A_SECOND = 12  # pictures
 
 
@@ -30,9 +34,11 @@ def watching(task: Text, tokens: Tensor, known: Tensor, lengths: Tensor, console
             drawn.append(kind, style)
             drawn.append("  ")
         drawn.append("\n\n")
-        for token, kind in zip(ids[:length], kinds, strict=False):
-            text = {"open": OPEN, "latent": LATENT, "candidate": LATENT}.get(kind)
-            drawn.append(task.decode_one(token) if text is None else text, STYLES[kind])
+        for sign, run in groupby(zip(ids[:length], kinds, strict=False), lambda one: SIGNS.get(one[1])):
+            shown, of = zip(*run, strict=True)
+            for place, count, text in whole_characters(task, shown) if sign is None else ((place, 1, sign) for place in range(len(shown))):
+                latest = min(of[place : place + count], key=("new", "decoded", "known", *SIGNS).index)
+                drawn.append(text, STYLES[latest])
         return drawn
 
     with Live(picture(), console=console or Console(stderr=True), refresh_per_second=A_SECOND, transient=False) as live:
@@ -52,3 +58,15 @@ def watching(task: Text, tokens: Tensor, known: Tensor, lengths: Tensor, console
         for place, kind in enumerate(kinds):
             kinds[place] = "decoded" if kind == "new" else kind
         live.update(picture())
+
+
+def whole_characters(task: Text, ids: Sequence[int]) -> Iterator[tuple[int, int, str]]:
+    """(place, number, text) of adjacent tokens, no more together than whole characters take; PART stands for what is none. Fit for a terminal."""
+    place = 0
+    while place < len(ids):
+        texts = [task.inside(ids[place : place + 1])]
+        while BROKEN in texts[-1] and len(texts) < min(TOGETHER, len(ids) - place):
+            texts.append(task.inside(ids[place : place + len(texts) + 1]))
+        count = 1 if BROKEN in texts[-1] else len(texts)
+        yield place, count, printable(texts[count - 1].replace(BROKEN, PART), also="\n\t")
+        place += count

@@ -49,6 +49,9 @@ def run_data(command: Data) -> int:
     if "tokens" in manifest:
         sizes += f" sequences of {manifest['tokens']:,} different tokens"
     CONSOLE.print(sizes + (f"; left out: {counts}" if counts else ""), highlight=False, soft_wrap=True)
+    if manifest.get("not_read"):
+        line = f"not read: {manifest['not_read']:,} files; of a folder .txt, .md, .rst, .text and no ending are taken, name a .jsonl itself"
+        CONSOLE.print(line, highlight=False, soft_wrap=True)
     for split, asked in manifest.get("smaller_than_asked", {}).items():
         line = f"{split} is smaller than the {asked:,} asked for: there are no more that are different"
         CONSOLE.print(line, highlight=False, soft_wrap=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -103,9 +103,10 @@ class Text:
         """The text of one sequence; ends of documents show as the tokenizer names them, <|endoftext|> for most."""
         return self.coder.decode(tokens.tolist())
 
-    def decode_one(self, token: int) -> str:
-        """One token alone; a part of a character shows as U+FFFD."""
-        return self.coder.decode([token])
+    def inside(self, tokens: Sequence[int]) -> str:
+        """Some tokens as they stand inside a text, with the space that many leave out at its beginning; a part of a character is U+FFFD."""
+        end = self.coder.end
+        return self.coder.decode([end, *tokens]).removeprefix(self.coder.decode([end]))
 
 
 def short_hash(content: bytes) -> str:

@@ -7,13 +7,14 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.checks import first_line
+from latent_tokens.checks import ask_hub, first_line
 
 Ids = NDArray[np.uint16]
 
@@ -23,6 +24,14 @@ ENDS = (END, "</s>", "<eos>", "[EOS]", "<|im_end|>")  # what may end documents i
 PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))  # GPT-2's files by their two names
 PIECE, TOGETHER = 1 << 16, 1 << 20  # characters that are tokenized as one, and in one call
 BETWEEN = re.compile(r"[^\W\d_](?= [^\W\d_])")
+INSIDE = re.compile(r"[^\W\d_] ")
+CONTRACTED = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
+REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+EXPRESSIONS = (  # to split by, where a run of letters ends before a space and nothing looks back
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",  # GPT-2
+    CONTRACTED + r"\p{N}{1,3}" + REST,  # Llama 3, GPT-4
+    CONTRACTED + r"\p{N}" + REST,  # Qwen 2
+)
 MOST = 65_535  # tokens: ids are uint16, and MASK is one more
 
 
@@ -77,8 +86,7 @@ class Learned:
         if self.vocab_size > MOST:
             raise ValueError(f"{name}: {self.vocab_size:,} tokens: ids are stored in 16 bits, so at most {MOST:,}")
         self.end: int = inner.token_to_id(found)
-        splits = inner.pre_tokenizer  # by bytes as GPT-2: then it never joins a letter with a space and what follows it
-        self.cuts = type(splits).__name__ == "ByteLevel" and not splits.add_prefix_space and inner.normalizer is None
+        self.cuts = can_be_cut(inner)
 
     def encode(self, texts: Sequence[str]) -> list[Ids]:
         made: list[list[Ids]] = [[] for _ in texts]
@@ -99,6 +107,28 @@ class Learned:
     def to_json(self) -> bytes:
         """The file that holds it."""
         return bytes(self.inner.to_str().encode())
+
+
+def can_be_cut(inner: Any) -> bool:
+    """Whether no token of any text joins a letter with a space and the letter behind it, so that the text may be cut there.
+
+    So it is where nothing changes the text, and the first split, but for one between digits, is there whatever stands before and behind; those
+    after it see a part at a time. Added tokens are found in the whole text: none may have such a place inside, nor take the space behind it.
+    """
+    if inner.pre_tokenizer is None or inner.normalizer is not None:
+        return False
+    splits: dict[str, Any] = json.loads(inner.pre_tokenizer.__getstate__())
+    first, *others = [*dropwhile(lambda one: one["type"] == "Digits", splits.get("pretokenizers", [splits])), {"type": "none"}]
+    local = all(one["type"] in ("Split", "Digits", "ByteLevel", "none") for one in others)
+    added = inner.get_added_tokens_decoder().values()
+    return splits_words(first) and local and not any(token.rstrip or INSIDE.search(token.content) for token in added)
+
+
+def splits_words(split: dict[str, Any]) -> bool:
+    """Whether a split is GPT-2's, or goes by one of EXPRESSIONS and leaves nothing out."""
+    if split["type"] == "Split":
+        return split["behavior"] == "Isolated" and not split["invert"] and split["pattern"].get("Regex") in EXPRESSIONS
+    return split["type"] == "ByteLevel" and split["use_regex"] and not split["add_prefix_space"]
 
 
 def pieces(text: str) -> Iterator[str]:
@@ -159,6 +189,11 @@ def read_tokenizer(name: str, folder: Path | None = None) -> Bytes | Learned:
     if path.is_dir():
         raise ValueError(f"tokenizer={name}: a folder without {FILE}, or {' or '.join(' and '.join(pair) for pair in PAIRS)}")
     try:
+        import huggingface_hub  # which tokenizers brings
+
+        if isinstance(fetched := huggingface_hub.try_to_load_from_cache(name, FILE), str):
+            return Learned(tokenizers.Tokenizer.from_file(fetched), name)
+        ask_hub(name, FILE)
         return Learned(tokenizers.Tokenizer.from_pretrained(name), name)
     except Exception as error:  # of the hub: no network, no such name, and many more
         raise ValueError(f"tokenizer={name}: must be bytes, bpe:SIZE, a {FILE}, a folder or a name on the hub ({first_line(error)})") from None

@@ -1,0 +1,89 @@
+"""Watching: what is drawn at each step, and that a character is drawn whole or as a sign."""
+
+import io
+from types import SimpleNamespace
+
+import pytest
+import torch
+from rich.console import Console
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from latent_tokens.tasks import Text
+from latent_tokens.watching import PART, STYLES, watching, whole_characters
+
+
+@pytest.fixture
+def pictures(monkeypatch):
+    """What is drawn after the legend, as (text, style) of each part."""
+    seen = []
+
+    class Live:
+        def __init__(self, picture, **options):
+            self.update(picture)
+
+        def update(self, picture):
+            text = picture.plain.split("\n\n", 1)[1]
+            skip = len(picture.plain) - len(text)
+            names = {style: name for name, style in STYLES.items()}
+            seen.append([(picture.plain[part.start : part.end], names[part.style]) for part in picture.spans if part.start >= skip])
+
+        __enter__ = lambda self: self  # noqa: E731
+        __exit__ = lambda self, *of: None  # noqa: E731
+
+    monkeypatch.setattr("latent_tokens.watching.Live", Live)
+    return seen
+
+
+def step(chosen, tokens, latents, candidates):
+    return SimpleNamespace(chosen=torch.tensor([chosen]), tokens=torch.tensor([tokens]), latents=[latents], candidates=[candidates])
+
+
+def test_every_step_is_drawn_in_its_colours(pictures):
+    tokens, known = torch.tensor([[97, 0, 0, 0, 0, 98]]), torch.tensor([[True, False, False, False, False, False]])
+    with watching(Text(6), tokens, known, torch.tensor([5])) as on_step:
+        on_step(step([2, -1], [99, -1], [3], [2, 1]))
+        on_step(step([4], [0xC3], [], [4]))
+        on_step(step([3], [100], [], [3]))
+    a, dot, box = ("a", "known"), ("·", "open"), "□"
+    assert pictures == [
+        [a, dot, dot, dot, dot],
+        [a, (box, "candidate"), ("c", "new"), (box, "latent"), dot],
+        [a, dot, ("c", "decoded"), dot, (PART, "new")],
+        [a, dot, ("c", "decoded"), ("d", "new"), (PART, "decoded")],
+        [a, dot, ("c", "decoded"), ("d", "decoded"), (PART, "decoded")],
+    ]
+
+
+def test_a_character_in_parts_is_drawn_when_the_last_is_there(pictures):
+    first, second = "é".encode()
+    with watching(Text(3), torch.tensor([[first, 0, 97]]), torch.tensor([[True, False, False]]), torch.tensor([3])) as on_step:
+        on_step(step([2], [97], [1], []))
+        on_step(step([1, -1], [second, -1], [], []))
+    assert pictures[1:] == [
+        [(PART, "known"), ("□", "latent"), ("a", "new")],
+        [("é", "new"), ("a", "decoded")],
+        [("é", "decoded"), ("a", "decoded")],
+    ]
+
+
+def test_characters_are_whole_or_a_sign_and_command_no_terminal():
+    task, ids = Text(16), [*"aé€😀".encode(), 27, 10]
+    assert list(whole_characters(task, ids)) == [(0, 1, "a"), (1, 2, "é"), (3, 3, "€"), (6, 4, "😀"), (10, 1, r"\x1b"), (11, 1, "\n")]
+    assert list(whole_characters(task, ids[2:4])) == [(0, 1, PART), (1, 1, PART)]
+    assert list(whole_characters(task, [task.coder.end, 97])) == [(0, 1, "<|endoftext|>"), (1, 1, "a")]
+
+
+def test_words_keep_the_space_before_them(tmp_path):
+    inner = Tokenizer(models.WordLevel({"</s>": 0, "▁the": 1, "▁box": 2, "es": 3}))
+    inner.pre_tokenizer, inner.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    inner.save(str(tmp_path / "tokenizer.json"))
+    task = Text(8, "tokenizer.json", tmp_path)
+    assert [task.inside([token]) for token in (1, 2, 3)] == [" the", " box", "es"]
+    assert task.inside([1, 2, 3]) == " the boxes"
+
+
+def test_without_a_terminal_only_the_last_picture_is_printed():
+    out = io.StringIO()
+    with watching(Text(3), torch.tensor([[97, 98, 99]]), torch.ones(1, 3).bool(), torch.tensor([3]), Console(file=out)):
+        pass
+    assert out.getvalue().count("abc") == 1

@@ -27,6 +27,7 @@ CHECKED = (
     "relevance",
 )
 install_import_hook([f"latent_tokens.{name}" for name in CHECKED], "beartype.beartype")
+LONGEST = ("test_paper", "test_readme", "test_equivalences", "test_fast", "test_oracle", "test_pages", "test_tasks", "test_bench", "test_training")
 
 import pytest
 import torch
@@ -54,7 +55,7 @@ def variants():
 
 def pytest_collection_modifyitems(items):
     """The longest files first, so that no process ends with one of them while another has nothing left to do."""
-    items.sort(key=lambda item: item.path.name not in ("test_paper.py", "test_readme.py"))
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +79,15 @@ def suits(method, decoding_name):
     if method.readout == "shifted":
         return decoding_name in ("uniform", "left to right")
     return method.order is not left_to_right or " of " not in decoding_name
+
+
+@pytest.fixture(scope="module")
+def brief_look():
+    """The machine's limits are measured on small matrices and blocks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("latent_tokens.machine.SIDE", 512)
+        patch.setattr("latent_tokens.machine.COPIED", 1 << 24)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,11 @@ SMALL = {"sizes": ("nano",), "lengths": (12,), "batch_sizes": (2,), "precisions"
 ASKED = ["bench", "--sizes", "nano", "--lengths", "12", "--batch-sizes", "2", "--precisions", "fp32", "--rounds", "1"]
 
 
+pytestmark = pytest.mark.usefixtures("brief_look")
+
+
 @pytest.fixture(scope="module")
-def rows():
+def rows(brief_look):
     return bench(BenchConfig(**SMALL, latents=(0, 2), train=("nano:4x12", "nano:4x9:12")))
 
 

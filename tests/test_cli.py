@@ -230,7 +230,7 @@ def test_what_the_parser_refuses_gets_one_line_and_exit_code_2(command, message,
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     run = tmp_path / "a run"
-    command = ["train", "sudoku-4", "scdm", "--steps", "600", "--batch-size", "4", "--num-train", "64", "--num-validation", "8", "--out", str(run)]
+    command = ["train", "sudoku-4", "scdm", "--steps", "300", "--batch-size", "4", "--num-train", "64", "--num-validation", "8", "--out", str(run)]
     launch = [sys.executable, "-m", "latent_tokens.cli", *command]
     process = subprocess.Popen(launch, stderr=subprocess.PIPE, text=True, env=os.environ)
     while not (run / "metrics.jsonl").exists():
@@ -242,13 +242,13 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     way_out = said.splitlines()[-1]
     assert "stopped at step" in way_out
     assert (
-        f"go on with: latent-tokens train sudoku-4 scdm --steps 600 --batch-size 4 --num-train 64 --num-validation 8 --out '{run}' --resume"
+        f"go on with: latent-tokens train sudoku-4 scdm --steps 300 --batch-size 4 --num-train 64 --num-validation 8 --out '{run}' --resume"
         in way_out
     )
     assert main([*command, "--resume"]) == 0
     steps = [row["step"] for row in lines((run / "metrics.jsonl").read_text()) if "validation_loss" not in row]
     assert steps == sorted(set(steps))
-    assert steps[-1] == 600
+    assert steps[-1] == 300
 
 
 def test_what_a_terminal_might_obey_is_spelt_out():

@@ -1,0 +1,43 @@
+"""Pages of documentation: what they show is run as a newcomer types it."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import chdir
+from pathlib import Path
+
+from latent_tokens.cli import main
+
+ROOT = Path(__file__).parents[1]
+ENVIRONMENT = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+def blocks(page, language):
+    """What stands in the page's blocks of the language."""
+    return re.findall(rf"```{language}\n(.*?)```", page, re.S)
+
+
+def commands(page):
+    """The page's lines for a shell."""
+    return [line for block in blocks(page, "bash") for line in block.splitlines() if line]
+
+
+def run(commands, folder):
+    """Runs them in their order, in one folder. The first of latent-tokens is a process; the others are calls, without its start of seconds."""
+    processes = 0
+    for command in commands:
+        name, *arguments = shlex.split(command, comments=True)
+        if name == "latent-tokens" and processes:
+            with chdir(folder):
+                assert main(arguments) == 0, command
+        else:
+            done = subprocess.run(command, shell=True, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"{command}\n{done.stdout[-2_000:]}\n{done.stderr[-2_000:]}"
+            processes += name == "latent-tokens"
+
+
+def links(page):
+    """Where the page points to, but for the web."""
+    return ["".join(place) for place in re.findall(r"\]\(((?!http)[^)#]+)\)|src=\"((?!http)[^\"]+)\"", page)]

@@ -1,0 +1,42 @@
+"""Every command of the pages in docs runs, and what they point to is there."""
+
+import json
+
+import pytest
+
+from latent_tokens import TASKS
+from pages import ROOT, commands, links, run
+
+PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_points_to_is_there(page):
+    for place in links(PAGES[page]):
+        assert (ROOT / "docs" / place).exists(), place
+
+
+@pytest.mark.usefixtures("brief_look")
+@pytest.mark.parametrize(("page", "written"), [("performance.md", "runs/growth/growth.png"), ("results.md", ""), ("text.md", "runs/readme")])
+def test_the_commands_of_a_page_run(tmp_path, page, written):
+    (tmp_path / "README.md").write_text("\n\n".join([(ROOT / "README.md").read_text(), *PAGES.values()]))
+    asked = [f"{command} --batch-sizes 1 2" if "--growth" in command else command for command in commands(PAGES[page])]
+    assert len(asked) >= 2
+    run(asked, tmp_path)
+    assert (tmp_path / written).exists()
+
+
+def test_the_commands_of_the_manual_run(tmp_path):
+    manual = PAGES["tasks.md"]
+    assert len(commands(manual)) > 20
+    run(commands(manual), tmp_path)
+    splits = json.loads((tmp_path / "data" / "small" / "manifest.json").read_text())["splits"]
+    assert [splits[split]["examples"] for split in ("train", "validation", "test")] == [247, 23, 18]
+    shown = TASKS["sudoku-6-puzzle"].generate(1, seed=0).tokens[0].tolist()
+    assert f"puzzle   {spaced(shown[1:37])}" in manual
+    assert f"solution {spaced(shown[38:])}" in manual
+
+
+def spaced(cells):
+    """36 numbers as the manual writes them."""
+    return "   ".join(" ".join(map(str, cells[start : start + 6])) for start in range(0, 36, 6))

@@ -8,6 +8,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from latent_tokens.configs import ScaleName
 from latent_tokens.data import fingerprint
 from latent_tokens.evaluation import read_split
@@ -130,43 +132,50 @@ def cells_of_rows(line: Line, lines: Sequence[Line]) -> list[tuple[str, ...]]:
 
 
 def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
-    """Writes STEM.png and STEM.svg: perplexity, entropy and held-out nats against the number of latents; nothing where no line has a row."""
+    """Writes STEM.png and STEM.svg: perplexity, entropy, and what latents take off held-out nats, against their number.
+
+    Nothing is drawn where fewer than two numbers have rows.
+    """
     from matplotlib.figure import Figure
 
     shown = [line for line in lines if line.rows]
-    if not shown:
+    dial: list[Any] = list(dict.fromkeys(line.cell.latents for line in shown if line.cell.latents is not None))
+    if len(dial) < 2:
         return []
     sheet = Figure(figsize=(11, 4.2), layout="constrained")
     panels = [("perplexity", "perplexity under the judge"), ("entropy", "entropy of a text's tokens, nats")]
-    if any(held_out(line.rows[0]) is not None for line in shown):
-        panels.append(("held_out", "held-out text, nats a token"))
-    dial: list[Any] = list(dict.fromkeys(line.cell.latents for line in shown if line.cell.latents is not None))
+    if any(held_out(line.rows[0]) is not None and without_latents(line, shown) for line in shown):
+        panels.append(("less", "held-out nats a token below n = 0"))
     for axes, (what, label) in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for method in dict.fromkeys(line.cell.method for line in shown):
             own = [line for line in shown if line.cell.method == method]
-            values = [fmean(value_of(row, what) for row in line.rows) for line in own]
+            points = [(line, *point) for line in own if (point := point_of(line, shown, what)) is not None]
             style: dict[str, Any] = {"color": COLOURS[method], "label": method}
             if own[0].cell.latents is None:
-                axes.axhline(values[0], linewidth=1, linestyle="--", **style)
-            else:
-                bars = bars_of([line.rows[0] for line in own], what) if all(len(line.rows) == 1 for line in own) else None
-                axes.errorbar([dial.index(line.cell.latents) for line in own], values, bars, marker="o", capsize=3, **style)
+                for _, value, _ in points:
+                    axes.axhline(value, linewidth=1, linestyle="--", **style)
+            elif points:
+                places, values = [dial.index(line.cell.latents) for line, _, _ in points], [value for _, value, _ in points]
+                bars = np.array([bar or (0.0, 0.0) for _, _, bar in points]).T
+                axes.errorbar(places, values, bars, marker="o", capsize=3, **style)
         axes.set(xticks=range(len(dial)), xticklabels=dial, xlabel="latent tokens n", ylabel=label)
         axes.grid(axis="y", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize=8, frameon=False)
+    sheet.axes[0].legend(fontsize=8, frameon=False)
     judges = ", ".join(dict.fromkeys(line.rows[0]["judge"] for line in shown))
-    return save_sheet(sheet, EXPERIMENTS[experiment].title, f"judge: {judges}; 95 % intervals over texts, where there are bars; {command}", stem)
+    caption = f"judge: {judges}; 95 % intervals over texts, or held-out sequences, of a training seed; {command}"
+    return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
 
 
-def value_of(row: Row, what: str) -> float:
-    """What a panel shows of a row."""
-    return (held_out(row) or math.nan) if what == "held_out" else float(row[what])
-
-
-def bars_of(rows: Sequence[Row], what: str) -> list[list[float]] | None:
-    """How far the intervals of a panel reach below and above; None where it has none."""
-    name = {"perplexity": "ci95", "entropy": "entropy_ci95"}.get(what, "")
-    if not all(row.get(name) for row in rows):
-        return None
-    return [[row[what] - row[name][0] for row in rows], [row[name][1] - row[what] for row in rows]]
+def point_of(line: Line, lines: Sequence[Line], what: str) -> tuple[float, tuple[float, float] | None] | None:
+    """(what a panel shows of a line, how far its interval reaches below and above, where there is one seed and so one); None where it has none."""
+    if what == "less":
+        first = without_latents(line, lines)
+        found = [off for row in line.rows if row["train_seed"] in first and (off := taken_off(row, first[row["train_seed"]])) is not None]
+        if not found:
+            return (0.0, None) if line.cell.latents == 0 else None
+        half = found[0][1]
+        return fmean(value for value, _ in found), (half, half) if len(found) == 1 and math.isfinite(half) else None
+    value, (row, *others) = fmean(row[what] for row in line.rows), line.rows
+    interval = row["ci95" if what == "perplexity" else "entropy_ci95"]
+    return value, None if others or interval is None else (value - interval[0], interval[1] - value)

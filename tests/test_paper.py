@@ -91,7 +91,7 @@ def test_every_experiment_runs(done, name):
     folder = config.out / "smoke"
     assert "not run" not in tables[name]
     assert (folder / f"{name}.md").read_text() == tables[name]
-    assert (folder / f"{name}.png").is_file()
+    assert (folder / f"{name}.png").is_file() == (name != "table-text")  # one number of latents makes no curve
     assert len(tables[name].splitlines()) == len(dict.fromkeys(EXPERIMENTS[name].cells(SCALES["smoke"]))) + 6
 
 
@@ -277,7 +277,7 @@ def test_a_table_in_the_repository_is_that_of_its_rows(path):
     shown = lines(asked, found)
     made = (text_markdown if path.stem.endswith("-text") else markdown)(shown, path.stem, path.parent.name, 0)
     assert path.read_text().splitlines()[:-1] == made.splitlines()[:-1]
-    assert path.with_suffix(".png").is_file() == any(recipe.hash in found for recipe in asked)
+    assert path.with_suffix(".png").is_file() == (path.stem != "table-text" and any(recipe.hash in found for recipe in asked))
     assert not re.search(r"/(tmp|home|work|root)/", (path.parent / "rows.jsonl").read_text())
 
 

@@ -1,0 +1,24 @@
+"""A handful of faults of each kind, after each of which a run ends as it does undisturbed; make drill does it with hundreds."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pages import ROOT
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="it counts threads, and finds processes, in /proc")
+def test_a_run_survives_a_handful_of_faults_of_each_kind():
+    """In a process of its own: it forks, which a process with threads must not."""
+    command, environment = [sys.executable, "scripts/drill.py", "--short"], {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    injected, survived = re.search(r"faults injected (\d+), survived (\d+)", done.stdout).groups()
+    assert injected == survived
+    assert int(injected) >= 20
+    assert "wrong results 0" in done.stdout
+    assert not done.stderr

@@ -68,6 +68,38 @@ def test_what_is_missing_or_damaged_is_named(folder, tmp_path):
         from_pretrained(folder)
 
 
+CONFIGS = {  # what a config may say: (where, what, what is said of it)
+    "no heads": (("model", "size", "heads"), 0, "heads=0: must be a whole number from 1"),
+    "half a layer": (("model", "size", "layers"), 0.5, "layers=0.5: must be a whole number"),
+    "a wide network": (("model", "size", "width"), 1 << 24, "not of this config .*, and .* by its config"),
+    "a wider one": (("model", "size", "width"), 1 << 62, "damaged"),
+    "a deep network": (("model", "size", "layers"), 1 << 40, "layers of [0-9]+ weights"),
+    "many tokens": (("model", "vocab_size"), 1 << 40, "not of this config"),
+    "more tokens": (("model", "vocab_size"), (1 << 63) - 1, "damaged"),
+    "a text for a number": (("model", "vocab_size"), "4", "vocab_size=4: must be a whole number"),
+    "long sequences": (("model", "max_length"), 1 << 40, "max_length=1099511627776: must be at most 65,536"),
+    "other positions": (("model", "positions"), ["both"], "must be one of both, rotary, learned"),
+    "another dropout": (("model", "dropout"), "0", "dropout=0: must be a number"),
+    "latents in words": (("method", "latents"), "x", "damaged"),
+    "a window in words": (("method", "window"), "x", "damaged"),
+    "a list for a model": (("model",), [], "damaged"),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_config_that_its_weights_do_not_fit_is_refused_before_anything_is_allocated(folder, name):
+    where, what, message = CONFIGS[name]
+    config = json.loads((folder / "config.json").read_text())
+    holder = config
+    for key in where[:-1]:
+        holder = holder[key]
+    holder[where[-1]] = what
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=message) as error:
+        from_pretrained(folder)
+    assert "\n" not in str(error.value)
+
+
 def test_models_come_with_the_package():
     assert shipped_names() == [*(f"sudoku-6-{name}" for name in ("ar-mtp", "arm", "mdm", "scdm", "sidm")), "sudoku-9-mdm", "sudoku-9-scdm"]
     for name in shipped_names():

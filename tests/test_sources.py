@@ -136,6 +136,30 @@ def test_small_pickles_of_much_are_read_at_once_or_refused():
         read_plain_pickle(pickle.dumps(np.zeros((10**9, 0), np.int8)))
 
 
+HARMFUL = {  # a few bytes that ask for much
+    "a place far away": (b"\x80\x02Nr\xff\xff\xff\xff.", "asks for room that it does not fill"),
+    "a place far away in digits": (b"Np99999999999\n.", "asks for room that it does not fill"),
+    "a place that is no number": (b"Np1_000\n.", "asks for room that it does not fill"),
+    "tuples in tuples for a key": (b"}N" + b"\x85" * 200_000 + b"Ns.", "a dict among its values, or a set"),
+    "tuples in tuples in a set": (b"\x8f(N" + b"\x85" * 200_000 + b"\x90.", "a dict among its values, or a set"),
+    "bytes that are not there": (b"\x96" + b"\xff" * 7 + b"\x0f.", "it is cut off"),
+    "text that is not there": (b"\x8d\x00\x00\x00\x00\x00\x00\x00\x80.", "it is cut off"),
+    "a line that does not end": (b"cnumpy\nndarray", "it is cut off"),
+    "a number over two lines": (b"Fnan\\x\n.", "could not convert string to float"),
+    "an instruction across the end of a frame": (b"\x80\x04\x95\x03" + bytes(7) + b"Nr\x00\x00\x00\x00.", "it is cut off"),
+    "a frame in a frame": (b"\x80\x04\x95\x0b" + bytes(7) + b"\x95\x01" + bytes(7) + b"N.", "it is cut off"),
+    "lists in lists": (b"]" * 100_000 + b"a" * 99_999 + b".", "RecursionError"),
+}
+
+
+@pytest.mark.parametrize("name", HARMFUL)
+def test_a_small_pickle_does_no_great_harm(name):
+    content, message = HARMFUL[name]
+    with pytest.raises(ValueError, match=f"pickle (refused|damaged).*{message}") as error:
+        read_plain_pickle(content)
+    assert "\n" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -207,6 +207,15 @@ def run(data, tmp_path_factory):
     return fit(TrainConfig("text", "scdm", tmp_path_factory.mktemp("run") / "text", steps=4, batch_size=4, data=data, evaluate_every=4))
 
 
+def test_a_tokenizer_that_a_killed_start_had_yet_to_write_is_put_back(data, tmp_path):
+    config = TrainConfig("text", "scdm", tmp_path / "run", steps=2, batch_size=4, data=data)
+    tokenizer = fit(config) / "tokenizer.json"
+    content = tokenizer.read_bytes()
+    tokenizer.unlink()
+    fit(replace(config, resume="auto"))
+    assert tokenizer.read_bytes() == content
+
+
 def test_a_model_of_text_is_trained_sampled_judged_and_its_likelihood_told(run, data, tmp_path, capsys):
     task = Text(32, "tokenizer.json", run)
     assert task.vocab_size == from_pretrained(run).vocab_size == 300
@@ -296,6 +305,30 @@ def test_a_run_folder_has_its_own_tokenizer_or_none(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=r"run/tokenizer.json: is missing, so what the tokens mean is not known"):
         Text(32, "tokenizer.json", tmp_path / "run").coder  # noqa: B018
+
+
+def test_a_model_of_text_solves_nothing(run, capsys):
+    assert main(["solve", "1", "--run", str(run)]) == 2
+    assert "a model of text, which has no puzzles" in capsys.readouterr().err
+
+
+def test_a_tokenizer_that_fails_on_a_text_is_named(tmp_path):
+    inner = Tokenizer(models.WordLevel({END: 0, "cell": 1}, unk_token="[UNK]"))
+    inner.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(ValueError, match=r"tokenizer.json: does not tokenize this text \(.*\[UNK\].*\); use another tokenizer"):
+        read_tokenizer(str(tmp_path)).encode(["row"])
+
+
+@pytest.mark.parametrize("name", ["../tokenizer.json", "/etc/passwd", "nowhere\n.json", "gpt2"])
+def test_a_folder_names_no_tokenizer_outside_of_it(data, tmp_path, name):
+    shutil.copytree(data, tmp_path / "data")
+    shutil.copy(data / "tokenizer.json", tmp_path)
+    manifest = json.loads((data / "manifest.json").read_text())
+    manifest["task"]["tokenizer"] = name
+    (tmp_path / "data" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match=r"tokenizer='.*': must be bytes or tokenizer.json, a file of the folder itself") as error:
+        load_data(tmp_path / "data")
+    assert "\n" not in str(error.value)
 
 
 def test_a_run_whose_tokenizer_was_swapped_is_refused(run, tmp_path, capsys):

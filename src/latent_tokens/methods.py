@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latent_tokens.attention import Rule, bidirectional, block_mask, causal, dense_mask, independent, sees_earlier, sees_later, semi_causal
-from latent_tokens.checks import Names, one_of
+from latent_tokens.checks import Names, is_whole, one_of, whole
 from latent_tokens.layout import Layout, next_layout
 from latent_tokens.order import Order, any_order, first_order, left_to_right
 
@@ -45,7 +45,9 @@ class Method:
     latents: int | None = 0  # n where Decoding.latents is None; None = all that may be shown, as always where rule sees what is later
 
     def __post_init__(self) -> None:
-        if self.window is not None and self.window < 1:
+        if self.latents is not None:
+            whole("latents", self.latents, 0)
+        if self.window is not None and not (is_whole(self.window, 1) and self.window < 1 << 63):
             raise ValueError(f"window={self.window}: a window shows at least 1 masked token; None shows all")
         if self.readout == "shifted" and self.order is not left_to_right:
             raise ValueError("readout=shifted: each slot is fed the token to its left, so order must be left_to_right")

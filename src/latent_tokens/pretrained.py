@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
+from torch import Tensor
 
 from latent_tokens import attention, order
-from latent_tokens.checks import first_line
+from latent_tokens.checks import at_least, first_line, one_of, whole
 from latent_tokens.layout import Layout
 from latent_tokens.methods import Method
 from latent_tokens.model import Transformer
@@ -22,6 +23,7 @@ from latent_tokens.storage import FORMAT, json_bytes, read_description, write_wh
 from latent_tokens.tasks import Language
 
 FINGERPRINT = 16  # positions
+LONGEST = 1 << 16  # positions: lengths are kept in 16 bits
 CLOSE = 1e-2  # logits of two machines are closer, of two models are not
 SHIPPED = Path(__file__).parent / "shipped"
 RULES = {rule.__name__: rule for rule in (attention.bidirectional, attention.independent, attention.semi_causal, attention.causal)}
@@ -36,23 +38,53 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
     """
     folder = find(folder_or_name)
     config = read_description(folder, "config.json", "model")
-    try:
-        model, method = config["model"], method_from(config["method"])
-        net = Transformer(
-            Size(**model["size"]), model["vocab_size"], model["max_length"], model["positions"], model["dropout"], model.get("gelu", "tanh")
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{folder / 'config.json'}: damaged ({error}); save the model again") from None
     weights = folder / "model.safetensors"
     if not weights.is_file():
-        raise ValueError(f"{folder}: half-written, model.safetensors is missing; go on with its training (--resume) until it keeps weights")
+        raise ValueError(f"{folder}: half-written, model.safetensors is missing; go on with its training (--resume auto) until it keeps weights")
     try:
-        net.load_state_dict(load(weights.read_bytes()))
+        stored = shapes_of(weights)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{weights}: damaged ({first_line(error)}); save the model again") from None
+    try:
+        model, method = config["model"], method_from(config["method"])
+        check_model(model)
+        if model["size"]["layers"] > len(stored):
+            raise ValueError(f"{model['size']['layers']} layers of {len(stored)} weights")
+        with torch.device("meta"):  # nothing is allocated before it is known to be of this size
+            net = Transformer(
+                Size(**model["size"]), model["vocab_size"], model["max_length"], model["positions"], model["dropout"], model.get("gelu", "tanh")
+            )
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise ValueError(f"{folder / 'config.json'}: damaged ({first_line(error)}); save the model again") from None
+    wanted = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    if stored != wanted:
+        name = min(name for name in stored.keys() | wanted.keys() if stored.get(name) != wanted.get(name))
+        found = f"{name[:80]} is {stored.get(name, 'missing')}, and {wanted.get(name, 'nothing')} by its config"
+        raise ValueError(f"{weights}: damaged, or not of this config ({found}); save the model again")
+    try:
+        net.to_empty(device="cpu").load_state_dict(load(weights.read_bytes()))
     except (SafetensorError, RuntimeError) as error:
         raise ValueError(f"{weights}: damaged, or not of this config ({first_line(error)}); save the model again") from None
     net.method = method
     check_fingerprint(net.eval(), config.get("fingerprint"), folder)
     return net
+
+
+def shapes_of(weights: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of each tensor of a .safetensors file, whose header alone is read."""
+    with safe_open(weights, "pt") as content:
+        return {name: tuple(content.get_slice(name).get_shape()) for name in content.keys()}  # noqa: SIM118
+
+
+def check_model(model: Mapping[str, Any]) -> None:
+    """Raises ValueError where what a config says of a network cannot be."""
+    for name in ("vocab_size", "max_length"):
+        whole(name, model[name], 1)
+    if model["max_length"] > LONGEST:
+        raise ValueError(f"max_length={model['max_length']}: must be at most {LONGEST:,}")
+    one_of("positions", model["positions"], ("both", "rotary", "learned"))
+    one_of("gelu", model.get("gelu", "tanh"), ("exact", "tanh"))
+    at_least("dropout", model["dropout"], 0)
 
 
 def save_pretrained(
@@ -71,12 +103,12 @@ def save_pretrained(
     folder, config = Path(folder), json_bytes({**describe(net), **(about or {})})
     folder.mkdir(parents=True, exist_ok=True)
     others = {folder / name: content for name, content in (beside or {}).items()}
-    write_whole({**others, folder / "model.safetensors": weights_bytes(net, dtype), folder / "config.json": config})
+    write_whole({**others, folder / "model.safetensors": weights_bytes(net.state_dict(), dtype), folder / "config.json": config})
 
 
-def weights_bytes(net: Transformer, dtype: torch.dtype | None = None) -> bytes:
+def weights_bytes(weights: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> bytes:
     """The .safetensors file that holds a net's weights."""
-    return save({name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous() for name, tensor in net.state_dict().items()})
+    return save({name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous() for name, tensor in weights.items()})
 
 
 @torch.inference_mode()

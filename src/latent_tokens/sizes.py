@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from latent_tokens.checks import Names
+from latent_tokens.checks import Names, whole
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,8 @@ class Size:
     layers: int
 
     def __post_init__(self) -> None:
+        for name in ("width", "heads", "layers"):
+            whole(name, getattr(self, name), 1)
         if self.width % (2 * self.heads):
             raise ValueError(f"width={self.width} with heads={self.heads}: a head needs a whole, even number of channels for rotary positions")
 

@@ -42,6 +42,7 @@ def run_solve(command: Solve) -> int:
     from latent_tokens.order import left_to_right
     from latent_tokens.pretrained import find, from_pretrained, shipped_names
     from latent_tokens.solving import solve
+    from latent_tokens.tasks import Solvable
     from latent_tokens.tasks.sudoku import read_puzzle
 
     whole("attempts", command.attempts, 1)
@@ -59,6 +60,8 @@ def run_solve(command: Solve) -> int:
     else:
         name, net = command.run, from_pretrained(command.run)
         task = task_of(find(name))
+        if not isinstance(task, Solvable):
+            raise ValueError(f"run={name}: a model of {task.name}, which has no puzzles; use latent-tokens sample")
         problem = task.encode(text)
     free: int | Literal["all"] = "all" if command.latents is None else DEFAULT_CANDIDATES  # where all are candidates there are no latents
     candidates = command.candidates or (1 if net.method.order is left_to_right else free)

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
 import re
 from collections.abc import Callable
 from typing import Any, Literal
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from latent_tokens.checks import first_line
+
 LONGEST_EMPTY = 1_000
+FITS, CUT_OFF, FILLS, FAR = range(4)  # what `look` finds
+LINES, UNKNOWN = -10, -100  # arguments of so many lines less LINES; no instruction
 NUMBERS_AND_TEXT = re.compile(r"[<>=|]?[biufSU]\d+|bool")
 
 
@@ -113,14 +119,92 @@ class PlainUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError("it names an object outside of it")
 
 
+def arguments() -> NDArray[np.int64]:
+    """For each byte, what its instruction is followed by: so many bytes; pickletools' -2 to -5 for a length and so many; LINES - n for n lines."""
+    sizes = np.full(256, UNKNOWN)
+    for code in pickletools.opcodes:
+        size = 0 if code.arg is None else code.arg.n
+        lines = 2 if code.arg is pickletools.stringnl_noescape_pair else 1
+        sizes[ord(code.code)] = LINES - lines if size == pickletools.UP_TO_NEWLINE else size
+    return sizes
+
+
+@numba.njit(cache=True)
+def look(content, sizes):  # type: ignore[no-untyped-def]  # noqa: PLR0911
+    """What a pickle would do that no plain values need: FITS for nothing of it. Nothing of it is done.
+
+    CUT_OFF: reach beyond its end. FILLS: put something into a dict or set, which goes as deep as its keys are nested. FAR: ask for a place in
+    memory that is not next, for which readers make room for all before it.
+    """
+    at, frame = 0, 0  # where it ends: what reaches beyond it is read elsewhere by Python's own reader
+    for count in range(len(content)):
+        if at >= len(content):
+            return CUT_OFF
+        code, size = content[at], sizes[content[at]]
+        at += 1
+        start = at
+        if code == 46 or size == UNKNOWN:  # the end, or what the reader will complain of
+            return FITS
+        if code in (100, 115, 117, 0x90, 0x91):  # DICT SETITEM SETITEMS ADDITEMS FROZENSET
+            return FILLS
+        if size >= 0:
+            at += size
+        elif size < LINES:
+            for _ in range(LINES - size):
+                while at < len(content) and content[at] != 10:
+                    at += 1
+                at += 1
+        else:
+            width = 1 if size == -2 else 8 if size == -5 else 4
+            if start + width > len(content):
+                return CUT_OFF
+            length = 0
+            for place in range(width - 1, -1, -1):
+                length = 256 * length + content[start + place]
+                if length > len(content):
+                    return CUT_OFF
+            at += width + length
+        if at > len(content) or start <= frame < at:
+            return CUT_OFF
+        if code == 0x95:  # FRAME
+            length = 0
+            for place in range(at - 1, start - 1, -1):
+                length = 256 * length + content[place]
+                if length > len(content) - at:
+                    return CUT_OFF
+            if start <= frame:
+                return CUT_OFF
+            frame = at + length
+        if code in (114, 112):  # LONG_BINPUT PUT
+            place = 0
+            for index in range(start, at - (code == 112)):
+                digit = content[start + at - 1 - index] if code == 114 else content[index] - 48
+                if code == 112 and not 0 <= digit <= 9:
+                    return FAR
+                place = (256 if code == 114 else 10) * place + digit
+                if place > count:
+                    return FAR
+    return CUT_OFF
+
+
+WRONG = {
+    CUT_OFF: "damaged (it is cut off)",
+    FILLS: "refused: a dict among its values, or a set, and only numbers, strings, lists and numpy arrays are read",
+    FAR: "damaged (it asks for room that it does not fill)",
+}
+
+
 def read_plain_pickle(content: bytes) -> Any:
     """What a pickle holds. Raises ValueError where it is damaged, or holds anything but plain values."""
+    found = look(np.frombuffer(content, np.uint8), arguments())
+    if found != FITS:
+        raise ValueError(f"pickle {WRONG[found]}")
     try:
         return plain(PlainUnpickler(io.BytesIO(content)).load(), {})
     except pickle.UnpicklingError as error:
         raise ValueError(f"pickle refused: {error}") from None
     except Exception as error:  # a damaged stream can fail in any way
-        raise ValueError(f"pickle damaged ({type(error).__name__}: {error})") from None
+        raise ValueError(f"pickle damaged ({type(error).__name__}: {first_line(error)})") from None
 
 
 def plain(value: Any, done: dict[int, Any]) -> Any:

@@ -212,6 +212,8 @@ def load_npy(path: Path) -> NDArray[Any]:
     """The array of a .npy file, mapped rather than read. Raises ValueError where it is cut off, damaged or holds objects."""
     try:
         return np.lib.format.open_memmap(path, mode="r")
+    except (MemoryError, RecursionError):  # what Python's parser raises
+        raise ValueError(f"{path}: no whole array in it (its header is nested too deep)") from None
     except Exception as error:  # a damaged header can fail in any way
         raise ValueError(f"{path}: no whole array in it ({type(error).__name__})") from None
 

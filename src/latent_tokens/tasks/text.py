@@ -14,7 +14,7 @@ import numpy as np
 
 from latent_tokens.checks import whole
 from latent_tokens.tasks.base import Examples, Tokens
-from latent_tokens.tasks.tokenizer import Bytes, Learned, read_tokenizer
+from latent_tokens.tasks.tokenizer import FILE, Bytes, Learned, read_tokenizer
 
 GAP = re.compile("_{3,}")
 LONGEST = 65_535
@@ -119,6 +119,8 @@ def text_described(about: Mapping[str, Any], folder: Path | None) -> Text:
     length, tokenizer = about.get("length"), about.get("tokenizer")
     if not isinstance(length, int) or not isinstance(tokenizer, str):
         raise ValueError(f"{about}: no task of this version")
+    if tokenizer not in ("bytes", FILE):
+        raise ValueError(f"tokenizer={tokenizer[:80]!a}: must be bytes or {FILE}, a file of the folder itself")
     text = Text(length, tokenizer, folder)
     text.coder  # noqa: B018
     if folder is not None and "tokenizer_hash" in about:

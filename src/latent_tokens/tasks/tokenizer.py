@@ -79,7 +79,7 @@ class Learned:
     def __init__(self, inner: Any, name: str) -> None:
         inner.no_truncation()  # what a file may ask for, and no corpus wants
         inner.no_padding()
-        self.inner, self.vocab_size = inner, 1 + max(inner.get_vocab().values(), default=-1)
+        self.name, self.inner, self.vocab_size = name, inner, 1 + max(inner.get_vocab().values(), default=-1)
         found = next((token for token in ENDS if inner.token_to_id(token) is not None), None)
         if found is None:
             raise ValueError(f"{name}: none of {', '.join(ENDS)} is a token of it, so documents cannot be ended")
@@ -91,7 +91,10 @@ class Learned:
     def encode(self, texts: Sequence[str]) -> list[Ids]:
         made: list[list[Ids]] = [[] for _ in texts]
         for part in parts_of([(number, piece) for number, text in enumerate(texts) for piece in (pieces(text) if self.cuts else [text])]):
-            found = self.inner.encode_batch([piece for _, piece in part], add_special_tokens=False)
+            try:
+                found = self.inner.encode_batch([piece for _, piece in part], add_special_tokens=False)
+            except Exception as error:  # the library raises Exception itself
+                raise ValueError(f"{self.name}: does not tokenize this text ({first_line(error)}); use another tokenizer") from None
             for (number, _), one in zip(part, found, strict=True):
                 made[number].append(np.array(one.ids, np.uint16))
         return [np.concatenate(ids) for ids in made]

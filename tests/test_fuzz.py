@@ -1,0 +1,94 @@
+"""The drill of `make fuzz` in short, and that it would see what it looks for."""
+
+import os
+import shutil
+import time
+
+import pytest
+
+from fuzz.drill import drill, replay, table, told
+from fuzz.readers import BY_NAME, READERS, Reader
+from latent_tokens.storage import read_lines
+
+SHORT = [reader for reader in READERS if reader.name not in ("commands", "run folder", "text")]  # these take long to begin with
+
+
+def test_every_reader_refuses_what_is_wrong_in_one_line(tmp_path):
+    results = drill(SHORT, 40, out=tmp_path)
+    assert not any(result.found for result in results), told(results)
+    assert all(result.counts["tried"] >= 40 for result in results)
+    assert "0 found" in table(results)
+
+
+def writes_elsewhere(folder, fixtures):
+    (folder.parent.parent / "elsewhere").write_text("x")
+
+
+def calls_a_program(folder, fixtures):
+    os.system("true")
+
+
+def makes_the_mark(folder, fixtures):
+    os.mknod(os.environ["MARK"])
+
+
+def takes_memory(folder, fixtures):
+    bytearray(2 << 30)
+
+
+def takes_memory_in_silence(folder, fixtures):
+    try:
+        bytearray(2 << 30)
+    except MemoryError as error:
+        raise ValueError(f"damaged ({type(error).__name__})") from None
+
+
+FAULTS = {
+    "says two lines": (lambda folder, fixtures: refuse("a\nb"), "no one line"),
+    "says nothing": (lambda folder, fixtures: refuse(""), "no one line"),
+    "lets an error out": (lambda folder, fixtures: {}["x"], "KeyError"),
+    "ends the process": (lambda folder, fixtures: os.abort(), "SIGABRT"),
+    "hangs": (lambda folder, fixtures: time.sleep(60), "takes more than"),
+    "writes elsewhere": (writes_elsewhere, "writes outside"),
+    "calls a program": (calls_a_program, "os.system"),
+    "makes the mark": (makes_the_mark, "executed"),
+    "takes memory": (takes_memory, "MemoryError"),
+    "takes memory in silence": (takes_memory_in_silence, "out of memory"),
+}
+
+
+def refuse(said):
+    raise ValueError(said)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_reader_with_a_fault_is_found_and_its_input_found_again(tmp_path, monkeypatch, name):
+    monkeypatch.setattr("fuzz.workers.SECONDS", 1)
+    fault, what = FAULTS[name]
+
+    def read(folder, fixtures):
+        if b"7" in (folder / "x.txt").read_bytes():
+            return fault(folder, fixtures)
+        return None
+
+    reader = Reader("faulty", lambda fixtures: [{"x.txt": b"1 2 3 4 5 6"}], read, lambda folder: True)
+    monkeypatch.setitem(BY_NAME, "faulty", reader)
+    shutil.rmtree(tmp_path / "kept", ignore_errors=True)
+    (result,) = drill([reader], 400 if name != "hangs" else 60, seed=3, out=tmp_path / "kept")
+    found = next((about for said, about in result.found.items() if what in said), None)
+    assert found is not None, result.found
+    again = replay(found["file"], "faulty", tmp_path / "again")
+    assert any(what in said for said in again.found)
+
+
+def test_rows_that_are_none_are_named(tmp_path):
+    for text, message in (
+        ("3\n", "a int where an object must be"),
+        ("[" * 100_000 + "\n", "no row of JSON"),
+        ('{"a": 1}\n' + "1" * 5_000 + "\n", "line 2: no row"),
+    ):
+        (tmp_path / "x.jsonl").write_text(text)
+        with pytest.raises(ValueError, match=message):
+            read_lines(tmp_path / "x.jsonl")
+    (tmp_path / "x.jsonl").write_text('{"a": 1}\n{"a"')
+    assert read_lines(tmp_path / "x.jsonl") == [{"a": 1}]

@@ -1,11 +1,13 @@
 # setup: the environment alone.  demo: train, turn the dial, show the curve.  test, check: what CI runs.
+# drill: breaks a training run hundreds of times, which must end as if nothing had been; minutes.
 # demo-all: the demo with its reference models trained and measured anew.  ship: puts what demo-all made into the package.
+# fuzz: every reader is given what it must refuse, for minutes.
 DEMO ?= full
 OUT ?= runs/demo
 RUN = .venv/bin/latent-tokens
 READY = .venv/.ready
 
-.PHONY: setup demo demo-all ship test check
+.PHONY: setup demo demo-all ship test check drill fuzz
 
 setup: $(READY)
 
@@ -34,3 +36,9 @@ check: setup
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+
+drill: setup
+	OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES= .venv/bin/python scripts/drill.py
+
+fuzz: setup
+	OMP_NUM_THREADS=1 PYTHONPATH=tests .venv/bin/python -m fuzz

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what is started in the background ignores it, and so would the processes that tests stop
 os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
@@ -61,6 +62,19 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(autouse=True)
 def one_thread():
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch):
+    """Nothing but this machine is reached."""
+    connect = socket.socket.connect
+
+    def local(self, address):
+        if self.family != socket.AF_UNIX and address[0] not in ("127.0.0.1", "::1", "localhost"):
+            pytest.fail(f"a test reached for {address}")
+        connect(self, address)
+
+    monkeypatch.setattr("socket.socket.connect", local)
 
 
 def pytest_generate_tests(metafunc):

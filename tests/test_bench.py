@@ -132,5 +132,5 @@ def test_to_measure_nothing_is_refused(capsys):
 
 @pytest.mark.parametrize(("there", "taken"), [("cpu", "cpu"), ("cuda:1", "cuda:1"), ("mps", "cpu")])
 def test_commands_run_on_the_fastest_device_that_has_float64(monkeypatch, there, taken):
-    monkeypatch.setattr("latent_tokens.machine.Accelerator", lambda: SimpleNamespace(device=torch.device(there)))
+    monkeypatch.setattr("latent_tokens.processes.join", lambda: SimpleNamespace(device=torch.device(there)))
     assert fastest_device() == torch.device(taken)

@@ -161,9 +161,9 @@ MISTAKES = [
     ("train sudoku-7 scdm", "task=sudoku-7: must be one of sudoku-4"),
     ("train sudoku-4 gpt", "method=gpt: must be one of mdm, sidm, scdm"),
     ("train sudoku-4 scdm --out {full}", "exists and is not empty"),
-    ("train sudoku-4 scdm --resume --out {nowhere}", "no run to go on with"),
+    ("train sudoku-4 scdm --resume yes --out {nowhere}", "no run to go on with"),
     ("train sudoku-4 scdm --data {nowhere}", "no data set"),
-    ("train sudoku-4 scdm --resume --steps 7 --batch-size 4 --num-train 8 --num-validation 8 --out {scdm}", "steps=7: "),
+    ("train sudoku-4 scdm --resume yes --steps 7 --batch-size 4 --num-train 8 --num-validation 8 --out {scdm}", "steps=7: "),
     ("data sudoku-4 --out {full}", "exists and is not empty"),
     ("evaluate {nowhere}", "no such run folder, nor one of the models that come along (sudoku-6-ar-mtp"),
     ("evaluate {empty}", "config.json is missing"),
@@ -242,10 +242,10 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     way_out = said.splitlines()[-1]
     assert "stopped at step" in way_out
     assert (
-        f"go on with: latent-tokens train sudoku-4 scdm --steps 300 --batch-size 4 --num-train 64 --num-validation 8 --out '{run}' --resume"
+        f"go on with: latent-tokens train sudoku-4 scdm --steps 300 --batch-size 4 --num-train 64 --num-validation 8 --out '{run}' --resume auto"
         in way_out
     )
-    assert main([*command, "--resume"]) == 0
+    assert main([*command, "--resume", "auto"]) == 0
     steps = [row["step"] for row in lines((run / "metrics.jsonl").read_text()) if "validation_loss" not in row]
     assert steps == sorted(set(steps))
     assert steps[-1] == 300

@@ -17,7 +17,15 @@ def test_what_a_page_points_to_is_there(page):
 
 
 @pytest.mark.usefixtures("brief_look")
-@pytest.mark.parametrize(("page", "written"), [("performance.md", "runs/growth/growth.png"), ("results.md", ""), ("text.md", "runs/readme")])
+@pytest.mark.parametrize(
+    ("page", "written"),
+    [
+        ("performance.md", "runs/growth/growth.png"),
+        ("results.md", ""),
+        ("scaling.md", "runs/four-by-two/model.safetensors"),
+        ("text.md", "runs/readme"),
+    ],
+)
 def test_the_commands_of_a_page_run(tmp_path, page, written):
     (tmp_path / "README.md").write_text((ROOT / "README.md").read_text()[:16_000])
     asked = [f"{command} --batch-sizes 1 2" if "--growth" in command else command for command in commands(PAGES[page])]

@@ -114,10 +114,10 @@ def test_a_stopped_recipe_gives_the_row_of_an_undisturbed_one(done, tmp_path, mo
     assert first.hash == again.hash
     results = tmp_path / "rows.jsonl"
 
-    def stop(net, found, config, state):
-        if state.step == config.steps:
+    def stop(begun, found):
+        if begun.state.step == begun.config.steps:
             raise InterruptedError
-        keep_if_best(net, found, config, state)
+        keep_if_best(begun, found)
 
     with monkeypatch.context() as patch:
         patch.setattr("latent_tokens.training.keep_if_best", stop)
@@ -193,7 +193,7 @@ def test_what_is_stopped_before_it_has_begun_can_begin_again(tmp_path, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("latent_tokens.training.Accelerator", stop)
+        patch.setattr("latent_tokens.processes.join", stop)
         with pytest.raises(KeyboardInterrupt):
             run([recipe], tmp_path / "rows.jsonl")
     (row,) = run([recipe], tmp_path / "rows.jsonl")

@@ -2,18 +2,25 @@
 
 import json
 import math
+import os
+import re
 import resource
+import signal
 from dataclasses import replace
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save
 
-from latent_tokens import METHODS, TASKS, EvalConfig, TrainConfig, evaluate, fit, from_pretrained
+from latent_tokens import METHODS, TASKS, DataConfig, EvalConfig, TrainConfig, evaluate, fit, from_pretrained, make_data
 from latent_tokens.batches import training_batches
 from latent_tokens.methods import name_of
+from latent_tokens.objective import score
+from latent_tokens.optimising import learning_rate, ramped_average
+from latent_tokens.state import saved_states, short_hash
+from latent_tokens.stopping import Stopped
 from latent_tokens.storage import write_whole
-from latent_tokens.training import learning_rate, ramped_average
 
 
 def tiny_run(out, **changes):
@@ -60,12 +67,15 @@ def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path, changes):
     limit = stop_at(config, step=7)
     with pytest.raises(KeyboardInterrupt):
         fit(config, method=limit)
-    resumed = fit(replace(config, resume=True))
-    for file in ("model.safetensors", "state.safetensors"):
-        expected, found = load_file(whole / file), load_file(resumed / file)
-        assert all(torch.equal(expected[name], found[name]) for name in expected)
-    steps = [row["step"] for row in rows(resumed)]
-    assert steps == [row["step"] for row in rows(whole)]
+    resumed = fit(replace(config, resume="yes"))
+    assert (resumed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert [path.name for path in saved_states(resumed)] == [path.name for path in saved_states(whole)]  # the names have the hashes
+    assert timeless(rows(resumed)) == timeless(rows(whole))
+
+
+def timeless(rows):
+    """Rows of metrics without what the clock said."""
+    return [{name: value for name, value in row.items() if name != "tokens_per_second"} for row in rows]
 
 
 def stop_at(config, step):
@@ -104,14 +114,156 @@ def test_a_changed_config_is_not_gone_on_with(tmp_path):
     config = tiny_run(tmp_path / "run")
     fit(config)
     with pytest.raises(ValueError, match=r"lr=0.5: .* was started with 0.0"):
-        fit(replace(config, lr=0.5, resume=True))
+        fit(replace(config, lr=0.5, resume="yes"))
     with pytest.raises(ValueError, match="exists and is not empty"):
         fit(config)
     with pytest.raises(ValueError, match="no run to go on with"):
-        fit(replace(config, out=tmp_path / "nowhere", resume=True))
-    (config.folder / "state.safetensors").write_bytes(b"\x10" * 40)
-    with pytest.raises(ValueError, match=r"state\.safetensors: damaged"):
-        fit(replace(config, resume=True))
+        fit(replace(config, out=tmp_path / "nowhere", resume="yes"))
+
+
+def test_a_damaged_state_is_passed_over_for_the_one_before(tmp_path, capsys):
+    whole, config = fit(tiny_run(tmp_path / "whole")), tiny_run(tmp_path / "run")
+    latest, before = saved_states(fit(config))
+    flip(latest, 1_000)
+    flip(config.folder / "model.safetensors", -1)
+    (config.folder / f".{latest.name}.1").write_bytes(b"what a killed process had begun")
+    fit(replace(config, resume="auto"))
+    assert f"{latest}: damaged (its bytes are not those that were written); passed over" in capsys.readouterr().err.replace("\n", " ")
+    for path in (*saved_states(whole), whole / "model.safetensors"):
+        assert (config.folder / path.name).read_bytes() == path.read_bytes()
+    assert {path.name for path in config.folder.iterdir()} == {path.name for path in whole.iterdir()}
+    for path in saved_states(config.folder):
+        path.write_bytes(b"")
+    with pytest.raises(ValueError, match="none of its 2 saved states is whole; start anew"):
+        fit(replace(config, resume="auto"))
+    assert before.name in {path.name for path in config.folder.iterdir()}
+
+
+def test_a_start_that_was_killed_is_no_obstacle(tmp_path):
+    config = tiny_run(tmp_path / "run", steps=2)
+    config.folder.mkdir()
+    left, own = config.folder / ".config.json.123", config.folder / "notes.txt"
+    left.write_bytes(b'{"format": 1,')
+    own.write_bytes(b"not of a run")
+    for resume, removed in (("auto", own), ("no", None)):
+        with pytest.raises(ValueError, match="exists and is not empty"):
+            fit(replace(config, resume=resume))
+        if removed:
+            removed.unlink()
+    fit(replace(config, resume="auto"))
+    assert not left.exists()
+
+
+def test_states_that_a_killed_process_had_yet_to_remove_are_removed(tmp_path):
+    config = tiny_run(tmp_path / "run", keep=3)
+    latest = saved_states(fit(config))[0]
+    fit(replace(config, keep=1, resume="auto"))
+    assert saved_states(config.folder) == [latest]
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "message"),
+    [
+        ("model", {"max_length": 17}, "max_length=16: .* was started with 17"),
+        ("method", {"readout": "shifted"}, "method=.* was started with"),
+        ("task", {"source": "pattern"}, "task=.* was started with"),
+        ("training", None, "config.json: damaged"),
+        ("data_sha256", None, "config.json: damaged"),
+        ("data_sha256", 0.5, "config.json: damaged"),
+    ],
+)
+def test_a_damaged_config_is_not_gone_on_with(tmp_path, part, changes, message):
+    """What training takes no value from, but whoever reads the model does, is held against the command, too."""
+    config = tiny_run(tmp_path / "run", steps=2)
+    path = fit(config) / "config.json"
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps({**about, part: {**about[part], **changes} if isinstance(changes, dict) else changes}))
+    with pytest.raises(ValueError, match=message):
+        fit(replace(config, resume="auto"))
+
+
+def test_a_config_that_is_lost_is_made_again_by_the_same_run(tmp_path):
+    config, content = tiny_run(tmp_path / "run", steps=2), (fit(tiny_run(tmp_path / "other", steps=2)) / "config.json").read_bytes()
+    path = fit(config) / "config.json"
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"config.json: damaged .* start the same in another folder, and copy its config.json here"):
+        fit(replace(config, resume="auto"))
+    path.write_bytes(content)
+    fit(replace(config, resume="auto"))
+
+
+def test_nothing_is_saved_of_data_that_changed_while_they_were_learned_from(tmp_path):
+    data = make_data(DataConfig("sudoku-4", tmp_path / "data", num_train=50, num_validation=16, num_test=1))
+    config = tiny_run(tmp_path / "run", data=data, steps=6, evaluate_every=4, save_every=6)
+    whole = fit(replace(config, out=tmp_path / "whole"))
+    tokens = data / "train.tokens.npy"
+    content = tokens.read_bytes()
+
+    def rule(q, k, c):
+        flip(tokens, -1)
+        return METHODS["scdm"].attention(q, k, c)
+
+    with pytest.raises(ValueError, match="changed while it was learned from; bring it back"):
+        fit(config, method=replace(METHODS["scdm"], attention=Named(rule)))
+    assert [path.name for path in config.folder.iterdir()] == ["config.json"]
+    flip(tokens, 200)
+    with pytest.raises(ValueError, match="train is not what its manifest pins"):
+        fit(replace(config, resume="auto"))
+    tokens.unlink()
+    with pytest.raises(ValueError, match="train cannot be read"):
+        fit(replace(config, resume="auto"))
+    tokens.write_bytes(content)
+    fit(replace(config, resume="auto"))
+    assert (config.folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    with pytest.raises(ValueError, match="no data set"):
+        fit(tiny_run(tmp_path / "other", data=tmp_path / "nowhere"))
+
+
+FORGED = {  # a state whose name has the hash of what it holds: (what is changed, what is said of it)
+    "a step in words": (lambda about, tensors: about.update(step="x"), "its step, best and recent are x"),
+    "no losses": (lambda about, tensors: about.update(recent=None), "its step, best and recent are"),
+    "another setting": (lambda about, tensors: about.update(more=1), "unexpected keyword argument 'more'"),
+    "a moment too few": (lambda about, tensors: tensors.pop("optimiser.0.exp_avg"), "moments 0 are"),
+    "a moment of another shape": (lambda about, tensors: tensors.update({"optimiser.1.exp_avg": torch.zeros(3)}), r"moments 1 are .*\(3,\)"),
+    "a negative count of steps": (lambda about, tensors: tensors["optimiser.0.step"].fill_(-1e30), "moments 0 are"),
+    "a moment of no number": (lambda about, tensors: tensors.update({"optimiser.x.exp_avg": torch.zeros(3)}), "invalid literal"),
+    "best weights of another shape": (
+        lambda about, tensors: tensors.update({"best.norm.weight": torch.zeros(3)}),
+        "its best weights have other names or",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_state_that_is_none_is_passed_over_though_its_hash_is_right(tmp_path, capsys, name):
+    change, message = FORGED[name]
+    config = tiny_run(tmp_path / "run", steps=2, keep=1)
+    (path,) = saved_states(fit(config))
+    with safe_open(path, "pt") as file:
+        about = json.loads(file.metadata()["state"])
+    tensors = load_file(path)
+    change(about, tensors)
+    content = save(tensors, {"state": json.dumps(about)})
+    path.unlink()
+    (config.folder / f"state-00000002-{short_hash(content)}.safetensors").write_bytes(content)
+    with pytest.raises(ValueError, match="none of its 1 saved states is whole"):
+        fit(replace(config, resume="auto"))
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_weights_that_are_missing_are_put_back(tmp_path):
+    config = tiny_run(tmp_path / "run", steps=2)
+    path = fit(config) / "model.safetensors"
+    content = path.read_bytes()
+    path.unlink()
+    fit(replace(config, resume="auto"))
+    assert path.read_bytes() == content
+
+
+def flip(path, place):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 4
+    path.write_bytes(content)
 
 
 def test_a_run_stopped_early_goes_on_and_a_cut_off_line_is_no_obstacle(tmp_path):
@@ -121,7 +273,7 @@ def test_a_run_stopped_early_goes_on_and_a_cut_off_line_is_no_obstacle(tmp_path)
         fit(config, method=stop_at(config, step=2))
     assert not (config.folder / "metrics.jsonl").exists()
     (config.folder / "metrics.jsonl").write_text('{"step": 1, "lo')
-    fit(replace(config, resume=True))
+    fit(replace(config, resume="yes"))
     assert rows(config.folder)[-1]["validation_loss"] == rows(whole)[-1]["validation_loss"]
 
 
@@ -163,6 +315,98 @@ def test_a_full_disk_leaves_what_was_there(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_loss_that_is_not_finite_stops_at_the_last_good_state(tmp_path, monkeypatch):
+    whole, config = fit(tiny_run(tmp_path / "whole")), tiny_run(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr("latent_tokens.optimising.score", infinite_at(8))
+        with pytest.raises(ValueError, match=r"loss inf, .* at step 7: training diverged; its batch is .*not-finite-00000007.safetensors"):
+            fit(config)
+    batch = load_file(config.folder / "not-finite-00000007.safetensors")
+    assert batch["tokens"].shape == (8, 16)
+    assert set(batch) == {"tokens", "positions", "num_clean", "num_shown", "scored", "weight"}
+    assert saved_states(config.folder)[0].name.startswith("state-00000007-")
+    fit(replace(config, resume="auto"))  # the fault is mended: nothing was lost
+    assert (config.folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_a_step_that_is_not_finite_may_be_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("latent_tokens.optimising.score", infinite_at(3))
+    run = fit(tiny_run(tmp_path / "run", on_nan="skip"))
+    assert [row for row in rows(run) if "skipped" in row] == [{"step": 3, "skipped": "loss inf, gradient norm nan"}]
+    assert all(weight.isfinite().all() for weight in load_file(run / "model.safetensors").values())
+    monkeypatch.setattr("latent_tokens.optimising.score", lambda *arguments: score(*arguments) * math.inf)
+    with pytest.raises(ValueError, match="at step 9: training diverged"):
+        fit(tiny_run(tmp_path / "every", on_nan="skip"))
+
+
+def infinite_at(call):
+    """The loss, infinite at that call."""
+    calls = 0
+
+    def counted(*arguments):
+        nonlocal calls
+        calls += 1
+        return score(*arguments) * (math.inf if calls == call else 1)
+
+    return counted
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_step_and_saves(tmp_path, number, code, monkeypatch):
+    whole, config = fit(tiny_run(tmp_path / "whole")), tiny_run(tmp_path / "run", save_every=100)
+    calls = []
+
+    def signalled(*arguments):
+        calls.append(None)
+        if len(calls) == 5:
+            os.kill(os.getpid(), number)
+        return score(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("latent_tokens.optimising.score", signalled)
+        with pytest.raises(Stopped, match="stopped at step 5 of 12") as stopped:
+            fit(config)
+    assert stopped.value.code == code
+    assert signal.getsignal(number) is not None
+    fit(replace(config, resume="auto"))
+    assert (config.folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_it_is_saved_by_the_clock_too(tmp_path):
+    run = fit(tiny_run(tmp_path / "run", save_every=100, save_minutes=1e-9, keep=20))
+    assert [int(path.name.split("-")[1]) for path in saved_states(run)] == list(range(12, 0, -1))
+
+
+def test_data_that_change_while_they_are_learned_from_are_noticed(tmp_path, monkeypatch):
+    data = make_data(DataConfig("sudoku-4", tmp_path / "data", num_train=50, num_validation=16, num_test=4))
+    config, calls = tiny_run(tmp_path / "run", data=data), []
+
+    def changed(*arguments):
+        calls.append(None)
+        if len(calls) == 5:
+            flip(data / "train.tokens.npy", -1)
+        return score(*arguments)
+
+    monkeypatch.setattr("latent_tokens.optimising.score", changed)
+    with pytest.raises(ValueError, match="changed while it was learned from; bring it back, then go on with --resume auto"):
+        fit(config)
+    assert saved_states(config.folder)[0].name.startswith("state-00000003-")
+    with pytest.raises(ValueError, match="train is not what its manifest pins"):
+        fit(replace(config, resume="auto"))
+
+
+def test_a_tracker_is_told_what_the_metrics_hold(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = fit(tiny_run(tmp_path / "run", track="tensorboard"))
+    events = EventAccumulator(str(run / "latent-tokens")).Reload()
+    expected = [(row["step"], pytest.approx(row["validation_loss"])) for row in rows(run) if "validation_loss" in row]
+    assert [(event.step, event.value) for event in events.Scalars("validation_loss")] == expected
+    with pytest.raises(ValueError, match="track=mlflow: is not installed; pip install mlflow"):
+        fit(tiny_run(tmp_path / "other", track="mlflow"))
+    assert not (tmp_path / "other").exists()
 
 
 def test_an_epoch_goes_through_every_example_once():

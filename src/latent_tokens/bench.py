@@ -13,10 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from torch.optim.swa_utils import AveragedModel
 
-from latent_tokens import decoding as reference
+from latent_tokens import decoding as reference, processes
 from latent_tokens.attention import causal, sees_later
 from latent_tokens.batches import training_batches
 from latent_tokens.configs import DEFAULT_CANDIDATES, BenchConfig, Precision, SizeName, TrainConfig, training_shape
@@ -27,11 +26,11 @@ from latent_tokens.machine import Machine, count_flop, describe_machine, measure
 from latent_tokens.methods import METHODS, most_latents
 from latent_tokens.model import Transformer
 from latent_tokens.objective import Drawn
+from latent_tokens.optimising import ramped_average, train_step
 from latent_tokens.order import left_to_right
 from latent_tokens.progress import progress
 from latent_tokens.sizes import SIZES
 from latent_tokens.tasks import Examples
-from latent_tokens.training import ramped_average, train_step
 
 VOCABULARY = 32  # of the networks that train: the paper's (checkpoints.md)
 WARM_UP = 3  # training steps before any is measured: until the allocator holds what a step takes
@@ -71,7 +70,7 @@ def bench(config: BenchConfig, *, on_row: Callable[[Row], None] = lambda row: No
 
 def measure_all(config: BenchConfig, cases_of: Callable[[Precision, torch.device], Iterator[list[Case]]], on_row: Callable[[Row], None]) -> list[Row]:
     """The rows of all cases, a group after the other, for each precision of the config."""
-    device, rows = Accelerator().device, list[Row]()
+    device, rows = processes.join().device, list[Row]()
     for precision in config.precisions:
         machine = measure_machine(DTYPES[precision], device)
         for all_ways in cases_of(precision, device):
@@ -210,7 +209,7 @@ def training_step(size: SizeName, batch: int, length: int, precision: Precision,
     """A function that takes the next step on random tokens, and the network that learns."""
     config = TrainConfig(task="random tokens", method="mdm", size=size, batch_size=batch, precision=precision)
     tokens = np.random.default_rng(0).integers(VOCABULARY - 1, size=(4 * batch, length)).astype(np.uint8)
-    method, accelerator, numbers = METHODS["mdm"], Accelerator(), count()
+    method, accelerator, numbers = METHODS["mdm"], processes.join(), count()
     net = untrained(size, length, config.positions, config.gelu, VOCABULARY)
     averaged = AveragedModel(net, multi_avg_fn=ramped_average(config.ema)).to(accelerator.device)
     model, optimiser = accelerator.prepare(net, torch.optim.AdamW(net.parameters(), config.lr, fused=True))

@@ -17,7 +17,18 @@ from latent_tokens.training import EARLIER
 Row = dict[str, Any]
 
 CARD = "README.md"
-OF_THE_RUN = ("task", "method", "out", "resume", "data", "save_every")  # settings that say nothing of the model
+OF_THE_RUN = (
+    "task",
+    "method",
+    "out",
+    "resume",
+    "data",
+    "save_every",
+    "save_minutes",
+    "keep",
+    "track",
+    "on_nan",
+)  # settings that say nothing of the model
 OF_MADE_DATA = ("num_train", "num_validation")  # likewise where a data set was brought
 
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Union
 import tyro
 from tyro.conf import PositionalRequiredArgs, subcommand
 
+from latent_tokens import processes
 from latent_tokens.checks import printable
 from latent_tokens.commands import RUN, Bench, Data, Evaluate, Import, Likelihood, Sample, Solve
 from latent_tokens.configs import DemoConfig, ReproduceConfig, TrainConfig
@@ -37,7 +38,9 @@ Command = Union[
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and gives its exit code: 0, 1 for an unsolved puzzle, 2 for a user's mistake, 130 for Ctrl-C."""
+    """Runs one command and gives its exit code: 0, 1 for an unsolved puzzle, 2 for a user's mistake, 130 for Ctrl-C,
+    75 where training was stopped by another signal, and saved.
+    """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         command = parse(arguments)
@@ -46,13 +49,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (ValueError, OSError) as error:
-        print(f"latent-tokens: {one_line(str(error))}", file=sys.stderr)
+        print(f"latent-tokens: {of_process()}{one_line(str(error))}", file=sys.stderr)
+        return 2
+    except MemoryError as error:
+        print(f"latent-tokens: {of_process()}{one_line(str(error)) or 'out of memory'}; ask for less at once", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
-        again = [*arguments, *(["--resume"] if arguments[:1] == ["train"] and "--resume" not in arguments else [])]
+        again = [*arguments, *(["--resume", "auto"] if arguments[:1] == ["train"] and "--resume" not in arguments else [])]
         way_out = f"; go on with: latent-tokens {shlex.join(again)}" if arguments[:1] in (["train"], ["reproduce"]) and stop.args else ""
-        print(f"latent-tokens: {str(stop) or 'stopped'}{way_out}", file=sys.stderr)
-        return 130
+        print(f"latent-tokens: {of_process()}{str(stop) or 'stopped'}{way_out}", file=sys.stderr)
+        return getattr(stop, "code", 130)
 
 
 def parse(arguments: Sequence[str]) -> Any:
@@ -67,6 +73,11 @@ def parse(arguments: Sequence[str]) -> Any:
     text = re.sub(r"\u256d.*|[\u2500-\u257f]|\[/?bold\]", " ", said.getvalue())  # the box: its title, its frame, its markup
     text = re.sub(r"For full helptext.*|Argument helptext:.*|Error parsing \S*\.config: |\bconfig\.", "", text, flags=re.S)
     raise ValueError(f"{' '.join(text.split())}; see --help")
+
+
+def of_process() -> str:
+    """Which process speaks, where it is not the first of those that torchrun or accelerate launch started."""
+    return "" if processes.is_first() else f"process {processes.number()}: "
 
 
 def one_line(text: str) -> str:

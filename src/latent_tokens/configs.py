@@ -18,6 +18,7 @@ Split = Literal["train", "validation", "test"]
 SizeName = Literal["nano", "tiny", "mini", "sminy", "small"]
 Precision = Literal["fp32", "bf16"]
 ScaleName = Literal["smoke", "cpu", "paper"]
+TrackerName = Literal["wandb", "trackio", "tensorboard", "mlflow"]
 OrderName = Literal["top_prob", "margin", "entropy", "uniform", "left_to_right"]
 PolicyName = Literal["nearest", "random", "relevant"]
 DEFAULT_CANDIDATES = 8  # the paper's k (appendix D.2)
@@ -110,7 +111,7 @@ class TrainConfig:
     method: str
     """Which model: mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N."""
     out: Path | None = None
-    """The run folder to write, missing or empty unless --resume. Default: runs/TASK-METHOD-SIZE-SEED."""
+    """The run folder to write, missing or empty unless --resume auto. Default: runs/TASK-METHOD-SIZE-SEED."""
     size: SizeName = "nano"
     """The network's shape."""
     steps: int = 5_000
@@ -153,13 +154,21 @@ class TrainConfig:
     """Steps between two validation losses; the best weights are kept."""
     save_every: int = 1_000
     """Steps between two savings of the training state."""
+    save_minutes: float = 10.0
+    """And minutes, whichever comes first. It is also saved at SIGTERM, SIGINT and SIGUSR1."""
+    keep: int = 2
+    """Saved states to keep; where the last is damaged, the one before is gone on from."""
+    track: TrackerName | None = None
+    """Tell a tracker of every row of metrics.jsonl too, in the run folder or as it is set up."""
+    on_nan: Literal["stop", "skip"] = "stop"
+    """Where a loss or gradient is not finite: stop before the weights change and keep the batch to look at, or leave out the step."""
     seed: int = 0
     """Fixes initial weights, data, masks and orders."""
-    resume: bool = False
-    """Go on with the run in --out, from the state it last saved."""
+    resume: Literal["no", "yes", "auto"] = "no"
+    """yes: go on with the run in --out, from the state it last saved; auto: likewise where there is one, else start it."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "num_train", "num_validation", "evaluate_every", "save_every"):
+        for name in ("steps", "batch_size", "num_train", "num_validation", "evaluate_every", "save_every", "keep"):
             whole(name, getattr(self, name), 1)
         for name in ("warmup", "seed"):
             whole(name, getattr(self, name), 0)
@@ -173,7 +182,10 @@ class TrainConfig:
         one_of("targets", self.targets, (None, "all", "next"))
         one_of("noise", self.noise, ("answer", "all"))
         one_of("precision", self.precision, ("auto", "fp32", "bf16"))
-        for name in ("lr", "clip"):
+        one_of("track", self.track, (None, *get_args(TrackerName)))
+        one_of("on_nan", self.on_nan, ("stop", "skip"))
+        one_of("resume", self.resume, ("no", "yes", "auto"))
+        for name in ("lr", "clip", "save_minutes"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}={getattr(self, name)}: must be above 0")
         for name in ("ema", "dropout"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +142,17 @@ def load_data(folder: Path, splits: Sequence[Split] = ("train", "validation", "t
     """(task, the splits asked for that the folder has). Raises ValueError where it is missing, damaged, or not what its manifest pins."""
     task, manifest = read_manifest(folder)
     return task, {split: load_split(folder, task, split, manifest["splits"][split]) for split in splits if split in manifest["splits"]}
+
+
+def watched(data: Path | None) -> Callable[[], bool]:
+    """Tells whether the files of a data set are still those that they were now, by their size and the time they were written."""
+
+    def seen() -> dict[str, tuple[int, int, int]]:
+        files = () if data is None or not data.is_dir() else sorted(path for path in data.iterdir() if path.is_file())
+        return {path.name: (about.st_size, about.st_mtime_ns, about.st_ino) for path in files for about in [path.stat()]}
+
+    before = seen()
+    return lambda: seen() == before
 
 
 def load_split(folder: Path, task: Language, split: Split, pinned: Mapping[str, Any]) -> Examples:

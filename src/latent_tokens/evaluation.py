@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from latent_tokens import processes
 from latent_tokens.attention import sees_later
 from latent_tokens.confidence import entropy, margin, top_prob
 from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig, Split
@@ -27,7 +28,7 @@ from latent_tokens.order import LatentPolicy, Order, any_order, left_to_right, n
 from latent_tokens.pretrained import check_fits
 from latent_tokens.progress import counting, progress
 from latent_tokens.relevance import influence, relevant
-from latent_tokens.splits import chunks_of, make_problems, make_splits
+from latent_tokens.splits import make_problems, make_splits
 from latent_tokens.storage import provenance
 from latent_tokens.tasks import Examples, Language, Sudoku, SudokuPuzzle, Task, Text, description
 from latent_tokens.tasks.base import Tokens
@@ -89,7 +90,8 @@ def evaluate(
         asked = replace(decoding, latent_policy=policy)
         row = measure(model, task, problems, config, adjust(model, task, asked) if adjust else asked, watcher and watcher())
         rows.append({**row, **about})
-        on_row(rows[-1])
+        if processes.is_first():
+            on_row(rows[-1])
     return rows
 
 
@@ -183,13 +185,19 @@ def answer(
     watcher: Watcher | None = None,
     ended: Callable[[Tokens, Examples], None] = lambda samples, part: None,
 ) -> tuple[Tokens, Row]:
-    """(an answer to each problem, in batches that do not matter to them; what they cost and how they were drawn). `ended` hears of every batch."""
+    """(an answer to each problem, in batches that do not matter to them; what they cost and how they were drawn). `ended` hears of every batch.
+
+    Each process answers its share, and all of them get all; seconds are those of the slowest. Raises ValueError for a watcher of several.
+    """
+    if watcher is not None and processes.count() > 1:
+        raise ValueError(f"{processes.count()} processes: what is watched while it is decoded takes one; leave out the launcher")
     device = next(net.parameters()).device
-    samples, processed, passes, seconds = [], 0, 0, 0.0
-    most, count = 0, len(problems.tokens)
-    with progress(label(net.method, decoding), count) as advance:
-        for start, part in zip(range(0, count, config.batch_size), chunks_of(problems, config.batch_size), strict=True):
-            numbers = torch.arange(start, start + len(part.tokens), device=device)
+    samples, processed, passes, seconds, most = list[Tokens](), 0, 0, 0.0, 0
+    count, own = len(problems.tokens), processes.share(len(problems.tokens))
+    with progress(label(net.method, decoding), len(own)) as advance:
+        for start in range(0, len(own), config.batch_size):
+            chosen = own[start : start + config.batch_size]
+            part, numbers = problems.take(chosen), torch.from_numpy(chosen).to(device)
             tokens, known, lengths = as_tensors(part, device)
             if watcher is not None:
                 watcher.begin(*tokens.shape)
@@ -201,9 +209,15 @@ def answer(
             processed += int(made.processed.sum())
             passes = max(passes, made.forward_passes)
             most += int(most_tokens(lengths, known.sum(1)).sum())
-            advance(len(numbers), f"{(start + len(numbers)) / seconds:.3g} samples/s")
+            advance(len(chosen), f"{(start + len(chosen)) / seconds:.3g} samples/s")
+    shares = processes.gather((own, samples, processed, passes, seconds, most))
+    processed, most = (sum(share[place] for share in shares) for place in (2, 5))
+    passes, seconds = (max(share[place] for share in shares) for place in (3, 4))
+    together = np.concatenate([part for share in shares for part in share[1]])
+    whole = np.empty_like(together)
+    whole[np.concatenate([share[0] for share in shares])] = together
     by_formula = paper_cost(problems.tokens.shape[1], decoding, shown_latents(net.method, decoding))
-    return np.concatenate(samples), {
+    return whole, {
         "processed": processed / count,
         "relative_cost": round(processed / most, 4),
         "paper_cost": None if by_formula is None else round(by_formula, 4),

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from latent_tokens import processes
 from latent_tokens.checks import ask_hub, first_line
 from latent_tokens.configs import EvalConfig
 from latent_tokens.decoding import check_decoding
@@ -219,6 +220,8 @@ def evaluate_text(
 ) -> list[Row]:
     """Rows as `evaluation.evaluate` gives, of text from nothing: perplexity under the judge, entropy (nats) and distinct-1 to 3 of the samples.
 
+    Of several processes the first judges, and has the rows; the others have none.
+
     Raises ValueError where the net is not of the task, or its method cannot decode so.
     """
     check_fits(net, task)
@@ -232,6 +235,8 @@ def evaluate_text(
     policy, rows = policy_for(model, task, config), list[Row]()
     for decoding in (replace(one, latent_policy=policy) for one in decodings):
         samples, costs = answer(model, problems, config, decoding)
+        if not processes.is_first():  # the first judges for all
+            continue
         with counting(f"judging by {judge.name}", count) as report:
             nats, counts = judge(task, samples, report)
         value, interval = perplexity(nats, counts)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from accelerate import Accelerator
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+
+from latent_tokens import processes
 
 SIDE = 2_048  # of the square matrices whose product is timed
 COPIED = 1 << 28  # bytes: far more than caches hold
@@ -33,7 +34,7 @@ class Machine:
 
 def fastest_device() -> torch.device:
     """The accelerator that is there, but for one without float64 (MPS), in which tokens are drawn; else the CPU."""
-    device = Accelerator().device
+    device = processes.join().device
     return torch.device("cpu") if device.type == "mps" else device
 
 

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-CONSOLE = Console(stderr=True, markup=False)
+from latent_tokens import processes
+
+CONSOLE = Console(stderr=True, markup=False, quiet=not processes.is_first())
 
 Advance = Callable[[int, str], None]
 

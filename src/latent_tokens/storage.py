@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -30,11 +31,35 @@ def write_whole(contents: dict[Path, bytes]) -> None:
                 os.fsync(file.fileno())
         for path in contents:
             beside[path].replace(path)
+        for folder in {path.parent for path in contents}:
+            flush_folder(folder)
     except OSError as error:
         raise OSError(f"{path}: cannot be written ({error.strerror}); what stood there before is whole") from error
     finally:
         for left in beside.values():
             left.unlink(missing_ok=True)
+
+
+def half_written(folder: Path) -> list[Path]:
+    """What `write_whole` had begun in a folder when its process was killed."""
+    return [path for path in folder.glob(".*") if re.fullmatch(r"\..+\.\d+", path.name)]
+
+
+def put_back(contents: dict[Path, bytes]) -> None:
+    """Writes those that are not there, or not as they should be. Raises OSError as `write_whole` does."""
+    wrong = {path: content for path, content in contents.items() if not path.is_file() or path.read_bytes() != content}
+    if wrong:
+        write_whole(wrong)
+
+
+def flush_folder(folder: Path) -> None:
+    """Makes the names in a folder last through a loss of power, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 @contextmanager
@@ -87,36 +112,44 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
     Raises ValueError naming any other line that cannot be read.
     """
-    lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
+    try:
+        lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: damaged ({error}); remove it to go on") from None
     rows = []
     for number, line in enumerate(lines, start=1):
         try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError as error:
+            row = json.loads(line)
+            if not isinstance(row, dict):
+                raise ValueError(f"a {type(row).__name__} where an object must be")
+        except (ValueError, RecursionError) as error:
             if number < len(lines) or line.endswith("\n"):
-                raise ValueError(f"{path}, line {number}: not JSON ({error}); remove the line to go on") from None
+                raise ValueError(f"{path}, line {number}: no row of JSON ({error}); remove the line to go on") from None
+        else:
+            rows.append(row)
     return rows
 
 
-def read_description(folder: Path, file: str, what: str, needed: Sequence[str] = ()) -> dict[str, Any]:
+def read_description(folder: Path, file: str, what: str, needed: Sequence[str] = (), way_out: str | None = None) -> dict[str, Any]:
     """The JSON file that says what a folder holds, with the keys `needed`.
 
-    Raises ValueError where it is missing, damaged or of another version.
+    Raises ValueError where it is missing, damaged or of another version, with the way out where it is not to make `what` again.
     """
+    way_out = way_out or f"make the {what} again"
     path = folder / file
     if not path.is_file():
         raise ValueError(f"{folder}: no {what} ({file} is missing)")
     try:
         content = json.loads(path.read_text())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: damaged ({error}); make the {what} again") from None
+        raise ValueError(f"{path}: damaged ({error}); {way_out}") from None
     found = content.get("format") if isinstance(content, dict) else None
     if found != FORMAT:
         ours = f"latent-tokens {package_version()} reads format {FORMAT}"
-        raise ValueError(f"{path}: format {found}, and {ours}; use the version that wrote it, or make the {what} again")
+        raise ValueError(f"{path}: format {found}, and {ours}; use the version that wrote it, or {way_out}")
     lacking = [key for key in needed if key not in content]
     if lacking:
-        raise ValueError(f"{path}: damaged (it has no {', '.join(lacking)}); make the {what} again")
+        raise ValueError(f"{path}: damaged (it has no {', '.join(lacking)}); {way_out}")
     return dict(content)
 
 

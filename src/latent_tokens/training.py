@@ -5,136 +5,222 @@ All that is random in step s is drawn from (seed, s), so the state to go on from
 
 from __future__ import annotations
 
-import math
-import signal
-import threading
+import json
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
-from dataclasses import asdict, replace
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib.util import find_spec
+from math import ceil, inf
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import torch
 from accelerate import Accelerator
-from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
-from latent_tokens.batches import VALIDATION, draw_examples, seed_of, training_batches
+from latent_tokens import processes
+from latent_tokens.batches import VALIDATION, draw_examples, training_batches
 from latent_tokens.checks import check_out
 from latent_tokens.configs import Split, TrainConfig
-from latent_tokens.data import fingerprint, load_data
+from latent_tokens.data import fingerprint, load_data, watched
 from latent_tokens.memory import training_rows
 from latent_tokens.methods import METHODS, Method
 from latent_tokens.model import Transformer
 from latent_tokens.objective import Drawn, score
+from latent_tokens.optimising import NotFinite, autocast, keep_batch, ramped_average, train_step
 from latent_tokens.pretrained import describe, weights_bytes
 from latent_tokens.progress import CONSOLE, counting, progress
 from latent_tokens.sizes import SIZES
 from latent_tokens.splits import chunks_of, make_splits
-from latent_tokens.state import State, load_state, save_state
-from latent_tokens.storage import append_line, json_bytes, provenance, read_description, write_whole
+from latent_tokens.state import State, clear_later, load_state, save_state
+from latent_tokens.stopping import Stopped, interruptible
+from latent_tokens.storage import append_line, half_written, json_bytes, provenance, put_back, read_description, write_whole
 from latent_tokens.tasks import Examples, Language, Task, Text, description, named
 
 EARLIER = {"gelu": "tanh"}  # what runs were started with before it was a setting
+MAY_CHANGE = ("resume", "out", "save_every", "save_minutes", "keep", "track", "on_nan")  # between a run's start and its going on
+LOST = "start the same in another folder, and copy its config.json here"
 LOG_EVERY = 50  # steps between two lines of metrics.jsonl
+MOST_SKIPPED = 10  # steps in a row
+
+
+@dataclass
+class Run:
+    """A training run between two steps."""
+
+    config: TrainConfig
+    method: Method
+    splits: dict[Split, Examples]
+    net: Transformer
+    averaged: AveragedModel
+    optimiser: Any
+    model: Any  # the net as the processes share it
+    accelerator: Accelerator
+    state: State
+    unchanged: Callable[[], bool]  # whether the data are still those that it began with
+
+    def save(self) -> None:
+        """Writes all that it can be gone on from, once for all processes. Raises ValueError, and writes nothing, where the data changed."""
+        self.check_data()
+        if processes.is_first():
+            save_state(self.config.folder, self.net, self.averaged, self.optimiser, self.state, self.config.keep)
+
+    def check_data(self) -> None:
+        """Raises ValueError where the data changed."""
+        if not self.unchanged():
+            raise ValueError(f"data={self.config.data}: changed while it was learned from; bring it back, then go on with --resume auto")
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Adds a row to the metrics, once for all processes."""
+        if processes.is_first():
+            append_line(self.config.folder / "metrics.jsonl", {"step": self.state.step, **row})
+        if self.config.track is not None:
+            self.accelerator.log(row, step=self.state.step)
 
 
 def fit(config: TrainConfig, *, task: Language | None = None, method: Method | None = None) -> Path:
     """Trains and returns the run folder: config.json, model.safetensors (averaged weights at the lowest validation loss),
-    metrics.jsonl and the state to go on from. `task` and `method` stand in for the config's names: bring your own.
+    metrics.jsonl and the states to go on from. `task` and `method` stand in for the config's names: bring your own.
 
-    Ctrl-C ends the step, saves, and raises KeyboardInterrupt; `resume=True` goes on. Raises ValueError for a config that is
-    not possible or not the one the run was started with, OSError where the disk is full.
+    Under torchrun or accelerate launch every process takes its share of each batch, and what is learned does not depend on how many there
+    are, but for rounding and dropout.
+
+    SIGINT (Ctrl-C), SIGTERM and SIGUSR1 end the step, save, and raise Stopped; `resume="auto"` goes on. Raises ValueError for a config that is
+    not possible or not the one the run was started with, where the loss is not finite, or the data changed; OSError where the disk is full.
     """
+    with processes.none_lost():
+        run = begin(config, task, method)
+        go_on(run)
+        processes.together()
+        run.accelerator.end_training()
+    return config.folder
+
+
+def go_on(run: Run) -> None:
+    """Takes the steps that are left. Raises as `fit` does."""
+    config = run.config
+    state, batches = run.state, training_batches(run.splits["train"], run.method, config, run.net.mask_id, run.state.step, run.accelerator.device)
+    bar = progress(f"{config.method} on {config.task}", config.steps, state.step)
+    with closing(batches), bar as advance, interruptible() as caught, torch.random.fork_rng():
+        begun, saved, skipped, tokens = time.perf_counter(), time.perf_counter(), 0, 0.0
+        for batch in batches:
+            try:
+                value, norm = train_step(run.model, run.method, run.optimiser, batch, config, state.step, run.accelerator)
+            except NotFinite as error:
+                skipped += 1
+                if config.on_nan == "stop" or skipped == MOST_SKIPPED:
+                    give_up(run, batch, error)
+                run.optimiser.zero_grad()
+                state.step += 1
+                run.log({"skipped": str(error)})
+            else:
+                skipped = 0
+                run.averaged.update_parameters(run.net)
+                state.step += 1
+                state.recent.append(value)
+                tokens += config.batch_size * float(run.splits["train"].lengths.mean())
+                speed = tokens / (time.perf_counter() - begun)
+                advance(1, f"loss {value:.3f}  {speed:,.0f} tokens/s")
+            last = state.step == config.steps
+
+            if (state.step % LOG_EVERY == 0 or last) and not skipped:
+                run.log({"loss": sum(state.recent) / len(state.recent), "grad_norm": norm, "tokens_per_second": round(speed)})
+                state.recent.clear()
+            if state.step % config.evaluate_every == 0 or last:
+                keep_if_best(run, validation_loss(run))
+            late = time.perf_counter() - saved > 60 * config.save_minutes
+            stop, due = processes.total([len(caught), late and processes.is_first()], run.accelerator.device)
+            if state.step % config.save_every == 0 or last or stop or due:
+                run.save()
+                saved = time.perf_counter()
+            if stop and not last:
+                raise Stopped(f"stopped at step {state.step} of {config.steps}, saved in {config.folder}", caught)
+
+
+def begin(config: TrainConfig, task: Language | None, method: Method | None) -> Run:
+    """A run at its first step, or at the one that its folder says. Raises as `fit` does."""
     method = METHODS[config.method] if method is None else method
     method = replace(method, **{name: value for name in ("weight", "targets") if (value := getattr(config, name)) is not None})
-    started = read_description(config.folder, "config.json", "run to go on with") if config.resume else None
-    check_out(config.folder) if started is None else check_same(config.folder, EARLIER | started.get("training", {}), settings(config))
+    accelerator = joined(config)
+    going_on = config.resume == "yes" or (config.resume == "auto" and (config.folder / "config.json").is_file())
+    started = read_description(config.folder, "config.json", "run to go on with", way_out=LOST) if going_on else None
+    check_start(config) if started is None else check_same(config.folder, started.get("training"), settings(config))
+    unchanged = watched(config.data)
     task, splits = training_data(config, named(config.task) if task is None else task)
     check_known(method, splits["train"])
-    config.folder.mkdir(parents=True, exist_ok=True)
+    if config.batch_size < processes.count():
+        raise ValueError(f"batch_size={config.batch_size}: must be at least the number of processes, {processes.count()}")
     data = {split: fingerprint(examples) for split, examples in splits.items()}
-    mean_length = float(splits["train"].lengths.mean())
 
-    accelerator = Accelerator()
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
         net = Transformer(SIZES[config.size], task.vocab_size, task.length, config.positions, config.dropout, config.gelu)
     net.method = method
-    if started is None:
-        write_start(config, net, task, data)
-    else:
-        check_same(config.folder, started.get("data_sha256", {}), data)
+    processes.together()  # all have seen that the folder is empty before it is written to
+    about = {"task": description(task), "name": config.method, "training": settings(config), "data_sha256": data}
+    made = json.loads(json_bytes({**describe(net), **about}))
+    beside = {config.folder / name: content for name, content in (task.files() if isinstance(task, Text) else {}).items()}
+    if started is not None:
+        check_same(config.folder, started.get("data_sha256"), data)
+        check_same(config.folder, started.get("model"), made["model"])
+        check_same(config.folder, started, {name: made[name] for name in ("method", "task")})
+    elif processes.is_first():
+        write_start(config.folder, made, beside)
     optimiser = torch.optim.AdamW(net.parameters(), config.lr, weight_decay=config.weight_decay, fused=True)
     averaged = AveragedModel(net, multi_avg_fn=ramped_average(config.ema))
-    state = load_state(config.folder, net, averaged, optimiser) if config.resume else State()
+    state = State() if started is None else load_state(config.folder, net, averaged, optimiser)
+    processes.together()  # all have read before what is of later steps goes
+    if started is not None and processes.is_first():
+        clear_later(config.folder, state.step, config.keep)
+        put_back(beside)
+        put_back_best(config.folder, state)
     averaged.to(accelerator.device)
     model, optimiser = accelerator.prepare(net, optimiser)
     model.mask_id, model.reads = net.mask_id, net.reads
-    batches = training_batches(splits["train"], method, config, net.mask_id, state.step, accelerator.device)
-
-    bar = progress(f"{config.method} on {config.task}", config.steps, state.step)
-    with closing(batches), bar as advance, interruptible() as stop, torch.random.fork_rng():
-        begun, begun_at, recent = time.perf_counter(), state.step, list[float]()
-        while state.step < config.steps:
-            value, norm = train_step(model, method, optimiser, next(batches), config, state.step, accelerator)
-            averaged.update_parameters(net)
-            state.step += 1
-            last = state.step == config.steps
-
-            recent.append(value)
-            speed = (state.step - begun_at) * config.batch_size * mean_length / (time.perf_counter() - begun)
-            advance(1, f"loss {value:.3f}  {speed:,.0f} tokens/s")
-            if state.step % LOG_EVERY == 0 or last:
-                row = {"step": state.step, "loss": sum(recent) / len(recent), "grad_norm": norm, "tokens_per_second": round(speed)}
-                append_line(config.folder / "metrics.jsonl", row)
-                recent.clear()
-            if state.step % config.evaluate_every == 0 or last:
-                found = validation_loss(cast(Transformer, averaged.module), method, splits["validation"], config, accelerator.device)
-                keep_if_best(averaged.module, found, config, state)
-            if state.step % config.save_every == 0 or last or stop.is_set():
-                save_state(config.folder, net, averaged, optimiser, state)
-            if stop.is_set() and not last:
-                raise KeyboardInterrupt(f"stopped at step {state.step} of {config.steps}, saved in {config.folder}")
-    return config.folder
+    if config.track is not None:
+        accelerator.init_trackers("latent-tokens", {name: value for name, value in settings(config).items() if value is not None})
+    return Run(config, method, splits, net, averaged, optimiser, model, accelerator, state, unchanged)
 
 
-def write_start(config: TrainConfig, net: Transformer, task: Language, data: dict[Split, str]) -> None:
-    """What a run folder holds from its first moment: config.json, and the files that its task needs."""
-    about = {"task": description(task), "name": config.method}
-    made = {**describe(net), **about, "training": settings(config), "data_sha256": data, "made_with": provenance()}
-    beside = task.files() if isinstance(task, Text) else {}
-    write_whole({**{config.folder / name: content for name, content in beside.items()}, config.folder / "config.json": json_bytes(made)})
+def joined(config: TrainConfig) -> Accelerator:
+    """This process among the others, with the config's tracker. Raises ValueError where that is not installed."""
+    if config.track is not None and find_spec(config.track) is None:
+        raise ValueError(f"track={config.track}: is not installed; pip install {config.track}, or leave it out: metrics.jsonl is always written")
+    return processes.join(config.track, config.folder)
 
 
-def train_step(
-    model: Any, method: Method, optimiser: Any, batch: Drawn, config: TrainConfig, step: int, accelerator: Accelerator
-) -> tuple[float, float]:
-    """Takes one optimiser step; gives its loss and gradient norm. Raises ValueError where either is not finite.
+def give_up(run: Run, batch: Drawn, error: NotFinite) -> NoReturn:
+    """Saves the state before a step that went wrong, and its batch, and raises ValueError."""
+    run.save()
+    kept = keep_batch(run.config.folder, batch, error, run.state.step)
+    raise ValueError(f"{error} at step {run.state.step}: training diverged; its batch is {kept}; use a lower lr or a longer warmup")
 
-    The batch goes through the net in parts that fit into memory and are of like length; their losses add up to its own.
-    """
-    for group in optimiser.param_groups:
-        group["lr"] = learning_rate(config, step)
-    model.train()
-    torch.manual_seed(seed_of(config, step))  # for dropout, which takes no generator
-    total = torch.zeros((), device=accelerator.device)
-    *others, last = batch.parts(partial(training_rows, accelerator.unwrap_model(model)))
-    for rows in (*others, last):
-        with nullcontext() if rows is last else accelerator.no_sync(model), autocast(config, accelerator.device):
-            part = score(model, method, batch.take(rows))
-            accelerator.backward(part)
-        total += part.detach()
-    norm = accelerator.clip_grad_norm_(model.parameters(), config.clip)
-    value, size = total.item(), float(norm)
-    if not math.isfinite(value + size):
-        raise ValueError(f"loss {value}, gradient norm {size} at step {step}: training diverged; use a lower lr or a longer warmup")
-    optimiser.step()
-    optimiser.zero_grad()
-    return value, size
+
+def check_start(config: TrainConfig) -> None:
+    """Raises as `check_out` does, but where all that is there is what a start that was killed had begun, and `resume` says auto."""
+    left = set(half_written(config.folder)) if config.resume == "auto" else set()
+    if not left or left != set(config.folder.iterdir()):
+        check_out(config.folder)
+
+
+def write_start(folder: Path, made: dict[str, Any], beside: dict[Path, bytes]) -> None:
+    """What a run folder holds from its first moment: config.json, and then the files that its task needs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in half_written(folder):
+        left.unlink()
+    write_whole({folder / "config.json": json_bytes({**made, "made_with": provenance()}), **beside})
+
+
+def put_back_best(folder: Path, state: State) -> None:
+    """Makes model.safetensors what it was when that state was saved: of a later step, or damaged, it may be another."""
+    path = folder / "model.safetensors"
+    if state.best == inf:
+        path.unlink(missing_ok=True)
+    elif state.weights:  # a state of version 0.1 has none
+        put_back({path: weights_bytes(state.weights)})
 
 
 def training_data(config: TrainConfig, task: Language) -> tuple[Language, dict[Split, Examples]]:
@@ -171,76 +257,39 @@ def check_known(method: Method, examples: Examples) -> None:
 def settings(config: TrainConfig) -> dict[str, Any]:
     """What must not change between a run's start and its going on, as JSON holds it."""
     values = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(config).items()}
-    return {name: value for name, value in values.items() if name not in ("resume", "out")}
+    return {name: value for name, value in values.items() if name not in MAY_CHANGE}
 
 
-def check_same(folder: Path, started: dict[str, Any], wanted: dict[Any, Any]) -> None:
+def check_same(folder: Path, started: Any, wanted: dict[Any, Any]) -> None:
     """Raises ValueError naming the first value that is not the one the run was started with."""
+    if not isinstance(started, dict):
+        raise ValueError(f"{folder / 'config.json'}: damaged; {LOST}")
+    started = EARLIER | started
     for name, value in wanted.items():
         if started.get(name) != value:
-            raise ValueError(f"{name}={value}: {folder} was started with {started.get(name)}; go on with that, or start anew in another folder")
+            raise ValueError(f"{name}={value}: {folder} was started with {str(started.get(name))[:99]}; go on with that, or start anew elsewhere")
 
 
-def validation_loss(net: Transformer, method: Method, examples: Examples, config: TrainConfig, device: torch.device) -> float:
-    """The mean loss over the validation examples, always with the same masks and orders."""
+def validation_loss(run: Run) -> float:
+    """The mean loss over the validation examples, always with the same masks and orders; each process takes its share of the batches."""
+    config, examples, net = run.config, run.splits["validation"], cast(Transformer, run.averaged.module)
     net.eval()
-    total = 0.0
+    loss, count, device = 0.0, len(examples.tokens), run.accelerator.device
     with torch.no_grad(), autocast(config, device):
-        for number, part in enumerate(chunks_of(examples, config.batch_size)):
-            batch = draw_examples(part, method, config, net.mask_id, VALIDATION, number * config.batch_size).to(device)
-            total += len(part.tokens) * sum(score(net, method, batch.take(rows)).item() for rows in batch.parts(partial(training_rows, net)))
-    return total / len(examples.tokens)
+        for start in (config.batch_size * processes.share(ceil(count / config.batch_size))).tolist():
+            part = examples.take(slice(start, start + config.batch_size))
+            batch = draw_examples(part, run.method, config, net.mask_id, VALIDATION, start).to(device)
+            loss += len(part.tokens) * sum(score(net, run.method, batch.take(rows)).item() for rows in batch.parts(partial(training_rows, net)))
+    (whole,) = processes.total([loss], device)
+    return whole / count
 
 
-def keep_if_best(net: Any, found: float, config: TrainConfig, state: State) -> None:
-    """Logs a validation loss; writes the weights where it is the lowest so far."""
-    append_line(config.folder / "metrics.jsonl", {"step": state.step, "validation_loss": found})
-    if found < state.best:
-        state.best = found
-        write_whole({config.folder / "model.safetensors": weights_bytes(net)})
-
-
-def learning_rate(config: TrainConfig, step: int) -> float:
-    """Linear warm-up to the peak, then constant or down to zero along a cosine."""
-    if step < config.warmup:
-        return config.lr * (step + 1) / config.warmup
-    if config.schedule == "constant":
-        return config.lr
-    done = (step - config.warmup) / max(1, config.steps - config.warmup)
-    return config.lr * 0.5 * (1 + math.cos(math.pi * done))
-
-
-def ramped_average(decay: float) -> Any:
-    """The update of averaged weights with decay min(decay, (1 + n) / (10 + n)) after n steps (decision 7)."""
-
-    def update(averaged: list[Tensor], current: list[Tensor], count: Tensor | int) -> None:
-        now = min(decay, (1 + int(count)) / (10 + int(count)))
-        torch._foreach_lerp_(averaged, current, 1 - now)
-
-    return update
-
-
-def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:
-    """The context in which the net computes: bf16 where it is asked for, or by auto on an accelerator."""
-    bf16 = config.precision == "bf16" or (config.precision == "auto" and device.type != "cpu")
-    return torch.autocast(device.type, torch.bfloat16, enabled=bf16)
-
-
-@contextmanager
-def interruptible() -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets, so that a step is never cut in two; a second Ctrl-C interrupts at once."""
-    event = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield event
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def note(number: int, frame: object) -> None:
-        event.set()
-        signal.signal(signal.SIGINT, before)
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield event
-    finally:
-        signal.signal(signal.SIGINT, before)
+def keep_if_best(run: Run, found: float) -> None:
+    """Logs a validation loss; keeps and writes the weights where it is the lowest so far."""
+    run.check_data()
+    run.log({"validation_loss": found})
+    if found < run.state.best:
+        run.state.best = found
+        run.state.weights = {name: tensor.detach().cpu().clone() for name, tensor in run.averaged.module.state_dict().items()}
+        if processes.is_first():
+            write_whole({run.config.folder / "model.safetensors": weights_bytes(run.state.weights)})

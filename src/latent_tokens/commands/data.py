@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tyro.conf import OmitArgPrefixes
 
+from latent_tokens import processes
 from latent_tokens.checks import whole
 from latent_tokens.configs import DataConfig
 
@@ -37,6 +38,9 @@ def run_data(command: Data) -> int:
         return show_data(command.config, command.show)
     if command.benchmark:
         return benchmark_data(command.config, command.json)
+
+    if not processes.is_first():
+        return 0  # the first makes it, in as many processes as there are cores
 
     from latent_tokens.data import make_counted, read_manifest
     from latent_tokens.progress import CONSOLE

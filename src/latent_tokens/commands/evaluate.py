@@ -10,6 +10,7 @@ from typing import Any
 
 from tyro.conf import OmitArgPrefixes, Positional
 
+from latent_tokens import processes
 from latent_tokens.checks import check_out
 from latent_tokens.commands.shared import model_of, task_of
 from latent_tokens.configs import EvalConfig
@@ -61,7 +62,7 @@ def run_evaluate(command: Evaluate) -> int:
         rows = evaluate_text(net, task, command.config, judge_of(command, task, next(net.parameters()).device), on_row=keep)
     else:
         rows = evaluate(net, task, command.config, on_row=keep)
-    if not command.json:
+    if not command.json and processes.is_first():
         Console(width=None if sys.stdout.isatty() else 110).print(table(rows, f"{command.run}, {rows[0]['num_samples']:,} samples a row"))
     return 0
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from tyro.conf import Positional
 
+from latent_tokens import processes
 from latent_tokens.checks import printable, whole
 from latent_tokens.commands.shared import model_of, task_of
 from latent_tokens.configs import EvalConfig, OrderName
@@ -48,10 +50,8 @@ def run_sample(command: Sample) -> int:
     """latent-tokens sample: samples as text, or JSON lines."""
     from latent_tokens.decoding import check_decoding
     from latent_tokens.evaluation import decoding_for
-    from latent_tokens.fast import generate
     from latent_tokens.pretrained import check_fits, find
     from latent_tokens.tasks import Text
-    from latent_tokens.tensors import as_numpy, as_tensors
 
     count = (1 if command.show else 2) if command.num_samples is None else command.num_samples
     whole("num_samples", count, 1)
@@ -66,27 +66,46 @@ def run_sample(command: Sample) -> int:
     decoding = decoding_for(net.method, task, asked, command.latents)
     check_decoding(net.method, decoding)
     problems = problems_of(command, task, count)
-    tokens, known, lengths = as_tensors(problems, next(net.parameters()).device)
-    begun = time.perf_counter()
-    if command.show:
-        from latent_tokens.watching import watching
-
-        with watching(task, tokens, known, lengths) as on_step:
-            made = generate(net, net.method, tokens, known, decoding, command.seed, lengths=lengths, on_step=on_step)
-    else:
-        made = generate(net, net.method, tokens, known, decoding, command.seed, lengths=lengths)
-    seconds = time.perf_counter() - begun
-    samples = as_numpy(made.tokens)
+    samples, orders, processed, seconds = draw(net, decoding, command, task, problems)
+    if not processes.is_first():
+        return 0
     words = judged(task, samples, problems)
-    for sample, order, length, (said, about) in zip(samples, made.order.tolist(), lengths.tolist(), words, strict=True):
+    for sample, order, length, (said, about) in zip(samples, orders.tolist(), problems.lengths.tolist(), words, strict=True):
         if command.json:
             print(json.dumps({"tokens": sample[:length].tolist(), "order": order[:length], **about}))
         else:
             print(printable(task.decode(sample[:length]), also="\n\t"), f"{said}\n", sep="\n")
     if isinstance(task, Text) and not command.json:
-        count = int((lengths - known.sum(1)).sum())
-        print(f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.3g} a second; {int(made.processed.sum()):,} processed")
+        count = int(problems.lengths.sum() - problems.known.sum())
+        print(f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.3g} a second; {processed:,} processed")
     return 0
+
+
+def draw(net: Any, decoding: Any, command: Sample, task: Any, problems: Any) -> tuple[Any, Any, int, float]:
+    """(samples, the order of each, tokens processed, seconds): each process draws its share, and all of them get all."""
+    import numpy as np
+    import torch
+
+    from latent_tokens.fast import generate
+    from latent_tokens.tensors import as_numpy, as_tensors
+
+    if command.show and processes.count() > 1:
+        raise ValueError(f"show: watches one sample, and there are {processes.count()} processes; leave out the launcher")
+    own = processes.share(len(problems.tokens))
+    device = next(net.parameters()).device
+    tokens, known, lengths = as_tensors(problems.take(own), device)
+    begun, watched = time.perf_counter(), cast(Any, nullcontext())
+    if command.show:
+        from latent_tokens.watching import watching
+
+        watched = watching(task, tokens, known, lengths)
+    with watched as on_step:
+        rows = torch.from_numpy(own).to(device)
+        made = generate(net, net.method, tokens, known, decoding, command.seed, rows=rows, lengths=lengths, on_step=on_step)
+    theirs = processes.gather((own, as_numpy(made.tokens), as_numpy(made.order), int(made.processed.sum())))
+    place, samples, orders = (np.concatenate([share[part] for share in theirs]) for part in range(3))
+    back = place.argsort()
+    return samples[back], orders[back], sum(share[3] for share in theirs), time.perf_counter() - begun
 
 
 def problems_of(command: Sample, task: Any, count: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from latent_tokens import processes
 from latent_tokens.commands.shared import keep_freed_memory
 from latent_tokens.configs import TrainConfig
 
@@ -11,5 +12,7 @@ def run_train(config: TrainConfig) -> int:
     from latent_tokens.training import fit
 
     keep_freed_memory()
-    print(fit(config))
+    folder = fit(config)
+    if processes.is_first():
+        print(folder)
     return 0

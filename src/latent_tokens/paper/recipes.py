@@ -17,7 +17,8 @@ from latent_tokens.paper.reference import ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS
 from latent_tokens.paper.scales import SCALES, Budget, Scale
 from latent_tokens.paper.variants import VARIANTS, Variant
 
-IRRELEVANT = ("out", "data", "resume", "processes", "save_every")  # settings that no outcome depends on; the data have a config of their own
+FREE = ("save_every", "save_minutes", "keep", "track", "on_nan")
+IRRELEVANT = ("out", "data", "resume", "processes", *FREE)  # settings that no outcome depends on; the data have a config of their own
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def train(recipe: Recipe) -> Path:
     if is_trained(recipe):
         return folder
     with timed(folder):
-        return fit(replace(recipe.training, resume=(folder / "config.json").is_file()))
+        return fit(replace(recipe.training, resume="auto"))
 
 
 def is_trained(recipe: Recipe) -> bool:

@@ -1,0 +1,34 @@
+"""What is installed is bounded, listed with its licence, and not imported before it is needed."""
+
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from pages import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+OURS = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["text"]]
+
+
+def test_every_dependency_is_bounded_and_listed():
+    page = (ROOT / "docs" / "dependencies.md").read_text()
+    listed = re.findall(r"^\| ([a-z]+)(?: \(extra `text`\))? \|", page, re.M)
+    assert listed[1:] == [re.match(r"[a-z]+", one)[0] for one in OURS]
+    for one in OURS:
+        assert re.fullmatch(r"[a-z]+>=[0-9.]+,<[0-9]+", one), one
+    assert len(PROJECT["dependencies"]) < 15
+
+
+@pytest.mark.parametrize("module", ["latent_tokens", "latent_tokens.cli"])
+def test_to_import_it_takes_neither_torch_nor_a_network(module):
+    script = f"""
+import socket, sys
+def refuse(*arguments): raise SystemExit("reached for the network")
+socket.socket.connect = socket.getaddrinfo = refuse
+import {module}
+sys.exit(any(name in sys.modules for name in ("torch", "transformers", "matplotlib", "accelerate")))
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

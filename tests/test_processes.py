@@ -1,0 +1,147 @@
+"""Several processes learn, sample and measure what one does. They are started as a user starts them: by torchrun, here on the CPU."""
+
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from latent_tokens.cli import main
+
+TRAIN = ["train", "sudoku-4", "--batch-size", "6", "--num-train", "100", "--num-validation", "20", "--steps", "50", "--evaluate-every", "25"]
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
+
+
+def launch(count, *arguments):
+    """What `latent-tokens` says in so many processes."""
+    command = [
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        str(count),
+        "--master-port",
+        free_port(),
+        "-m",
+        "latent_tokens",
+        *map(str, arguments),
+    ]
+    return subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=300, env=os.environ, check=False)
+
+
+def together(count, *arguments):
+    done = launch(count, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def alone(*arguments):
+    with redirect_stdout(io.StringIO()) as said:
+        assert main([str(argument) for argument in arguments]) == 0
+    return said.getvalue()
+
+
+def lines(folder, file):
+    return [json.loads(line) for line in (folder / file).read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    run = tmp_path_factory.mktemp("one") / "run"
+    alone(*TRAIN, "scdm", "--out", run)
+    return run
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_processes_learn_what_one_does(one, tmp_path, count):
+    run = tmp_path / "run"
+    said = together(count, *TRAIN, "scdm", "--out", run)
+    assert said == f"{run}\n"
+    expected, found = lines(one, "metrics.jsonl"), lines(run, "metrics.jsonl")
+    assert [row["step"] for row in found] == [row["step"] for row in expected]
+    for row, other in zip(expected, found, strict=True):
+        for name in row.keys() - {"step", "tokens_per_second"}:
+            assert other[name] == pytest.approx(row[name], rel=1e-5), name
+
+
+def test_what_one_began_two_go_on_with(one, tmp_path):
+    run = tmp_path / "run"
+    together(2, *TRAIN[:-4], "--steps", "50", "--evaluate-every", "25", "scdm", "--out", run, "--save-every", "25")
+    (latest,) = run.glob("state-00000050-*")
+    latest.unlink()
+    alone(*TRAIN, "scdm", "--out", run, "--resume", "auto")
+    assert lines(run, "metrics.jsonl")[-1]["validation_loss"] == pytest.approx(lines(one, "metrics.jsonl")[-1]["validation_loss"], rel=1e-5)
+
+
+def test_processes_measure_and_sample_what_one_does(one, tmp_path):
+    asked = ["--num-samples", "7", "--batch-size", "3", "--latents", "0", "2"]
+    alone("evaluate", one, *asked, "--out", tmp_path / "one")
+    said = together(2, "evaluate", one, *asked, "--out", tmp_path / "two", "--json")
+    rows, others = (
+        [{name: value for name, value in row.items() if "second" not in name} for row in lines(tmp_path / name, "results.jsonl")]
+        for name in ("one", "two")
+    )
+    assert others == rows
+    assert [json.loads(line)["latents"] for line in said.splitlines()] == [0, 2]
+    drawn = ["sample", one, "--num-samples", "3", "--json"]
+    assert together(2, *drawn) == alone(*drawn)
+
+
+def test_a_data_set_is_made_once(tmp_path):
+    asked = ["data", "sudoku-4", "--num-train", "20", "--num-validation", "4", "--num-test", "4", "--out"]
+    assert together(2, *asked, tmp_path / "two") == f"{tmp_path / 'two'}\n"
+    alone(*asked, tmp_path / "one")
+    assert (tmp_path / "two" / "train.tokens.npy").read_bytes() == (tmp_path / "one" / "train.tokens.npy").read_bytes()
+
+
+def test_more_processes_than_examples_are_refused(tmp_path):
+    done = launch(2, *TRAIN, "scdm", "--batch-size", "1", "--out", tmp_path / "run")
+    assert done.returncode != 0
+    assert "latent-tokens: batch_size=1: must be at least the number of processes, 2" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+SRUN = """#!/bin/bash
+for task in 0 1; do
+    SLURM_PROCID=$task SLURM_LOCALID=$task SLURM_NTASKS=2 "$@" &
+    echo $! >> tasks
+done
+for task in $(cat tasks); do wait "$task" || status=$?; done
+exit "$status"
+"""
+SCONTROL = """#!/bin/bash
+[ "$1" = show ] && echo 127.0.0.1 || echo "$@" >> requeued
+"""
+
+
+def test_a_job_of_slurm_that_is_signalled_saves_and_is_queued_again(one, tmp_path):
+    for name, script in (("srun", SRUN), ("scontrol", SCONTROL)):
+        (tmp_path / name).write_text(script)
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "here", "MASTER_PORT": free_port()}
+    script = Path(__file__).parents[1] / "scripts" / "train.slurm"
+    command = ["bash", str(script), *TRAIN, "scdm", "--out", "run", "--save-every", "1"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as job:
+        while not list((tmp_path / "run").glob("state-*")):
+            time.sleep(0.02)
+            assert job.poll() is None
+        os.kill(int((tmp_path / "tasks").read_text().split()[1]), signal.SIGUSR1)  # one hears it, both stop
+        said = job.communicate(timeout=120)[1]
+    assert job.returncode == 75, said
+    assert (tmp_path / "requeued").read_text() == "requeue 7\n"
+    together(2, *TRAIN, "scdm", "--out", tmp_path / "run", "--save-every", "1", "--resume", "auto")
+    assert lines(tmp_path / "run", "metrics.jsonl")[-1]["validation_loss"] == pytest.approx(
+        lines(one, "metrics.jsonl")[-1]["validation_loss"], rel=1e-5
+    )

@@ -1,5 +1,6 @@
 """Likelihoods are probabilities: they sum to one over all sequences, and are those of decoding."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -156,3 +157,12 @@ def test_orders_past_the_end_are_free_and_latents_are_checked(net):
         log_likelihood(net, METHODS["mdm"], tokens, order, none, two, 0)
     with pytest.raises(ValueError, match="latents=all: this method can use none"):
         log_likelihood(net, METHODS["sidm"], tokens, order, none, two, "all")
+
+
+def test_a_method_of_the_causal_rule_shows_its_own_latents(nano):
+    """Where no number is asked for, that of the method stands, as in decoding."""
+    method = replace(METHODS["esolm"], latents=4)
+    tokens, order = torch.arange(16)[None] % 4, torch.randperm(16, generator=torch.Generator().manual_seed(0))[None]
+    known, lengths = torch.tensor([0]), torch.tensor([16])
+    own, asked, none = (log_likelihood(nano, method, tokens, order, known, lengths, latents).sum() for latents in (None, 4, 0))
+    assert own == asked != none

@@ -18,7 +18,7 @@ from latent_tokens.batches import training_batches
 from latent_tokens.methods import name_of
 from latent_tokens.objective import score
 from latent_tokens.optimising import learning_rate, ramped_average
-from latent_tokens.state import saved_states, short_hash
+from latent_tokens.state import saved_states, saved_step, short_hash
 from latent_tokens.stopping import Stopped
 from latent_tokens.storage import write_whole
 
@@ -258,6 +258,23 @@ def test_weights_that_are_missing_are_put_back(tmp_path):
     path.unlink()
     fit(replace(config, resume="auto"))
     assert path.read_bytes() == content
+
+
+def test_a_run_of_version_0_1_is_gone_on_from(tmp_path):
+    """Its one state has no hash in its name, no losses and no best weights."""
+    config = tiny_run(tmp_path / "run")
+    latest, before = saved_states(fit(config))
+    latest.unlink()
+    with safe_open(before, "pt") as file:
+        kept = {name: file.get_tensor(name) for name in file.keys() if not name.startswith("best.")}  # noqa: SIM118
+        about = json.loads(file.metadata()["state"])
+    before.unlink()
+    best = (config.folder / "model.safetensors").read_bytes()
+    (config.folder / "state.safetensors").write_bytes(save(kept, {"state": json.dumps({name: about[name] for name in ("step", "best")})}))
+    assert saved_step(config.folder) == 9
+    fit(replace(config, resume="auto"))
+    assert saved_states(config.folder)[0].name == latest.name
+    assert (config.folder / "model.safetensors").read_bytes() == best
 
 
 def flip(path, place):

@@ -26,7 +26,7 @@ WRAPPERS = ("_orig_mod", "module")  # what torch.compile and DistributedDataPara
 BY_ATTENTION = {"causal": "esolm", "mixed2": "scdm", "bidirectional": "mdm"}  # Eso-LM's diffusion_attn_mode
 BY_NAME = {"esolm": "esolm", "mdlm": "mdm", "subs": "mdm"}  # what other settings call it
 FLOATS_OF_SAFETENSORS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-LONGEST, MOST_HEADS, WIDEST = 1 << 16, 1 << 10, 1 << 16
+LONGEST, MOST_HEADS, WIDEST = 65_535, 1 << 10, 1 << 16
 DEEPEST, MOST_SETTINGS = 32, 100_000
 
 
@@ -236,7 +236,7 @@ def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str
 def matrix(source: Path, weights: Mapping[str, Stored], name: str) -> tuple[int, int]:
     """The shape of a weight that must be a matrix. Raises ValueError where it is none, or one too large or small."""
     shape = weights[name].shape if name in weights else None
-    if shape is None or len(shape) != 2 or not all(2 <= count <= WIDEST + 1 for count in shape):
+    if shape is None or len(shape) != 2 or not all(2 <= count <= WIDEST for count in shape):
         raise ValueError(f"{source}: {PREFIX}{name} {'is missing' if shape is None else f'is {shape}; must have two dimensions of 2 to {WIDEST:,}'}")
     return shape[0], shape[1]
 

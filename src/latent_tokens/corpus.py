@@ -133,7 +133,10 @@ def rows_of_datasets(name: str, field: str) -> Iterator[str]:
             found = datasets.load_dataset(place, config or None, split="train", streaming=True)
         else:
             found = datasets.load_from_disk(name)
-            found = found["train"] if isinstance(found, datasets.DatasetDict) else found
+            if isinstance(found, datasets.DatasetDict):
+                if "train" not in found:
+                    raise LookupError(f"has no split named train; save one of its {', '.join(found)} by itself")
+                found = found["train"]
         for number, row in enumerate(found):
             if not isinstance(row.get(field), str):
                 raise LookupError(f"row {number:,} has no text in the field {field}; name one of {', '.join(row)} with --field")

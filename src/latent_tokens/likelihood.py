@@ -39,9 +39,9 @@ def log_likelihood(
     where a left-to-right method is given another order, or a method latents that it cannot use.
     """
     check(method, order, num_known, lengths, latents)
-    if method.readout == "shifted" or (method.attention is causal and latents in (None, 0)):
-        return in_one_pass(net, method, tokens, order, num_known, lengths)
     wanted = method.latents if latents is None else latents
+    if method.readout == "shifted" or (method.attention is causal and wanted == 0):
+        return in_one_pass(net, method, tokens, order, num_known, lengths)
     found = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
     for step in range(int(num_known.min()), int(lengths.max())):
         rows = ((num_known <= step) & (step < lengths)).nonzero().flatten()

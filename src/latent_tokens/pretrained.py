@@ -23,7 +23,7 @@ from latent_tokens.storage import FORMAT, json_bytes, read_description, write_wh
 from latent_tokens.tasks import Language
 
 FINGERPRINT = 16  # positions
-LONGEST = 1 << 16  # positions: lengths are kept in 16 bits
+LONGEST = 65_535  # positions: lengths are kept in 16 bits
 CLOSE = 1e-2  # logits of two machines are closer, of two models are not
 SHIPPED = Path(__file__).parent / "shipped"
 RULES = {rule.__name__: rule for rule in (attention.bidirectional, attention.independent, attention.semi_causal, attention.causal)}

@@ -100,6 +100,8 @@ def read_state(path: Path) -> tuple[State, dict[str, dict[str, Tensor]]]:
             raise ValueError("its bytes are not those that were written")
         with safe_open(path, "pt") as file:
             about = json.loads(file.metadata()["state"])
+        if named is None and isinstance(about, dict):
+            about = {"recent": [], **about}  # version 0.1 did not keep them
         check_state(about)
         for key, tensor in load(content).items():
             part, name = key.split(".", 1)

@@ -290,7 +290,7 @@ WRONG = {
     "another mask": (lambda content: algo(content).update({"mask_index": 3}), "mask_index=3: must be the last of the 21 rows"),
     "autoregressive": (lambda content: algo(content).update({"causal_attention": True}), "autoregressive baseline"),
     "odd heads": (lambda content: content["hyper_parameters"]["config"].model.update({"n_heads": 5}), "n_heads=5 in its settings: does not divide"),
-    "too long": (lambda content: content["hyper_parameters"]["config"].model.update({"length": 1 << 20}), "length=1048576 .* from 1 to 65,536"),
+    "too long": (lambda content: content["hyper_parameters"]["config"].model.update({"length": 1 << 20}), "length=1048576 .* from 1 to 65,535"),
     "wrapped": (lambda content: renamed(content, "net."), r"no weights named backbone.\*; they are named like net.backbone"),
 }
 

@@ -77,7 +77,7 @@ CONFIGS = {  # what a config may say: (where, what, what is said of it)
     "many tokens": (("model", "vocab_size"), 1 << 40, "not of this config"),
     "more tokens": (("model", "vocab_size"), (1 << 63) - 1, "damaged"),
     "a text for a number": (("model", "vocab_size"), "4", "vocab_size=4: must be a whole number"),
-    "long sequences": (("model", "max_length"), 1 << 40, "max_length=1099511627776: must be at most 65,536"),
+    "long sequences": (("model", "max_length"), 1 << 40, "max_length=1099511627776: must be at most 65,535"),
     "other positions": (("model", "positions"), ["both"], "must be one of both, rotary, learned"),
     "another dropout": (("model", "dropout"), "0", "dropout=0: must be a number"),
     "latents in words": (("method", "latents"), "x", "damaged"),

@@ -91,12 +91,14 @@ def test_json_lines_come_one_a_row_and_a_table_names_the_machine(capsys):
     assert "decode scdm" in table
 
 
-def test_a_network_of_text_is_measured_as_it_is_published(capsys):
-    asked = [*ASKED, "--methods", "esolm", "--train", "--vocabulary", "1000", "--positions", "rotary", "--top-p", "0.9", "--no-plain", "--json"]
+@pytest.mark.parametrize("vocabulary", [30, 1000])  # with a table of the first layer, and without
+def test_a_network_of_text_is_measured_as_it_is_published(vocabulary, capsys):
+    about = ["--vocabulary", str(vocabulary)]
+    asked = [*ASKED, *about, "--methods", "esolm", "--train", "--positions", "rotary", "--top-p", "0.9", "--no-plain", "--json"]
     assert main(asked) == 0
     forward, decode = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert "ratio_to_reference" not in forward | decode
-    head = 2 * SIZES["nano"].width * 1000
+    head = 2 * SIZES["nano"].width * vocabulary
     assert decode["flop"] > 2 * 12 * head  # two rows, a step a token, the head for each
     assert main([*ASKED, "--vocabulary", "1"]) == 2
     assert "vocabulary=1: must be a whole number from 2" in capsys.readouterr().err

@@ -122,7 +122,7 @@ def groups_of_cases(config: BenchConfig, asked: list[Setting], precision: Precis
 def nets(config: BenchConfig, precision: Precision, device: torch.device) -> Iterator[tuple[Transformer, SizeName, int, int]]:
     """(an untrained network, its size, length, batch) for each that the config names."""
     for size, length, batch in product(config.sizes, config.lengths, config.batch_sizes):
-        net = untrained(size, length, config.positions, "exact", config.vocabulary).eval().to(device, DTYPES[precision])
+        net = untrained(size, length, config.positions, "exact", config.vocabulary).eval().requires_grad_(False).to(device, DTYPES[precision])
         yield net, size, length, batch
 
 

@@ -9,13 +9,29 @@ import subprocess
 import sys
 import time
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from latent_tokens.cli import main
 
-TRAIN = ["train", "sudoku-4", "--batch-size", "6", "--num-train", "100", "--num-validation", "20", "--steps", "50", "--evaluate-every", "25"]
+TRAIN = [
+    "train",
+    "sudoku-4",
+    "--batch-size",
+    "22",
+    "--num-train",
+    "100",
+    "--num-validation",
+    "20",
+    "--evaluate-every",
+    "25",
+    "--schedule",
+    "constant",
+    "--lr",
+    "1e-3",
+]
 
 
 def free_port():
@@ -24,7 +40,7 @@ def free_port():
         return str(free.getsockname()[1])
 
 
-def launch(count, *arguments):
+def launch(count, *arguments, program=("-m", "latent_tokens")):
     """What `latent-tokens` says in so many processes."""
     command = [
         "-m",
@@ -33,15 +49,14 @@ def launch(count, *arguments):
         str(count),
         "--master-port",
         free_port(),
-        "-m",
-        "latent_tokens",
+        *program,
         *map(str, arguments),
     ]
     return subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=300, env=os.environ, check=False)
 
 
-def together(count, *arguments):
-    done = launch(count, *arguments)
+def together(count, *arguments, program=("-m", "latent_tokens")):
+    done = launch(count, *arguments, program=program)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -56,32 +71,52 @@ def lines(folder, file):
     return [json.loads(line) for line in (folder / file).read_text().splitlines()]
 
 
+def losses(run, last):
+    """What was learned up to a step: the rows of its metrics."""
+    return [{name: value for name, value in row.items() if name != "tokens_per_second"} for row in lines(run, "metrics.jsonl") if row["step"] <= last]
+
+
+def assert_same_losses(run, other, last):
+    found, expected = losses(run, last), losses(other, last)
+    assert found[-1]["step"] == last
+    assert len(found) == len(expected)
+    for row, wanted in zip(found, expected, strict=True):
+        assert row == pytest.approx(wanted, rel=1e-5)
+
+
 @pytest.fixture(scope="module")
 def one(tmp_path_factory):
     run = tmp_path_factory.mktemp("one") / "run"
-    alone(*TRAIN, "scdm", "--out", run)
+    alone(*TRAIN, "scdm", "--steps", "200", "--out", run)
     return run
 
 
-@pytest.mark.parametrize("count", [2, 4])
-def test_processes_learn_what_one_does(one, tmp_path, count):
+@pytest.mark.parametrize(("count", "steps", "parallel"), [(2, 200, "ddp"), (4, 50, "ddp"), (2, 50, "fsdp")])
+def test_processes_learn_what_one_does(one, tmp_path, count, steps, parallel):
     run = tmp_path / "run"
-    said = together(count, *TRAIN, "scdm", "--out", run)
+    said = together(count, *TRAIN, "scdm", "--steps", steps, "--parallel", parallel, "--out", run)
     assert said == f"{run}\n"
-    expected, found = lines(one, "metrics.jsonl"), lines(run, "metrics.jsonl")
-    assert [row["step"] for row in found] == [row["step"] for row in expected]
-    for row, other in zip(expected, found, strict=True):
-        for name in row.keys() - {"step", "tokens_per_second"}:
-            assert other[name] == pytest.approx(row[name], rel=1e-5), name
+    assert_same_losses(run, one, steps)
 
 
-def test_what_one_began_two_go_on_with(one, tmp_path):
-    run = tmp_path / "run"
-    together(2, *TRAIN[:-4], "--steps", "50", "--evaluate-every", "25", "scdm", "--out", run, "--save-every", "25")
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_what_some_began_others_go_on_with(one, tmp_path, parallel):
+    run, asked = tmp_path / "run", [*TRAIN, "scdm", "--steps", "50", "--save-every", "25", "--out", tmp_path / "run"]
+    together(2, *asked, "--parallel", parallel)
     (latest,) = run.glob("state-00000050-*")
-    latest.unlink()
-    alone(*TRAIN, "scdm", "--out", run, "--resume", "auto")
-    assert lines(run, "metrics.jsonl")[-1]["validation_loss"] == pytest.approx(lines(one, "metrics.jsonl")[-1]["validation_loss"], rel=1e-5)
+    for others in (partial(alone, *asked), partial(together, 2, *asked, "--parallel", parallel)):
+        latest.unlink()
+        others("--resume", "auto")
+        (latest,) = run.glob("state-00000050-*")
+        assert_same_losses(run, one, 50)
+
+
+def test_processes_that_take_unlike_numbers_of_parts_learn_the_same(tmp_path):
+    asked = [*TRAIN, "scdm", "--steps", "5", "--batch-size", "7", "--out"]
+    alone(*asked, tmp_path / "one")
+    for parallel in ("ddp", "fsdp"):
+        together(2, *asked, tmp_path / parallel, "--parallel", parallel, program=[str(Path(__file__).with_name("one_row.py"))])
+        assert_same_losses(tmp_path / parallel, tmp_path / "one", 5)
 
 
 def test_processes_measure_and_sample_what_one_does(one, tmp_path):
@@ -98,6 +133,13 @@ def test_processes_measure_and_sample_what_one_does(one, tmp_path):
     assert together(2, *drawn) == alone(*drawn)
 
 
+def test_a_process_may_have_nothing_to_do(one, tmp_path):
+    asked = ["--num-samples", "1", "--json"]
+    together(2, "evaluate", one, *asked, "--out", tmp_path / "two")
+    assert len(lines(tmp_path / "two", "results.jsonl")) == 1
+    assert together(2, "sample", one, *asked) == alone("sample", one, *asked)
+
+
 def test_a_data_set_is_made_once(tmp_path):
     asked = ["data", "sudoku-4", "--num-train", "20", "--num-validation", "4", "--num-test", "4", "--out"]
     assert together(2, *asked, tmp_path / "two") == f"{tmp_path / 'two'}\n"
@@ -106,7 +148,7 @@ def test_a_data_set_is_made_once(tmp_path):
 
 
 def test_more_processes_than_examples_are_refused(tmp_path):
-    done = launch(2, *TRAIN, "scdm", "--batch-size", "1", "--out", tmp_path / "run")
+    done = launch(2, *TRAIN, "scdm", "--steps", "5", "--batch-size", "1", "--out", tmp_path / "run")
     assert done.returncode != 0
     assert "latent-tokens: batch_size=1: must be at least the number of processes, 2" in done.stderr
     assert not (tmp_path / "run").exists()
@@ -132,7 +174,7 @@ def test_a_job_of_slurm_that_is_signalled_saves_and_is_queued_again(one, tmp_pat
     path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "here", "MASTER_PORT": free_port()}
     script = Path(__file__).parents[1] / "scripts" / "train.slurm"
-    command = ["bash", str(script), *TRAIN, "scdm", "--out", "run", "--save-every", "1"]
+    command = ["bash", str(script), *TRAIN, "scdm", "--steps", "200", "--out", "run", "--save-every", "1"]
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as job:
         while not list((tmp_path / "run").glob("state-*")):
             time.sleep(0.02)
@@ -141,7 +183,5 @@ def test_a_job_of_slurm_that_is_signalled_saves_and_is_queued_again(one, tmp_pat
         said = job.communicate(timeout=120)[1]
     assert job.returncode == 75, said
     assert (tmp_path / "requeued").read_text() == "requeue 7\n"
-    together(2, *TRAIN, "scdm", "--out", tmp_path / "run", "--save-every", "1", "--resume", "auto")
-    assert lines(tmp_path / "run", "metrics.jsonl")[-1]["validation_loss"] == pytest.approx(
-        lines(one, "metrics.jsonl")[-1]["validation_loss"], rel=1e-5
-    )
+    together(2, *TRAIN, "scdm", "--steps", "200", "--out", tmp_path / "run", "--save-every", "1", "--resume", "auto")
+    assert_same_losses(tmp_path / "run", one, 200)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from latent_tokens.configs import TrainConfig
+from latent_tokens.configs import FREE, TrainConfig
 from latent_tokens.methods import name_of
 from latent_tokens.pretrained import from_pretrained, shipped_names
 from latent_tokens.report import ORDER_NAMES, as_markdown
@@ -17,19 +17,8 @@ from latent_tokens.training import EARLIER
 Row = dict[str, Any]
 
 CARD = "README.md"
-OF_THE_RUN = (
-    "task",
-    "method",
-    "out",
-    "resume",
-    "data",
-    "save_every",
-    "save_minutes",
-    "keep",
-    "track",
-    "on_nan",
-)  # settings that say nothing of the model
-OF_MADE_DATA = ("num_train", "num_validation")  # likewise where a data set was brought
+SAID = ("task", "method", "data")  # said apart from the other settings
+OF_MADE_DATA = ("num_train", "num_validation")  # said of no data set that was brought
 
 
 def write_card(folder: Path, rows: Sequence[Row]) -> None:
@@ -43,7 +32,7 @@ def card(folder: Path, rows: Sequence[Row]) -> str:
     net, task, made = from_pretrained(folder), about.get("task", {}).get("name", "a task of its own"), about.get("made_with", {})
     trained = {**EARLIER, **about.get("training", {})}
     data, digest = trained.get("data"), about.get("data_sha256", {}).get("train", "")
-    settings = [field for field in fields(TrainConfig) if field.name not in (*OF_THE_RUN, *(OF_MADE_DATA if data else ()))]
+    settings = [field for field in fields(TrainConfig) if field.name not in (*SAID, *FREE, *(OF_MADE_DATA if data else ()))]
     said = {field.name: trained[field.name] for field in settings if trained.get(field.name) is not None}
     options = [f"--{field.name.replace('_', '-')} {said[field.name]}" for field in settings if said.get(field.name, field.default) != field.default]
     options += [f"--data {Path(data).name}"] if data else []

@@ -17,7 +17,7 @@ from latent_tokens.checks import first_line
 from latent_tokens.folding import BUFFER, FLOATING, PREFIX, folded, shapes
 from latent_tokens.methods import METHODS
 from latent_tokens.model import Transformer
-from latent_tokens.sizes import Size
+from latent_tokens.sizes import LONGEST, Size
 from latent_tokens.torchfile import Inert, Saved, read_tensors, read_torch
 
 Kind = Literal["ema", "raw"]
@@ -26,7 +26,7 @@ WRAPPERS = ("_orig_mod", "module")  # what torch.compile and DistributedDataPara
 BY_ATTENTION = {"causal": "esolm", "mixed2": "scdm", "bidirectional": "mdm"}  # Eso-LM's diffusion_attn_mode
 BY_NAME = {"esolm": "esolm", "mdlm": "mdm", "subs": "mdm"}  # what other settings call it
 FLOATS_OF_SAFETENSORS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-LONGEST, MOST_HEADS, WIDEST = 65_535, 1 << 10, 1 << 16
+MOST_HEADS, WIDEST = 1 << 10, 1 << 16
 DEEPEST, MOST_SETTINGS = 32, 100_000
 
 

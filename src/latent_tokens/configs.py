@@ -21,6 +21,7 @@ ScaleName = Literal["smoke", "cpu", "paper"]
 TrackerName = Literal["wandb", "trackio", "tensorboard", "mlflow"]
 OrderName = Literal["top_prob", "margin", "entropy", "uniform", "left_to_right"]
 PolicyName = Literal["nearest", "random", "relevant"]
+MOST_PROCESSES = 1_024
 DEFAULT_CANDIDATES = 8  # the paper's k (appendix D.2)
 
 
@@ -82,6 +83,8 @@ class DataConfig:
             raise ValueError("num_train=0 with num_validation=0 and num_test=0: there is nothing to make")
         if self.processes is not None:
             whole("processes", self.processes, 1)
+            if self.processes > MOST_PROCESSES:
+                raise ValueError(f"processes={self.processes}: must be at most {MOST_PROCESSES:,}")
         whole("seed", self.seed, 0)
         one_of("split", self.split, (None, *get_args(Split)))
         if not self.from_file and (self.split or self.skip_bad):
@@ -160,6 +163,8 @@ class TrainConfig:
     """Saved states to keep; where the last is damaged, the one before is gone on from."""
     track: TrackerName | None = None
     """Tell a tracker of every row of metrics.jsonl too, in the run folder or as it is set up."""
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """What each of several processes holds: ddp, a copy of weights, average and moments; fsdp, a part of each."""
     on_nan: Literal["stop", "skip"] = "stop"
     """Where a loss or gradient is not finite: stop before the weights change and keep the batch to look at, or leave out the step."""
     seed: int = 0
@@ -183,6 +188,7 @@ class TrainConfig:
         one_of("noise", self.noise, ("answer", "all"))
         one_of("precision", self.precision, ("auto", "fp32", "bf16"))
         one_of("track", self.track, (None, *get_args(TrackerName)))
+        one_of("parallel", self.parallel, ("ddp", "fsdp"))
         one_of("on_nan", self.on_nan, ("stop", "skip"))
         one_of("resume", self.resume, ("no", "yes", "auto"))
         for name in ("lr", "clip", "save_minutes"):
@@ -195,6 +201,9 @@ class TrainConfig:
     @property
     def folder(self) -> Path:
         return Path("runs", f"{self.task}-{self.method}-{self.size}-{self.seed}") if self.out is None else self.out
+
+
+FREE = ("out", "resume", "save_every", "save_minutes", "keep", "track", "parallel", "on_nan")  # settings of TrainConfig that no weight depends on
 
 
 @dataclass(frozen=True)

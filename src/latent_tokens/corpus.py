@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from latent_tokens.checks import first_line
 from latent_tokens.configs import DataConfig, Split
-from latent_tokens.storage import FORMAT, json_bytes, provenance, sha256_of, unfinished, write_whole
+from latent_tokens.hashing import sha256_of
+from latent_tokens.storage import FORMAT, json_bytes, provenance, unfinished, write_whole
 from latent_tokens.tasks import SPLITS, Text
 from latent_tokens.tasks.base import HELD_OUT, evenly
 from latent_tokens.tasks.tokenizer import FILE, Learned, Tokenizer, learn_bpe, read_tokenizer

@@ -13,9 +13,10 @@ import numpy as np
 from latent_tokens.checks import check_out
 from latent_tokens.configs import DataConfig, Split
 from latent_tokens.corpus import make_text
+from latent_tokens.hashing import sha256_of
 from latent_tokens.progress import counting
 from latent_tokens.splits import Report, chunks_of, make_splits
-from latent_tokens.storage import FORMAT, json_bytes, provenance, read_description, sha256_of, unfinished, write_whole
+from latent_tokens.storage import FORMAT, json_bytes, provenance, read_description, unfinished, write_whole
 from latent_tokens.tasks import SPLITS, Examples, Language, Solvable, Sudoku, SudokuPuzzle, Task, Text, configured, described, description
 from latent_tokens.tasks.sources import load_npy, read_source
 

@@ -192,8 +192,9 @@ def answer(
     if watcher is not None and processes.count() > 1:
         raise ValueError(f"{processes.count()} processes: what is watched while it is decoded takes one; leave out the launcher")
     device = next(net.parameters()).device
-    samples, processed, passes, seconds, most = list[Tokens](), 0, 0, 0.0, 0
-    count, own = len(problems.tokens), processes.share(len(problems.tokens))
+    samples: list[Tokens] = [np.zeros((0, problems.tokens.shape[1]), np.uint8)]  # for a process that has no share
+    processed, passes, seconds, most, count = 0, 0, 0.0, 0, len(problems.tokens)
+    own = processes.share(count)
     with progress(label(net.method, decoding), len(own)) as advance:
         for start in range(0, len(own), config.batch_size):
             chosen = own[start : start + config.batch_size]
@@ -210,14 +211,10 @@ def answer(
             passes = max(passes, made.forward_passes)
             most += int(most_tokens(lengths, known.sum(1)).sum())
             advance(len(chosen), f"{(start + len(chosen)) / seconds:.3g} samples/s")
-    shares = processes.gather((own, samples, processed, passes, seconds, most))
-    processed, most = (sum(share[place] for share in shares) for place in (2, 5))
-    passes, seconds = (max(share[place] for share in shares) for place in (3, 4))
-    together = np.concatenate([part for share in shares for part in share[1]])
-    whole = np.empty_like(together)
-    whole[np.concatenate([share[0] for share in shares])] = together
+    all_processed, all_most, all_passes, all_seconds = zip(*processes.gather((processed, most, passes, seconds)), strict=True)
+    processed, most, passes, seconds = sum(all_processed), sum(all_most), max(all_passes), max(all_seconds)
     by_formula = paper_cost(problems.tokens.shape[1], decoding, shown_latents(net.method, decoding))
-    return whole, {
+    return processes.whole(np.concatenate(samples)), {
         "processed": processed / count,
         "relative_cost": round(processed / most, 4),
         "paper_cost": None if by_formula is None else round(by_formula, 4),

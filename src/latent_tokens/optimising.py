@@ -19,6 +19,7 @@ from latent_tokens.configs import TrainConfig
 from latent_tokens.memory import training_rows
 from latent_tokens.methods import Method
 from latent_tokens.objective import Drawn, score
+from latent_tokens.sharding import gathered, held_back
 from latent_tokens.storage import write_whole
 
 
@@ -42,12 +43,12 @@ def train_step(
     loss = torch.zeros((), device=accelerator.device)
     *others, last = own.parts(partial(training_rows, accelerator.unwrap_model(model)))
     for rows in (*others, last):
-        with nullcontext() if rows is last else accelerator.no_sync(model), autocast(config, accelerator.device):
+        with nullcontext() if rows is last else held_back(model), autocast(config, accelerator.device):
             part = score(model, method, own.take(rows))
             accelerator.backward(part * processes.count())  # of the gradients the mean over processes is taken
         loss += part.detach()
     norm = accelerator.clip_grad_norm_(model.parameters(), config.clip)
-    (value,), size = processes.total([loss.item()], accelerator.device), float(norm)
+    (value,), size = processes.total([loss.item()], accelerator.device), float(gathered(norm))
     if not math.isfinite(value + size):
         raise NotFinite(f"loss {value}, gradient norm {size}")
     optimiser.step()

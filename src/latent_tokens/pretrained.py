@@ -18,12 +18,11 @@ from latent_tokens.checks import at_least, first_line, one_of, whole
 from latent_tokens.layout import Layout
 from latent_tokens.methods import Method
 from latent_tokens.model import Transformer
-from latent_tokens.sizes import Size
+from latent_tokens.sizes import LONGEST, Size
 from latent_tokens.storage import FORMAT, json_bytes, read_description, write_whole
 from latent_tokens.tasks import Language
 
 FINGERPRINT = 16  # positions
-LONGEST = 65_535  # positions: lengths are kept in 16 bits
 CLOSE = 1e-2  # logits of two machines are closer, of two models are not
 SHIPPED = Path(__file__).parent / "shipped"
 RULES = {rule.__name__: rule for rule in (attention.bidirectional, attention.independent, attention.semi_causal, attention.causal)}

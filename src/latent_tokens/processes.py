@@ -49,6 +49,17 @@ def share(total: int) -> NDArray[np.int64]:
     return np.arange(number() if count() > 1 else 0, total, count())
 
 
+def whole(rows: NDArray[Any]) -> NDArray[Any]:
+    """The rows of all shares, each process giving those of its own, in the order of the things that were shared; the same in all of them."""
+    import numpy as np
+
+    parts = gather(rows)
+    together = np.empty((sum(map(len, parts)), *rows.shape[1:]), np.result_type(*parts))
+    for place, part in enumerate(parts):
+        together[place :: len(parts)] = part
+    return together
+
+
 def total(values: list[float], device: torch.device) -> list[float]:
     """The sums of each value over all processes, the same in all of them."""
     import torch

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from latent_tokens.checks import Names, whole
 
+LONGEST = 65_535  # positions of a sequence: lengths are kept in 16 bits
+
 
 @dataclass(frozen=True)
 class Size:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,17 @@ from safetensors.torch import load, save
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
+from latent_tokens import processes
 from latent_tokens.checks import first_line, is_whole
+from latent_tokens.hashing import short_hash
 from latent_tokens.model import Transformer
 from latent_tokens.progress import CONSOLE
+from latent_tokens.sharding import gathered, parted
 from latent_tokens.storage import half_written, read_lines, write_whole
 
-NAME = re.compile(r"state-(\d+)-([0-9a-f]{16})\.safetensors")
+DIGITS = 16  # of the hash in a name
+NAME = re.compile(rf"state-(\d+)-([0-9a-f]{{{DIGITS}}})\.safetensors")
+MOMENTS = ("exp_avg", "exp_avg_sq")  # of AdamW, of the shape of their weight
 OLDER = "state.safetensors"  # the one state that runs of version 0.1 keep
 
 
@@ -36,15 +41,17 @@ class State:
 
 
 def save_state(folder: Path, net: Transformer, averaged: AveragedModel, optimiser: Any, state: State, keep: int) -> None:
-    """Writes all that training needs to go on, in one file, and removes all but the last `keep` of them."""
+    """Writes all that training needs to go on, in one file, once for all processes, and removes all but the last `keep` of them."""
     tensors = {f"net.{name}": tensor for name, tensor in net.state_dict().items()}
     tensors |= {f"averaged.{name}": tensor for name, tensor in averaged.state_dict().items()}
     tensors |= {f"best.{name}": tensor for name, tensor in state.weights.items()}
     for number, values in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser.{number}.{name}": tensor for name, tensor in values.items()}
-    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    whole = {name: gathered(tensors[name].detach()).cpu().contiguous() for name in sorted(tensors)}  # in one order in all processes
+    if not processes.is_first():
+        return
     content = save(whole, {"state": json.dumps({"step": state.step, "best": state.best, "recent": state.recent})})
-    write_whole({folder / f"state-{state.step:08d}-{short_hash(content)}.safetensors": content})
+    write_whole({folder / f"state-{state.step:08d}-{short_hash(content, DIGITS)}.safetensors": content})
     keep_last(folder, keep)
 
 
@@ -96,7 +103,7 @@ def read_state(path: Path) -> tuple[State, dict[str, dict[str, Tensor]]]:
     named = NAME.fullmatch(path.name)
     try:
         content = path.read_bytes()
-        if named is not None and named[2] != short_hash(content):
+        if named is not None and named[2] != short_hash(content, DIGITS):
             raise ValueError("its bytes are not those that were written")
         with safe_open(path, "pt") as file:
             about = json.loads(file.metadata()["state"])
@@ -130,11 +137,18 @@ def put_back(parts: dict[str, dict[str, Tensor]], net: Transformer, averaged: Av
             name: tensor.shape for name, tensor in net.state_dict().items()
         }:
             raise ValueError("its best weights have other names or shapes")
-        net.load_state_dict(parts["net"])
-        averaged.load_state_dict(parts["averaged"])
-        optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
+        for module, name in ((net, "net"), (averaged, "averaged")):
+            module.load_state_dict(alike(parts[name], module.state_dict()))
+        weights = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+        parted_moments = {place: alike(found, dict.fromkeys(MOMENTS, weights[place])) for place, found in moments.items()}
+        optimiser.load_state_dict({**optimiser.state_dict(), "state": parted_moments})
     except (RuntimeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"a saved state is of another network ({first_line(error)})") from None
+
+
+def alike(whole: dict[str, Tensor], shared: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Whole tensors, each parted among the processes as the one of its name is."""
+    return {name: parted(tensor, shared[name]) if name in shared else tensor for name, tensor in whole.items()}
 
 
 def check_moments(moments: dict[int, dict[str, Tensor]], parameters: list[Tensor]) -> None:
@@ -172,8 +186,3 @@ def clear_later(folder: Path, step: int, keep: int) -> None:
         write_whole({metrics: "".join(json.dumps(row) + "\n" for row in rows).encode()})
     else:
         metrics.unlink(missing_ok=True)
-
-
-def short_hash(content: bytes) -> str:
-    """Sixteen hexadecimal digits of the SHA-256 of a file."""
-    return hashlib.sha256(content).hexdigest()[:16]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -85,12 +84,6 @@ def unfinished(folder: Path) -> Iterator[Path]:
         with suppress(OSError):  # stops at the first that is not empty
             for parent in missing:
                 parent.rmdir()
-
-
-def sha256_of(file: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def json_bytes(content: dict[str, Any]) -> bytes:

@@ -24,7 +24,7 @@ from torch.optim.swa_utils import AveragedModel
 from latent_tokens import processes
 from latent_tokens.batches import VALIDATION, draw_examples, training_batches
 from latent_tokens.checks import check_out
-from latent_tokens.configs import Split, TrainConfig
+from latent_tokens.configs import FREE, Split, TrainConfig
 from latent_tokens.data import fingerprint, load_data, watched
 from latent_tokens.memory import training_rows
 from latent_tokens.methods import METHODS, Method
@@ -33,6 +33,7 @@ from latent_tokens.objective import Drawn, score
 from latent_tokens.optimising import NotFinite, autocast, keep_batch, ramped_average, train_step
 from latent_tokens.pretrained import describe, weights_bytes
 from latent_tokens.progress import CONSOLE, counting, progress
+from latent_tokens.sharding import gathered, put_together, shard
 from latent_tokens.sizes import SIZES
 from latent_tokens.splits import chunks_of, make_splits
 from latent_tokens.state import State, clear_later, load_state, save_state
@@ -41,7 +42,6 @@ from latent_tokens.storage import append_line, half_written, json_bytes, provena
 from latent_tokens.tasks import Examples, Language, Task, Text, description, named
 
 EARLIER = {"gelu": "tanh"}  # what runs were started with before it was a setting
-MAY_CHANGE = ("resume", "out", "save_every", "save_minutes", "keep", "track", "on_nan")  # between a run's start and its going on
 LOST = "start the same in another folder, and copy its config.json here"
 LOG_EVERY = 50  # steps between two lines of metrics.jsonl
 MOST_SKIPPED = 10  # steps in a row
@@ -65,8 +65,7 @@ class Run:
     def save(self) -> None:
         """Writes all that it can be gone on from, once for all processes. Raises ValueError, and writes nothing, where the data changed."""
         self.check_data()
-        if processes.is_first():
-            save_state(self.config.folder, self.net, self.averaged, self.optimiser, self.state, self.config.keep)
+        save_state(self.config.folder, self.net, self.averaged, self.optimiser, self.state, self.config.keep)
 
     def check_data(self) -> None:
         """Raises ValueError where the data changed."""
@@ -106,6 +105,7 @@ def go_on(run: Run) -> None:
     bar = progress(f"{config.method} on {config.task}", config.steps, state.step)
     with closing(batches), bar as advance, interruptible() as caught, torch.random.fork_rng():
         begun, saved, skipped, tokens = time.perf_counter(), time.perf_counter(), 0, 0.0
+        a_step = config.batch_size * float(run.splits["train"].lengths.mean())  # tokens
         for batch in batches:
             try:
                 value, norm = train_step(run.model, run.method, run.optimiser, batch, config, state.step, run.accelerator)
@@ -121,7 +121,7 @@ def go_on(run: Run) -> None:
                 run.averaged.update_parameters(run.net)
                 state.step += 1
                 state.recent.append(value)
-                tokens += config.batch_size * float(run.splits["train"].lengths.mean())
+                tokens += a_step
                 speed = tokens / (time.perf_counter() - begun)
                 advance(1, f"loss {value:.3f}  {speed:,.0f} tokens/s")
             last = state.step == config.steps
@@ -169,8 +169,11 @@ def begin(config: TrainConfig, task: Language | None, method: Method | None) -> 
         check_same(config.folder, started, {name: made[name] for name in ("method", "task")})
     elif processes.is_first():
         write_start(config.folder, made, beside)
-    optimiser = torch.optim.AdamW(net.parameters(), config.lr, weight_decay=config.weight_decay, fused=True)
     averaged = AveragedModel(net, multi_avg_fn=ramped_average(config.ema))
+    if config.parallel == "fsdp":
+        for part in (net, averaged.module):
+            shard(part.to(accelerator.device), accelerator.device)
+    optimiser = torch.optim.AdamW(net.parameters(), config.lr, weight_decay=config.weight_decay, fused=True)
     state = State() if started is None else load_state(config.folder, net, averaged, optimiser)
     processes.together()  # all have read before what is of later steps goes
     if started is not None and processes.is_first():
@@ -178,7 +181,7 @@ def begin(config: TrainConfig, task: Language | None, method: Method | None) -> 
         put_back(beside)
         put_back_best(config.folder, state)
     averaged.to(accelerator.device)
-    model, optimiser = accelerator.prepare(net, optimiser)
+    model, optimiser = (net, optimiser) if config.parallel == "fsdp" else accelerator.prepare(net, optimiser)
     model.mask_id, model.reads = net.mask_id, net.reads
     if config.track is not None:
         accelerator.init_trackers("latent-tokens", {name: value for name, value in settings(config).items() if value is not None})
@@ -257,7 +260,7 @@ def check_known(method: Method, examples: Examples) -> None:
 def settings(config: TrainConfig) -> dict[str, Any]:
     """What must not change between a run's start and its going on, as JSON holds it."""
     values = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(config).items()}
-    return {name: value for name, value in values.items() if name not in MAY_CHANGE}
+    return {name: value for name, value in values.items() if name not in FREE}
 
 
 def check_same(folder: Path, started: Any, wanted: dict[Any, Any]) -> None:
@@ -275,7 +278,7 @@ def validation_loss(run: Run) -> float:
     config, examples, net = run.config, run.splits["validation"], cast(Transformer, run.averaged.module)
     net.eval()
     loss, count, device = 0.0, len(examples.tokens), run.accelerator.device
-    with torch.no_grad(), autocast(config, device):
+    with torch.no_grad(), put_together(net), autocast(config, device):
         for start in (config.batch_size * processes.share(ceil(count / config.batch_size))).tolist():
             part = examples.take(slice(start, start + config.batch_size))
             batch = draw_examples(part, run.method, config, net.mask_id, VALIDATION, start).to(device)
@@ -290,6 +293,6 @@ def keep_if_best(run: Run, found: float) -> None:
     run.log({"validation_loss": found})
     if found < run.state.best:
         run.state.best = found
-        run.state.weights = {name: tensor.detach().cpu().clone() for name, tensor in run.averaged.module.state_dict().items()}
+        run.state.weights = {name: gathered(tensor).detach().cpu().clone() for name, tensor in run.averaged.module.state_dict().items()}
         if processes.is_first():
             write_whole({run.config.folder / "model.safetensors": weights_bytes(run.state.weights)})

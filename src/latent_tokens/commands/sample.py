@@ -83,7 +83,6 @@ def run_sample(command: Sample) -> int:
 
 def draw(net: Any, decoding: Any, command: Sample, task: Any, problems: Any) -> tuple[Any, Any, int, float]:
     """(samples, the order of each, tokens processed, seconds): each process draws its share, and all of them get all."""
-    import numpy as np
     import torch
 
     from latent_tokens.fast import generate
@@ -102,10 +101,8 @@ def draw(net: Any, decoding: Any, command: Sample, task: Any, problems: Any) -> 
     with watched as on_step:
         rows = torch.from_numpy(own).to(device)
         made = generate(net, net.method, tokens, known, decoding, command.seed, rows=rows, lengths=lengths, on_step=on_step)
-    theirs = processes.gather((own, as_numpy(made.tokens), as_numpy(made.order), int(made.processed.sum())))
-    place, samples, orders = (np.concatenate([share[part] for share in theirs]) for part in range(3))
-    back = place.argsort()
-    return samples[back], orders[back], sum(share[3] for share in theirs), time.perf_counter() - begun
+    samples, orders = processes.whole(as_numpy(made.tokens)), processes.whole(as_numpy(made.order))
+    return samples, orders, sum(processes.gather(int(made.processed.sum()))), time.perf_counter() - begun
 
 
 def problems_of(command: Sample, task: Any, count: int) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -10,15 +9,15 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from latent_tokens.configs import DataConfig, EvalConfig, ScaleName, TrainConfig
+from latent_tokens.configs import FREE, DataConfig, EvalConfig, ScaleName, TrainConfig
 from latent_tokens.data import GENERATOR
+from latent_tokens.hashing import short_hash
 from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED, Cell
 from latent_tokens.paper.reference import ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS
 from latent_tokens.paper.scales import SCALES, Budget, Scale
 from latent_tokens.paper.variants import VARIANTS, Variant
 
-FREE = ("save_every", "save_minutes", "keep", "track", "on_nan")
-IRRELEVANT = ("out", "data", "resume", "processes", *FREE)  # settings that no outcome depends on; the data have a config of their own
+IRRELEVANT = ("data", "processes", *FREE)  # settings that no outcome depends on; the data have a config of their own
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Recipe:
         if self.imported:
             return f"{self.training.task}-{self.training.method}-imported"
         about = {"data": made_of(self.data), "training": settings(self.training)}
-        return f"{self.training.task}-{self.training.method}-{self.training.seed}-{short_hash(about)}"
+        return f"{self.training.task}-{self.training.method}-{self.training.seed}-{named(about)}"
 
     @property
     def hash(self) -> str:
@@ -53,7 +52,7 @@ class Recipe:
             "judge": self.judge,
             "held_out": self.num_held_out,
         }
-        return short_hash({**about, **{name: value for name, value in beyond.items() if value}})
+        return named({**about, **{name: value for name, value in beyond.items() if value}})
 
     @property
     def variant(self) -> Variant:
@@ -72,9 +71,9 @@ def made_of(data: DataConfig) -> dict[str, Any]:
     return {**settings(data), **source, "generator": GENERATOR}
 
 
-def short_hash(content: dict[str, Any]) -> str:
-    """Twelve hexadecimal digits of the SHA-256 of a JSON object."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+def named(content: dict[str, Any]) -> str:
+    """Twelve hexadecimal digits that stand for a JSON object in a name."""
+    return short_hash(json.dumps(content, sort_keys=True).encode(), 12)
 
 
 def recipes(experiment: str, scale_name: ScaleName, root: Path, seeds: int | None = None, judge: str | None = None) -> list[Recipe]:
@@ -149,4 +148,4 @@ def told(cell: Cell, scale: Scale, seed: int, root: Path, judge: str | None) -> 
 def data_set(budget: Budget, root: Path) -> DataConfig:
     """What a budget learns from."""
     data = DataConfig(budget.task, **budget.data)
-    return replace(data, out=root / "data" / f"{budget.task}-{short_hash(made_of(data))}")
+    return replace(data, out=root / "data" / f"{budget.task}-{named(made_of(data))}")

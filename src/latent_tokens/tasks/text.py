@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from latent_tokens.checks import whole
+from latent_tokens.hashing import short_hash
+from latent_tokens.sizes import LONGEST
 from latent_tokens.tasks.base import Examples, Tokens
 from latent_tokens.tasks.tokenizer import FILE, Bytes, Learned, read_tokenizer
 
 GAP = re.compile("_{3,}")
-LONGEST = 65_535
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Text:
     def fingerprint(self) -> str:
         """Of the tokenizer: the same where two texts are of the same tokens."""
         content = self.coder.to_json() if isinstance(self.coder, Learned) else self.tokenizer.encode()
-        return short_hash(content)
+        return short_hash(content, 8)
 
     def description(self) -> dict[str, Any]:
         """What manifests and run folders hold of it."""
@@ -109,11 +109,6 @@ class Text:
         return self.coder.decode([end, *tokens]).removeprefix(self.coder.decode([end]))
 
 
-def short_hash(content: bytes) -> str:
-    """Eight hexadecimal digits that tell one file from another."""
-    return hashlib.sha256(content).hexdigest()[:8]
-
-
 def text_described(about: Mapping[str, Any], folder: Path | None) -> Text:
     """The text that a description in a folder means, its tokenizer read. Raises ValueError where it means none, or the tokenizer is another."""
     length, tokenizer = about.get("length"), about.get("tokenizer")
@@ -124,7 +119,7 @@ def text_described(about: Mapping[str, Any], folder: Path | None) -> Text:
     text = Text(length, tokenizer, folder)
     text.coder  # noqa: B018
     if folder is not None and "tokenizer_hash" in about:
-        found = short_hash((folder / tokenizer).read_bytes()) if isinstance(text.coder, Learned) else tokenizer
+        found = short_hash((folder / tokenizer).read_bytes(), 8) if isinstance(text.coder, Learned) else tokenizer
         if found != about["tokenizer_hash"]:
             raise ValueError(
                 f"{folder / tokenizer}: is not the tokenizer that was saved here; its tokens would mean another text, so bring that one back"

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -417,3 +418,13 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(OSError, match=r"cannot be written .No space left on device.; nothing of it is left"):
         made(tmp_path, "sudoku-4")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_mapped_is_not_read_as_a_whole_to_tell_it_apart():
+    tokens = np.broadcast_to(np.uint16(3), (100_000, 1_024))  # 200 MB, if it were whole
+    examples = Examples(tokens, np.broadcast_to(np.False_, tokens.shape), np.broadcast_to(np.uint16(1_024), tokens.shape[:1]))
+    tracemalloc.start()
+    found = fingerprint(examples)
+    assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    tracemalloc.stop()
+    assert fingerprint(examples.take(slice(99_999))) != found

@@ -21,6 +21,7 @@ from latent_tokens.tasks import SPLITS, Examples, Language, Solvable, Sudoku, Su
 from latent_tokens.tasks.sources import load_npy, read_source
 
 OF_GENERATORS = ("source", "clues", "guessing")  # settings that say nothing of a file
+AT_ONCE = 10_000  # examples
 GENERATOR = 1  # raised when a change gives other examples for the same task and seed
 
 
@@ -70,7 +71,8 @@ def fingerprint(examples: Examples) -> str:
     whole = hashlib.sha256()
     for part in examples:
         whole.update(f"{part.dtype} {part.shape}".encode())
-        whole.update(np.ascontiguousarray(part).data)
+        for start in range(0, len(part), AT_ONCE):  # what is mapped or repeated takes no memory as a whole
+            whole.update(np.ascontiguousarray(part[start : start + AT_ONCE]).data)
     return whole.hexdigest()
 
 
@@ -180,7 +182,7 @@ def fits(task: Language, examples: Examples) -> bool:
         return False
     if known.shape != tokens.shape or lengths.shape != tokens.shape[:1] or tokens.shape[1] != task.length or (lengths > task.length).any():
         return False
-    return all((part.tokens < task.vocab_size)[np.arange(task.length) < part.lengths[:, None]].all() for part in chunks_of(examples, 10_000))
+    return all((part.tokens < task.vocab_size)[np.arange(task.length) < part.lengths[:, None]].all() for part in chunks_of(examples, AT_ONCE))
 
 
 def preview(task: Solvable, config: DataConfig, count: int) -> Examples:

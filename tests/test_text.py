@@ -15,7 +15,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 
 from latent_tokens import DataConfig, EvalConfig, TrainConfig, fit, from_pretrained, load_data, make_data
 from latent_tokens.cli import main
-from latent_tokens.corpus import SHORTEST, blocks_of, documents, files_of, key_of, length_of, pieces, split_of
+from latent_tokens.corpus import key_of, split_of
+from latent_tokens.documents import SHORTEST, blocks_of, documents, files_of, length_of, pieces
 from latent_tokens.evaluation import decoding_for
 from latent_tokens.judging import LanguageModel
 from latent_tokens.tasks import Text, tokenizer
@@ -352,7 +353,7 @@ def whole_pieces(text, size):
 def test_a_text_is_cut_in_the_same_places_however_it_is_read(text, block):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("PIECES", 4), ("SHORTEST", 3), ("LONGEST", 6)):
-            patch.setattr(f"latent_tokens.corpus.{name}", value)
+            patch.setattr(f"latent_tokens.documents.{name}", value)
         blocks = [text[start : start + block] for start in range(0, len(text), block)]
         assert length_of(blocks) >= min(len(text), 24)
         cut = list(pieces([*blocks[:1], "", *blocks[1:]], length_of(["", *blocks])))
@@ -360,7 +361,7 @@ def test_a_text_is_cut_in_the_same_places_however_it_is_read(text, block):
 
 
 def test_where_a_text_is_cut(monkeypatch):
-    monkeypatch.setattr("latent_tokens.corpus.SHORTEST", 4)
+    monkeypatch.setattr("latent_tokens.documents.SHORTEST", 4)
     for text, cut in {
         "abcd e\n\nfghijklmnopq": ["abcd e\n\n", "fghijklm", "nopq"],  # after a paragraph; after twice the size where there is no place
         "abcd\ne fghij": ["abcd\n", "e fghij"],
@@ -371,7 +372,7 @@ def test_where_a_text_is_cut(monkeypatch):
 
 @pytest.mark.parametrize("block", [3, 4, 5, 7, 100])
 def test_a_file_is_read_in_blocks_as_if_it_were_whole(tmp_path, monkeypatch, block):
-    monkeypatch.setattr("latent_tokens.corpus.BLOCK", block)
+    monkeypatch.setattr("latent_tokens.documents.BLOCK", block)
     file, text = tmp_path / "a.txt", "\ufeffa\r\né\r\n\ufeff€\rx\n\r\n😀\r"
     file.write_bytes(text.encode())
     assert "".join(blocks_of(file)) == "a\né\n\ufeff€\rx\n\n😀\r"

@@ -15,10 +15,11 @@ from safetensors.torch import load_file, save
 
 from latent_tokens import METHODS, TASKS, DataConfig, EvalConfig, TrainConfig, evaluate, fit, from_pretrained, make_data
 from latent_tokens.batches import training_batches
+from latent_tokens.hashing import short_hash
 from latent_tokens.methods import name_of
 from latent_tokens.objective import score
 from latent_tokens.optimising import learning_rate, ramped_average
-from latent_tokens.state import saved_states, saved_step, short_hash
+from latent_tokens.state import DIGITS, saved_states, saved_step
 from latent_tokens.stopping import Stopped
 from latent_tokens.storage import write_whole
 
@@ -245,7 +246,7 @@ def test_a_state_that_is_none_is_passed_over_though_its_hash_is_right(tmp_path, 
     change(about, tensors)
     content = save(tensors, {"state": json.dumps(about)})
     path.unlink()
-    (config.folder / f"state-00000002-{short_hash(content)}.safetensors").write_bytes(content)
+    (config.folder / f"state-00000002-{short_hash(content, DIGITS)}.safetensors").write_bytes(content)
     with pytest.raises(ValueError, match="none of its 1 saved states is whole"):
         fit(replace(config, resume="auto"))
     assert re.search(message, capsys.readouterr().err)

@@ -86,7 +86,7 @@ def load_state(folder: Path, net: Transformer, averaged: AveragedModel, optimise
     for path in paths:
         try:
             state, parts = read_state(path)
-            put_back(parts, net, averaged, optimiser)
+            load_tensors(parts, net, averaged, optimiser)
         except ValueError as error:
             CONSOLE.print(f"{error}; passed over for the one before it", highlight=False, soft_wrap=True)
             continue
@@ -125,7 +125,7 @@ def check_state(about: Any) -> None:
         raise ValueError(f"its step, best and recent are {step}, {best} and {recent}"[:200])
 
 
-def put_back(parts: dict[str, dict[str, Tensor]], net: Transformer, averaged: AveragedModel, optimiser: torch.optim.Optimizer) -> None:
+def load_tensors(parts: dict[str, dict[str, Tensor]], net: Transformer, averaged: AveragedModel, optimiser: torch.optim.Optimizer) -> None:
     """Loads the tensors of a state. Raises ValueError where they are another network's."""
     moments: dict[int, dict[str, Tensor]] = {}
     try:

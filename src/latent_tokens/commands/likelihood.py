@@ -73,7 +73,7 @@ def run_likelihood(command: Likelihood) -> int:
 
 def read_examples(command: Likelihood, task: Any) -> Any:
     """The sequences of the text that is named. Raises ValueError where there is none, or a data set is of other tokens."""
-    from latent_tokens.corpus import text_of
+    from latent_tokens.documents import text_of
     from latent_tokens.evaluation import read_split
     from latent_tokens.tasks.base import evenly
 

@@ -256,6 +256,8 @@ MISTAKES = {
     "evaluate sudoku-6-mdm --judge trigrams": "judge=trigrams: is for generated text",
     "likelihood {run} --data {run}": "manifest.json is missing",
     "sample {run} --num-samples 1 --prompt " + "x" * 99: "prompt of",
+    "likelihood {run} --text README.md --num-sequences 2": "num_sequences=2: is for --data; a text is taken whole",
+    "likelihood {run} --text README.md --order left_to_right --orders 3": "orders=3: from left to right there is one order",
     "sample {run} --show --num-samples 2": "show: watches one sample; leave out --num-samples 2",
     "sample {run} --prompt \udcff": "prompt: its character 1 is half of one",
     "sample sudoku-6-mdm --prompt a": "are for models of text",

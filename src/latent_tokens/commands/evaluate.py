@@ -63,8 +63,15 @@ def run_evaluate(command: Evaluate) -> int:
     else:
         rows = evaluate(net, task, command.config, on_row=keep)
     if not command.json and processes.is_first():
-        Console(width=None if sys.stdout.isatty() else 110).print(table(rows, f"{command.run}, {rows[0]['num_samples']:,} samples a row"))
+        Console(width=None if sys.stdout.isatty() else 110).print(
+            table(rows, f"{command.run}, {rows[0]['num_samples']:,} samples a row{judged_by(rows[0])}")
+        )
     return 0
+
+
+def judged_by(row: dict[str, Any]) -> str:
+    """Who judged a row of text; nothing where a verifier did."""
+    return f", judged by {row['judge']}" if "judge" in row else ""
 
 
 def judge_of(command: Evaluate, task: Any, device: Any) -> Any:

@@ -13,6 +13,8 @@ from tyro.conf import Positional
 from latent_tokens.checks import one_of, whole
 from latent_tokens.commands.shared import model_of, task_of
 
+DEFAULT_SEQUENCES, DEFAULT_ORDERS = 64, 4
+
 
 @dataclass(frozen=True)
 class Likelihood:
@@ -24,12 +26,12 @@ class Likelihood:
     """A text file, in UTF-8."""
     data: Path | None = None
     """Or a folder made by `latent-tokens data`, whose test split is read."""
-    num_sequences: int = 64
-    """Sequences of --data."""
+    num_sequences: int | None = None
+    """Sequences of --data. Default: 64; a text is taken whole."""
     order: Literal["uniform", "left_to_right"] | None = None
     """uniform: random orders. Default: uniform, or left_to_right where the method is."""
-    orders: int = 4
-    """How many random orders; the figures are means over them, with their standard error."""
+    orders: int | None = None
+    """How many random orders; the figures are means over them, with their standard error. Default: 4, and one from left to right."""
     latents: tuple[int | Literal["all"], ...] | None = None
     """Latent tokens to show, the next of the order, a line each: numbers or all. Default: the method's own."""
     seed: int = 0
@@ -41,7 +43,7 @@ class Likelihood:
 def run_likelihood(command: Likelihood) -> int:
     """latent-tokens likelihood: a line for each number of latents."""
     from latent_tokens.decoding import Decoding
-    from latent_tokens.evaluation import shown_latents
+    from latent_tokens.evaluation import default_order, shown_latents
     from latent_tokens.held_out import nats_along_orders
     from latent_tokens.methods import name_of
     from latent_tokens.pretrained import check_fits, find
@@ -49,12 +51,15 @@ def run_likelihood(command: Likelihood) -> int:
     from latent_tokens.tasks import Text
 
     for name in ("orders", "num_sequences"):
-        whole(name, getattr(command, name), 1)
+        if getattr(command, name) is not None:
+            whole(name, getattr(command, name), 1)
     one_of("order", command.order, (None, "uniform", "left_to_right"))
     net, task = model_of(command.run), task_of(find(command.run))
     if not isinstance(task, Text):
         raise ValueError(f"{command.run}: a model of {task.name}; the likelihood of a text takes a model of text")
     check_fits(net, task)
+    if "left_to_right" in (command.order, default_order(net.method, task)) and (command.orders or 1) > 1:
+        raise ValueError(f"orders={command.orders}: from left to right there is one order; leave it out")
     examples = read_examples(command, task)
     for latents in command.latents or (None,):
         if latents != "all" and latents is not None:
@@ -62,7 +67,9 @@ def run_likelihood(command: Likelihood) -> int:
         shown = shown_latents(net.method, Decoding(latents=latents))
         name = f"{name_of(net.method)} n={shown}"
         with counting(f"likelihood, {name}", None) as report:
-            nats = nats_along_orders(net, examples, orders=command.orders, order=command.order, latents=latents, seed=command.seed, report=report)
+            nats = nats_along_orders(
+                net, examples, orders=command.orders or DEFAULT_ORDERS, order=command.order, latents=latents, seed=command.seed, report=report
+            )
         row = summed_up(nats, examples)
         if command.json:
             print(json.dumps({"latents": shown, **row}), flush=True)
@@ -79,11 +86,13 @@ def read_examples(command: Likelihood, task: Any) -> Any:
 
     if (command.text is None) == (command.data is None):
         raise ValueError("likelihood: of which text? name one with --text FILE, or a data set's test split with --data FOLDER")
+    if command.text is not None and command.num_sequences is not None:
+        raise ValueError(f"num_sequences={command.num_sequences}: is for --data; a text is taken whole, leave it out")
     if command.data is not None:
         examples = read_split(task, command.data, "test")
         if not len(examples.tokens):
             raise ValueError(f"data={command.data}: has no test split; make a data set that has")
-        return examples.take(evenly(len(examples.tokens), command.num_sequences))
+        return examples.take(evenly(len(examples.tokens), command.num_sequences or DEFAULT_SEQUENCES))
     if command.text is None or not command.text.is_file():
         raise ValueError(f"text={command.text}: no such file; name one with --text")
     text = text_of(command.text)

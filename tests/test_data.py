@@ -428,3 +428,11 @@ def test_what_is_mapped_is_not_read_as_a_whole_to_tell_it_apart():
     assert tracemalloc.get_traced_memory()[1] < 50_000_000
     tracemalloc.stop()
     assert fingerprint(examples.take(slice(99_999))) != found
+
+
+@pytest.mark.parametrize("array", [np.zeros((), np.uint8), np.zeros((81, 1 << 31), "V0"), np.zeros((0, 1 << 40), np.uint8)])
+def test_an_array_that_is_one_value_or_takes_no_byte_is_refused_at_once(tmp_path, array):
+    folder = made(tmp_path, "sudoku-4")
+    np.save(folder / "train.tokens.npy", array)
+    with pytest.raises(ValueError, match=r"train cannot be read .*no whole array in it .of \S+, its shape is \("):
+        load_data(folder)

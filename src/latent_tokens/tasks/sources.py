@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from latent_tokens.tasks.base import Examples, Task, joined
 from latent_tokens.tasks.countdown import Countdown
-from latent_tokens.tasks.plain_pickle import read_plain_pickle
+from latent_tokens.tasks.plain_pickle import LONGEST_EMPTY, read_plain_pickle
 from latent_tokens.tasks.puzzle import SudokuPuzzle
 from latent_tokens.tasks.sudoku import Sudoku
 from latent_tokens.tasks.zebra import Zebra
@@ -209,13 +209,16 @@ def read_lines(path: Path) -> list[str]:
 
 
 def load_npy(path: Path) -> NDArray[Any]:
-    """The array of a .npy file, mapped rather than read. Raises ValueError where it is cut off, damaged or holds objects."""
+    """The array of a .npy file, mapped rather than read. Raises ValueError where it is cut off, damaged, no array, or holds objects or nothing."""
     try:
-        return np.lib.format.open_memmap(path, mode="r")
+        array = np.lib.format.open_memmap(path, mode="r")
     except (MemoryError, RecursionError):  # what Python's parser raises
         raise ValueError(f"{path}: no whole array in it (its header is nested too deep)") from None
     except Exception as error:  # a damaged header can fail in any way
         raise ValueError(f"{path}: no whole array in it ({type(error).__name__})") from None
+    if not array.ndim or (not array.nbytes and max(array.shape) > LONGEST_EMPTY):  # what takes no byte can be endless
+        raise ValueError(f"{path}: no whole array in it (of {array.dtype}, its shape is {array.shape})")
+    return array
 
 
 READERS: tuple[tuple[tuple[type, ...], dict[str, Callable[..., Iterator[Record]]]], ...] = (

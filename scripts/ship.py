@@ -20,7 +20,7 @@ import torch
 from latent_tokens import EvalConfig, any_order, evaluate, from_pretrained, save_pretrained
 from latent_tokens.card import CARD, write_card
 from latent_tokens.evaluation import default_order
-from latent_tokens.pretrained import SHIPPED
+from latent_tokens.pretrained import SHIPPED, fingerprint
 from latent_tokens.storage import read_description, read_lines, write_whole
 from latent_tokens.tasks import described
 
@@ -31,7 +31,8 @@ RESULTS = SHIPPED / "results.jsonl"
 def ship(run: Path, folder: Path) -> list[dict[str, Any]]:
     """The rows of a run's model, whose weights are written to the folder."""
     about = read_description(run, "config.json", "run")
-    save_pretrained(from_pretrained(run), folder, dtype=torch.bfloat16, about=about)
+    kept = from_pretrained(run).bfloat16().float()
+    save_pretrained(kept, folder, dtype=torch.bfloat16, about={**about, "fingerprint": fingerprint(kept)})
     net, task, rows = from_pretrained(folder), described(about["task"]), []
     orders = dict.fromkeys((default_order(net.method, task), *(["uniform"] if net.method.order is any_order else [])))
     for order in orders:

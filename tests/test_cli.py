@@ -41,7 +41,7 @@ def test_help_answers_without_torch_and_in_under_a_second():
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert time.perf_counter() - begun < 1
     assert answer.returncode == 0, answer.stderr
-    for command in ("data", "train", "evaluate", "sample", "solve", "demo", "bench", "reproduce"):
+    for command in ("data", "train", "evaluate", "sample", "solve", "demo", "bench", "reproduce", "export", "doctor"):
         assert command in answer.stdout
 
 

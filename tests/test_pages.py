@@ -1,11 +1,13 @@
 """Every command of the pages in docs runs, and what they point to is there."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 from latent_tokens import TASKS
-from pages import ROOT, commands, links, run
+from pages import ENVIRONMENT, ROOT, blocks, commands, links, run
 
 PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
 
@@ -20,6 +22,7 @@ def test_what_a_page_points_to_is_there(page):
 @pytest.mark.parametrize(
     ("page", "written"),
     [
+        ("hugging-face.md", "models/sudoku-9/README.md"),
         ("performance.md", "runs/growth/growth.png"),
         ("results.md", ""),
         ("scaling.md", "runs/four-by-two/model.safetensors"),
@@ -32,6 +35,17 @@ def test_the_commands_of_a_page_run(tmp_path, page, written):
     assert len(asked) >= 2
     run(asked, tmp_path)
     assert (tmp_path / written).exists()
+
+
+def test_the_python_of_a_page_runs(tmp_path):
+    pytest.importorskip("transformers")
+    lines = blocks(PAGES["hugging-face.md"], "python")
+    assert len(lines) == 4
+    command, environment = [sys.executable, "-c", "".join(lines)], ENVIRONMENT | {"HF_HOME": str(tmp_path / "home")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "torch.Size([2, 36, 7])" in done.stdout
+    assert "torch.Size([2, 36]) 35 [" in done.stdout
 
 
 def test_the_commands_of_the_manual_run(tmp_path):

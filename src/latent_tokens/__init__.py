@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from latent_tokens.layout import Layout as Layout
     from latent_tokens.likelihood import log_likelihood as log_likelihood
     from latent_tokens.methods import METHODS as METHODS, Denoiser as Denoiser, Method as Method
-    from latent_tokens.model import Transformer as Transformer
     from latent_tokens.objective import loss as loss
     from latent_tokens.order import (
         Showing as Showing,
@@ -28,8 +27,9 @@ if TYPE_CHECKING:
         random as random,
     )
     from latent_tokens.partition import equal_parts as equal_parts, given_partition as given_partition, reverse_process as reverse_process
-    from latent_tokens.pretrained import from_pretrained as from_pretrained, save_pretrained as save_pretrained
+    from latent_tokens.pretrained import save_pretrained as save_pretrained
     from latent_tokens.relevance import influence as influence, relevant as relevant
+    from latent_tokens.sharing import Transformer as Transformer, from_pretrained as from_pretrained
     from latent_tokens.sizes import SIZES as SIZES, Size as Size
     from latent_tokens.sweep import sweep as sweep
     from latent_tokens.tasks import TASKS as TASKS, Examples as Examples, Task as Task, Text as Text
@@ -47,12 +47,12 @@ HOMES = {
     "layout": ("Layout",),
     "likelihood": ("log_likelihood",),
     "methods": ("METHODS", "Denoiser", "Method"),
-    "model": ("Transformer",),
     "objective": ("loss",),
     "order": ("Showing", "any_order", "given", "left_to_right", "nearest", "random"),
     "partition": ("equal_parts", "given_partition", "reverse_process"),
-    "pretrained": ("from_pretrained", "save_pretrained"),
+    "pretrained": ("save_pretrained",),
     "relevance": ("influence", "relevant"),
+    "sharing": ("Transformer", "from_pretrained"),
     "sizes": ("SIZES", "Size"),
     "sweep": ("sweep",),
     "tasks": ("TASKS", "Examples", "Task", "Text"),

@@ -57,13 +57,13 @@ def check_out(out: Path) -> None:
         raise ValueError(f"out={out}: exists and is not empty; name another folder, or remove it")
 
 
-def ask_hub(name: str, file: str) -> None:
+def ask_hub(name: str, file: str, revision: str | None = None, token: str | bool | None = None) -> None:
     """Raises what the hub's library raises where the hub has no such file, or is not there. It is asked once: the library would try for half a
     minute, and say so each time.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
-    get_hf_file_metadata(hf_hub_url(name, file))
+    get_hf_file_metadata(hf_hub_url(name, file, revision=revision), token=token)
 
 
 def first_line(error: Exception) -> str:

@@ -17,7 +17,7 @@ from tyro.conf import PositionalRequiredArgs, subcommand
 
 from latent_tokens import processes
 from latent_tokens.checks import printable
-from latent_tokens.commands import RUN, Bench, Data, Evaluate, Import, Likelihood, Sample, Solve
+from latent_tokens.commands import RUN, Bench, Data, Doctor, Evaluate, Export, Import, Likelihood, Sample, Solve
 from latent_tokens.configs import DemoConfig, ReproduceConfig, TrainConfig
 
 PARSING_FAILED = 2  # tyro's exit code
@@ -34,11 +34,13 @@ Command = Union[
     Annotated[ReproduceConfig, subcommand("reproduce")],
     Annotated[Import, subcommand("import")],
     Annotated[Likelihood, subcommand("likelihood")],
+    Annotated[Export, subcommand("export")],
+    Annotated[Doctor, subcommand("doctor")],
 ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and gives its exit code: 0, 1 for an unsolved puzzle, 2 for a user's mistake, 130 for Ctrl-C,
+    """Runs one command and gives its exit code: 0, 1 for an unsolved puzzle or an ailing installation, 2 for a user's mistake, 130 for Ctrl-C,
     75 where training was stopped by another signal, and saved.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)

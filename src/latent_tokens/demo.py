@@ -14,7 +14,7 @@ from latent_tokens.checks import check_out
 from latent_tokens.configs import DEFAULT_CANDIDATES, DemoConfig, EvalConfig, OrderName, TrainConfig
 from latent_tokens.evaluation import evaluate
 from latent_tokens.machine import fastest_device
-from latent_tokens.pretrained import SHIPPED, from_pretrained, save_pretrained
+from latent_tokens.pretrained import SHIPPED, fingerprint, from_pretrained, save_pretrained
 from latent_tokens.report import figure
 from latent_tokens.storage import append_line, json_bytes, read_description, read_lines, write_whole
 from latent_tokens.tasks import TASKS
@@ -90,7 +90,8 @@ def ship(runs: list[Path], config: DemoConfig) -> None:
     for run in runs:
         folder = shipped / f"{TASK}-{run.name}"
         about = read_description(run, "config.json", "run")
-        save_pretrained(from_pretrained(run), folder, dtype=torch.bfloat16, about=about)
+        kept = from_pretrained(run).bfloat16().float()
+        save_pretrained(kept, folder, dtype=torch.bfloat16, about={**about, "fingerprint": fingerprint(kept)})
         settings = LEFT_TO_RIGHT if run.name in ("arm", "ar-mtp") else (*DIAL, ("top_prob", DEFAULT_CANDIDATES))
         write_card(folder, measure(run.name, folder, settings, config, shipped / "results.jsonl"))
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, Literal, cast
+from pathlib import Path
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -28,10 +29,15 @@ class Transformer(nn.Module):
     The shape is that of the paper (table of sizes) with the constant adaLN folded in: LayerNorm with weight and bias, no bias
     in the attention, GELU, 4x MLP, untied head with bias. MASK is the id after the vocabulary (decisions 1 and 2).
     `gelu` is the paper's approximation by tanh or the exact one, three times as fast on a CPU; they differ by 5e-4 at most.
-    `method` is the Method it was trained with, once known.
+    `method` is the Method it was trained with, once known; `folder` the one that it was read from.
+    `from_pretrained`, `save_pretrained` and `push_to_hub` are those of sharing.py, which may know of folders and hubs.
     """
 
     method: Any = None
+    folder: Path | None = None
+    from_pretrained: ClassVar[Callable[..., Transformer]]
+    save_pretrained: ClassVar[Callable[..., None]]
+    push_to_hub: ClassVar[Callable[..., str]]
 
     def __init__(
         self,

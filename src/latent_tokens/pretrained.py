@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from latent_tokens import attention, order
 from latent_tokens.checks import at_least, first_line, one_of, whole
+from latent_tokens.hub import fetch, is_name
 from latent_tokens.layout import Layout
 from latent_tokens.methods import Method
 from latent_tokens.model import Transformer
@@ -30,9 +31,9 @@ ORDERS = {rule.__name__: rule for rule in (order.any_order, order.left_to_right)
 
 
 def from_pretrained(folder_or_name: str | Path) -> Transformer:
-    """The model of a run folder, of a folder that `save_pretrained` wrote, or of a name in `shipped_names()`.
+    """The model of a run folder, of a folder that `save_pretrained` wrote, of a name in `shipped_names()`, or of a name on the hub, OWNER/NAME.
 
-    It is on the CPU, in float32 and in eval mode, with `.mask_id` and `.method`. Raises ValueError where the folder is
+    It is on the CPU, in float32 and in eval mode, with `.mask_id`, `.method` and `.folder`. Raises ValueError where the folder is
     missing, half-written, damaged or of another version.
     """
     folder = find(folder_or_name)
@@ -45,14 +46,11 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{weights}: damaged ({first_line(error)}); save the model again") from None
     try:
-        model, method = config["model"], method_from(config["method"])
-        check_model(model)
-        if model["size"]["layers"] > len(stored):
-            raise ValueError(f"{model['size']['layers']} layers of {len(stored)} weights")
+        layers = config["model"]["size"]["layers"]
+        if isinstance(layers, int) and layers > len(stored):
+            raise ValueError(f"{layers} layers of {len(stored)} weights")
         with torch.device("meta"):  # nothing is allocated before it is known to be of this size
-            net = Transformer(
-                Size(**model["size"]), model["vocab_size"], model["max_length"], model["positions"], model["dropout"], model.get("gelu", "tanh")
-            )
+            net = build(config)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise ValueError(f"{folder / 'config.json'}: damaged ({first_line(error)}); save the model again") from None
     wanted = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
@@ -64,8 +62,19 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
         net.to_empty(device="cpu").load_state_dict(load(weights.read_bytes()))
     except (SafetensorError, RuntimeError) as error:
         raise ValueError(f"{weights}: damaged, or not of this config ({first_line(error)}); save the model again") from None
-    net.method = method
     check_fingerprint(net.eval(), config.get("fingerprint"), folder)
+    net.folder = folder.absolute()
+    return net
+
+
+def build(config: Mapping[str, Any]) -> Transformer:
+    """The untrained network, with its method, that a config describes. Raises KeyError, TypeError or ValueError where it describes none."""
+    model, method = config["model"], method_from(config["method"])
+    check_model(model)
+    net = Transformer(
+        Size(**model["size"]), model["vocab_size"], model["max_length"], model["positions"], model["dropout"], model.get("gelu", "tanh")
+    )
+    net.method = method
     return net
 
 
@@ -115,26 +124,27 @@ def fingerprint(net: Transformer) -> list[float]:
     """Sums over the logits of a small problem that is always the same, each with weights of its own: they tell whether weights, settings and
     code belong together. Raises ValueError where the logits are not finite.
     """
-    count = min(net.max_length, FINGERPRINT)
-    tokens = torch.arange(count)[None] * (net.vocab_size // 3 + 1) % net.vocab_size
-    layout = Layout(torch.arange(count)[None], torch.tensor([count // 2]), torch.tensor([count]))
+    count, device = min(net.max_length, FINGERPRINT), net.head.weight.device
+    places = torch.arange(count, device=device)[None]
+    tokens = places * (net.vocab_size // 3 + 1) % net.vocab_size
+    layout = Layout(places, torch.tensor([count // 2], device=device), torch.tensor([count], device=device))
     logits = net(net.method.fed(tokens, layout, net.mask_id), layout.positions, attention.dense_mask(net.method.attention, layout))
     waves = torch.cos(torch.outer(torch.arange(logits.shape[-1]), torch.arange(1.0, 4))) / logits.shape[-1] ** 0.5
-    found = (logits[0].double() @ waves.double()).flatten().tolist()
+    found = (logits[0].cpu().double() @ waves.double()).flatten().tolist()
     if not all(map(math.isfinite, found)):
         raise ValueError("its logits are not finite: the weights have diverged, or are damaged")
     return [round(value, 4) for value in found]
 
 
-def check_fingerprint(net: Transformer, wanted: Any, folder: Path) -> None:
-    """Raises ValueError where a folder has a fingerprint and its model's is another."""
+def check_fingerprint(net: Transformer, wanted: Any, folder: Path, close: float = CLOSE) -> None:
+    """Raises ValueError where a folder has a fingerprint and its model's is further from it than `close`."""
     if wanted is None:
         return
     try:
         apart = (torch.tensor(fingerprint(net)) - torch.tensor(wanted)).abs().max().item()
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{folder / 'config.json'}: damaged (fingerprint: {error}); import the model again") from None
-    if not apart < CLOSE:
+    if not apart < close:
         raise ValueError(f"{folder}: its logits differ by {apart:.2g} from those it was saved with; weights or config were changed, import it again")
 
 
@@ -180,11 +190,17 @@ def shipped_names() -> list[str]:
     return sorted(path.parent.name for path in SHIPPED.glob("*/config.json"))
 
 
-def find(folder_or_name: str | Path) -> Path:
-    """The folder that is meant. Raises ValueError where there is none."""
-    folder = Path(folder_or_name)
+def find(folder_or_name: str | Path, fetched: Callable[[str], Path] = fetch) -> Path:
+    """The folder that is meant; that of a name on the hub, OWNER/NAME, is fetched. Raises ValueError where there is none."""
+    folder, name = Path(folder_or_name), str(folder_or_name)
     if folder.is_dir():
         return folder
-    if str(folder_or_name) in shipped_names():
-        return SHIPPED / folder_or_name
-    raise ValueError(f"{folder_or_name}: no such run folder, nor one of the models that come along ({', '.join(shipped_names()) or 'none'})")
+    if name in shipped_names():
+        return SHIPPED / name
+    missing = f"{name}: no such run folder, nor one of the models that come along ({', '.join(shipped_names()) or 'none'})"
+    if not is_name(name):
+        raise ValueError(missing)
+    try:
+        return fetched(name)
+    except ValueError as error:
+        raise ValueError(f"{missing}; {error}") from None

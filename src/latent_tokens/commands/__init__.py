@@ -8,7 +8,9 @@ from typing import Any
 from latent_tokens.commands.bench import Bench, run_bench
 from latent_tokens.commands.data import Data, run_data
 from latent_tokens.commands.demo import run_demo
+from latent_tokens.commands.doctor import Doctor, run_doctor
 from latent_tokens.commands.evaluate import Evaluate, run_evaluate
+from latent_tokens.commands.export import Export, run_export
 from latent_tokens.commands.importing import Import, run_import
 from latent_tokens.commands.likelihood import Likelihood, run_likelihood
 from latent_tokens.commands.reproduce import run_reproduce
@@ -17,7 +19,7 @@ from latent_tokens.commands.solve import Solve, run_solve
 from latent_tokens.commands.train import run_train
 from latent_tokens.configs import DemoConfig, ReproduceConfig, TrainConfig
 
-__all__ = ["RUN", "Bench", "Data", "Evaluate", "Import", "Likelihood", "Sample", "Solve"]
+__all__ = ["RUN", "Bench", "Data", "Doctor", "Evaluate", "Export", "Import", "Likelihood", "Sample", "Solve"]
 
 RUN: dict[type, Callable[[Any], int]] = {
     Data: run_data,
@@ -30,4 +32,6 @@ RUN: dict[type, Callable[[Any], int]] = {
     ReproduceConfig: run_reproduce,
     Import: run_import,
     Likelihood: run_likelihood,
+    Export: run_export,
+    Doctor: run_doctor,
 }

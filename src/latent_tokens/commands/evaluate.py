@@ -46,7 +46,8 @@ def run_evaluate(command: Evaluate) -> int:
     net, folder = model_of(command.run), find(command.run)
     if command.out is not None:
         check_out(command.out)
-    kept = command.out or (None if SHIPPED in folder.parents else folder)
+    own = Path(command.run).is_dir() and SHIPPED not in folder.parents  # not what came along, nor the hub's
+    kept = command.out or (folder if own else None)
 
     def keep(row: dict[str, Any]) -> None:
         if command.json:

@@ -1,0 +1,64 @@
+"""The Hugging Face hub, as far as it is used here: a model folder that is fetched by its name, and one that is put there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from latent_tokens.checks import ask_hub, first_line
+
+FILES = ["config.json", "model.safetensors", "tokenizer.json", "results.jsonl"]  # what is fetched: nothing that could be executed
+REFUSED = range(400, 500)  # answers of a hub that is there: no such name, not yours to read
+
+
+def is_name(name: str) -> bool:
+    """Whether it is written like a name on the hub, OWNER/NAME."""
+    return re.fullmatch(r"[\w.-]+/[\w.-]+", name) is not None and not name.startswith(".")
+
+
+def fetch(
+    name: str,
+    *,
+    revision: str | None = None,
+    token: str | bool | None = None,
+    cache_dir: str | Path | None = None,
+    local_files_only: bool = False,
+    force_download: bool = False,
+) -> Path:
+    """The folder with what the hub has under a name: as it is there now, or as it was last fetched where the hub is not reached.
+
+    Raises ValueError where there is neither; without a network at once.
+    """
+    from huggingface_hub import snapshot_download
+
+    reason = "it was not fetched before, and local_files_only asks for no more"
+    if not local_files_only:
+        try:
+            ask_hub(name, "config.json", revision, token)
+            found = snapshot_download(name, revision=revision, token=token, cache_dir=cache_dir, allow_patterns=FILES, force_download=force_download)
+            return Path(found)
+        except Exception as error:  # of a hub or a network: anything
+            reason = first_line(error)
+            if getattr(getattr(error, "response", None), "status_code", None) in REFUSED:
+                raise ValueError(f"the hub has none of that name, or not for you ({reason})") from None
+    try:
+        return Path(snapshot_download(name, revision=revision, cache_dir=cache_dir, allow_patterns=FILES, local_files_only=True))
+    except Exception:
+        raise ValueError(f"the hub gives none ({reason})") from None
+
+
+def upload(folder: Path, name: str, *, message: str, private: bool | None, token: str | bool | None, branch: str | None, create_pr: bool) -> str:
+    """Puts a folder's files on the hub under a name, which is made where it is new, in one commit; its address.
+
+    Raises ValueError where the hub takes them not.
+    """
+    from huggingface_hub import HfApi
+
+    api = HfApi(token=token)
+    try:
+        known = api.create_repo(name, private=private, exist_ok=True).repo_id
+        return str(api.upload_folder(repo_id=known, folder_path=folder, commit_message=message, revision=branch, create_pr=create_pr))
+    except Exception as error:  # of a hub or a network: anything
+        raise ValueError(
+            f"{name}: cannot be put on the hub ({first_line(error)}); see that it is yours, and that you are logged in (hf auth login)"
+        ) from None

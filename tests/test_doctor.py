@@ -1,0 +1,144 @@
+"""The doctor calls well what is well, and names what is broken on purpose, with the way out."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+import torch
+
+import latent_tokens
+from latent_tokens import doctor
+from latent_tokens.cli import main
+from latent_tokens.doctor import GIGABYTE, Finding
+from latent_tokens.pretrained import shipped_names
+
+Usage = namedtuple("Usage", "total used free")
+
+
+def of(findings, about):
+    """The finding of one thing."""
+    (found,) = [finding for finding in findings if finding.about == about]
+    return found
+
+
+def test_what_is_well_is_called_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["doctor", "--json"]) == 0
+    findings = [Finding(**json.loads(line)) for line in capsys.readouterr().out.splitlines()]
+    assert {finding.verdict for finding in findings} <= {"ok", "note"}
+    assert of(findings, "torch").found == torch.__version__
+    for about in ("latent-tokens", "attention", "oracle", "fast = reference", *(f"model {name}" for name in shipped_names())):
+        assert of(findings, about).verdict == "ok"
+    assert "bit for bit" in of(findings, "fast = reference").found
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_prints_plain_lines_where_there_is_no_terminal_and_a_table_where_there_is(monkeypatch, capsys):
+    few = [Finding("disk", "ok", "8 GB free"), Finding("torch", "problem", "not installed", "pip install torch"), Finding("threads", "note", "1")]
+    monkeypatch.setattr(doctor, "examine", lambda folder: iter(few))
+    assert main(["doctor"]) == 1
+    plain = capsys.readouterr().out
+    assert plain.splitlines() == ["ok      disk: 8 GB free", "problem torch: not installed -> pip install torch", "note    threads: 1", "1 problem"]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(["doctor"]) == 1
+    drawn = capsys.readouterr().out
+    assert "pip install torch" in drawn
+    assert "problem torch:" not in drawn
+    monkeypatch.setattr(doctor, "examine", lambda folder: iter(few[:1]))
+    assert main(["doctor"]) == 0
+
+
+@pytest.mark.parametrize(("free", "verdict"), [(GIGABYTE // 4, "problem"), (2 * GIGABYTE, "note"), (80 * GIGABYTE, "ok")])
+def test_a_disk_that_is_nearly_full(free, verdict, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: Usage(10**12, 10**12 - free, free))
+    found = doctor.disk(Path.cwd())
+    assert (found.verdict, bool(found.way_out)) == (verdict, verdict != "ok")
+    assert f"{free / GIGABYTE:.1f} GB free" in found.found
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    assert doctor.writing(tmp_path).verdict == "ok"
+    found = doctor.writing(tmp_path / "nowhere")
+    assert found.verdict == "problem"
+    assert "cannot be written" in found.found
+
+
+def lacking(monkeypatch, absent, instead=None):
+    """Lets a library be missing, or be of another version."""
+    real = doctor.version
+
+    def version(name):
+        if name != absent:
+            return real(name)
+        if instead is None:
+            raise PackageNotFoundError(name)
+        return instead
+
+    monkeypatch.setattr(doctor, "version", version)
+
+
+def test_an_extra_or_a_library_that_is_missing_or_too_old(monkeypatch):
+    lacking(monkeypatch, "tokenizers")
+    found = of(list(doctor.extras()), "extra text")
+    assert (found.verdict, found.way_out) == ("note", "pip install 'latent-tokens[text]'")
+    assert "tokenizers (not installed)" in found.found
+    lacking(monkeypatch, "numba")
+    found = of(list(doctor.versions()), "numba")
+    assert (found.verdict, found.found) == ("problem", "not installed")
+    assert found.way_out.startswith("pip install 'numba")
+    lacking(monkeypatch, "torch", "1.13.0")
+    found = of(list(doctor.versions()), "torch")
+    assert found.verdict == "problem"
+    assert found.found.startswith("1.13.0, and ")
+
+
+def test_no_tracker_is_a_note(monkeypatch):
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    assert of(list(doctor.extras()), "trackers").verdict == "note"
+
+
+def test_a_sampler_that_is_wrong_is_seen(monkeypatch):
+    """One that draws too sharply, and a fast way that draws another sample."""
+    real = doctor.generate
+
+    def sharp(net, method, tokens, known, decoding, seed):
+        made = real(net, method, tokens, known, decoding, seed)
+        return type(made)(made.tokens.where(made.tokens > 0, 1), made.order, made.processed, made.forward_passes)
+
+    assert doctor.tested("oracle", doctor.oracle_is_drawn).verdict == "ok"
+    monkeypatch.setattr(doctor, "generate", sharp)
+    found = doctor.tested("oracle", doctor.oracle_is_drawn)
+    assert found.verdict == "problem"
+    assert "away from the joint" in found.found
+    assert doctor.tested("fast", doctor.fast_is_reference).verdict == "problem"
+
+
+def test_attention_that_is_wrong_is_seen(monkeypatch):
+    monkeypatch.setattr("torch.nn.functional.scaled_dot_product_attention", lambda q, k, v, attn_mask: v)
+    assert of(list(doctor.devices()), "attention").verdict == "problem"
+
+
+def test_a_model_that_was_damaged_in_a_copied_package_is_named(tmp_path):
+    """Cut off, changed in its weights, and whole ones beside them: each is named, the others are still looked at."""
+    shutil.copytree(Path(latent_tokens.__file__).parent, tmp_path / "latent_tokens", ignore=shutil.ignore_patterns("__pycache__"))
+    shipped = tmp_path / "latent_tokens" / "shipped"
+    cut, changed = (shipped / name / "model.safetensors" for name in ("sudoku-6-arm", "sudoku-6-mdm"))
+    cut.write_bytes(cut.read_bytes()[:-1000])
+    content = changed.read_bytes()
+    changed.write_bytes(content[:-20_000] + content[-40_000:-20_000])
+    script = "import sys; from latent_tokens.cli import main; sys.exit(main(['doctor', '--json']))"
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    findings = [Finding(**json.loads(line)) for line in done.stdout.splitlines()]
+    assert str(tmp_path) in of(findings, "latent-tokens").found
+    assert {finding.about for finding in findings if finding.verdict == "problem"} == {"model sudoku-6-arm", "model sudoku-6-mdm"}
+    assert "damaged" in of(findings, "model sudoku-6-arm").found
+    assert "its logits differ" in of(findings, "model sudoku-6-mdm").found
+    assert "pip install --force-reinstall" in of(findings, "model sudoku-6-mdm").way_out

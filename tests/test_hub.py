@@ -1,0 +1,191 @@
+"""A model goes to a hub and comes back as it was, with its card; a name that comes along needs none; without a hub there is one line, at once."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import yaml
+
+from hub_server import serving
+from latent_tokens import METHODS, DataConfig, EvalConfig, TrainConfig, Transformer, evaluate, fit, from_pretrained, make_data
+from latent_tokens.card import CARD
+from latent_tokens.cli import main
+from latent_tokens.pretrained import SHIPPED, find
+from latent_tokens.sharing import MODULE, RESULTS
+from latent_tokens.storage import append_line, read_description
+from latent_tokens.tasks import TASKS, described
+from test_training import tiny_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run with a result."""
+    folder = fit(tiny_run(tmp_path_factory.mktemp("runs") / "mine", steps=3, method="scdm"))
+    (row,) = evaluate(from_pretrained(folder), TASKS["sudoku-4"], EvalConfig(latents=(3,), num_samples=5))
+    append_line(folder / RESULTS, row)
+    return folder
+
+
+def same(one, other):
+    """Whether two nets have the same weights and method."""
+    pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
+    return one.method == other.method and all(torch.equal(a, b) for a, b in pairs)
+
+
+def front(card):
+    """What stands between the lines that hubs read."""
+    return yaml.safe_load(card.split("---\n")[1])
+
+
+PUSH_AND_FETCH = """
+import torch
+from latent_tokens import Transformer, from_pretrained
+net = Transformer.from_pretrained({run!r})
+print(net.push_to_hub("someone/mine", license="mit"))
+back = Transformer.from_pretrained("someone/mine")
+assert back.method == net.method and all(map(torch.equal, net.state_dict().values(), back.state_dict().values()))
+assert from_pretrained("someone/mine").folder == back.folder
+try:
+    Transformer.from_pretrained("someone/nothing")
+except ValueError as error:
+    print(error)
+"""
+AGAIN = """
+import time
+from latent_tokens import Transformer
+print(Transformer.from_pretrained("someone/mine").folder)
+begun = time.perf_counter()
+for ask in (Transformer.from_pretrained, Transformer.from_pretrained("sudoku-6-scdm").push_to_hub):
+    try:
+        ask("someone/nothing")
+    except ValueError as error:
+        print(error)
+from latent_tokens.cli import main
+begun = time.perf_counter()
+assert main(["sample", "someone/nothing"]) == 2
+assert time.perf_counter() - begun < 2
+assert main(["evaluate", "someone/mine", "--num-samples", "2"]) == 0
+"""
+
+
+def script(text, address, home):
+    """What a process prints that takes the address for the hub."""
+    environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0", "HF_TOKEN": "none"}
+    done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+def test_a_model_is_put_on_a_hub_and_fetched_and_kept_when_the_hub_is_gone(run, tmp_path):
+    with serving() as (address, repositories, asked):
+        said, _ = script(PUSH_AND_FETCH.format(run=str(run)), address, tmp_path)
+    commit, refused = said.splitlines()
+    assert commit.startswith(f"{address}/someone/mine/commit/")
+    assert "someone/nothing: no such run folder, nor one of the models" in refused
+    assert "the hub has none of that name, or not for you (404" in refused
+    files = repositories["someone/mine"]
+    assert set(files) == {"README.md", "config.json", "model.safetensors", "results.jsonl", f"{MODULE}.py"}
+    assert json.loads(files["config.json"])["task"] == read_description(run, "config.json", "run")["task"]
+    about = front(files["README.md"].decode())
+    assert (about["library_name"], about["pipeline_tag"], about["license"]) == ("latent-tokens", "fill-mask", "mit")
+    assert {"latent-tokens", "scdm", "sudoku-4"} <= set(about["tags"])
+    assert 'from_pretrained("someone/mine")' in files["README.md"].decode()
+    fetched = [path.rpartition("/")[2] for way, path in asked if way == "GET" and "/resolve/" in path]
+    assert set(fetched) == {"config.json", "model.safetensors", "results.jsonl"}  # nothing that could be executed
+    said, wrong = script(AGAIN, address, tmp_path)
+    kept, not_fetched, not_put, *_ = said.splitlines()
+    assert (os.path.dirname(os.path.dirname(kept))) == str(tmp_path / "hub" / "models--someone--mine")
+    assert "the hub gives none ([Errno 111] Connection refused)" in not_fetched
+    assert "someone/nothing: cannot be put on the hub ([Errno 111] Connection refused); see that it is yours" in not_put
+    (line,) = [line for line in wrong.splitlines() if line.startswith("latent-tokens:")]
+    assert "someone/nothing: no such run folder" in line
+    with open(os.path.join(kept, "results.jsonl")) as rows:
+        assert len(rows.readlines()) == 1  # of what is not one's own, rows are shown and not kept
+
+
+def test_what_comes_along_asks_no_network(monkeypatch):
+    monkeypatch.setattr("latent_tokens.pretrained.fetch", pytest.fail)
+    monkeypatch.setattr("latent_tokens.sharing.fetch", pytest.fail)
+    assert Transformer.from_pretrained("sudoku-6-scdm").method == METHODS["scdm"]
+    assert find("sudoku-6-scdm") == SHIPPED / "sudoku-6-scdm"
+
+
+@pytest.mark.parametrize("name", ["a/b/c", "/a/b", "../b", "a b/c", "hub:a/b", "a/"])
+def test_what_is_no_name_on_the_hub_is_not_asked_for(name, monkeypatch):
+    monkeypatch.setattr("latent_tokens.hub.ask_hub", pytest.fail)
+    with pytest.raises(ValueError, match=r"come along \([^)]*\)$"):
+        from_pretrained(name)
+
+
+def test_a_saved_model_carries_all_that_its_run_says(run, tmp_path):
+    net = Transformer.from_pretrained(run)
+    net.save_pretrained(tmp_path / "given")
+    back = from_pretrained(tmp_path / "given")
+    assert same(net, back)
+    before, after = (read_description(folder, "config.json", "model") for folder in (run, tmp_path / "given"))
+    assert before.items() <= after.items()
+    card = (tmp_path / "given" / CARD).read_text()
+    assert "latent-tokens train sudoku-4 scdm --steps 3 " in card
+    assert "| sudoku-4 | top-prob | 8 | 3 |" in card
+    back.save_pretrained(tmp_path / "again")
+    assert {file.name: file.read_bytes() for file in (tmp_path / "given").iterdir() if file.name != CARD} == {
+        file.name: file.read_bytes() for file in (tmp_path / "again").iterdir() if file.name != CARD
+    }
+
+
+def test_a_model_that_has_learned_on_takes_its_task_along_and_nothing_that_is_no_longer_so(run, tmp_path):
+    net = from_pretrained(run)
+    with torch.no_grad():
+        net.head.bias[0] += 0.5
+    net.save_pretrained(tmp_path / "given")
+    about = read_description(tmp_path / "given", "config.json", "model")
+    assert described(about["task"], tmp_path / "given") == TASKS["sudoku-4"]
+    assert not {"training", "made_with", "data_sha256"} & set(about)
+    card = (tmp_path / "given" / CARD).read_text()
+    assert "It is not known how it was trained" in card
+    assert "None were measured" in card
+    assert same(from_pretrained(tmp_path / "given"), net)
+
+
+def test_a_model_made_in_code_or_whose_folder_is_gone(nano, run, tmp_path):
+    nano.method = METHODS["arm"]
+    nano.save_pretrained(tmp_path / "made", dtype=torch.bfloat16)
+    about = front((tmp_path / "made" / CARD).read_text())
+    assert (about["pipeline_tag"], about["tags"]) == ("text-generation", ["latent-tokens", "diffusion"])
+    assert torch.equal(from_pretrained(tmp_path / "made").head.bias, nano.head.bias.bfloat16().float())
+    net = from_pretrained(run)
+    net.folder = tmp_path / "nowhere"
+    with pytest.raises(ValueError, match=r"is gone; set net\.folder = None"):
+        net.save_pretrained(tmp_path / "lost")
+    assert not (tmp_path / "lost").exists()
+
+
+def test_a_model_of_text_takes_its_tokenizer_along(tmp_path, capsys):
+    (tmp_path / "text.txt").write_text("\n\n".join(f"the quick brown fox jumps over {number} lazy dogs" for number in range(2_000)))
+    data = make_data(DataConfig("text", tmp_path / "data", source=str(tmp_path / "text.txt"), length=16, tokenizer="bpe:300"))
+    run = fit(TrainConfig("text", "scdm", tmp_path / "run", data=data, steps=2, batch_size=4, warmup=1))
+    assert main(["evaluate", str(run), "--data", str(data), "--num-samples", "3"]) == 0
+    assert main(["export", str(run), str(tmp_path / "given"), "--precision", "bf16", "--license", "mit"]) == 0
+    assert (tmp_path / "given" / "tokenizer.json").read_bytes() == (run / "tokenizer.json").read_bytes()
+    card = (tmp_path / "given" / CARD).read_text()
+    assert front(card)["license"] == "mit"
+    assert "The perplexity is under trigrams of" in card
+    capsys.readouterr()
+    assert main(["sample", str(tmp_path / "given"), "--num-samples", "1"]) == 0
+    assert main(["export", str(run), str(tmp_path / "given")]) == 2
+    assert "exists and is not empty" in capsys.readouterr().err
+
+
+def test_changed_weights_are_refused(run, tmp_path):
+    """Of the right shapes, by the fingerprint."""
+    net = from_pretrained(run)
+    net.save_pretrained(tmp_path / "given")
+    weights = (tmp_path / "given" / "model.safetensors").read_bytes()
+    net.head.weight.data.mul_(1.5)
+    net.save_pretrained(tmp_path / "other")
+    (tmp_path / "other" / "model.safetensors").write_bytes(weights)
+    with pytest.raises(ValueError, match="its logits differ by"):
+        from_pretrained(tmp_path / "other")

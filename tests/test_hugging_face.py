@@ -1,0 +1,286 @@
+"""transformers opens our folders to equal logits; its `generate` gives our samples; what it says of inputs and settings holds."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+pytest.importorskip("transformers")
+
+from transformers import AutoConfig, AutoModelForMaskedLM, GenerationConfig
+
+from latent_tokens import METHODS, SIZES, Decoding, Transformer, entropy, equal_parts, from_pretrained, generate, growing, left_to_right
+from latent_tokens.hugging_face import GeneratedOutput, LatentTokensConfig, LatentTokensForMaskedLM
+from latent_tokens.layout import Layout
+
+LENGTH, MASK = 16, 4
+
+
+@pytest.fixture
+def model_of(nano, tmp_path):
+    """Gives the nano network with a method, saved and opened by transformers."""
+
+    def of(method):
+        nano.method, nano.folder = method, None
+        nano.save_pretrained(tmp_path)
+        return AutoModelForMaskedLM.from_pretrained(tmp_path)
+
+    return of
+
+
+def boards(known, rows=3, seed=0):
+    """Rows of tokens, of which the first `known` positions of each are given and the rest hold MASK."""
+    tokens = torch.randint(0, MASK, (rows, LENGTH), generator=torch.Generator().manual_seed(seed))
+    return tokens.masked_fill(torch.arange(LENGTH) >= known, MASK)
+
+
+def shown(net, ids, layout):
+    """What the method says of a layout that is written down by hand."""
+    return net.method.logits(net, ids, layout)
+
+
+def test_a_process_that_knows_nothing_of_us_opens_a_folder_to_equal_logits(nano, tmp_path):
+    nano.method, nano.folder = METHODS["scdm"], None
+    nano.save_pretrained(tmp_path / "given")
+    script = """
+import json, sys
+from transformers import AutoModelForMaskedLM
+import torch
+assert "latent_tokens" not in sys.modules
+model, info = AutoModelForMaskedLM.from_pretrained(sys.argv[1], trust_remote_code=True, output_loading_info=True)
+assert not any(info.values()), info
+assert type(model).__module__ == "latent_tokens.hugging_face"
+ids = torch.tensor(json.loads(sys.argv[2]))
+print(json.dumps([model(ids).logits[..., :-1].tolist(), model.generate(ids, seed=5).sequences.tolist()]))
+model.save_pretrained(sys.argv[1] + "-again")
+"""
+    ids = boards(3)
+    environment = os.environ | {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", script, str(tmp_path / "given"), json.dumps(ids.tolist())]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    logits, sequences = json.loads(done.stdout.splitlines()[-1])
+    layout = Layout(torch.arange(LENGTH).expand_as(ids), torch.full((3,), 3), torch.full((3,), LENGTH))
+    assert torch.equal(torch.tensor(logits), shown(nano, ids, layout)[..., :-1])
+    made = generate(nano, nano.method, ids, ids != MASK, Decoding(candidates=8), 5)
+    assert sequences == made.tokens.tolist()
+    back = from_pretrained(tmp_path / "given-again")
+    assert all(torch.equal(a, b) for a, b in zip(nano.state_dict().values(), back.state_dict().values(), strict=True))
+
+
+def test_every_method_goes_there_and_back(model_of, nano, any_method, tmp_path):
+    model = model_of(any_method)
+    assert model.net.method == any_method
+    assert all(torch.equal(a, b) for a, b in zip(nano.state_dict().values(), model.net.state_dict().values(), strict=True))
+    model.save_pretrained(tmp_path / "again")
+    assert from_pretrained(tmp_path / "again").method == any_method
+    assert (tmp_path / "again" / "config.json").read_bytes() == (tmp_path / "config.json").read_bytes()
+
+
+def test_a_name_that_comes_along_and_other_precisions():
+    model = LatentTokensForMaskedLM.from_pretrained("sudoku-6-scdm")
+    assert model.dtype == torch.float32
+    assert torch.equal(model.net.head.weight, from_pretrained("sudoku-6-scdm").head.weight)
+    assert LatentTokensForMaskedLM.from_pretrained("sudoku-6-scdm", dtype=torch.bfloat16).dtype == torch.bfloat16
+    with pytest.raises(ValueError, match="no such run folder"):
+        LatentTokensForMaskedLM.from_pretrained("nowhere")
+
+
+def test_a_new_network_is_drawn_as_its_class_draws_it(model_of):
+    config = model_of(METHODS["mdm"]).config
+    torch.manual_seed(7)
+    plain = Transformer(SIZES["nano"], MASK, LENGTH)
+    for make in (LatentTokensForMaskedLM, AutoModelForMaskedLM.from_config):
+        torch.manual_seed(7)
+        assert all(torch.equal(a, b) for a, b in zip(plain.state_dict().values(), make(config).net.state_dict().values(), strict=True))
+
+
+def test_weights_that_are_missing_or_left_over_or_others_are_refused(model_of, tmp_path):
+    model_of(METHODS["scdm"])
+    whole = load_file(tmp_path / "model.safetensors")
+    changes = {
+        r"missing_keys.*net\.head\.bias": {name: weight for name, weight in whole.items() if name != "head.bias"},
+        "unexpected_keys.*other": {**whole, "other": torch.zeros(2)},
+        "its logits differ by": {**whole, "head.bias": whole["head.bias"] + 3},
+    }
+    for message, weights in changes.items():
+        save_file(weights, tmp_path / "model.safetensors")
+        with pytest.raises(ValueError, match=message):
+            AutoModelForMaskedLM.from_pretrained(tmp_path)
+
+
+def test_the_config_says_what_transformers_asks(model_of, tmp_path):
+    model_of(METHODS["scdm"])
+    config = AutoConfig.from_pretrained(tmp_path)
+    assert isinstance(config, LatentTokensConfig)
+    assert (config.vocab_size, config.mask_token_id, config.max_position_embeddings) == (MASK + 1, MASK, LENGTH)
+    assert json.loads((tmp_path / "config.json").read_text())["auto_map"]["AutoModelForMaskedLM"].startswith("modeling_latent_tokens.")
+
+
+def test_forward_shows_clean_then_masked_in_the_order_of_the_input(model_of):
+    model = model_of(METHODS["scdm"])
+    ids = boards(LENGTH)
+    ids[:, ::2] = MASK
+    order = torch.cat([torch.arange(1, LENGTH, 2), torch.arange(0, LENGTH, 2)]).expand(3, -1)
+    by_hand = shown(model.net, ids, Layout(order, torch.full((3,), 8), torch.full((3,), LENGTH)))
+    logits = model(ids).logits
+    assert torch.equal(logits.gather(1, order[..., None].expand_as(logits)), by_hand)
+    turned = torch.arange(LENGTH - 1, -1, -1)
+    permuted, first = model(ids[:, turned], position_ids=turned).logits[:, turned], torch.tensor([*range(1, LENGTH, 2), 14])
+    assert torch.allclose(permuted[:, 14], model(ids[:, first], first).logits[:, -1], atol=1e-4)
+    assert not torch.allclose(permuted[:, 14], logits[:, 14], atol=1e-3)  # the order among masked slots matters to a semi-causal model
+
+
+def test_masked_slots_left_out_are_latents_not_shown(model_of):
+    model = model_of(METHODS["scdm"])
+    ids, places = boards(5), torch.tensor([*range(5), 9, 12, 7])
+    layout = Layout(places.expand(3, -1), torch.full((3,), 5), torch.full((3,), 8))
+    assert torch.equal(model(ids[:, places], places).logits, shown(model.net, ids, layout))
+
+
+def test_padding_changes_nothing_and_says_nothing(model_of):
+    model = model_of(METHODS["scdm"])
+    ids = boards(3)
+    short = model(ids[:, :9]).logits
+    inside = torch.arange(LENGTH).expand(3, -1) < 9
+    padded = model(ids.masked_fill(~inside, 99), position_ids=torch.where(inside, torch.arange(LENGTH), 99), attention_mask=inside.long()).logits
+    assert torch.allclose(padded[:, :9], short, atol=1e-5)
+    assert (padded[:, 9:, :-1] == 0).all()
+    assert (padded[..., -1] == -torch.inf).all()
+
+
+def test_a_window_shows_no_more_than_it_was_trained_on(model_of):
+    model = model_of(replace(METHODS["ar-mtp"], window=2))
+    logits = model(boards(5)).logits
+    assert (logits[:, 7:, :-1] == 0).all()
+    assert torch.allclose(logits[:, :7], model(boards(5)[:, :7]).logits, atol=1e-5)
+
+
+def test_a_shifted_readout_predicts_every_token_from_those_before(model_of):
+    model = model_of(METHODS["arm"])
+    whole, started = boards(LENGTH), boards(6)
+    logits = model(whole).logits
+    changed = whole.clone()
+    changed[:, 8] = (changed[:, 8] + 1) % MASK
+    assert torch.equal(model(changed).logits[:, :9], logits[:, :9])
+    assert not torch.equal(model(changed).logits[:, 9], logits[:, 9])
+    assert torch.allclose(model(started).logits[:, :7], logits[:, :7], atol=1e-5)
+    assert (model(started).logits[:, 7:, :-1] == 0).all()
+    expected = -logits.log_softmax(-1).gather(2, whole[..., None]).mean()
+    assert torch.allclose(model(whole, labels=whole).loss, expected)
+    whole[:, 3] = MASK
+    with pytest.raises(ValueError, match="no prefix"):
+        model(whole)
+
+
+def test_the_loss_is_of_masked_slots_that_have_a_label(model_of):
+    model = model_of(METHODS["mdm"])
+    ids, labels = boards(10), boards(LENGTH)
+    nats = -model(ids).logits.log_softmax(-1).gather(2, labels[..., None])[..., 0]
+    assert torch.allclose(model(ids, labels=labels).loss, nats[:, 10:].mean())
+    labels[:, 12:] = -100
+    found = model(ids, labels=labels)
+    assert torch.allclose(found.loss, nats[:, 10:12].mean())
+    found.loss.backward()
+    assert model.net.embedding.weight.grad.abs().sum() > 0
+    assert model(ids, labels=torch.full_like(ids, -100)).loss == 0
+
+
+SETTINGS = {
+    "scdm": ({"num_latent_tokens": 4, "candidates": 3}, Decoding(candidates=3, latents=4)),
+    "scdm, all": ({"num_latent_tokens": "all", "candidates": "growing", "temperature": 0.5}, Decoding(growing, "all", temperature=0.5)),
+    "mdm": ({}, Decoding(candidates=8)),
+    "mdm, 5 steps": ({"steps": 5, "order": "entropy"}, Decoding(8, confidence=entropy, tokens_per_step=equal_parts(5))),
+    "sidm": ({"order": "uniform", "tokens_per_step": 3}, Decoding(tokens_per_step=3)),
+    "esolm": ({"order": "left_to_right", "num_latent_tokens": 2, "top_p": 0.9}, Decoding(latents=2, order=left_to_right, top_p=0.9)),
+    "arm": ({"do_sample": False}, Decoding(temperature=0)),
+    "ar-mtp": ({}, Decoding()),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_generate_gives_our_samples(model_of, name):
+    model, (asked, decoding) = model_of(METHODS[name.split(",")[0]]), SETTINGS[name]
+    ids = boards(3)
+    made = generate(model.net, model.net.method, ids, ids != MASK, replace(decoding, order=decoding.order), 11)
+    for options in ({**asked, "seed": 11}, {"generation_config": GenerationConfig(**asked, seed=11)}):
+        found = model.generate(ids, **options)
+        assert isinstance(found, GeneratedOutput)
+        assert torch.equal(found.sequences, made.tokens)
+        assert torch.equal(found.order, made.order)
+        assert torch.equal(found.tokens_processed, made.processed)
+        assert found.nfe == made.forward_passes
+        assert found.trace is None
+        assert torch.allclose(found.tokens_per_forward, torch.tensor(13 / found.nfe))
+    assert torch.equal(model.generate(ids, **asked, seed=11, return_dict_in_generate=False), made.tokens)
+
+
+def test_padding_stays_and_rows_of_any_length_are_filled(model_of):
+    model = model_of(METHODS["scdm"])
+    ids, lengths = boards(2), torch.tensor([16, 9, 12])
+    inside = torch.arange(LENGTH) < lengths[:, None]
+    found = model.generate(ids.masked_fill(~inside, 77), attention_mask=inside.long(), candidates=2, steps=3).sequences
+    made = generate(model.net, model.net.method, ids, ids != MASK, Decoding(2, tokens_per_step=equal_parts(3)), 0, lengths=lengths)
+    assert torch.equal(found[inside], made.tokens[inside])
+    assert (found[~inside] == 77).all()
+    with pytest.raises(ValueError, match="padding must stand at the end"):
+        model.generate(ids, attention_mask=~inside)
+
+
+def test_a_callback_and_a_trace_see_every_step(model_of):
+    model, calls = model_of(METHODS["scdm"]), []
+    ids = boards(4)
+
+    def callback(model, step, t, kwargs):
+        calls.append((step, t, kwargs["sequences"]))
+
+    found = model.generate(ids, num_latent_tokens=3, candidates=2, tokens_per_step=5, callback_on_step_end=callback, output_trace=True)
+    assert [(step, round(t, 6)) for step, t, _ in calls] == [(0, 1.0), (1, round(7 / 12, 6)), (2, round(2 / 12, 6))]
+    assert [int((sequences == MASK).sum()) for *_, sequences in calls] == [21, 6, 0]
+    assert torch.equal(calls[-1][2], found.sequences)
+    replayed = ids.clone()
+    for line in found.trace:
+        assert set(line["positions"]) <= set(line["candidates"])
+        assert len(line["latents"]) == min(3, int((replayed[line["row"]] == MASK).sum()) - len(line["candidates"]))
+        replayed[line["row"], line["positions"]] = torch.tensor(line["tokens"])
+    assert torch.equal(replayed, found.sequences)
+    assert json.loads(json.dumps(found.trace)) == found.trace
+
+
+MISTAKES = {
+    "generation_config.num_beams=4: no setting of this decoding": {"generation_config": GenerationConfig(num_beams=4)},
+    "steps=4 and tokens_per_step=2": {"steps": 4, "tokens_per_step": 2},
+    "num_latent_tokens=-1: must be": {"num_latent_tokens": -1},
+    "order=best: must be one of": {"order": "best"},
+    "candidates=0: must be": {"candidates": 0},
+    "latents=3 with bidirectional attention": {"num_latent_tokens": 3},
+    "temperature=-1": {"temperature": -1},
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_a_setting_that_cannot_be_gets_one_line(model_of, message):
+    with pytest.raises(ValueError, match=message) as error:
+        model_of(METHODS["mdm"]).generate(boards(3), **MISTAKES[message])
+    assert "\n" not in str(error.value)
+
+
+def test_inputs_that_cannot_be_get_one_line(model_of):
+    model, ids = model_of(METHODS["scdm"]), boards(3)
+    mistakes = {
+        "17 slots: this model learned sequences of 16": (torch.zeros(1, 17, dtype=torch.long), {}),
+        "9 is no token; must be 0..3, or 4 for MASK": (torch.full((1, 4), 9), {}),
+        "position_ids: must lie in 0..15": (ids, {"position_ids": torch.arange(1, 17)}),
+        "names a position twice": (ids, {"position_ids": torch.zeros(16, dtype=torch.long)}),
+        "all of them must be": (ids, {"attention_mask": torch.ones(3, 4)}),
+        "labels .* must be of the shape": (ids, {"labels": torch.full((3, 16), MASK)}),
+    }
+    for message, (tokens, options) in mistakes.items():
+        with pytest.raises(ValueError, match=message) as error:
+            model(tokens, **options)
+        assert "\n" not in str(error.value)

@@ -2,13 +2,15 @@
 # drill: breaks a training run hundreds of times, which must end as if nothing had been; minutes.
 # demo-all: the demo with its reference models trained and measured anew.  ship: puts what demo-all made into the package.
 # check also says which of what is installed has a known weakness, where a network can tell; that fails nothing.
-# fuzz: every reader is given what it must refuse, for minutes.
+# fuzz: every reader is given what it must refuse, for minutes.  docs: the manual as a site in site/; a broken link fails.
+# space: what a Hugging Face Space of the app holds, in OUT.
 DEMO ?= full
 OUT ?= runs/demo
 RUN = .venv/bin/latent-tokens
 READY = .venv/.ready
+MANUAL = .venv/.manual
 
-.PHONY: setup demo demo-all ship test check drill fuzz
+.PHONY: setup demo demo-all ship test check drill fuzz docs space
 
 setup: $(READY)
 
@@ -45,3 +47,18 @@ drill: setup
 
 fuzz: setup
 	OMP_NUM_THREADS=1 PYTHONPATH=tests .venv/bin/python -m fuzz
+
+docs: $(MANUAL)
+	rm -rf site
+	.venv/bin/sphinx-build --quiet --fail-on-warning --keep-going -b html -c docs . site
+
+$(MANUAL): $(READY)
+	.venv/bin/pip install --quiet --disable-pip-version-check -e '.[docs]' -c constraints.txt
+	touch $(MANUAL)
+
+space: OUT = runs/space
+space:
+	rm -rf $(OUT)
+	mkdir -p $(OUT)
+	cp -r space/. pyproject.toml constraints.txt LICENSE src $(OUT)
+	find $(OUT) -name __pycache__ -prune -exec rm -rf {} +

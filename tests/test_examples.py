@@ -9,21 +9,28 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from latent_tokens import Task
+from latent_tokens.attention import dense_mask, independent, sees_earlier, sees_later, semi_causal
+from latent_tokens.layout import next_layout
 from latent_tokens.tasks import SPLITS
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
+def module(name):
+    """An example as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"examples/{name}.py")
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
 @pytest.fixture(scope="module")
 def example():
-    """examples/new_task.py as a module."""
-    spec = importlib.util.spec_from_file_location("new_task", ROOT / "examples/new_task.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module("new_task")
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +108,16 @@ def test_its_problems_are_read_as_they_are_written(task):
     for text in ("R.G.. ...Y", "R.G.. ...X."):
         with pytest.raises(ValueError, match=re.escape(text)):
             task.encode(text)
+
+
+def test_the_new_rule_is_between_sidm_and_scdm_and_leaves_the_number_of_latents_free():
+    near, layout = module("new_method").near, next_layout(torch.arange(9)[None], *(torch.tensor([count]) for count in (3, 6, 0)))
+    mask, least, most = (dense_mask(rule, layout)[0] for rule in (near, independent, semi_causal))
+    assert (least <= mask).all()
+    assert (mask <= most).all()
+    assert mask.sum(1).tolist() == [3, 3, 3, 4, 5, 6, 6, 6, 6]
+    assert sees_earlier(near)
+    assert not sees_later(near)
 
 
 def adjacency(example):

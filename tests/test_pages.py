@@ -22,7 +22,9 @@ def test_what_a_page_points_to_is_there(page):
 @pytest.mark.parametrize(
     ("page", "written"),
     [
+        ("cost.md", ""),
         ("hugging-face.md", "models/sudoku-9/README.md"),
+        ("index.md", ""),
         ("performance.md", "runs/growth/growth.png"),
         ("results.md", ""),
         ("scaling.md", "runs/four-by-two/model.safetensors"),

@@ -4,11 +4,12 @@ import io
 import os
 import pickle
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from latent_tokens import TASKS
+from latent_tokens import TASKS, DataConfig, load_data, make_data
 from latent_tokens.tasks.plain_pickle import read_plain_pickle
 from latent_tokens.tasks.sources import read_source
 from latent_tokens.tasks.zebra import read_prompt
@@ -50,6 +51,38 @@ def test_shahs_sudoku_is_read(tmp_path):
     boards, _ = read_source(BOARDS, tmp_path / "train.npy", skip_bad=False)
     assert (boards.tokens == PUZZLE.answers(made.tokens)).all()
     assert (boards.known == (PUZZLE.givens(made.tokens) >= 0)).all()
+
+
+def extreme_csv(examples, sources=("puzzles0_kaggle", '"puzzles, quoted"')):
+    """A file as Sudoku-Extreme is published, of puzzles made here."""
+    cells = zip(PUZZLE.givens(examples.tokens), PUZZLE.answers(examples.tokens), strict=True)
+    texts = [("".join("." if digit < 0 else str(digit + 1) for digit in shown), "".join(str(digit + 1) for digit in board)) for shown, board in cells]
+    rows = [f"{sources[i % len(sources)]},{question},{answer},{7 * i}\n" for i, (question, answer) in enumerate(texts)]
+    return "source,question,answer,rating\n" + "".join(rows)
+
+
+def test_sudoku_extreme_is_read_as_puzzles_and_as_boards_to_infill(tmp_path):
+    made = PUZZLE.generate(30, seed=1)
+    (tmp_path / "test.csv").write_text(extreme_csv(made))
+    read, bad = read_source(PUZZLE, tmp_path / "test.csv", skip_bad=False)
+    assert bad == []
+    assert all((a == b).all() for a, b in zip(read, made, strict=True))
+    boards, _ = read_source(BOARDS, tmp_path / "test.csv", skip_bad=False)
+    assert (boards.tokens == PUZZLE.answers(made.tokens)).all()
+    assert (boards.known == (PUZZLE.givens(made.tokens) >= 0)).all()
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_no_more_of_a_file_is_read_than_one_split_takes(tmp_path, count):
+    made = PUZZLE.generate(7, seed=1)
+    (tmp_path / "test.csv").write_text(extreme_csv(made) + "a row that cannot be\n")
+    asked = DataConfig("sudoku-puzzle", tmp_path / "data", str(tmp_path / "test.csv"), split="test", num_test=count)
+    _, splits = load_data(make_data(asked))
+    assert (splits["test"].tokens == made.tokens[:count]).all()
+    with pytest.raises(ValueError, match="line 9: 1 columns: must be 4"):
+        make_data(replace(asked, out=tmp_path / "more", num_test=count + 7))
+    with pytest.raises(ValueError, match="line 9: 1 columns: must be 4"):
+        make_data(replace(asked, out=tmp_path / "apart", apart_from=(tmp_path / "data",)))
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -242,6 +275,7 @@ def test_arrays_of_another_kind_are_refused(tmp_path):
             read_source(PUZZLE, path, skip_bad=True)
 
 
+OTHER = "782936514431758269659241873965872431378514692214693758896125347547389126123467985"
 QUIZ = "080050060460907108005000029970006500000872031300049000004025003010000480603100007"
 SOLUTION = "789251364462937158135468729978316542546872931321549876894725613217693485653184297"
 A = "= LHS c 1 1 RHS c 0 2 CLUE_END = LHS c 2 0 RHS c 1 1 CLUE_END immediate-left LHS c 0 0 RHS c 2 0 CLUE_END = LHS c 2 2 RHS n 0 1 CLUE_END"
@@ -253,10 +287,23 @@ GOOD_COUNTDOWN = '{"input": "86,28,13,31,96", "output": "86+28=114,31-13=18,114-
 
 COUNT, ZEBRAS = f"{GOOD_COUNTDOWN}\n{{bad}}\n", f"{GOOD_ZEBRA}\n{{bad}}\n"
 CSV = f"quizzes,solutions\n{QUIZ},{SOLUTION}\n{{bad}}\n"
+DOTS = QUIZ.replace("0", ".")
+EXTREME = f"source,question,answer,rating\nmine,{DOTS},{SOLUTION},3\n{{bad}}\n"
 
 TEXTS = {
     "a csv": (PUZZLE, "x.csv", CSV, f"{QUIZ},{SOLUTION[:-1]}1", 3, "puzzle contradicts itself: 1 twice in row 9"),
     "a csv without its solution": (PUZZLE, "x.csv", CSV, QUIZ, 3, "1 columns: must be 2"),
+    "extreme, another solution": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS},{SOLUTION[:-1]}1,3", 3, "puzzle contradicts itself: 1 twice in row 9"),
+    "extreme, solutions swapped": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS},{OTHER},3", 3, "the solution given is wrong in row 1 column 3"),
+    "extreme, a hole in it": (BOARDS, "x.csv", EXTREME, f"mine,{DOTS},.{SOLUTION[1:]},3", 3, "the solution given is wrong in row 1 column 1"),
+    "extreme, a cell too few": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS[1:]},{SOLUTION},3", 3, "puzzle of 80 cells: must have 81"),
+    "extreme, several solutions": (PUZZLE, "x.csv", EXTREME, f"mine,{'.' * 81},{SOLUTION},3", 3, "puzzle has several solutions"),
+    "extreme, no solution": (PUZZLE, "x.csv", EXTREME, f"mine,12345678{'.' * 9}9{'.' * 63},{SOLUTION},3", 3, "puzzle has no solution"),
+    "extreme, nothing to solve": (PUZZLE, "x.csv", EXTREME, f"mine,{SOLUTION},{SOLUTION},3", 3, "puzzle has nothing to solve"),
+    "extreme, no rating": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS},{SOLUTION}", 3, "3 columns: must be 4"),
+    "extreme, a rating of words": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS},{SOLUTION},-1", 3, "rating '-1': must be a whole number from 0"),
+    "extreme, a quote that does not end": (PUZZLE, "x.csv", EXTREME, f'"mine,{DOTS},{SOLUTION},3', 3, "no row of a .csv"),
+    "extreme, a letter": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS.replace('8', 'x')},{SOLUTION},3", 3, "'x' in row 1 column 2"),
     "lines": (PUZZLE, "x.txt", f"{QUIZ}\n\n{{bad}}\n", QUIZ[:-1], 3, "puzzle of 80 cells: must have 81"),
     "lines of boards": (BOARDS, "x.txt", f"{QUIZ}\n{{bad}}", QUIZ.replace("8", "x"), 2, "'x' in row 1 column 2"),
     "several solutions": (BOARDS, "x.txt", f"{QUIZ}\n{{bad}}", "1" + "." * 80, 2, "several solutions"),
@@ -313,7 +360,7 @@ def test_files_that_are_no_source_are_refused(tmp_path):
     (tmp_path / "x.bin").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "empty.txt").write_text("\n")
     for task, name, message in (
-        (PUZZLE, "x.csv", "its first line is 'puzzle,answer'; it must be quizzes,solutions"),
+        (PUZZLE, "x.csv", "its first line is 'puzzle,answer'; it must be quizzes,solutions or source,question,answer,rating"),
         (PUZZLE, "x.bin", "no text in UTF-8"),
         (PUZZLE, "empty.txt", "no example in it"),
         (PUZZLE, "missing.txt", "no such file, nor a source of sudoku-puzzle"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
+LARGEST = 1 << 63  # what no tensor counts to
 
 
 def at_least(name: str, value: object, least: int) -> None:
@@ -16,13 +17,13 @@ def at_least(name: str, value: object, least: int) -> None:
 
 
 def is_whole(value: object, least: int | None = None) -> bool:
-    """Whether a value is a whole number, and no truth value; from `least` where there is one."""
-    return isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least)
+    """Whether a value is a whole number below 2^63, and no truth value; from `least` where there is one."""
+    return isinstance(value, int) and not isinstance(value, bool) and value < LARGEST and (least is None or value >= least)
 
 
 def whole(name: str, value: object, least: int) -> None:
     """Raises ValueError where `value` is no whole number from `least` to 2^63 - 1."""
-    if not isinstance(value, int) or not is_whole(value, least) or value >= 1 << 63:
+    if not is_whole(value, least):
         raise ValueError(f"{name}={value}: must be a whole number from {least}, below 2^63")
 
 

@@ -35,14 +35,17 @@ def made_here(task: Task, config: DataConfig, report: Report) -> tuple[dict[Spli
 
 
 def made_by_others(task: Task, config: DataConfig, report: Report) -> tuple[dict[Split, Examples], dict[str, Any]]:
-    """(the examples of the config's file by split, what the manifest says of their origin); all in `config.split` where it names one."""
-    file = Path(str(config.source))
-    examples, bad = read_source(task, file, config.skip_bad, report)
+    """(the examples of the config's file by split, what the manifest says of their origin); all in `config.split` where it names one.
+
+    Where one split takes all and nothing is kept out, no more rows are read than are asked for.
+    """
+    file, asked = Path(str(config.source)), asked_for(config)
+    enough = asked[config.split] if config.split is not None and not config.apart_from else None
+    examples, bad = read_source(task, file, config.skip_bad, report, enough or None)
     keys, splits = task.keys(examples), task.splits(examples)
     if config.split is not None:
         splits = np.full_like(splits, SPLITS.index(config.split))
     kept = ~np.isin(keys, np.array(list(keys_of(config.apart_from, task)), np.uint64))
-    asked = asked_for(config)
     parts = {split: np.flatnonzero(kept & (splits == SPLITS.index(split)))[:most] for split, most in asked.items()}
     smaller = {split: asked[split] for split, part in parts.items() if len(part) < (asked[split] or 0)}
     origin = {"file": file.name, "file_sha256": hashlib.sha256(file.read_bytes()).hexdigest(), "bad_rows": bad, "kept_out": int((~kept).sum())}

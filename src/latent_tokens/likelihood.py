@@ -49,7 +49,7 @@ def log_likelihood(
             continue
         clean = torch.full_like(rows, step)
         room = method.room(lengths[rows] - clean)
-        count = room - 1 if wanted in (None, "all") else room.clamp(max=int(wanted) + 1) - 1
+        count = room - 1 if wanted in (None, "all") else (room - 1).clamp(max=int(wanted))
         layout = next_layout(order[rows], clean, torch.ones_like(rows), count)
         target = layout.slots == layout.num_shown[:, None] - 1
         logits = method.logits_at(target, net, tokens[rows], layout)  # (R, V)

@@ -153,6 +153,8 @@ class Fixtures:
             solved = ["".join(map(str, row)) for row in boards.tolist()]
             (place / "train.txt").write_text("".join(f"{line}\n" for line in lines))
             (place / "train.csv").write_text("quizzes,solutions\n" + "".join(f"{line},{done}\n" for line, done in zip(lines, solved, strict=True)))
+            rated = [f"mine,{line.replace('0', '.')},{done},{number}\n" for number, (line, done) in enumerate(zip(lines, solved, strict=True))]
+            (place / "extreme.csv").write_text("source,question,answer,rating\n" + "".join(rated))
             rows = []
             for shown, board in zip(givens, boards, strict=True):
                 order = np.argsort(shown < 0, kind="stable")

@@ -114,8 +114,8 @@ def is_text(path):
 
 
 def is_csv(folder):
-    """Whether the first line is that of Ye et al.'s files."""
-    return the(folder, "source/*.csv").read_bytes().startswith(b"quizzes,solutions\n")
+    """Whether the first line is that of Ye et al.'s files, or of Sudoku-Extreme."""
+    return the(folder, "source/*.csv").read_bytes().startswith((b"quizzes,solutions\n", b"source,question,answer,rating\n"))
 
 
 def is_npy(path):
@@ -526,7 +526,8 @@ def folder_of(check):
 READERS = (
     Reader("puzzle", puzzle_seeds, read_a_puzzle, is_puzzle),
     source_reader("sudoku.npy", "sudoku-6-puzzle", "*.npy", lambda folder: is_npy(the(folder, "source/*.npy")), share=2.0),
-    source_reader("sudoku.csv", "sudoku-6-puzzle", "*.csv", is_csv, share=2.0),
+    source_reader("sudoku.csv", "sudoku-6-puzzle", "train.csv", is_csv, share=2.0),
+    source_reader("sudoku-extreme.csv", "sudoku-6-puzzle", "extreme.csv", is_csv, share=2.0),
     source_reader("sudoku.txt", "sudoku-6-puzzle", "*.txt", lambda folder: is_text(the(folder, "source/*.txt")), share=2.0),
     source_reader("zebra.pkl", "zebra", "*.pkl", lambda folder: is_pickle(the(folder, "source/*.pkl").read_bytes()), share=2.0),
     source_reader("zebra.jsonl", "zebra", "*.jsonl", first_lines, share=2.0),

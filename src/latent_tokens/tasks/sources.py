@@ -1,7 +1,8 @@
-"""Solvable that others made, in the files they come in: Shah et al. (2024), Ye et al. (2025), and lists of 81 characters."""
+"""Puzzles that others made, in the files they come in: Shah et al. (2024), Ye et al. (2025), Sudoku-Extreme (2025), and lists of 81 characters."""
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -100,13 +101,33 @@ def shah_row(task: Sudoku | SudokuPuzzle, row: NDArray[np.int64]) -> Examples:
 
 
 def sudoku_csv(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
-    """Ye et al.'s .csv: quizzes and solutions, a character a cell, 0 where empty."""
+    """A .csv, by its first line: Ye et al.'s quizzes and solutions, or Sudoku-Extreme; a character a cell, 0 or . where empty."""
     lines = read_lines(path)
-    if lines[:1] != ["quizzes,solutions"]:
-        raise ValueError(f"{path}: its first line is {''.join(lines[:1])[:80]!r}; it must be quizzes,solutions")
+    row = CSV_ROWS.get(lines[0] if lines else "")
+    if row is None:
+        raise ValueError(f"{path}: its first line is {''.join(lines[:1])[:80]!r}; it must be {' or '.join(CSV_ROWS)}")
     for number, line in enumerate(lines[1:], start=2):
         if line.strip():
-            yield f"line {number}", partial(puzzle_row, task, line.strip().split(","), columns=2)
+            yield f"line {number}", partial(row, task, line.strip())
+
+
+def quiz_row(task: Sudoku | SudokuPuzzle, line: str) -> Examples:
+    """One example of Ye et al.'s Sudoku."""
+    return puzzle_row(task, line.split(","), columns=2)
+
+
+def extreme_row(task: Sudoku | SudokuPuzzle, line: str) -> Examples:
+    """One example of Sudoku-Extreme, whose source may be quoted. Raises ValueError for what cannot be."""
+    try:
+        (columns,) = csv.reader([line], strict=True)
+    except csv.Error as error:
+        raise ValueError(f"no row of a .csv ({error})") from None
+    if len(columns) != 4:
+        raise ValueError(f"{len(columns)} columns: must be 4")
+    _, question, answer, rating = columns
+    if not (rating.isascii() and rating.isdigit()):
+        raise ValueError(f"rating {rating!r}: must be a whole number from 0")
+    return puzzle_row(task, [question, answer], columns=2)
 
 
 def sudoku_lines(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
@@ -221,6 +242,10 @@ def load_npy(path: Path) -> NDArray[Any]:
     return array
 
 
+CSV_ROWS: dict[str, Callable[[Sudoku | SudokuPuzzle, str], Examples]] = {
+    "quizzes,solutions": quiz_row,
+    "source,question,answer,rating": extreme_row,
+}
 READERS: tuple[tuple[tuple[type, ...], dict[str, Callable[..., Iterator[Record]]]], ...] = (
     ((Sudoku, SudokuPuzzle), {".npy": shah_sudoku, ".csv": sudoku_csv, "other": sudoku_lines}),
     ((Zebra,), {".pkl": shah_zebra, ".jsonl": zebra_jsonl}),

@@ -1,0 +1,77 @@
+"""The manual as a site: make docs. Its root is the repository's, so that every link of a page holds here and where the page stands."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import tokenize
+import tomllib
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+
+project, release, copyright = PROJECT["name"], PROJECT["version"], "the latent-tokens team, Apache-2.0"
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+root_doc = "docs/index"
+include_patterns = ["docs/*.md", "results/*/*.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+highlight_language = "text"
+
+myst_enable_extensions = ["html_image"]  # a figure with its width is a tag
+myst_heading_anchors = 3
+
+default_role = "code"  # docstrings write names in single backticks
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+maximum_signature_line_length = 110
+add_module_names = False
+
+html_theme = "furo"
+html_title = f"latent-tokens {release}"
+html_extra_path = ["front"]  # index.html, which leads to docs/index.html
+
+
+def with_title(app: Sphinx, page: str, source: list[str]) -> None:
+    """Puts a title over what `latent-tokens reproduce` wrote, which begins with a table."""
+    if page.startswith("results/"):
+        source[0] = f"---\norphan: true\n---\n# {page.rpartition('/')[2]}\n\n{source[0]}"
+
+
+def fields_of(kind: type) -> list[str]:
+    """The fields of a class as lines of a list: its annotation, its default and the comment at its end, as the source has them."""
+    source = inspect.getsource(kind)
+    tokens = tokenize.generate_tokens(StringIO(source).readline)
+    comments = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
+    found = []
+    for line in ast.parse(source).body[0].body:  # type: ignore[attr-defined]
+        if isinstance(line, ast.AnnAssign):
+            said = f": {comments[line.lineno]}" if line.lineno in comments else ""
+            found.append(re.sub(r"' (\w)'", r"'\1'", f"* ``{ast.unparse(line)}``{said}"))
+    return found
+
+
+def is_record(kind: Any) -> bool:
+    """Whether a class is told by its fields, whose comments say what they are; a config has docstrings for that."""
+    return inspect.isclass(kind) and (hasattr(kind, "__dataclass_fields__") or hasattr(kind, "_fields")) and not kind.__name__.endswith("Config")
+
+
+def without_signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str, returns: str) -> tuple[str, str] | None:
+    """Leaves out what a list of fields says better, and the constructor of a protocol, which has none."""
+    return ("", "") if is_record(obj) or getattr(obj, "_is_protocol", False) else None
+
+
+def with_fields(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Adds the fields of a record to its docstring."""
+    if what == "class" and is_record(obj):
+        lines += ["", *fields_of(obj), ""]
+
+
+def setup(app: Sphinx) -> None:
+    """Sphinx calls this."""
+    app.connect("source-read", with_title)
+    app.connect("autodoc-process-signature", without_signature)
+    app.connect("autodoc-process-docstring", with_fields)

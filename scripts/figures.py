@@ -1,0 +1,251 @@
+"""The manual's figures, drawn by the code that they show: python scripts/figures.py [FOLDER] [--format png].
+
+Each .svg holds the numbers it was drawn from; tests/test_manual.py says that they are still those of the code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from latent_tokens import METHODS, Decoding, Method, generate, left_to_right
+from latent_tokens.attention import dense_mask, sees_earlier, sees_later
+from latent_tokens.cost import cached_cost, relative_cost
+from latent_tokens.decoding import how_many
+from latent_tokens.layout import next_layout
+from latent_tokens.objective import draw
+
+FIGURES = Path(__file__).parents[1] / "docs" / "figures"
+LENGTH, CLEAN, MASK = 8, 3, 9
+ORDER = [2, 5, 0, 7, 1, 6, 3, 4]  # of the any-order methods: three positions are clean, position 7 is next
+SHOWN = ("mdm", "sidm", "scdm", "esolm", "arm", "ar-mtp", "ar-mtp-window-3", "ar-ntp-3")
+COLOURS = {"clean": "#0072B2", "latent": "#E69F00", "candidate": "#009E73", "left out": "#EEEEEE"}
+INK = "#222222"
+
+Data = dict[str, Any]
+
+
+def counting(ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Logits that depend on the position alone, surer at some than at others: a denoiser in one line, so that a figure does not hang on weights."""
+    return (torch.arange(MASK + 1) == positions[..., None]) * (1.0 + positions[..., None] * 3 % 7)
+
+
+counting.mask_id = MASK
+
+
+def steps() -> Data:
+    """One board of eight positions, two of them given, as `generate` decodes it: n = 2, k = 2."""
+    known = torch.zeros(1, LENGTH, dtype=torch.bool)
+    known[0, [2, 5]] = True
+    seen: list[Data] = []
+
+    def on_step(step: Any) -> None:
+        positions, clean = step.layout.positions[0].tolist(), int(step.layout.num_clean[0])
+        shown = positions[: int(step.layout.num_shown[0])]
+        seen.append({"clean": shown[:clean], "latents": step.latents[0], "candidates": step.candidates[0], "chosen": step.chosen[0].tolist()})
+
+    generate(counting, METHODS["scdm"], torch.full((1, LENGTH), 1), known, Decoding(candidates=2, latents=2), seed=1, on_step=on_step)
+    return {"steps": seen}
+
+
+def decoding_of(method: Method) -> Decoding:
+    """Two latents where their number is free, the method's own elsewhere."""
+    free = sees_earlier(method.attention) and not sees_later(method.attention) and method.readout == "in_place"
+    return Decoding(latents=2 if free else None)
+
+
+def masks() -> Data:
+    """What each method shows when three of eight positions are clean, and who sees whom."""
+    found = {}
+    for name in SHOWN:
+        method = METHODS[name]
+        order = torch.tensor([list(range(LENGTH)) if method.order is left_to_right else ORDER])
+        clean, left = torch.tensor([CLEAN]), torch.tensor([LENGTH - CLEAN])
+        candidates, latents = how_many(method, decoding_of(method), clean, left, torch.tensor([1]))
+        layout = next_layout(order, clean, candidates, latents)
+        mask = dense_mask(method.attention, layout)[0].int().tolist()
+        found[name] = {"positions": layout.positions[0].tolist(), "clean": CLEAN, "latents": int(latents), "mask": mask}
+    return found
+
+
+def training() -> Data:
+    """A training pass with three of eight positions clean: the mask, which slots are scored, and how many other masked tokens each of these sees."""
+    found = {}
+    for name in ("mdm", "sidm", "scdm", "esolm", "ar-mtp-window-3", "ar-ntp-3"):
+        method = METHODS[name]
+        tokens, known = torch.ones(1, LENGTH, dtype=torch.int64), torch.zeros(1, LENGTH, dtype=torch.bool)
+        generator, drawn = torch.Generator(), None
+        while drawn is None or int(drawn.layout.num_clean) != CLEAN:
+            drawn = draw(method, tokens, known, generator, mask_id=MASK)
+        mask = dense_mask(method.attention, drawn.layout)[0]
+        others = mask & ~drawn.layout.clean & ~torch.eye(len(mask), dtype=torch.bool)
+        scored = drawn.scored[0]
+        found[name] = {"clean": CLEAN, "mask": mask.int().tolist(), "scored": scored.int().tolist(), "latents": others.sum(1)[scored].tolist()}
+    return found
+
+
+def cost() -> Data:
+    """Tokens of a 9x9 board relative to showing all, by the paper's formula, against n."""
+    latents = list(range(82))
+    curves: dict[str, Callable[[int], float]] = {
+        "k = 1": lambda n: relative_cost(81, 1, n),
+        "k = 8": lambda n: relative_cost(81, 8, n),
+        "k = 1, clean tokens remembered (esolm)": lambda n: cached_cost(81, 1, n),
+    }
+    return {"latents": latents, "curves": {name: [round(curve(n), 6) for n in latents] for name, curve in curves.items()}}
+
+
+def draw_steps(data: Data) -> Figure:
+    """Left the sequence, right the slots that the network is given; a line a step."""
+    sheet = Figure(figsize=(9.5, 3.4), layout="constrained")
+    left, right = sheet.subplots(1, 2)
+    for row, step in enumerate(data["steps"]):
+        role = {place: kind for kind, name in (("clean", "clean"), ("latent", "latents"), ("candidate", "candidates")) for place in step[name]}
+        for place in range(LENGTH):
+            cell(left, row, place, role.get(place, "left out"), str(place) if place in role else "", ring=place in step["chosen"])
+        for slot, place in enumerate([*step["clean"], *step["latents"], *step["candidates"]]):
+            cell(right, row, slot, role[place], str(place), ring=place in step["chosen"])
+    frame(left, "the sequence: what each position is", "position")
+    frame(right, "what the network is given: [clean | latents | candidates]", "slot")
+    left.set_ylabel("step")
+    for axes in (left, right):
+        axes.set(xlim=(0, LENGTH), ylim=(len(data["steps"]), 0), yticks=[row + 0.5 for row in range(len(data["steps"]))])
+        axes.set_yticklabels(range(1, len(data["steps"]) + 1))
+        axes.set_xticks([place + 0.5 for place in range(LENGTH)], list(range(LENGTH)))
+    legend(sheet, {role: role for role in COLOURS}, "ring: the candidate that is decoded")
+    return sheet
+
+
+def draw_masks(data: Data) -> Figure:
+    """A panel a method: slot q (row) sees slot k (column) where the cell is filled."""
+    sheet = Figure(figsize=(10, 6.1), layout="constrained")
+    for axes, (name, seen) in zip(sheet.subplots(2, 4).flat, data.items(), strict=True):
+        roles = ["clean"] * seen["clean"] + ["latent"] * seen["latents"]
+        roles += ["candidate"] * (len(seen["positions"]) - len(roles))
+        grid(axes, seen["mask"], roles)
+        label_slots(axes, seen["positions"], roles)
+        axes.set_title(f"{name}, n = {seen['latents']}", fontsize=10)
+    legend(sheet, {role: role for role in list(COLOURS)[:3]}, "a row: a slot and what it sees, numbered by position")
+    return sheet
+
+
+def draw_training(data: Data) -> Figure:
+    """A panel a method, with the number of latents that each scored slot learns with at its right."""
+    sheet = Figure(figsize=(9.5, 6.2), layout="constrained")
+    for axes, (name, seen) in zip(sheet.subplots(2, 3).flat, data.items(), strict=True):
+        roles = ["clean" if slot < seen["clean"] else "candidate" if scored else "latent" for slot, scored in enumerate(seen["scored"])]
+        grid(axes, seen["mask"], roles)
+        counts = iter(seen["latents"])
+        for slot, scored in enumerate(seen["scored"]):
+            if scored:
+                axes.text(len(roles) + 0.25, slot + 0.5, f"n = {next(counts)}", va="center", fontsize=8.5, color=INK)
+        axes.set(xlim=(-0.2, LENGTH + 1.7), ylim=(LENGTH, -0.2), xticks=[], yticks=[])
+        axes.set_title(name, fontsize=10)
+    names = {"clean": "clean", "candidate": "masked, and scored in this pass", "latent": "masked, not scored"}
+    legend(sheet, names, "n: the other masked tokens that a slot sees")
+    return sheet
+
+
+def draw_cost(data: Data) -> Figure:
+    """Three curves."""
+    sheet = Figure(figsize=(6.5, 3.6), layout="constrained")
+    axes = sheet.subplots()
+    for (name, curve), colour in zip(data["curves"].items(), ("#0072B2", "#009E73", "#D55E00"), strict=True):
+        axes.plot(data["latents"], curve, color=colour, label=name)
+    axes.set(xlabel="latent tokens n, of a board of 81 cells", ylabel="tokens, relative to all", ylim=(0, 1.05), xlim=(0, 81))
+    axes.legend(fontsize=8.5, frameon=False, loc="lower right")
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    return sheet
+
+
+def cell(axes: Axes, row: float, column: float, role: str, text: str = "", ring: bool = False) -> None:
+    """One filled square with a number in it."""
+    axes.add_patch(Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, facecolor=COLOURS[role], edgecolor="none"))
+    if ring:
+        axes.add_patch(Rectangle((column + 0.08, row + 0.08), 0.84, 0.84, facecolor="none", edgecolor=INK, linewidth=2))
+    axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=9, color="white" if role in ("clean", "candidate") else INK)
+
+
+def grid(axes: Axes, mask: list[list[int]], roles: list[str]) -> None:
+    """A mask: what a slot sees in the colour of what is seen, what it does not see pale."""
+    for q, row in enumerate(mask):
+        for k, seen in enumerate(row):
+            cell(axes, q, k, roles[k] if seen else "left out")
+    axes.set_aspect("equal")
+    frame(axes, "", "")
+
+
+def label_slots(axes: Axes, positions: list[int], roles: list[str]) -> None:
+    """The slots' positions along both sides, in the colours of their roles."""
+    places = [slot + 0.5 for slot in range(len(positions))]
+    axes.set(xlim=(0, LENGTH), ylim=(LENGTH, 0))
+    axes.xaxis.tick_top()
+    axes.set_xticks(places, positions)
+    axes.set_yticks(places, positions)
+    for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+        for label, role in zip(labels, roles, strict=True):
+            label.set(color=COLOURS[role], fontsize=8.5, fontweight="bold")
+
+
+def frame(axes: Axes, title: str, below: str) -> None:
+    """No spines and no ticks' marks."""
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0, labelsize=8.5)
+    axes.set_title(title, fontsize=10)
+    axes.set_xlabel(below, fontsize=9)
+
+
+def legend(sheet: Figure, names: dict[str, str], also: str) -> None:
+    """What the roles' colours mean, and a line, below."""
+    entries = [*(Patch(facecolor=COLOURS[role], label=name) for role, name in names.items()), Patch(facecolor="none", label=also)]
+    sheet.legend(handles=entries, loc="outside lower center", ncols=len(entries), fontsize=8.5, frameon=False)
+
+
+DRAWN: dict[str, tuple[Callable[[], Data], Callable[[Data], Figure]]] = {
+    "steps": (steps, draw_steps),
+    "masks": (masks, draw_masks),
+    "training": (training, draw_training),
+    "cost": (cost, draw_cost),
+}
+
+
+def held(svg: Path) -> Data:
+    """The numbers that a figure was drawn from."""
+    found = re.search(r"<dc:description>(.*?)</dc:description>", svg.read_text(encoding="utf-8"), re.S)
+    return {} if found is None else json.loads(unescape(found[1]))
+
+
+def save(name: str, data: Data, path: Path) -> None:
+    """Draws a figure from these numbers; an .svg holds them, and is the same bytes each time."""
+    about = {"Date": None, "Description": json.dumps(data)} if path.suffix == ".svg" else {}
+    with mpl.rc_context({"svg.hashsalt": name}):
+        DRAWN[name][1](data).savefig(path, dpi=110, metadata=about)
+
+
+def main() -> None:
+    """Draws all of them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=FIGURES)
+    parser.add_argument("--format", choices=("svg", "png"), default="svg")
+    asked = parser.parse_args()
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    for name, (measured, _) in DRAWN.items():
+        path = asked.folder / f"{name}.{asked.format}"
+        save(name, measured(), path)
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

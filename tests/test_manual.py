@@ -1,0 +1,114 @@
+"""The manual: its Python runs, its figures are those of the code, its reference has every name. And the notebook."""
+
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+
+import latent_tokens
+from pages import ROOT, blocks, run
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import figures
+import notebook
+
+DOCS = ROOT / "docs"
+SHORTER = {
+    "--steps 600 --warmup 20 --evaluate-every 200": "--steps 6 --warmup 2 --evaluate-every 3 --num-train 64 --num-validation 8",
+    "--num-samples 500": "--num-samples 4",
+}
+
+
+@pytest.mark.parametrize("page", ["concepts.md", "cost.md", "own-method.md", "own-network.md"])
+def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    found = blocks((DOCS / page).read_text(), "python")
+    assert found
+    names = {"__name__": page}
+    for block in found:
+        exec(compile(block, page, "exec"), names)
+    assert capsys.readouterr().out or "assert" in "".join(found)
+
+
+def test_the_tutorial_runs_from_its_first_command_to_its_last(tmp_path, monkeypatch, capsys):
+    page = (DOCS / "tutorial.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    for long, short in SHORTER.items():
+        assert long in page
+        page = page.replace(long, short)
+    parts = re.findall(r"```(bash|python)\n(.*?)```", page, re.S)
+    assert [kind for kind, _ in parts] == ["bash", "bash", "bash", "python", "bash", "python", "bash"]
+    for kind, block in parts:
+        if kind == "bash":
+            run([line for line in block.splitlines() if line], tmp_path)
+        else:
+            exec(compile(block, "tutorial.md", "exec"), {"__name__": "tutorial"})
+    assert (tmp_path / "runs/four/curve.png").stat().st_size > 5_000
+    assert len(re.findall(r"^step \d+: row [1-4] column [1-4] is [1-4]; latents", capsys.readouterr().out, re.M)) == 14
+
+
+def test_the_examples_of_the_manual_are_there():
+    for page in DOCS.glob("*.md"):
+        for place in re.findall(r"\{literalinclude\} (\S+)", page.read_text()):
+            assert (DOCS / place).is_file(), place
+
+
+def test_the_contents_name_every_page():
+    contents = "".join(re.findall(r"```\{toctree\}\n(.*?)```", (DOCS / "index.md").read_text(), re.S))
+    named = re.findall(r"^(?!:)(\S+)$", contents, re.M)
+    assert sorted(named) == sorted([*(page.stem for page in DOCS.glob("*.md") if page.stem != "index"), "../CONTRIBUTING", "../CHANGELOG"])
+
+
+def test_the_reference_has_every_public_name_once():
+    told = re.findall(r"^\.\. (?:autoclass|autofunction|data):: (\w+)$", (DOCS / "reference.md").read_text(), re.M)
+    assert sorted(told) == sorted(latent_tokens.__all__)
+    assert all(getattr(latent_tokens, name).__doc__ for name in told)
+
+
+@pytest.mark.parametrize("name", figures.DRAWN)
+def test_a_figure_was_drawn_from_what_the_code_says_now(name):
+    measured, _ = figures.DRAWN[name]
+    assert figures.held(DOCS / "figures" / f"{name}.svg") == json.loads(json.dumps(measured()))
+
+
+def test_every_figure_is_on_a_page():
+    pages = "".join(page.read_text() for page in DOCS.glob("*.md"))
+    drawn = {f"figures/{name}.svg" for name in figures.DRAWN}
+    assert {str(path.relative_to(DOCS)) for path in (DOCS / "figures").iterdir()} == drawn
+    assert all(path in pages for path in drawn)
+
+
+def test_what_is_drawn_is_what_is_held(tmp_path):
+    """A slot that sees one slot less is one cell paler, and the file says so."""
+    data, pale = figures.masks(), f"fill: {figures.COLOURS['left out'].lower()}"
+    figures.save("masks", data, tmp_path / "same.svg")
+    data["mdm"]["mask"][0][0] = 0
+    figures.save("masks", data, tmp_path / "other.svg")
+    counts = [(tmp_path / f"{name}.svg").read_text().count(pale) for name in ("same", "other")]
+    assert counts[1] == counts[0] + 1
+    assert figures.held(tmp_path / "other.svg") == data != figures.held(tmp_path / "same.svg")
+
+
+def test_the_notebook_shows_what_it_shows(tmp_path):
+    """The same words, and numbers that are as close as another machine's rounding leaves them."""
+    import nbformat
+
+    kept = notebook.shown(nbformat.read(notebook.TOUR, as_version=4))
+    shown = notebook.shown(notebook.executed(notebook.TOUR, tmp_path))
+    assert len(kept) >= 7
+    for before, now in zip(kept, shown, strict=True):
+        assert before
+        number = r"\d+(?:\.\d+)?"
+        assert re.sub(number, "0", before) == re.sub(number, "0", now)
+        numbers = [np.array([float(found) for found in re.findall(number, text.replace(",", ""))]) for text in (before, now)]
+        assert np.allclose(*numbers, rtol=0.02, atol=8)
+
+
+def test_the_notebook_holds_no_time():
+    import nbformat
+
+    tour = nbformat.read(notebook.TOUR, as_version=4)
+    assert not any(cell.metadata for cell in tour.cells)
+    assert not any(notebook.is_progress(output) for cell in tour.cells if cell.cell_type == "code" for output in cell.outputs)

@@ -10,12 +10,12 @@ import pytest
 from pages import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-OURS = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["text"]]
+OURS = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["text"], *PROJECT["optional-dependencies"]["web"]]
 
 
 def test_every_dependency_is_bounded_and_listed():
     page = (ROOT / "docs" / "dependencies.md").read_text()
-    listed = re.findall(r"^\| ([a-z_]+)(?: \(extra `text`\))? \|", page, re.M)
+    listed = re.findall(r"^\| ([a-z_]+)(?: \(extra `(?:text|web)`\))? \|", page, re.M)
     assert listed[1:] == [re.match(r"[a-z_]+", one)[0] for one in OURS]
     for one in OURS:
         assert re.fullmatch(r"[a-z_]+>=[0-9.]+,<[0-9]+", one), one

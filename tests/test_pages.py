@@ -50,6 +50,16 @@ def test_the_python_of_a_page_runs(tmp_path):
     assert "torch.Size([2, 36]) 35 [" in done.stdout
 
 
+def test_the_commands_of_the_page_on_watching_run(tmp_path):
+    """But for the server, which does not end by itself: test_serve.py starts it."""
+    asked = [command for command in commands(PAGES["watching.md"]) if "serve" not in command and not command.startswith("pip")]
+    assert len(asked) >= 3
+    run(asked, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"trace.html", "decode.gif", "decode.png"}
+    (block,) = blocks(PAGES["watching.md"], "python")
+    assert subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, check=True).stdout
+
+
 def test_the_commands_of_the_manual_run(tmp_path):
     manual = PAGES["tasks.md"]
     assert len(commands(manual)) > 20

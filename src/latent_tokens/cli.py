@@ -17,7 +17,7 @@ from tyro.conf import PositionalRequiredArgs, subcommand
 
 from latent_tokens import processes
 from latent_tokens.checks import printable
-from latent_tokens.commands import RUN, Bench, Data, Doctor, Evaluate, Export, Import, Likelihood, Sample, Solve
+from latent_tokens.commands import RUN, Bench, Data, Doctor, Evaluate, Export, Import, Likelihood, Sample, Serve, Solve, Trace
 from latent_tokens.configs import DemoConfig, ReproduceConfig, TrainConfig
 
 PARSING_FAILED = 2  # tyro's exit code
@@ -29,6 +29,8 @@ Command = Union[
     Annotated[Evaluate, subcommand("evaluate")],
     Annotated[Sample, subcommand("sample")],
     Annotated[Solve, subcommand("solve")],
+    Annotated[Serve, subcommand("serve")],
+    Annotated[Trace, subcommand("trace")],
     Annotated[DemoConfig, subcommand("demo")],
     Annotated[Bench, subcommand("bench")],
     Annotated[ReproduceConfig, subcommand("reproduce")],

@@ -13,18 +13,23 @@ from latent_tokens.card import write_card
 from latent_tokens.checks import check_out
 from latent_tokens.configs import DEFAULT_CANDIDATES, DemoConfig, EvalConfig, OrderName, TrainConfig
 from latent_tokens.evaluation import evaluate
+from latent_tokens.frames import Asked, Model, Setting, trace
 from latent_tokens.machine import fastest_device
 from latent_tokens.pretrained import SHIPPED, fingerprint, from_pretrained, save_pretrained
 from latent_tokens.report import figure
 from latent_tokens.storage import append_line, json_bytes, read_description, read_lines, write_whole
 from latent_tokens.tasks import TASKS
 from latent_tokens.training import fit
+from latent_tokens.views import examples
+from latent_tokens.web.page import page_with
 
 Row = dict[str, Any]
+Trace = dict[str, Any]
 Settings = tuple[tuple[OrderName, int], ...]
 
 TASK = "sudoku-6"
 LATENTS: tuple[int | Literal["all"], ...] = (0, 2, 4, 8, 16, "all")
+WATCHED: tuple[int | Literal["all"], ...] = (0, "all")
 CANDIDATES = 4  # of 36 cells, as the paper's 8 are of 81
 DIAL: Settings = (("top_prob", CANDIDATES), ("uniform", 1))  # order and k of the curves
 LEFT_TO_RIGHT: Settings = (("left_to_right", 1),)
@@ -33,7 +38,7 @@ ROW_KEYS = ("method", "order", "latents", "candidates", "valid", "ci95", "num_sa
 
 
 def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
-    """(the rows of the model with the dial, one row a reference). Writes summary.json, latents.png and latents.svg.
+    """(the rows of the model with the dial, one row a reference). Writes summary.json, latents.png and latents.svg, and trace.html to watch.
 
     With `every_method` the references are trained and measured here, and OUT/shipped holds what the package ships.
     Raises ValueError where the folder is there and not empty.
@@ -54,7 +59,15 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
     made = f"{TASK}, {training(config).size} (0.8 M parameters), {steps:,} steps of {training(config).batch_size} boards"
     caption = f"{made}; {rows[0]['num_samples']:,} samples a point, 95 % intervals"
     figure(rows, references, title, caption, config.out / "latents.png")
+    write_whole({config.out / "trace.html": page_with(watched(run)).encode()})
     return rows, references
+
+
+def watched(run: Path) -> list[Trace]:
+    """The traces of one puzzle, decoded with no latents and with all."""
+    model = Model(f"{TASK}-scdm", from_pretrained(run), TASKS[TASK])
+    problem = model.task.encode(examples(model.task)[0])
+    return [trace(Asked(model, problem, Setting(latents, CANDIDATES))) for latents in WATCHED]
 
 
 def training(config: DemoConfig, method: str = "scdm") -> TrainConfig:

@@ -65,7 +65,7 @@ def parts(net: Transformer, method: Method, state: State, decoding: Decoding) ->
     elif sees_later(method.attention) or not isinstance(decoding.latents, int):
         shown = state.num_clean + method.room(state.left)
     else:
-        shown = state.num_clean + state.left.clamp(max=candidates + decoding.latents)
+        shown = state.num_clean + state.left.clamp(max=min(candidates + decoding.latents, length))
     return [torch.tensor(part, device=shown.device) for part in of_like_length(shown.tolist(), partial(decoding_rows, net, candidates))]
 
 

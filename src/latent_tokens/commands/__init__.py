@@ -15,11 +15,13 @@ from latent_tokens.commands.importing import Import, run_import
 from latent_tokens.commands.likelihood import Likelihood, run_likelihood
 from latent_tokens.commands.reproduce import run_reproduce
 from latent_tokens.commands.sample import Sample, run_sample
+from latent_tokens.commands.serve import Serve, run_serve
 from latent_tokens.commands.solve import Solve, run_solve
+from latent_tokens.commands.trace import Trace, run_trace
 from latent_tokens.commands.train import run_train
 from latent_tokens.configs import DemoConfig, ReproduceConfig, TrainConfig
 
-__all__ = ["RUN", "Bench", "Data", "Doctor", "Evaluate", "Export", "Import", "Likelihood", "Sample", "Solve"]
+__all__ = ["RUN", "Bench", "Data", "Doctor", "Evaluate", "Export", "Import", "Likelihood", "Sample", "Serve", "Solve", "Trace"]
 
 RUN: dict[type, Callable[[Any], int]] = {
     Data: run_data,
@@ -27,6 +29,8 @@ RUN: dict[type, Callable[[Any], int]] = {
     Evaluate: run_evaluate,
     Sample: run_sample,
     Solve: run_solve,
+    Serve: run_serve,
+    Trace: run_trace,
     DemoConfig: run_demo,
     Bench: run_bench,
     ReproduceConfig: run_reproduce,

@@ -21,5 +21,5 @@ def run_demo(config: DemoConfig) -> int:
     console.print(table(rows, f"sudoku-6: latent tokens n, {rows[0]['num_samples']:,} samples a row"))
     if references:
         console.print(table(references, "for comparison: models without a dial" + ("" if config.every_method else ", as they come with the package")))
-    print(f"{config.out / 'latents.png'} and summary.json beside it")
+    print(f"{config.out / 'latents.png'} and summary.json beside it; open {config.out / 'trace.html'} to watch the model decode")
     return 0

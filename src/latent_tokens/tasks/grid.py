@@ -57,12 +57,25 @@ class Grid:
 
         Row by row; frames of |, - and + are passed over. Raises ValueError for a wrong length, a wrong symbol or two equal digits in a unit.
         """
-        symbols = symbols_of(text, {self.num_cells})
-        digits = np.array([self._digit(symbol, cell) for cell, symbol in enumerate(symbols)], np.int16)
+        digits = self.read(text)
         conflicts = self.conflicts(digits)
         if conflicts:
             raise ValueError(f"puzzle contradicts itself: {'; '.join(conflicts)}")
         return digits
+
+    def read(self, text: str) -> Cells:
+        """The same of a puzzle that may contradict itself."""
+        symbols = symbols_of(text, {self.num_cells})
+        return np.array([self._digit(symbol, cell) for cell, symbol in enumerate(symbols)], np.int16)
+
+    def clashing(self, cells: NDArray[np.generic]) -> NDArray[np.bool_]:
+        """Which cells hold no digit, or one that stands twice in a unit of theirs."""
+        digits = cells.astype(np.int64)
+        empty = (digits < 0) | (digits >= self.side)
+        alike = (digits[self.cells_of][:, :, None] == digits[self.cells_of][:, None, :]).sum(2) > 1  # (units, side)
+        clashing = empty.copy()
+        clashing[self.cells_of[alike]] = True
+        return clashing
 
     def _digit(self, symbol: str, cell: int) -> int:
         """The digit 0..side-1 that a symbol means, or -1 for an empty cell."""

@@ -53,7 +53,7 @@ def choose_cell(empty, num_empty, unit_of, used, full, masks, once, twice):  # t
     return best, masks[best]
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def search(cells, unit_of, most, max_nodes, state, solution):  # type: ignore[no-untyped-def]
     """(solutions found, at most `most`; whether the search was completed). Digits are tried at random.
 

@@ -1,0 +1,78 @@
+"""Who sees whom in one decoding step of a method, as a matrix to draw; made by the code that decodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from latent_tokens.attention import Rule, bidirectional, causal, dense_mask, independent, semi_causal
+from latent_tokens.decoding import Decoding, check_decoding, how_many
+from latent_tokens.frames import has_dial
+from latent_tokens.layout import next_layout
+from latent_tokens.methods import METHODS, Method
+from latent_tokens.order import any_order, first_order
+
+MOST_SLOTS = 64
+LATENTS = 2  # where no number is asked for and the method has a dial
+SAYS: dict[Rule, str] = {
+    bidirectional: "Every token that is shown sees every other.",
+    independent: "Clean tokens see the clean ones; a masked token sees them and itself, so no masked token helps another.",
+    semi_causal: "Clean tokens see the clean ones; a masked token sees them, itself and the masked ones before it, so candidates see the latents.",
+    causal: "Every token sees itself and what stands before it, clean or masked.",
+}
+SHIFTED = " Each slot is fed the token before it, so no MASK enters but at the first."
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A step of a decode of `length` tokens, of which `clean` are known or decoded. Raises ValueError where there is none such."""
+
+    method: str
+    length: int = 8
+    clean: int = 3
+    candidates: int = 1
+    latents: int | None = None  # None: two where the number is free, else the method's own
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("length", 1, MOST_SLOTS),
+            ("clean", 0, self.length - 1),
+            ("candidates", 1, self.length),
+            ("latents", 0, self.length),
+        ):
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                raise ValueError(f"{name}={value}: must be {least} to {most}")
+        check_decoding(self.row, self.decoding)
+
+    @property
+    def row(self) -> Method:
+        return METHODS[self.method]
+
+    @property
+    def decoding(self) -> Decoding:
+        return Decoding(self.candidates, LATENTS if self.latents is None and has_dial(self.row) else self.latents)
+
+
+def drawn(moment: Moment) -> dict[str, Any]:
+    """The slots in their order, those that are not shown last, and mask[q][k]: whether slot q sees slot k."""
+    method, decoding, length = moment.row, moment.decoding, moment.length
+    clean, left, one = (torch.tensor([count]) for count in (moment.clean, length - moment.clean, 1))
+    noise = torch.rand(1, length, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    order = first_order(method.order, torch.zeros(1, length, dtype=torch.bool), torch.tensor([length]), lambda: noise)
+    candidates, latents = how_many(method, decoding, clean, left, one)
+    layout = next_layout(order, clean, candidates, latents)
+    shown = int(layout.num_shown[0])
+    kinds = ["clean"] * moment.clean + ["latent"] * int(latents[0]) + ["candidate"] * int(candidates[0])
+    kinds += ["hidden"] * (length - len(kinds))
+    places = [*layout.positions[0].tolist(), *order[0, shown:].tolist()]
+    mask = torch.zeros(length, length, dtype=torch.bool)
+    mask[:shown, :shown] = dense_mask(method.attention, layout)[0]
+    return {
+        "slots": [{"position": place, "kind": kind} for place, kind in zip(places, kinds, strict=True)],
+        "mask": mask.tolist(),
+        "words": SAYS[method.attention] + SHIFTED * (method.readout == "shifted"),
+        "order": "any" if method.order is any_order else "left to right",
+    }

@@ -1,0 +1,141 @@
+"""The server behind the page: models, checks, decodes as events. It stores nothing and reaches for nothing."""
+
+from __future__ import annotations
+
+import threading
+from typing import Annotated, Any, Literal
+
+from fastapi import FastAPI, HTTPException, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException as AnyHTTPException
+
+from latent_tokens.configs import OrderName
+from latent_tokens.frames import Asked, Setting, brief, given, watch
+from latent_tokens.views import check, view
+from latent_tokens.web.answers import Door, Events, in_words
+from latent_tokens.web.curve import Curve, measure
+from latent_tokens.web.jobs import Event, Job, LeftError, Work
+from latent_tokens.web.masks import Moment, drawn
+from latent_tokens.web.page import page, policy
+from latent_tokens.web.shelf import Shelf
+
+CURVE = 5  # times as long as a decode may a curve take
+MOST_SIGNS = 16_000  # of a puzzle; one of 36x36 has 1,296 cells
+
+
+class Puzzle(BaseModel):
+    """A puzzle for a model."""
+
+    model_config = ConfigDict(extra="forbid")
+    model: str = Field(max_length=1_000)
+    puzzle: str = Field(max_length=MOST_SIGNS)
+
+
+class CurveQuestion(BaseModel):
+    """What /api/curve is to measure."""
+
+    model_config = ConfigDict(extra="forbid")
+    model: str = Field(max_length=1_000)
+    count: int = 200
+    candidates: int | Literal["all", "growing"] | None = None
+    order: OrderName | None = None
+    seed: int = Field(0, ge=0, lt=1 << 63)
+
+
+class MaskQuestion(BaseModel):
+    """Which step /api/masks is to show."""
+
+    model_config = ConfigDict(extra="forbid")
+    method: str = Field(max_length=100)
+    length: int = 8
+    clean: int = 3
+    candidates: int = 1
+    latents: int | None = None
+
+
+class Question(Puzzle):
+    """And how it is to be decoded; what is left out is as in `latent-tokens solve`."""
+
+    latents: int | Literal["all"] | None = None
+    candidates: int | Literal["all", "growing"] | None = None
+    order: OrderName | None = None
+    temperature: float = 0.0
+    seed: int = 0
+
+    def ask(self, shelf: Shelf) -> Asked:
+        """What is asked of the model, which is loaded where it is not there. Raises ValueError where it cannot be."""
+        model = shelf.model(self.model)
+        setting = Setting(self.latents, self.candidates, self.order, self.temperature, self.seed)
+        return Asked(model, model.task.encode(self.puzzle), setting)
+
+
+def app_for(shelf: Shelf, at_once: int, seconds: float) -> FastAPI:
+    """The server of these models: at most so many decodes at once, none longer than `seconds`."""
+    app, html, slots = FastAPI(title="latent-tokens", docs_url=None, redoc_url=None), page(), threading.Semaphore(at_once)
+    app.add_middleware(Door, policy=policy(html))
+    for kind in (AnyHTTPException, RequestValidationError, ValueError, LeftError):
+        app.add_exception_handler(kind, in_words)
+
+    async def begin(request: Request, work: Work, limit: float = seconds) -> tuple[Job, Event]:
+        """(the work in its thread, its first event). Raises HTTPException where there is no room, or it begins with a fault."""
+        if not slots.acquire(blocking=False):
+            said = f"{at_once} decodes are under way, as many as may be at once; try again in a second"
+            raise HTTPException(429, said, {"Retry-After": "1"})
+        job = Job(work, limit, slots.release)
+        first = await job.unless_left(request.receive, job.next())
+        if first is None or first[0] == "fault":
+            raise HTTPException(400, "stopped before it began" if first is None else first[1]["detail"])
+        return job, first
+
+    @app.get("/", response_class=HTMLResponse)
+    def the_page() -> str:
+        return html
+
+    @app.get("/api/models")
+    def models() -> list[dict[str, Any]]:
+        return shelf.described
+
+    @app.post("/api/check")
+    def checked(puzzle: Puzzle) -> dict[str, Any]:
+        task = shelf.task(puzzle.model)
+        problem, conflicts = check(task, puzzle.puzzle)
+        seen = view(task, problem)
+        solutions = 0 if conflicts else task.count_solutions(problem, most=2)
+        return {"tokens": given(seen, problem), "conflicts": conflicts, "words": list(seen.words), "solutions": solutions}
+
+    @app.post("/api/solve")
+    async def solved(request: Request, question: Question) -> dict[str, Any]:
+        shelf.task(question.model)
+
+        def work(job: Job) -> None:
+            job.tell("end", brief(question.ask(shelf), job.check))
+
+        _, (_, found) = await begin(request, work)
+        return found
+
+    @app.get("/api/decode")
+    async def decode(request: Request, question: Annotated[Question, Query()]) -> Response:
+        shelf.task(question.model)
+
+        def work(job: Job) -> None:
+            watch(question.ask(shelf), job.tell)
+
+        return Events(*await begin(request, work))
+
+    @app.get("/api/curve")
+    async def curve(request: Request, question: Annotated[CurveQuestion, Query()]) -> Response:
+        shelf.task(question.model)
+
+        def work(job: Job) -> None:
+            asked = Curve(shelf.model(question.model), question.count, question.candidates, question.order, question.seed)
+            measure(asked, job.tell, job.check)
+
+        return Events(*await begin(request, work, CURVE * seconds))
+
+    @app.get("/api/masks")
+    def masks(question: Annotated[MaskQuestion, Query()]) -> dict[str, Any]:
+        return drawn(Moment(**question.model_dump()))
+
+    return app

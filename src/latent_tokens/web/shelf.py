@@ -1,0 +1,96 @@
+"""The models that are served: described at once, loaded when they are first asked for, few of them kept."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from latent_tokens.frames import Model, has_dial
+from latent_tokens.methods import Method, name_of
+from latent_tokens.order import left_to_right
+from latent_tokens.pretrained import find, method_from, shapes_of
+from latent_tokens.storage import read_description
+from latent_tokens.tasks import Examples, Solvable
+from latent_tokens.tensors import as_tensors
+from latent_tokens.views import examples, view
+
+MOST_KEPT = 4
+SHOWN = 100  # signs of a wrong name
+
+
+class UnknownError(ValueError):
+    """There is no model of that name."""
+
+
+class Shelf:
+    """Models by name. `load` makes one of a run folder's name or a model's that comes along; `task_of` says what a folder's model learned.
+
+    Raises ValueError where a folder holds no model with puzzles.
+    """
+
+    def __init__(self, names: Sequence[str], load: Callable[[str], Model], task_of: Callable[[Path], Any], most: int = MOST_KEPT) -> None:
+        self.load, self.most = load, most
+        self.tasks = {name: solvable(name, task_of(find(name))) for name in names}
+        self.kept: OrderedDict[str, Model] = OrderedDict()
+        self.lock = Lock()
+
+    def task(self, name: str) -> Solvable:
+        """What the model of that name learned. Raises UnknownError where there is none."""
+        if name not in self.tasks:
+            raise UnknownError(f"model={name[:SHOWN]}: must be one of {', '.join(self.tasks)}")
+        return self.tasks[name]
+
+    def model(self, name: str) -> Model:
+        """The model of that name, loaded where it is not there; the one that was not asked for longest makes room. Raises as `task`."""
+        self.task(name)
+        with self.lock:
+            self.kept[name] = self.kept.pop(name) if name in self.kept else self.load(name)
+            if len(self.kept) > self.most:
+                self.kept.popitem(last=False)
+            return self.kept[name]
+
+    @cached_property
+    def described(self) -> list[dict[str, Any]]:
+        """What there is to choose from, those with a dial first; no weights are loaded for it."""
+        return sorted((describe(name, task) for name, task in self.tasks.items()), key=lambda row: not row["dial"])
+
+
+def solvable(name: str, task: Any) -> Solvable:
+    """The task of a model. Raises ValueError where it has no puzzles."""
+    if not isinstance(task, Solvable):
+        raise ValueError(f"run={name}: a model of {task.name}, which has no puzzles; use latent-tokens sample --show")
+    return task
+
+
+def describe(name: str, task: Solvable) -> dict[str, Any]:
+    """A line of /api/models."""
+    folder = find(name)
+    method = method_from(read_description(folder, "config.json", "model")["method"])
+    puzzles = [puzzle for puzzle in examples(task) if takes(method, task.encode(puzzle))]
+    drawn = view(task, task.encode(puzzles[0]))
+    return {
+        "name": name,
+        "task": task.name,
+        "kind": drawn.kind,
+        "method": name_of(method),
+        "parameters": sum(math.prod(shape) for shape in shapes_of(folder / "model.safetensors").values()),
+        "dial": has_dial(method),
+        "side": drawn.columns if drawn.box else None,
+        "box": None if drawn.box is None else list(drawn.box),
+        "left_to_right": method.order is left_to_right,
+        "examples": puzzles,
+    }
+
+
+def takes(method: Method, problem: Examples) -> bool:
+    """Whether a method can take what a problem gives: a shifted readout only continues a prefix."""
+    try:
+        method.check_known(as_tensors(problem)[1])
+    except ValueError:
+        return False
+    return True

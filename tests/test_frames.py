@@ -1,0 +1,383 @@
+"""Frames: what is drawn is what was decoded, what it cost adds up, and a verdict points at the cells that are wrong."""
+
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from latent_tokens import METHODS, SIZES, TASKS, Decoding, Text, Transformer, growing, left_to_right
+from latent_tokens.cli import main
+from latent_tokens.decoding import generate
+from latent_tokens.frames import Asked, Model, Setting, has_dial, trace
+from latent_tokens.pretrained import from_pretrained
+from latent_tokens.strips import animation, moments, strip
+from latent_tokens.tasks import Sudoku, SudokuPuzzle, zebra
+from latent_tokens.tensors import as_tensors
+from latent_tokens.views import EXAMPLES, check, examples, view
+from latent_tokens.web import page
+
+PUZZLE = EXAMPLES[4][1]
+ALMOST = "641.3232541613462525...3512364463251"
+
+
+def model(task_name, method="scdm"):
+    """An untrained model whose weights are large enough that what it sees matters."""
+    torch.manual_seed(0)
+    task = TASKS[task_name]
+    net = Transformer(SIZES["nano"], task.vocab_size, task.length).eval()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            if parameter.dim() == 2:
+                parameter.mul_(4)
+    net.method = METHODS[method]
+    return Model(f"{task_name}-{method}", net, task)
+
+
+def ask(one, setting=None, puzzle=None):
+    return Asked(one, one.task.encode(puzzle or examples(one.task)[0]), setting or Setting())
+
+
+def replayed(found):
+    tokens = list(found["start"]["tokens"])
+    for frame in found["frames"]:
+        for cell, token in frame["chosen"]:
+            assert tokens[cell] is None, "a cell is written once"
+            tokens[cell] = token
+    return tokens
+
+
+@pytest.mark.parametrize(
+    ("task", "method", "setting", "decoding"),
+    [
+        ("sudoku-4", "scdm", Setting(), Decoding("all", "all", temperature=0)),
+        ("sudoku-4", "scdm", Setting(latents=3), Decoding(8, 3, temperature=0)),
+        ("sudoku-4", "scdm", Setting(2, 3, "uniform", 1.0, 5), Decoding(1, 2)),
+        ("sudoku-4", "esolm", Setting(2, "growing", temperature=0.5, seed=1), Decoding(growing, 2, temperature=0.5)),
+        ("sudoku-4", "mdm", Setting(candidates=4), Decoding(4, "all", temperature=0)),
+        ("sudoku-4", "sidm", Setting(order="left_to_right"), Decoding(1, order=left_to_right, temperature=0)),
+        ("sudoku-4", "ar-mtp", Setting(), Decoding(1, "all", temperature=0)),
+        ("sudoku-6-puzzle", "scdm", Setting(latents=4, candidates=4), Decoding(4, 4, temperature=0)),
+        ("zebra-3", "scdm", Setting(1, 2, seed=3, temperature=1.0), Decoding(2, 1)),
+        ("countdown-3", "mdm", Setting(), Decoding("all", "all", temperature=0)),
+    ],
+)
+def test_frames_replay_to_what_generate_gives(task, method, setting, decoding):
+    one = model(task, method)
+    asked = ask(one, setting)
+    found = trace(asked)
+    tokens, known, lengths = as_tensors(asked.problem)
+    made = generate(one.net, one.net.method, tokens, known, decoding, setting.seed, lengths=lengths)
+    drawn = view(one.task, asked.problem)
+    assert replayed(found) == made.tokens[0, list(drawn.positions)].tolist()
+    assert found["end"]["processed"] == found["frames"][-1]["processed"] == int(made.processed[0])
+    assert found["end"]["wrong"] == one.task.verify(made.tokens[0].numpy().astype(np.uint8))
+    assert len(found["frames"]) == made.forward_passes
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_a_padded_board_draws_its_cells_alone():
+    task = Sudoku("sudoku-4", 2, 2, padding="paper")
+    torch.manual_seed(0)
+    net = Transformer(SIZES["nano"], task.vocab_size, task.length).eval()
+    net.method = METHODS["scdm"]
+    found = trace(Asked(Model("padded", net, task), task.encode(PUZZLE), Setting(latents=2, candidates=2)))
+    assert len(found["frames"]) == task.length - sum(sign != "." for sign in PUZZLE)
+    assert sum(len(frame["chosen"]) for frame in found["frames"]) == PUZZLE.count(".")
+    assert None not in replayed(found)
+
+
+def test_what_all_latents_cost_is_what_showing_them_takes():
+    one = model("sudoku-4")
+    few, every = trace(ask(one, Setting(2, 3), PUZZLE)), trace(ask(one, Setting("all", 3), PUZZLE))
+    assert [frame["all_processed"] for frame in few["frames"]] == [frame["processed"] for frame in every["frames"]]
+    assert few["start"]["all_processed"] == every["end"]["processed"] == every["frames"][-1]["all_processed"]
+    assert few["end"]["processed"] < every["end"]["processed"]
+    open_cells = PUZZLE.count(".")
+    shown = [16 - left + min(left, 5) for left in range(open_cells, 0, -1)]
+    assert [frame["processed"] for frame in few["frames"]] == np.cumsum(shown).tolist()
+
+
+def test_a_frame_shows_candidates_latents_and_what_the_model_makes_of_them():
+    one = model("sudoku-4")
+    found = trace(ask(one, Setting(3, 4), PUZZLE))
+    tokens = list(found["start"]["tokens"])
+    for number, frame in enumerate(found["frames"]):
+        open_cells = {cell for cell, token in enumerate(tokens) if token is None}
+        candidates, latents = set(frame["candidates"]), set(frame["latents"])
+        assert frame["step"] == number
+        assert (len(candidates), len(latents)) == (min(4, len(open_cells)), min(3, max(len(open_cells) - 4, 0)))
+        assert candidates | latents <= open_cells
+        assert not candidates & latents
+        assert {int(cell) for cell in frame["beliefs"]} == candidates | latents
+        for pairs in frame["beliefs"].values():
+            values = [value for _, value in pairs]
+            assert values == sorted(values, reverse=True)
+            assert sum(values) == pytest.approx(1, abs=0.01)
+        ((cell, token),) = frame["chosen"]
+        likeliest = {candidate: frame["beliefs"][str(candidate)][0] for candidate in candidates}
+        assert likeliest[cell][0] == token  # at temperature 0
+        assert likeliest[cell][1] == max(value for _, value in likeliest.values())  # top-prob
+        tokens[cell] = token
+
+
+def test_beliefs_are_what_the_network_says():
+    one = model("sudoku-4", "mdm")
+    first = trace(ask(one, Setting(), PUZZLE))["frames"][0]
+    tokens, known, _ = as_tensors(one.task.encode(PUZZLE))
+    ids = tokens.masked_fill(~known, one.net.mask_id)
+    with torch.no_grad():
+        logits = one.net(ids, torch.arange(16)[None], torch.ones(1, 16, 16, dtype=torch.bool))[0]
+    seen = logits[:, :4].softmax(-1)  # without MASK
+    for cell, pairs in first["beliefs"].items():
+        for token, value in pairs:
+            assert value == pytest.approx(float(seen[int(cell), token]), abs=1e-3)
+
+
+def test_at_most_nine_beliefs_on_a_board_of_nine_and_six_elsewhere():
+    nine = trace(ask(model("sudoku-9"), Setting(temperature=1.0), EXAMPLES[9][1]))["frames"][0]["beliefs"]
+    words = trace(ask(model("zebra-3")))["frames"][0]["beliefs"]
+    assert max(map(len, nine.values())) > 6
+    assert max(map(len, words.values())) <= 6
+
+
+def test_start_says_how_to_draw():
+    start = trace(ask(model("sudoku-6"), Setting(4, 8, seed=7)))["start"]
+    assert (start["kind"], start["side"], start["box"], start["columns"]) == ("sudoku", 6, [2, 3], 6)
+    assert start["signs"] == ["1", "2", "3", "4", "5", "6"]
+    assert "".join("." if token is None else start["signs"][token] for token in start["tokens"]) == EXAMPLES[6][0]
+    assert start["settings"] == {"latents": 4, "candidates": 8, "order": "top_prob", "temperature": 0.0, "seed": 7}
+    one = model("zebra-3")
+    start = trace(ask(one))["start"]
+    assert (start["kind"], start["columns"], start["heads"]) == ("zebra", 3, ["A", "B", "C"])
+    assert all(line in one.task.decode(one.task.encode(examples(one.task)[0]).tokens[0]) for line in start["words"])
+    assert start["signs"][zebra.DIGIT + 2] == "3"
+    start = trace(ask(model("countdown-3"), puzzle="4,5,6,14"))["start"]
+    assert (start["kind"], start["words"]) == ("countdown", ["4", "5", "6", "14"])
+    assert set(start["tokens"]) == {None}
+
+
+@pytest.mark.parametrize(
+    ("method", "dial"), [("scdm", True), ("esolm", True), ("mdm", False), ("sidm", False), ("arm", False), ("ar-mtp-window-16", False)]
+)
+def test_which_methods_have_a_dial(method, dial):
+    assert has_dial(METHODS[method]) is dial
+    one = model("sudoku-4", method)
+    numbers = [Setting(latents=1)] if dial else []
+    for setting in (Setting(), *numbers):
+        assert trace(ask(one, setting, "." * 16))["start"]["dial"] is dial
+
+
+def test_a_right_board_is_broken_nowhere_and_a_changed_cell_where_it_stands_twice():
+    task = TASKS["sudoku-6"]
+    board = task.generate(1, seed=1).tokens[0]
+    broken = view(task, task.encode("." * 36)).broken
+    assert broken(board) == []
+    for cell in range(36):
+        changed = board.copy()
+        changed[cell] = (board[cell] + 1) % 6
+        twice = set()
+        for unit in task.grid.cells_of.tolist():
+            twice |= {a for a in unit for b in unit if a != b and changed[a] == changed[b]}
+        assert broken(changed) == sorted(twice)
+        assert cell in twice
+
+
+def test_a_puzzle_board_is_broken_where_it_changes_what_is_given():
+    task = SudokuPuzzle("sudoku-4-puzzle", 2, 2)
+    problem = task.generate(1, seed=0)
+    tokens = problem.tokens[0].copy()
+    broken = view(task, problem).broken
+    assert broken(tokens) == []
+    answer = tokens[task.start :]
+    answer[:] = np.where(answer == 1, 2, np.where(answer == 2, 1, answer))  # a valid board of its own
+    given = task.givens(problem.tokens)[0]
+    assert broken(tokens) == np.flatnonzero((given == 0) | (given == 1)).tolist()
+
+
+def test_a_table_is_broken_at_values_that_repeat_and_that_a_clue_forbids():
+    task = TASKS["zebra-3"]
+    problem = task.generate(1, seed=0)
+    tokens, start = problem.tokens[0], int(problem.known[0].sum())
+    drawn = view(task, problem)
+    assert drawn.broken(tokens) == []
+    twice = tokens.copy()
+    twice[start] = twice[start + 1]
+    assert {0, 1} <= set(drawn.broken(twice))
+    swapped = tokens.copy()
+    swapped[[start, start + 1]] = swapped[[start + 1, start]]
+    found = drawn.broken(swapped)
+    assert task.verify(swapped)
+    assert set(found) & {0, 1}, "each value stands once, and a clue names one that moved"
+
+
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [
+        ("86+13=99,31-28=3,99-3=96", []),
+        ("86+13=98,31-28=3,99-3=96", ["86+13=98"]),
+        ("86+13=99,31-28,99-3=96", ["31-28"]),
+        ("86+13=99,31-28=3,99+3=102", ["102"]),
+    ],
+)
+def test_equations_are_broken_where_they_are_not_true(answer, wrong):
+    task = TASKS["countdown-4"]
+    problem = task.encode("86,28,13,31,96")
+    tokens = problem.tokens[0].copy()
+    drawn = view(task, problem)
+    for place, sign in zip(drawn.positions, answer, strict=False):
+        tokens[place] = drawn.signs.index(sign, 4)
+    tokens[drawn.positions[len(answer)]] = 2
+    assert bool(task.verify(tokens)) == bool(wrong)
+    assert "".join(answer[cell] for cell in drawn.broken(tokens)) == "".join(wrong)
+
+
+def test_a_puzzle_that_contradicts_itself_says_where():
+    task = TASKS["sudoku-4"]
+    problem, conflicts = check(task, "11............1.")
+    assert conflicts == [0, 1]
+    assert problem.known.sum() == 3
+    assert check(task, PUZZLE)[1] == []
+
+
+@pytest.mark.parametrize("task", ["sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36", "sudoku-6-puzzle", "zebra-3", "zebra", "countdown-3"])
+def test_examples_can_be_solved(task):
+    task = TASKS[task]
+    found = examples(task)
+    assert len(found) >= 2
+    for puzzle in found:
+        count = task.count_solutions(task.encode(puzzle), most=2)
+        assert count is None or count >= 1
+        if "." in puzzle and set(puzzle) != {"."} and task.grid.side < 16:
+            assert count == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"latents": -1}, "latents=-1: must be a whole number from 0"),
+        ({"latents": True}, "latents=True"),
+        ({"candidates": 0}, "candidates=0: must be a whole number from 1"),
+        ({"order": "best"}, "order=best: must be one of"),
+        ({"temperature": float("nan")}, "temperature=nan"),
+        ({"temperature": float("inf")}, "temperature=inf"),
+        ({"seed": -1}, "seed=-1"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused(change, says):
+    with pytest.raises(ValueError, match=re.escape(says)):
+        ask(model("sudoku-4"), Setting(**change))
+
+
+def test_what_cannot_be_decoded_is_refused_before_it_begins():
+    with pytest.raises(ValueError, match="puzzle has no solution"):
+        ask(model("sudoku-4"), puzzle="123....4........")
+    with pytest.raises(ValueError, match="nothing to solve"):
+        ask(model("sudoku-4"), puzzle="1234341221434321")
+    with pytest.raises(ValueError, match="latents=2 with independent attention"):
+        ask(model("sudoku-4", "sidm"), Setting(latents=2))
+    with pytest.raises(ValueError, match="no prefix"):
+        ask(model("sudoku-4", "arm"), puzzle=PUZZLE)
+    with pytest.raises(ValueError, match="order=top_prob with ar-mtp"):
+        ask(model("sudoku-4", "ar-mtp"), Setting(order="top_prob"))
+    text = Text(16)
+    net = Transformer(SIZES["nano"], text.vocab_size, 16)
+    with pytest.raises(ValueError, match="which has no puzzles"):
+        Model("text", net, text)
+
+
+def test_more_latents_than_a_machine_counts_are_all():
+    one = model("sudoku-4")
+    assert trace(ask(one, Setting((1 << 63) - 1, 3), PUZZLE))["frames"] == trace(ask(one, Setting("all", 3), PUZZLE))["frames"]
+
+
+def test_what_tell_raises_ends_the_decode():
+    from latent_tokens.frames import watch
+
+    heard = []
+
+    def tell(kind, event):
+        heard.append(kind)
+        if len(heard) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        watch(ask(model("sudoku-4")), tell)
+    assert heard == ["start", "frame", "frame"]
+
+
+@pytest.fixture(scope="module")
+def traces():
+    one = model("sudoku-4")
+    return [trace(ask(one, Setting(latents), "1.3434.22.4343.1")) for latents in (0, "all")]
+
+
+def test_pictures_hold_every_step(traces):
+    steps = len(traces[0]["frames"])
+    assert [moment.tokens.count(None) for moment in moments(traces[0])] == list(range(steps, -1, -1))
+    moving = Image.open(io.BytesIO(animation(traces)))
+    assert moving.n_frames == steps + 1
+    still, alone = (Image.open(io.BytesIO(strip(shown))) for shown in (traces, traces[:1]))
+    assert still.format == "PNG"
+    assert still.height > 1.5 * alone.height
+    assert still.width == alone.width
+
+
+def test_a_page_with_traces_reads_as_they_were(traces):
+    sneaky = [{**traces[0], "start": {**traces[0]["start"], "model": "</script><script>alert(1)</script><!--"}}, traces[1]]
+    made = page.page_with(sneaky)
+    inlined = re.search(r'<script type="application/json" id="traces">(.*?)</script>', made, re.S)[1]
+    assert json.loads(inlined) == sneaky
+    assert made.count("alert(1)") == 1
+    assert "<script>alert" not in made
+    with pytest.raises(ValueError, match="it may have 2"):
+        page.page_with(sneaky * 5_000)
+
+
+def test_a_board_of_nine_with_all_latents_twice_is_a_page_under_two_megabytes():
+    name = "sudoku-9-scdm"
+    one = Model(name, from_pretrained(name), TASKS["sudoku-9"])
+    made = page.page_with([trace(ask(one, Setting(temperature=1.0), "." * 81))] * 2)
+    assert 100_000 < len(made) < page.MOST_BYTES
+
+
+def test_trace_writes_what_is_asked_for_and_writes_over_nothing(tmp_path, capsys):
+    files = {"-o": tmp_path / "a.html", "--gif": tmp_path / "a.gif", "--png": tmp_path / "a.png"}
+    asked = ["trace", "sudoku-6-scdm", ALMOST, "--latents", "4", "--compare", "0", *(str(part) for pair in files.items() for part in pair)]
+    assert main(asked) == 0
+    said = capsys.readouterr().out
+    assert "latents 4: " in said
+    assert "latents 0: " in said
+    inlined = re.search(r'id="traces">(.*?)</script>', files["-o"].read_text(), re.S)[1]
+    assert [found["start"]["settings"]["latents"] for found in json.loads(inlined)] == [4, 0]
+    assert files["--gif"].read_bytes()[:6] == b"GIF89a"
+    assert files["--png"].read_bytes()[1:4] == b"PNG"
+    before = files["-o"].read_bytes()
+    assert main(asked) == 2
+    assert capsys.readouterr().err.endswith("a.html: exists; name another file, or add --replace\n")
+    assert files["-o"].read_bytes() == before
+    assert main(["trace", "sudoku-6-scdm", ALMOST, "--compare", "sudoku-6-mdm", "-o", str(files["-o"]), "--replace"]) == 0
+    assert "sudoku-6-mdm, latents all" in capsys.readouterr().out
+    assert files["-o"].read_bytes() != before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "nothing to write"),
+        (["-o", "nowhere/at/all.html"], "its folder is not there"),
+        (["-o", "x.html", "--latents", "-3"], "latents=-3"),
+        (["-o", "x.html", "--compare", "none-such"], "none-such: no such run folder"),
+        (["-o", "x.html", "--png", "x.html"], "named for two files"),
+    ],
+)
+def test_trace_refuses_in_one_line(tmp_path, monkeypatch, capsys, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    assert main(["trace", "sudoku-6-scdm", EXAMPLES[6][0], *arguments]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,363 @@
+"""The server: what it answers, that nothing breaks it, and that nothing goes on that nobody waits for."""
+
+import asyncio
+import base64
+import hashlib
+import http.client
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+import torch
+
+from latent_tokens import METHODS, SIZES, TASKS, EvalConfig, Transformer, evaluate, from_pretrained, save_pretrained
+from latent_tokens.cli import main
+from latent_tokens.commands.serve import bound
+from latent_tokens.commands.shared import task_of
+from latent_tokens.frames import Asked, Model, Setting, trace
+from latent_tokens.pretrained import find, shipped_names
+from latent_tokens.tasks import description
+from latent_tokens.web import answers
+from latent_tokens.web.jobs import UNREAD, Job
+from latent_tokens.web.server import app_for
+from latent_tokens.web.shelf import Shelf
+from serving import JSON, MALFORMED, MODEL, PUZZLE, QUESTION, call, crowd, events, get, post, process, resident, serving
+
+MINUTE = 60.0
+
+
+def load(name):
+    return Model(name, from_pretrained(name), task_of(find(name)))
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory):
+    """The name of a model whose decode takes many seconds: a board of 16x16, untrained."""
+    folder, task = tmp_path_factory.mktemp("runs") / "slow", TASKS["sudoku-16"]
+    torch.manual_seed(0)
+    net = Transformer(SIZES["tiny"], task.vocab_size, task.length)
+    net.method = METHODS["scdm"]
+    save_pretrained(net, folder, about={"task": description(task)})
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def shelf(slow):
+    return Shelf([*shipped_names(), slow], load, task_of)
+
+
+@pytest.fixture(scope="module")
+def port(shelf):
+    with serving(app_for(shelf, at_once=4, seconds=MINUTE)) as found:
+        yield found
+
+
+@pytest.fixture
+def alone(shelf):
+    """A server that decodes one puzzle at once."""
+    with serving(app_for(shelf, at_once=1, seconds=MINUTE)) as found:
+        yield found
+
+
+def decoding():
+    """The threads that decode now."""
+    return [thread for thread in threading.enumerate() if thread.name == "decode"]
+
+
+def until(true, seconds=10.0):
+    """Seconds until it is true."""
+    begun = time.perf_counter()
+    while not true():
+        assert time.perf_counter() - begun < seconds, "it did not come true"
+        time.sleep(0.01)
+    return time.perf_counter() - begun
+
+
+def begun(port, path, **values):
+    """A connection on which the first event of a stream has come."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", f"{path}?{urlencode(values)}")
+    answer = connection.getresponse()
+    assert answer.status == 200, answer.read()
+    assert answer.readline().startswith(b"event: ")
+    return connection, answer
+
+
+def test_what_there_is_to_choose_from(port, slow):
+    rows = {row["name"]: row for row in get(port, "/api/models")[1]}
+    assert set(rows) == {*shipped_names(), slow}
+    assert next(iter(rows)).endswith("scdm")
+    one = rows[MODEL]
+    assert one["parameters"] == sum(parameter.numel() for parameter in from_pretrained(MODEL).parameters())
+    assert (one["task"], one["kind"], one["method"], one["dial"], one["side"], one["box"]) == ("sudoku-6", "sudoku", "scdm", True, 6, [2, 3])
+    assert rows["sudoku-6-ar-mtp"]["left_to_right"]
+    assert not rows["sudoku-6-mdm"]["dial"]
+    for row in rows.values():
+        for puzzle in row["examples"]:
+            assert post(port, "/api/check", model=row["name"], puzzle=puzzle)[0] == 200
+    assert rows["sudoku-6-arm"]["examples"] == ["." * 36]
+
+
+def test_check_says_what_is_given_and_what_contradicts(port):
+    status, found = post(port, "/api/check", model=MODEL, puzzle=PUZZLE)
+    assert status == 200
+    assert found["tokens"] == [None if sign == "." else int(sign) - 1 for sign in PUZZLE]
+    assert (found["conflicts"], found["solutions"]) == ([], 1)
+    assert post(port, "/api/check", model=MODEL, puzzle="." * 36)[1]["solutions"] == 2
+    found = post(port, "/api/check", model=MODEL, puzzle="1....1" + "." * 30)[1]
+    assert (found["conflicts"], found["solutions"]) == ([0, 5], 0)
+
+
+@pytest.mark.parametrize(
+    ("setting", "arguments"),
+    [
+        ({}, []),
+        ({"latents": 4}, ["--latents", "4"]),
+        ({"latents": "all", "candidates": 4}, ["--latents", "all", "--candidates", "4"]),
+        ({"candidates": "growing", "temperature": 1.0, "seed": 3}, ["--candidates", "growing", "--temperature", "1", "--seed", "3"]),
+    ],
+)
+def test_solve_answers_as_the_command_does(port, capsys, setting, arguments):
+    puzzle = "1.....3............2................"
+    main(["solve", puzzle, "--run", MODEL, *arguments])
+    said = capsys.readouterr().out
+    status, found = post(port, "/api/solve", model=MODEL, puzzle=puzzle, **setting)
+    assert status == 200
+    board, verdict = re.split(r"\n(?=solved|not solved)", said)
+    assert [int(digit) - 1 for digit in re.findall(r"\d", board)] == found["tokens"]
+    assert int(re.search(r"([\d,]+) tokens processed", verdict)[1].replace(",", "")) == found["end"]["processed"]
+    assert verdict.startswith("solved") == found["end"]["right"]
+    assert all(line in verdict for line in found["end"]["wrong"])
+
+
+def test_decode_streams_the_trace(port):
+    got = events(port, "/api/decode", **QUESTION, latents=4, seed=2)
+    expected = trace(Asked(load(MODEL), TASKS["sudoku-6"].encode(PUZZLE), Setting(latents=4, seed=2)))
+    for one in (got[-1][1], expected["end"]):
+        one.pop("seconds")
+    assert got == [("start", expected["start"]), *(("frame", frame) for frame in expected["frames"]), ("end", expected["end"])]
+
+
+def test_decodes_at_once_do_not_touch_each_other(port):
+    alone = [events(port, "/api/decode", **QUESTION, latents=n, temperature=1, seed=n)[1:-1] for n in range(4)]
+    together = [None] * 4
+
+    def one(n):
+        together[n] = events(port, "/api/decode", **QUESTION, latents=n, temperature=1, seed=n)[1:-1]
+
+    threads = [threading.Thread(target=one, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == alone
+
+
+def test_the_curve_ends_where_evaluate_does(port):
+    got = events(port, "/api/curve", model=MODEL, count=4, candidates=4, seed=1)
+    rows = evaluate(from_pretrained(MODEL), TASKS["sudoku-6"], EvalConfig(latents=(0, 4, 16, "all"), candidates=4, num_samples=4, seed=1))
+    points = [point for kind, point in got[:-1]]
+    assert got[-1][0] == "end"
+    assert [point["latents"] for point in points] == [0, 4, 16, "all"]
+    for point, row in zip(points, rows, strict=True):
+        assert (point["done"], point["of"]) == (4, 4)
+        assert 100 * point["right"] / 4 == row["valid"]
+        assert [round(100 * point[name], 2) for name in ("low", "high")] == row["ci95"]
+        assert point["processed"] == row["processed"]
+        assert round(point["relative"], 4) == row["relative_cost"]
+
+
+RULES = {
+    "mdm": lambda q, k, c: True,
+    "sidm": lambda q, k, c: k < c or k == q,
+    "scdm": lambda q, k, c: k < c or k <= q,
+    "esolm": lambda q, k, c: k <= q,
+    "arm": lambda q, k, c: k <= q,
+    "ar-mtp": lambda q, k, c: True,
+}
+
+
+@pytest.mark.parametrize("method", RULES)
+def test_masks_are_the_papers(port, method):
+    status, found = get(port, "/api/masks", method=method, length=9, clean=4)
+    assert status == 200
+    kinds = [slot["kind"] for slot in found["slots"]]
+    latents = {"mdm": 4, "ar-mtp": 4, "scdm": 2, "esolm": 2}.get(method, 0)
+    assert kinds == ["clean"] * 4 + ["latent"] * latents + ["candidate"] + ["hidden"] * (4 - latents)
+    assert sorted(slot["position"] for slot in found["slots"]) == list(range(9))
+    shown = 5 + latents
+    assert found["mask"] == [[max(q, k) < shown and bool(RULES[method](q, k, 4)) for k in range(9)] for q in range(9)]
+    assert found["order"] == ("left to right" if METHODS[method].order.__name__ == "left_to_right" else "any")
+    assert found["words"].endswith(".")
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_what_is_malformed_gets_one_line(port, kind):
+    method, path, headers, body, status = MALFORMED[kind]
+    found, said, content = call(port, method, path, headers, body)
+    assert found == status, content
+    detail = json.loads(content)["detail"]
+    assert detail
+    assert detail.isprintable()
+    assert len(detail) < 500
+    assert said["content-type"] == "application/json"
+
+
+def test_what_is_no_http_is_refused(port):
+    with socket.create_connection(("127.0.0.1", port)) as speaker:
+        speaker.sendall(b"\x16\x03\x01 hello\r\n\r\n")
+        assert speaker.recv(100).startswith(b"HTTP/1.1 400")
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(port, monkeypatch):
+    monkeypatch.setattr(answers, "BODY_SECONDS", 0.2)
+    with socket.create_connection(("127.0.0.1", port)) as speaker:
+        speaker.sendall(b"POST /api/check HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{")
+        speaker.settimeout(5)
+        assert speaker.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def test_the_page_may_run_its_own_scripts_and_nothing_else(port):
+    status, headers, body = call(port, "GET", "/")
+    assert status == 200
+    policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
+    html = body.decode()
+    for tag in ("script", "style"):
+        blocks = re.findall(rf"<{tag}(?![^>]*json)[^>]*>(.*?)</{tag}>", html, re.S)
+        digests = [base64.b64encode(hashlib.sha256(block.encode()).digest()).decode() for block in blocks]
+        assert policy[f"{tag}-src"] == (" ".join(f"'sha256-{digest}'" for digest in digests) or "'none'")
+    assert policy["default-src"] == "'none'"
+    assert policy["connect-src"] == "'self'"
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", html), "it loads nothing from elsewhere"
+    assert get(port, "/openapi.json")[1]["paths"].keys() >= {"/api/models", "/api/check", "/api/solve", "/api/decode", "/api/curve", "/api/masks"}
+
+
+@pytest.mark.parametrize("path", ["/api/decode", "/api/curve"])
+def test_a_decode_ends_when_its_reader_leaves(alone, slow, path):
+    values = {"puzzle": "." * 256} if path == "/api/decode" else {"count": 1_000}
+    connection, _ = begun(alone, path, model=slow if path == "/api/decode" else MODEL, **values)
+    assert len(decoding()) == 1
+    status, headers, body = call(alone, "GET", f"/api/decode?{urlencode(QUESTION)}")
+    assert (status, headers["retry-after"]) == (429, "1")
+    assert "1 decodes are under way" in json.loads(body)["detail"]
+    connection.close()
+    assert until(lambda: not decoding()) < 5
+    assert events(alone, "/api/decode", **QUESTION)[-1][0] == "end"
+
+
+def test_solving_ends_when_nobody_waits(alone, slow):
+    connection = http.client.HTTPConnection("127.0.0.1", alone, timeout=30)
+    connection.request("POST", "/api/solve", json.dumps({"model": slow, "puzzle": "." * 256}), JSON)
+    until(decoding)
+    connection.close()
+    assert until(lambda: not decoding()) < 5
+    assert post(alone, "/api/solve", **QUESTION)[0] == 200
+
+
+def test_work_waits_for_a_reader_and_what_it_raises_is_told():
+    """No more events than may wait are made before somebody reads, and none are lost."""
+
+    async def read():
+        told, ended = [], threading.Event()
+
+        def work(job):
+            for number in range(3 * UNREAD):
+                job.tell("point", {"number": number})
+                told.append(number)
+            raise ValueError("no\x1b more\nof it")
+
+        job = Job(work, MINUTE, ended.set)
+        await asyncio.sleep(0.5)
+        assert len(told) == UNREAD
+        got = [await job.next() for _ in range(3 * UNREAD + 2)]
+        assert [event[1]["number"] for event in got[:-2]] == list(range(3 * UNREAD))
+        assert got[-2:] == [("fault", {"detail": r"no\x1b more"}), None]
+        assert ended.wait(1)
+
+    asyncio.run(read())
+
+
+def test_no_decode_takes_longer_than_its_time(shelf, slow):
+    with serving(app_for(shelf, at_once=1, seconds=0.5)) as port:
+        got = events(port, "/api/decode", model=slow, puzzle="." * 256)
+        assert got[0][0] == "start"
+        assert got[-1][0] == "fault"
+        assert got[-1][1]["detail"].startswith("stopped after 0.5 seconds")
+        status, said = post(port, "/api/solve", model=slow, puzzle="." * 256)
+        assert status == 400
+        assert said["detail"].startswith("stopped after")
+        until(lambda: not decoding())
+
+
+def test_few_models_are_kept(shelf):
+    names = shipped_names()
+    few = Shelf(names, load, task_of, most=2)
+    first = few.model(names[0])
+    assert few.model(names[0]) is first
+    for name in names[1:3]:
+        few.model(name)
+    assert list(few.kept) == names[1:3]
+
+
+def test_a_crowd_gets_answers_or_is_told_to_wait_and_memory_stays():
+    with process("--at-once", "2") as (server, port):
+        events(port, "/api/decode", **QUESTION)
+        crowd(port, 20, 20)
+        before, _ = resident(server.pid)
+        found, seconds = crowd(port)
+        now, most = resident(server.pid)
+        print(f"200 requests at once in {seconds:.1f} s, {before:.0f} MB before, {now:.0f} after, {most:.0f} at most: {dict(found)}")
+        assert sum(found.values()) == 200
+        assert {answer for kind, answer in found if kind == "decode"} <= {"end", 429}
+        assert found["decode", "end"] >= 1
+        assert all(400 <= answer < 500 for kind, answer in found if kind == "malformed")
+        assert now - before < 40
+        assert events(port, "/api/decode", **QUESTION)[-1][0] == "end"
+        server.send_signal(signal.SIGINT)
+        assert server.wait(20) in (0, 130)
+        assert "Traceback" not in server.stderr.read()
+
+
+def test_a_port_in_use_is_one_line():
+    with bound("127.0.0.1", 0) as place:
+        port = place.getsockname()[1]
+        with pytest.raises(ValueError, match=rf"127.0.0.1:{port} cannot be listened on .*; name another with --port"):
+            bound("127.0.0.1", port)
+    with pytest.raises(ValueError, match=r"host=no\.such\.host\.invalid: no name of this machine"):
+        bound("no.such.host.invalid", 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--port", "70000"], "port=70000: must be at most 65535"),
+        (["--at-once", "0"], "at_once=0"),
+        (["none-such"], "none-such: no such run folder"),
+    ],
+)
+def test_serve_refuses_in_one_line(capsys, arguments, says):
+    assert main(["serve", "--no-open", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
+
+
+def test_without_the_extra_serve_says_how_to_get_it():
+    script = "import sys; sys.modules['uvicorn'] = None\nfrom latent_tokens.cli import main\nsys.exit(main(['serve', '--no-open']))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.strip() == "latent-tokens: serve needs uvicorn, which the extra web brings: pip install 'latent-tokens[web]'"
+
+
+def test_only_serve_imports_the_web():
+    script = "import sys, latent_tokens.cli, latent_tokens.commands.trace, latent_tokens.demo, latent_tokens.frames, latent_tokens.web.page\n"
+    script += "sys.exit(any(name in sys.modules for name in ('fastapi', 'uvicorn', 'starlette', 'pydantic')))"
+    assert subprocess.run([sys.executable, "-c", script], cwd=Path.cwd(), check=False).returncode == 0

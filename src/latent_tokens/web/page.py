@@ -10,14 +10,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).with_name("page.html")
-PLACE = re.compile(r'(<script type="application/json" id="traces">)\s*(</script>)')
+FOLDER = Path(__file__).parent
+STYLE, SCRIPT = re.compile(r'<link rel="stylesheet" href="([a-z]+\.css)">'), re.compile(r'<script src="([a-z]+\.js)"></script>')
+PLACE = re.compile(r'(<script type="application/json" id="traces">)\[\](</script>)')
 MOST_BYTES = 2_000_000  # of a page with traces
 
 
 def page() -> str:
-    """The page as it comes with the package."""
-    return PAGE.read_text(encoding="utf-8")
+    """The page as it comes with the package: page.html with the style and the scripts that it names in it."""
+    html = STYLE.sub(lambda found: f"<style>\n{beside(found[1])}</style>", beside("page.html"))
+    return SCRIPT.sub(lambda found: f"<script>\n{beside(found[1])}</script>", html)
+
+
+def beside(name: str) -> str:
+    """What a file of the page holds."""
+    return (FOLDER / name).read_text(encoding="utf-8")
 
 
 def page_with(traces: Sequence[dict[str, Any]]) -> str:

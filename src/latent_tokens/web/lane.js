@@ -60,7 +60,7 @@ function makeLane(number, { changed, typed, picked }) {
   }
 
   /** What is asked of the server, beside the puzzle and the seed. */
-  lane.settings = () => ({ model: lane.model.name, ...(lane.model.dial ? { latents: lane.asked } : {}), candidates: candidates.value, order: order.value });
+  lane.settings = () => ({ model: lane.model.name, ...(lane.model.dial ? { latents: atEnd() ? "all" : lane.asked } : {}), candidates: candidates.value, order: order.value });
 
   /** The dial goes from 0 to all that may be latent where so many cells are open. */
   lane.setRoom = (open) => {
@@ -76,11 +76,16 @@ function makeLane(number, { changed, typed, picked }) {
     candidates.value = other.settings().candidates;
   };
 
+  /** Whether the dial is at its end: a number that is as many as may be latent is all of them. */
+  function atEnd() {
+    return lane.asked === "all" || Number(lane.asked) >= Number(dial.max);
+  }
+
   function drawDial() {
     const { dial: free, method } = lane.model ?? { dial: false };
     const most = Number(dial.max);
     dial.disabled = !free || most === 0;
-    const all = lane.asked === "all" || Number(lane.asked) >= most;
+    const all = atEnd();
     dial.value = all ? most : lane.asked;
     const told = free ? (all ? "all" : lane.asked) : ["sidm", "arm"].includes(method) ? "0" : "fixed";
     part(".dial-name b").textContent = told;

@@ -23,6 +23,8 @@ JSON = {"content-type": "application/json"}
 MALFORMED = {
     "unknown model": ("POST", "/api/solve", JSON, json.dumps({**QUESTION, "model": "none"}), 404),
     "unknown model to decode": ("GET", f"/api/decode?{urlencode({**QUESTION, 'model': '../..'})}", {}, None, 404),
+    "a page of another site": ("GET", "/api/models", {"Sec-Fetch-Site": "cross-site"}, None, 403),
+    "no candidate for a curve": ("GET", f"/api/curve?{urlencode({'model': MODEL, 'candidates': 0})}", {}, None, 400),
     "unknown place": ("GET", "/api/nothing", {}, None, 404),
     "a path upwards": ("GET", "/../../etc/passwd", {}, None, 404),
     "documentation from elsewhere": ("GET", "/docs", {}, None, 404),

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import latent_tokens
-from latent_tokens import doctor
+from latent_tokens import doctor, selftest
 from latent_tokens.cli import main
 from latent_tokens.doctor import GIGABYTE, Finding
 from latent_tokens.pretrained import shipped_names
@@ -41,7 +41,7 @@ def test_what_is_well_is_called_so(tmp_path, monkeypatch, capsys):
 
 def test_it_prints_plain_lines_where_there_is_no_terminal_and_a_table_where_there_is(monkeypatch, capsys):
     few = [Finding("disk", "ok", "8 GB free"), Finding("torch", "problem", "not installed", "pip install torch"), Finding("threads", "note", "1")]
-    monkeypatch.setattr(doctor, "examine", lambda folder: iter(few))
+    monkeypatch.setattr("latent_tokens.commands.doctor.examine", lambda folder: iter(few))
     assert main(["doctor"]) == 1
     plain = capsys.readouterr().out
     assert plain.splitlines() == ["ok      disk: 8 GB free", "problem torch: not installed -> pip install torch", "note    threads: 1", "1 problem"]
@@ -50,7 +50,7 @@ def test_it_prints_plain_lines_where_there_is_no_terminal_and_a_table_where_ther
     drawn = capsys.readouterr().out
     assert "pip install torch" in drawn
     assert "problem torch:" not in drawn
-    monkeypatch.setattr(doctor, "examine", lambda folder: iter(few[:1]))
+    monkeypatch.setattr("latent_tokens.commands.doctor.examine", lambda folder: iter(few[:1]))
     assert main(["doctor"]) == 0
 
 
@@ -98,6 +98,28 @@ def test_an_extra_or_a_library_that_is_missing_or_too_old(monkeypatch):
     assert found.found.startswith("1.13.0, and ")
 
 
+WITHOUT = """
+import sys
+class Absent:
+    def find_spec(self, name, *others):
+        if name.partition(".")[0] == {absent!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}")
+sys.meta_path.insert(0, Absent())
+from latent_tokens.cli import main
+sys.exit(main(["doctor", "--json"]))
+"""
+
+
+@pytest.mark.parametrize("absent", ["torch", "numba", "jaxtyping", "safetensors"])
+def test_a_library_that_cannot_be_imported_is_named_and_ends_nothing(absent, tmp_path):
+    command = [sys.executable, "-c", WITHOUT.format(absent=absent)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+    findings = [Finding(**json.loads(line)) for line in done.stdout.splitlines()]
+    assert of(findings, "disk").verdict in ("ok", "note")
+    assert absent in of(findings, "self-test").found
+
+
 def test_no_tracker_is_a_note(monkeypatch):
     monkeypatch.setattr(doctor, "find_spec", lambda name: None)
     assert of(list(doctor.extras()), "trackers").verdict == "note"
@@ -105,23 +127,23 @@ def test_no_tracker_is_a_note(monkeypatch):
 
 def test_a_sampler_that_is_wrong_is_seen(monkeypatch):
     """One that draws too sharply, and a fast way that draws another sample."""
-    real = doctor.generate
+    real = selftest.generate
 
     def sharp(net, method, tokens, known, decoding, seed):
         made = real(net, method, tokens, known, decoding, seed)
         return type(made)(made.tokens.where(made.tokens > 0, 1), made.order, made.processed, made.forward_passes)
 
-    assert doctor.tested("oracle", doctor.oracle_is_drawn).verdict == "ok"
-    monkeypatch.setattr(doctor, "generate", sharp)
-    found = doctor.tested("oracle", doctor.oracle_is_drawn)
+    assert selftest.tested("oracle", selftest.oracle_is_drawn).verdict == "ok"
+    monkeypatch.setattr(selftest, "generate", sharp)
+    found = selftest.tested("oracle", selftest.oracle_is_drawn)
     assert found.verdict == "problem"
     assert "away from the joint" in found.found
-    assert doctor.tested("fast", doctor.fast_is_reference).verdict == "problem"
+    assert selftest.tested("fast", selftest.fast_is_reference).verdict == "problem"
 
 
 def test_attention_that_is_wrong_is_seen(monkeypatch):
     monkeypatch.setattr("torch.nn.functional.scaled_dot_product_attention", lambda q, k, v, attn_mask: v)
-    assert of(list(doctor.devices()), "attention").verdict == "problem"
+    assert of(list(selftest.devices()), "attention").verdict == "problem"
 
 
 def test_a_model_that_was_damaged_in_a_copied_package_is_named(tmp_path):

@@ -32,7 +32,7 @@ PATIENCE = 30.0  # seconds
 
 
 def model(name):
-    return Model(str(name), from_pretrained(name), task_of(find(name)))
+    return Model(name, from_pretrained(name), task_of(find(name)))
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def runs(tmp_path_factory):
 @contextmanager
 def serving(names):
     """The address of a server of these models."""
-    server = uvicorn.Server(uvicorn.Config(app_for(Shelf(names, model, task_of), 4, 60.0), log_level="error", access_log=False, ws="none"))
+    server = uvicorn.Server(uvicorn.Config(app_for(Shelf(names, task_of), 4, 60.0), log_level="error", access_log=False, ws="none"))
     with bound("127.0.0.1", 0) as place:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
         thread.start()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from latent_tokens import processes
 from latent_tokens.cli import main
 
 TRAIN = [
@@ -99,6 +100,13 @@ def test_processes_learn_what_one_does(one, tmp_path, count, steps, parallel):
     assert_same_losses(run, one, steps)
 
 
+@pytest.mark.parametrize(("parallel", "share"), [("ddp", "1.0 1.0 1.0"), ("fsdp", "0.5 0.5 0.5")])
+def test_fsdp_leaves_each_process_its_part(tmp_path, parallel, share):
+    asked = [*TRAIN, "scdm", "--steps", "2", "--parallel", parallel, "--out", tmp_path / "run"]
+    said = together(2, *asked, program=[str(Path(__file__).with_name("shares.py"))])
+    assert said.count(f"held {share}") == 2
+
+
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_what_some_began_others_go_on_with(one, tmp_path, parallel):
     run, asked = tmp_path / "run", [*TRAIN, "scdm", "--steps", "50", "--save-every", "25", "--out", tmp_path / "run"]
@@ -138,6 +146,14 @@ def test_a_process_may_have_nothing_to_do(one, tmp_path):
     together(2, "evaluate", one, *asked, "--out", tmp_path / "two")
     assert len(lines(tmp_path / "two", "results.jsonl")) == 1
     assert together(2, "sample", one, *asked) == alone("sample", one, *asked)
+
+
+def test_a_rank_that_joined_nobody_is_the_first(monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert processes.is_first()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert not processes.is_first()
 
 
 def test_a_data_set_is_made_once(tmp_path):

@@ -6,6 +6,7 @@ import hashlib
 import http.client
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -51,7 +52,7 @@ def slow(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shelf(slow):
-    return Shelf([*shipped_names(), slow], load, task_of)
+    return Shelf([*shipped_names(), slow], task_of)
 
 
 @pytest.fixture(scope="module")
@@ -297,9 +298,23 @@ def test_no_decode_takes_longer_than_its_time(shelf, slow):
         until(lambda: not decoding())
 
 
+@pytest.mark.parametrize("damage", ["no weights", "damaged weights", "no method"])
+def test_a_folder_without_a_whole_model_is_refused_before_it_is_served(slow, tmp_path, damage):
+    folder = shutil.copytree(slow, tmp_path / "run")
+    if damage == "no weights":
+        (folder / "model.safetensors").unlink()
+    elif damage == "damaged weights":
+        (folder / "model.safetensors").write_bytes(b"none")
+    else:
+        about = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({name: value for name, value in about.items() if name != "method"}))
+    with pytest.raises(ValueError, match=r"run=.*: holds no whole model .*; go on with its training"):
+        Shelf([*shipped_names(), str(folder)], task_of)
+
+
 def test_few_models_are_kept(shelf):
     names = shipped_names()
-    few = Shelf(names, load, task_of, most=2)
+    few = Shelf(names, task_of, most=2)
     first = few.model(names[0])
     assert few.model(names[0]) is first
     for name in names[1:3]:

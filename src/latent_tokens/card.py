@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -27,7 +28,7 @@ model = AutoModelForMaskedLM.from_pretrained("{name}", trust_remote_code=True)
 """
 
 CARD = "README.md"
-SAID = ("task", "method", "data")  # said apart from the other settings
+SAID = ("task", "method", "data")  # said apart from the other settings, of which those that are FREE say nothing of the model
 OF_MADE_DATA = ("num_train", "num_validation")  # said of no data set that was brought
 
 
@@ -40,6 +41,8 @@ def card(folder: Path, rows: Sequence[Row], *, license: str = "apache-2.0", name
     """The card of a saved model: its task, recipe, figures, and how to use it. `rows` are of `evaluate`, all of this model; `name` is where it
     will be got from, by default the folder, or the name of one that comes along.
     """
+    if re.fullmatch(r"[A-Za-z0-9.+-]+", license) is None:
+        raise ValueError(f"license={license}: must be a licence's short name, like apache-2.0 or mit")
     about = read_description(folder, "config.json", "model")
     net, task = from_pretrained(folder), about.get("task", {}).get("name")
     tags = ["latent-tokens", "diffusion", *(tag for tag in (about.get("name"), task) if tag)]

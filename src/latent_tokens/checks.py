@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
+LONGEST_LINE = 1_000  # signs
 LARGEST = 1 << 63  # what no tensor counts to
 
 
@@ -75,3 +76,8 @@ def first_line(error: Exception) -> str:
 def printable(text: str, also: str = "") -> str:
     """A text whose signs that a terminal might obey are spelt out, but for those of `also`."""
     return "".join(sign if sign.isprintable() or sign in also else ascii(sign)[1:-1] for sign in text)
+
+
+def one_line(text: str, longest: int = LONGEST_LINE) -> str:
+    """A text without line breaks and other signs that a terminal might obey, cut where it is longer than so many signs."""
+    return printable(text[:longest]) + " ..." * (len(text) > longest)

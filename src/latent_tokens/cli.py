@@ -16,12 +16,11 @@ import tyro
 from tyro.conf import PositionalRequiredArgs, subcommand
 
 from latent_tokens import processes
-from latent_tokens.checks import printable
+from latent_tokens.checks import one_line
 from latent_tokens.commands import RUN, Bench, Data, Doctor, Evaluate, Export, Import, Likelihood, Sample, Serve, Solve, Trace
 from latent_tokens.configs import DemoConfig, ReproduceConfig, TrainConfig
 
 PARSING_FAILED = 2  # tyro's exit code
-LONGEST_LINE = 1_000
 
 Command = Union[
     Annotated[Data, subcommand("data")],
@@ -82,11 +81,6 @@ def parse(arguments: Sequence[str]) -> Any:
 def of_process() -> str:
     """Which process speaks, where it is not the first of those that torchrun or accelerate launch started."""
     return "" if processes.is_first() else f"process {processes.number()}: "
-
-
-def one_line(text: str) -> str:
-    """A text without line breaks and other signs that a terminal might obey, cut where it is very long."""
-    return printable(text[:LONGEST_LINE]) + " ..." * (len(text) > LONGEST_LINE)
 
 
 def entry() -> None:

@@ -203,7 +203,16 @@ class TrainConfig:
         return Path("runs", f"{self.task}-{self.method}-{self.size}-{self.seed}") if self.out is None else self.out
 
 
-FREE = ("out", "resume", "save_every", "save_minutes", "keep", "track", "parallel", "on_nan")  # settings of TrainConfig that no weight depends on
+FREE = (
+    "out",
+    "resume",
+    "save_every",
+    "save_minutes",
+    "keep",
+    "track",
+    "parallel",
+    "on_nan",
+)  # settings of TrainConfig that may change while a run goes on
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Documents of text, as files, folders, lines of JSON and data sets of the library `datasets` hold them; none is read whole."""
+"""Documents of text, as files, folders, lines of JSON and data sets of the library `datasets` hold them. One large text is read in blocks."""
 
 from __future__ import annotations
 

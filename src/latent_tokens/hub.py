@@ -8,12 +8,12 @@ from pathlib import Path
 from latent_tokens.checks import ask_hub, first_line
 
 FILES = ["config.json", "model.safetensors", "tokenizer.json", "results.jsonl"]  # what is fetched: nothing that could be executed
-REFUSED = range(400, 500)  # answers of a hub that is there: no such name, not yours to read
+REFUSED = (400, 401, 403, 404, 410)  # answers of a hub that is there: no such name, not yours to read
 
 
 def is_name(name: str) -> bool:
     """Whether it is written like a name on the hub, OWNER/NAME."""
-    return re.fullmatch(r"[\w.-]+/[\w.-]+", name) is not None and not name.startswith(".")
+    return re.fullmatch(r"(?!\.)[\w.-]+/(?!\.)[\w.-]+", name) is not None
 
 
 def fetch(

@@ -29,7 +29,7 @@ from latent_tokens.layout import Layout
 from latent_tokens.methods import rule_out
 from latent_tokens.partition import equal_parts
 from latent_tokens.pretrained import build, check_fingerprint, find
-from latent_tokens.sharing import push_to_hub, save_pretrained
+from latent_tokens.sharing import for_transformers, push_to_hub, save_pretrained
 from latent_tokens.tasks import TASKS, Language, Text
 
 IGNORED = -100  # labels that are not scored, as everywhere in transformers
@@ -111,6 +111,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             raise ValueError(f"{folder}: its weights are not those of its config ({str(wrong)[:200]}); save the model again")
         if model.dtype in LIKE and kwargs.get("quantization_config") is None:
             check_fingerprint(model.net, getattr(model.config, "fingerprint", None), folder, LIKE[model.dtype])
+        model.config.update(for_transformers(model.net))
         model.net.folder = folder.absolute()
         return (model, found) if informs else model
 
@@ -243,6 +244,11 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             whole("num_latent_tokens", asked.num_latent_tokens, 0)
         if asked.steps is not None and asked.tokens_per_step is not None:
             raise ValueError(f"steps={asked.steps} and tokens_per_step={asked.tokens_per_step}: one follows from the other; give one of them")
+        if asked.do_sample is False and asked.temperature:
+            raise ValueError(f"do_sample=False with temperature={asked.temperature}: without sampling the likeliest token is taken; leave one out")
+        for name, least in (("steps", 1), ("seed", 0)):
+            if getattr(asked, name) is not None:
+                whole(name, getattr(asked, name), least)
         temperature = 0.0 if asked.do_sample is False and asked.temperature is None else asked.temperature
         config = EvalConfig(
             candidates=asked.candidates, order=asked.order, tokens_per_step=asked.tokens_per_step, temperature=temperature, top_p=asked.top_p
@@ -302,6 +308,8 @@ def check_inputs(net: Any, input_ids: Tensor, places: Tensor, shown: Tensor) -> 
     ):
         shapes = f"attention_mask {tuple(shown.shape)}, position_ids {tuple(places.shape)}"
         raise ValueError(f"input_ids {tuple(input_ids.shape)} with {shapes}: all of them must be (rows, slots)")
+    if input_ids.is_floating_point() or input_ids.is_complex() or input_ids.dtype == torch.bool:
+        raise ValueError(f"input_ids of {input_ids.dtype}: must be whole numbers")
     if input_ids.shape[1] > net.max_length:
         raise ValueError(f"input_ids of {input_ids.shape[1]} slots: this model learned sequences of {net.max_length}; cut them")
     if ((input_ids < 0) | (input_ids > net.mask_id)).logical_and(shown).any():

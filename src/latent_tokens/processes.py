@@ -27,7 +27,7 @@ def join(tracker: str | None = None, folder: Path | None = None) -> Accelerator:
 
 def number() -> int:
     """Which of them this is, from 0."""
-    return int(os.environ.get("RANK", "0"))
+    return int(os.environ.get("RANK", "0")) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else 0
 
 
 def is_first() -> bool:
@@ -89,7 +89,7 @@ def none_lost() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if count() == 1 or not re.search("gloo|NCCL|onnection|peer", str(error)):
+        if count() == 1 or not re.search("gloo|NCCL|onnection", str(error)):
             raise
         said = re.sub(r"\[\S*\] ?", "", str(error)).split(". ")[0].splitlines()[0]  # no address, and no advice
         raise ConnectionError(f"another process is gone ({said.strip()}); go on with --resume auto") from error

@@ -44,8 +44,10 @@ def put_together(net: nn.Module) -> Iterator[None]:
         yield
         return
     net.unshard()
-    yield
-    net.reshard()
+    try:
+        yield
+    finally:
+        net.reshard()
 
 
 @contextmanager
@@ -57,6 +59,8 @@ def held_back(model: Any) -> Iterator[None]:
         return
     model.set_requires_gradient_sync(False)
     model.set_reshard_after_backward(False)
-    yield
-    model.set_requires_gradient_sync(True)
-    model.set_reshard_after_backward(True)
+    try:
+        yield
+    finally:
+        model.set_requires_gradient_sync(True)
+        model.set_reshard_after_backward(True)

@@ -5,6 +5,7 @@ The network stands below whatever knows of folders and cards, so the three are w
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch
 from safetensors.torch import load
 
 from latent_tokens import pretrained
-from latent_tokens.hub import fetch, upload
+from latent_tokens.hub import fetch, is_name, upload
 from latent_tokens.model import Transformer
 from latent_tokens.pretrained import SHIPPED, describe, find, fingerprint
 from latent_tokens.storage import read_description, read_lines
@@ -85,6 +86,8 @@ def push_to_hub(
 
     Raises ValueError as `save_pretrained`, and where the hub takes it not.
     """
+    if not is_name(name) and not is_name(f"me/{name}"):
+        raise ValueError(f"name={name}: must be OWNER/NAME, of letters, digits and ._-")
     with TemporaryDirectory() as place:
         folder = Path(place) / name.rpartition("/")[2]
         save_pretrained(net, folder, dtype=dtype, license=license, name=name)
@@ -105,8 +108,8 @@ def belongings(net: Transformer) -> tuple[dict[str, Any], dict[str, bytes], list
     rows = read_lines((SHIPPED if SHIPPED in net.folder.parents else net.folder) / RESULTS)
     if SHIPPED in net.folder.parents:
         rows = [row for row in rows if (row["task"], row["method"]) == (about["task"]["name"], about["name"])]
-    elif rows:
-        beside[RESULTS] = (net.folder / RESULTS).read_bytes()
+    if rows:
+        beside[RESULTS] = "".join(json.dumps(row) + "\n" for row in rows).encode()
     return about, beside, rows
 
 

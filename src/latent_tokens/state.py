@@ -47,7 +47,11 @@ def save_state(folder: Path, net: Transformer, averaged: AveragedModel, optimise
     tensors |= {f"best.{name}": tensor for name, tensor in state.weights.items()}
     for number, values in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser.{number}.{name}": tensor for name, tensor in values.items()}
-    whole = {name: gathered(tensors[name].detach()).cpu().contiguous() for name in sorted(tensors)}  # in one order in all processes
+    whole: dict[str, Tensor] = {}
+    for name in sorted(tensors):  # in one order in all processes
+        tensor = gathered(tensors[name].detach())
+        if processes.is_first():
+            whole[name] = tensor.cpu().contiguous()
     if not processes.is_first():
         return
     content = save(whole, {"state": json.dumps({"step": state.step, "best": state.best, "recent": state.recent})})

@@ -175,7 +175,8 @@ def begin(config: TrainConfig, task: Language | None, method: Method | None) -> 
             shard(part.to(accelerator.device), accelerator.device)
     optimiser = torch.optim.AdamW(net.parameters(), config.lr, weight_decay=config.weight_decay, fused=True)
     state = State() if started is None else load_state(config.folder, net, averaged, optimiser)
-    processes.together()  # all have read before what is of later steps goes
+    if len(set(processes.gather(state.step))) > 1:  # it also waits until all have read, before what is of later steps goes
+        raise ValueError(f"{config.folder}: its processes read states of unlike steps; see that all of them see the same files, then go on again")
     if started is not None and processes.is_first():
         clear_later(config.folder, state.step, config.keep)
         put_back(beside)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from latent_tokens.doctor import Finding
 
 STYLES = {"ok": "green", "note": "yellow", "problem": "bold red"}
 
@@ -24,8 +29,6 @@ def run_doctor(command: Doctor) -> int:
     from rich.table import Table
     from rich.text import Text
 
-    from latent_tokens.doctor import examine
-
     findings, table = [], Table("", "what", "found")
     for finding in examine(Path.cwd()):
         findings.append(finding)
@@ -41,3 +44,19 @@ def run_doctor(command: Doctor) -> int:
     if not command.json:
         print(f"{problems} problem{'' if problems == 1 else 's'}" if problems else "all is well")
     return 1 if problems else 0
+
+
+def examine(folder: Path) -> Iterator[Finding]:
+    """Every finding, one after the other: of the installation and the folder, and, where the libraries can be imported, of the self-test."""
+    from latent_tokens import doctor
+    from latent_tokens.checks import first_line
+
+    yield from doctor.examine(folder)
+    try:
+        from latent_tokens import selftest
+    except Exception as error:  # of a library that is missing or broken: anything
+        yield doctor.Finding(
+            "self-test", "problem", f"cannot begin ({first_line(error)})", "mend what is named above, or install latent-tokens again"
+        )
+        return
+    yield from selftest.examine()

@@ -50,12 +50,11 @@ def run_serve(command: Serve) -> int:
         raise ValueError(f"serve needs {error.name}, which the extra web brings: pip install 'latent-tokens[web]'") from None
     import torch
 
-    from latent_tokens.frames import Model
-    from latent_tokens.pretrained import find, from_pretrained, shipped_names
+    from latent_tokens.pretrained import shipped_names
     from latent_tokens.web.shelf import Shelf
 
     names = dict.fromkeys([*command.runs, *shipped_names()])
-    shelf = Shelf(list(names), lambda name: Model(name, from_pretrained(name), task_of(find(name))), task_of)
+    shelf = Shelf(list(names), task_of)
     app = app_for(shelf, command.at_once, SECONDS)
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // command.at_once))
     with bound(command.host, command.port) as place:

@@ -53,6 +53,9 @@ def run_trace(command: Trace) -> int:
 
     outputs = [path for path in (command.out, command.gif, command.png) if path is not None]
     check_outputs(outputs, command.replace)
+    for path, ending in ((command.out, ".html"), (command.gif, ".gif"), (command.png, ".png")):
+        if path is not None and path.suffix.lower() != ending:
+            raise ValueError(f"{path}: must end with {ending}, as what is written there")
     traces = [trace(asked) for asked in decodes_of(command)]
     kinds: tuple[tuple[Path | None, Callable[[], bytes]], ...] = (
         (command.out, lambda: page_with(traces).encode()),
@@ -73,9 +76,9 @@ def check_outputs(outputs: list[Path], replace: bool) -> None:
     """Raises ValueError where nothing is to be written, or where something stands."""
     if not outputs:
         raise ValueError("trace: nothing to write; name a page (-o trace.html), an animation (--gif) or a picture (--png)")
-    if len(set(outputs)) < len(outputs):
-        raise ValueError(f"{outputs[0]}: named for two files; name another")
     for path in outputs:
+        if outputs.count(path) > 1:
+            raise ValueError(f"{path}: named for two files; name another")
         if path.is_dir() or (path.exists() and not replace):
             raise ValueError(f"{path}: exists; name another file, or add --replace")
         if not path.absolute().parent.is_dir():

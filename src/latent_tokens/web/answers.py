@@ -12,7 +12,8 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from latent_tokens.web.jobs import Event, Job, LeftError, one_line
+from latent_tokens.checks import one_line
+from latent_tokens.web.jobs import LONGEST, Event, Job, LeftError
 from latent_tokens.web.shelf import UnknownError
 
 MOST_BODY = 64_000  # bytes
@@ -66,6 +67,9 @@ class Door:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        if scope["path"].startswith("/api/") and (b"sec-fetch-site", b"cross-site") in scope["headers"]:
+            await JSONResponse({"detail": "asked for by a page of another site; open the page of this server"}, 403)(scope, receive, send)
+            return
         read, more = 0, True
 
         async def limited() -> Message:
@@ -90,10 +94,10 @@ class Door:
 def in_words(request: Request, error: Exception) -> Response:
     """One line on what is wrong, for every error that a client can cause."""
     if isinstance(error, RequestValidationError):
-        return JSONResponse({"detail": one_line(faults(error))}, 422)
+        return JSONResponse({"detail": one_line(faults(error), LONGEST)}, 422)
     if isinstance(error, AnyHTTPException):
-        return JSONResponse({"detail": one_line(str(error.detail))}, error.status_code, error.headers)
-    return JSONResponse({"detail": one_line(str(error))}, 404 if isinstance(error, UnknownError) else 400)
+        return JSONResponse({"detail": one_line(str(error.detail), LONGEST)}, error.status_code, error.headers)
+    return JSONResponse({"detail": one_line(str(error), LONGEST)}, 404 if isinstance(error, UnknownError) else 400)
 
 
 def faults(error: RequestValidationError) -> str:

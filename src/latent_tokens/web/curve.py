@@ -9,6 +9,7 @@ from typing import Literal
 
 import torch
 
+from latent_tokens.checks import whole
 from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig, OrderName
 from latent_tokens.cost import most_tokens
 from latent_tokens.decoding import Decoding, Step, check_decoding
@@ -37,6 +38,8 @@ class Curve:
     def __post_init__(self) -> None:
         if not 1 <= self.count <= MOST_PROBLEMS:
             raise ValueError(f"count={self.count}: must be 1 to {MOST_PROBLEMS:,}; latent-tokens evaluate takes more")
+        if self.candidates not in (None, "all", "growing"):
+            whole("candidates", self.candidates, 1)
         for decoding in self.decodings:
             check_decoding(self.model.net.method, decoding)
 

@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from latent_tokens.checks import first_line, printable
+from latent_tokens.checks import first_line, one_line
 
 Event = tuple[str, dict[str, Any]]
 Work = Callable[["Job"], None]
 T = TypeVar("T")
 
+LONGEST = 400  # signs of what is said of a mistake
 UNREAD = 32  # events that may wait to be sent; a reader that is slower makes the decode wait
-LONGEST_LINE = 400
 LOOK_SECONDS = 0.2  # between two looks at whether somebody still reads
 
 
@@ -80,6 +80,7 @@ class Job:
             await asyncio.wait({coming, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if coming.done():
                 return coming.result()
+            leaving.result()  # raises what is wrong with the request
             raise LeftError
         except BaseException:
             self.left.set()
@@ -99,9 +100,4 @@ def in_one_line(error: Exception) -> str:
     """What an error says, for a person."""
     said = first_line(error)
     mistake = isinstance(error, ValueError | MemoryError | OSError)
-    return one_line(said if mistake else f"the decode broke off ({type(error).__name__}: {said}); please report it")
-
-
-def one_line(text: str) -> str:
-    """A text without line breaks and other signs that a terminal might obey, cut where it is very long."""
-    return printable(text[:LONGEST_LINE]) + " ..." * (len(text) > LONGEST_LINE)
+    return one_line(said if mistake else f"the decode broke off ({type(error).__name__}: {said}); please report it", LONGEST)

@@ -42,7 +42,7 @@ def policy(html: str) -> str:
     scripts, styles = (hashes(html, rf"<{tag}(?![^>]*application/json)[^>]*>(.*?)</{tag}>") for tag in ("script", "style"))
     return "; ".join([
         "default-src 'none'", f"script-src {scripts}", f"style-src {styles}", "connect-src 'self'", "img-src 'self' data: blob:",
-        "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
+        "base-uri 'none'", "form-action 'none'",
     ])  # fmt: skip
 
 

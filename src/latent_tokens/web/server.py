@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 
 from latent_tokens.configs import OrderName
 from latent_tokens.frames import Asked, Setting, brief, given, watch
+from latent_tokens.tasks import Solvable
 from latent_tokens.views import check, view
 from latent_tokens.web.answers import Door, Events, in_words
 from latent_tokens.web.curve import Curve, measure
@@ -73,7 +74,8 @@ class Question(Puzzle):
 
 def app_for(shelf: Shelf, at_once: int, seconds: float) -> FastAPI:
     """The server of these models: at most so many decodes at once, none longer than `seconds`."""
-    app, html, slots = FastAPI(title="latent-tokens", docs_url=None, redoc_url=None), page(), threading.Semaphore(at_once)
+    app, html = FastAPI(title="latent-tokens", docs_url=None, redoc_url=None), page()
+    slots, room_to_check = threading.Semaphore(at_once), threading.Semaphore(at_once)
     app.add_middleware(Door, policy=policy(html))
     for kind in (AnyHTTPException, RequestValidationError, ValueError, LeftError):
         app.add_exception_handler(kind, in_words)
@@ -83,7 +85,11 @@ def app_for(shelf: Shelf, at_once: int, seconds: float) -> FastAPI:
         if not slots.acquire(blocking=False):
             said = f"{at_once} decodes are under way, as many as may be at once; try again in a second"
             raise HTTPException(429, said, {"Retry-After": "1"})
-        job = Job(work, limit, slots.release)
+        try:
+            job = Job(work, limit, slots.release)
+        except RuntimeError:  # no thread more
+            slots.release()
+            raise HTTPException(503, "this machine has no room for another decode; try again in a second", {"Retry-After": "1"}) from None
         first = await job.unless_left(request.receive, job.next())
         if first is None or first[0] == "fault":
             raise HTTPException(400, "stopped before it began" if first is None else first[1]["detail"])
@@ -100,10 +106,8 @@ def app_for(shelf: Shelf, at_once: int, seconds: float) -> FastAPI:
     @app.post("/api/check")
     def checked(puzzle: Puzzle) -> dict[str, Any]:
         task = shelf.task(puzzle.model)
-        problem, conflicts = check(task, puzzle.puzzle)
-        seen = view(task, problem)
-        solutions = 0 if conflicts else task.count_solutions(problem, most=2)
-        return {"tokens": given(seen, problem), "conflicts": conflicts, "words": list(seen.words), "solutions": solutions}
+        with room_to_check:
+            return checked_puzzle(task, puzzle.puzzle)
 
     @app.post("/api/solve")
     async def solved(request: Request, question: Question) -> dict[str, Any]:
@@ -139,3 +143,11 @@ def app_for(shelf: Shelf, at_once: int, seconds: float) -> FastAPI:
         return drawn(Moment(**question.model_dump()))
 
     return app
+
+
+def checked_puzzle(task: Solvable, text: str) -> dict[str, Any]:
+    """What /api/check says of a puzzle. Raises ValueError where it cannot be read."""
+    problem, conflicts = check(task, text)
+    seen = view(task, problem)
+    solutions = 0 if conflicts else task.count_solutions(problem, most=2)
+    return {"tokens": given(seen, problem), "conflicts": conflicts, "words": list(seen.words), "solutions": solutions}

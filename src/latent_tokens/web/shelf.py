@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from safetensors import SafetensorError
+
+from latent_tokens.checks import first_line
 from latent_tokens.frames import Model, has_dial
 from latent_tokens.methods import Method, name_of
 from latent_tokens.order import left_to_right
-from latent_tokens.pretrained import find, method_from, shapes_of
+from latent_tokens.pretrained import find, from_pretrained, method_from, shapes_of
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Examples, Solvable
 from latent_tokens.tensors import as_tensors
@@ -28,14 +30,16 @@ class UnknownError(ValueError):
 
 
 class Shelf:
-    """Models by name. `load` makes one of a run folder's name or a model's that comes along; `task_of` says what a folder's model learned.
+    """Models by name: run folders, and those that come along. `task_of` says what a folder's model learned.
 
-    Raises ValueError where a folder holds no model with puzzles.
+    Raises ValueError where a folder holds no whole model, or one without puzzles.
     """
 
-    def __init__(self, names: Sequence[str], load: Callable[[str], Model], task_of: Callable[[Path], Any], most: int = MOST_KEPT) -> None:
-        self.load, self.most = load, most
-        self.tasks = {name: solvable(name, task_of(find(name))) for name in names}
+    def __init__(self, names: Sequence[str], task_of: Callable[[Path], Any], most: int = MOST_KEPT) -> None:
+        self.most = most
+        self.folders = {name: find(name) for name in names}
+        self.tasks = {name: solvable(name, task_of(folder)) for name, folder in self.folders.items()}
+        self.described = sorted((described(name, self.folders[name], task) for name, task in self.tasks.items()), key=lambda row: not row["dial"])
         self.kept: OrderedDict[str, Model] = OrderedDict()
         self.lock = Lock()
 
@@ -54,10 +58,9 @@ class Shelf:
                 self.kept.popitem(last=False)
             return self.kept[name]
 
-    @cached_property
-    def described(self) -> list[dict[str, Any]]:
-        """What there is to choose from, those with a dial first; no weights are loaded for it."""
-        return sorted((describe(name, task) for name, task in self.tasks.items()), key=lambda row: not row["dial"])
+    def load(self, name: str) -> Model:
+        """The model of that name, read."""
+        return Model(name, from_pretrained(self.folders[name]), self.tasks[name])
 
 
 def solvable(name: str, task: Any) -> Solvable:
@@ -67,9 +70,18 @@ def solvable(name: str, task: Any) -> Solvable:
     return task
 
 
-def describe(name: str, task: Solvable) -> dict[str, Any]:
-    """A line of /api/models."""
-    folder = find(name)
+def described(name: str, folder: Path, task: Solvable) -> dict[str, Any]:
+    """A line of /api/models, for which no weights are loaded. Raises ValueError where the folder holds no whole model."""
+    try:
+        return describe(name, folder, task)
+    except (OSError, SafetensorError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"run={name}: holds no whole model ({first_line(error)}); go on with its training (--resume auto), or leave it out"
+        ) from None
+
+
+def describe(name: str, folder: Path, task: Solvable) -> dict[str, Any]:
+    """That line. Raises whatever a file that is missing or damaged raises."""
     method = method_from(read_description(folder, "config.json", "model")["method"])
     puzzles = [puzzle for puzzle in examples(task) if takes(method, task.encode(puzzle))]
     drawn = view(task, task.encode(puzzles[0]))

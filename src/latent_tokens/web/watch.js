@@ -69,6 +69,7 @@ function makeWatch() {
 
   const check = settled(async () => {
     const puzzle = state.text;
+    if (isSudoku() && (!state.puzzle.includes(null) || clashes(state.puzzle, model().side, model().box).words.length)) return;
     try {
       const { solutions, conflicts } = await post("/api/check", { model: model().name, puzzle });
       if (puzzle !== state.text) return;
@@ -76,6 +77,7 @@ function makeWatch() {
       say(words, conflicts.length ? "Some cells contradict each other." : (count ?? ""), solutions === 0);
       if (solutions !== 0) state.lanes.forEach(decode);
     } catch (error) {
+      if (!(error instanceof Fault)) throw error;
       if (puzzle === state.text) say(words, error.message, true);
     }
   }, QUIET);

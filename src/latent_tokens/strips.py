@@ -16,7 +16,7 @@ from PIL import Image, ImageColor
 Trace = dict[str, Any]
 
 GIVEN, DECODED, NEW = "#000000", "#0072B2", "#0072B2"  # here and below Okabe and Ito (2008), which the colour-blind tell apart
-LATENT, CANDIDATE, BROKEN = "#F0E442", "#E69F00", "#D55E00"
+LATENT, CANDIDATE, BROKEN = "#E69F00", "#56B4E9", "#D55E00"
 LINE, HATCH = "#888888", "#CCCCCC"
 MOMENTS = 6  # of a strip
 WIDEST = 20  # cells in a line

@@ -2,7 +2,7 @@
 
 const MARKS = ["circle", "square", "diamond", "triangle"];
 const INKS = ["var(--blue)", "var(--orange-line)", "var(--green)", "var(--soft)"];
-const FRAME = { left: 46, right: 18, top: 14, bottom: 42, height: 360 };
+const FRAME = { left: 46, right: 18, top: 30, bottom: 42, height: 360 };
 
 /** The tab Curve: the points of a run are drawn as they come; earlier runs stay until they are cleared. */
 function makeCurve(models) {
@@ -25,9 +25,10 @@ function makeCurve(models) {
   }
 
   function fitCandidates() {
+    const before = candidates.disabled;
     candidates.disabled = !ADAPTIVE.includes(order.value);
     if (candidates.disabled) candidates.value = "1";
-    else if (candidates.value === "1") candidates.value = "4";
+    else if (before) candidates.value = "4";
   }
 
   $("#run").addEventListener("submit", (event) => {
@@ -43,7 +44,8 @@ function makeCurve(models) {
 
   async function start() {
     const values = { model: model.value, count: count.value, candidates: candidates.value, order: order.value, seed: seed.value };
-    const mine = { name: `${shortName(values.model)}, ${candidates.disabled ? order.value.replaceAll("_", " ") : `k = ${values.candidates}`}`, points: new Map() };
+    const told = [shortName(values.model), orderName(values.order), ...(candidates.disabled ? [] : [`k = ${values.candidates}`]), ...(values.seed === "0" ? [] : [`seed ${values.seed}`])];
+    const mine = { name: told.join(", "), points: new Map() };
     if (series.length === MARKS.length) series.shift();
     series.push(mine);
     control = new AbortController();

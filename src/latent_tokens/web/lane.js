@@ -2,6 +2,8 @@
 
 const CANDIDATES = ["1", "2", "4", "8", "16", "all", "growing"].map((k) => [k, { all: "all of them", growing: "one more than is clean" }[k] ?? k]);
 const ORDERS = [["top_prob", "surest first"], ["margin", "widest margin"], ["entropy", "lowest entropy"], ["uniform", "random"], ["left_to_right", "left to right"]];
+/** An order as the controls call it. */
+const orderName = (order) => Object.fromEntries(ORDERS)[order] ?? String(order);
 const ADAPTIVE = ["top_prob", "margin", "entropy"];
 const FIXED = {
   mdm: "Not free: this model's masked tokens all see each other, so all of them are always read.",
@@ -54,17 +56,20 @@ function makeLane(number, { changed, typed, picked }) {
 
   /** Where the order asks for no confidence, the next cell is the only candidate. */
   function setOrder() {
+    const before = candidates.disabled;
     candidates.disabled = !ADAPTIVE.includes(order.value);
     if (candidates.disabled) candidates.value = "1";
-    else if (candidates.value === "1") candidates.value = "8";
+    else if (before) candidates.value = "8";
   }
 
   /** What is asked of the server, beside the puzzle and the seed. */
   lane.settings = () => ({ model: lane.model.name, ...(lane.model.dial ? { latents: atEnd() ? "all" : lane.asked } : {}), candidates: candidates.value, order: order.value });
 
-  /** The dial goes from 0 to all that may be latent where so many cells are open. */
-  lane.setRoom = (open) => {
-    const least = candidates.value === "all" ? open : candidates.value === "growing" ? 1 : Number(candidates.value);
+  /** The dial goes from 0 to all that may be latent in the first step of a decode. */
+  lane.setRoom = ({ kind, tokens }) => {
+    const open = tokens.filter((token) => token === null).length;
+    const growing = kind === "sudoku" ? tokens.length - open + 1 : open; // a prompt that is not drawn counts as clean
+    const least = candidates.value === "all" ? open : candidates.value === "growing" ? growing : Number(candidates.value);
     dial.max = Math.max(0, open - least);
     drawDial();
   };
@@ -129,7 +134,7 @@ function makeLane(number, { changed, typed, picked }) {
 
 function triedMark(value, most, right) {
   const mark = el("span", { class: right ? "yes" : "no" }, right ? "\u2713" : "\u2715");
-  mark.style.left = `${most ? (100 * value) / most : 0}%`;
+  mark.style.left = `${most ? Math.min(100, (100 * value) / most) : 0}%`;
   return mark;
 }
 

@@ -11,7 +11,7 @@ const FIGURES = [
   ["Attention: SIDM", { method: "sidm", latents: 0 }, "The target looks at clean tokens and itself. The other masked tokens can be left out: cheaper, and worse."],
   ["Standard SCDM", { method: "scdm", latents: 0 }, "A masked token looks back only. As the first of them the target sees no other, and the rest is left out."],
   ["Modulation, n = 2", { method: "scdm", latents: 2 }, "Two masked tokens are moved in front of the target, which now looks at them. The model is the same; the number is a dial."],
-  ["Standard ARM", { method: "arm", latents: 0 }, "The next token is read off the token before it. Nothing that is masked enters the network."],
+  ["Standard ARM", { method: "arm", latents: 0 }, "The next token is read off the token before it. Nothing that is masked enters the network but a sign where it begins."],
   ["AR-MTP", { method: "ar-mtp", latents: 4 }, "From left to right, but with every token that is to come predicted as well: latents for an autoregressive model."],
   ["AR-MTP, window", { method: `ar-mtp-window-${WINDOW}`, latents: WINDOW - 1 }, "Only a window of what is to come is read, so that the number of latents is bounded; it is set in training."],
 ];
@@ -83,7 +83,7 @@ function makeMasks() {
 
   function drawMask() {
     const { slots, mask } = shown;
-    const head = (slot) => `${slot.kind === "hidden" ? "" : slot.kind[0].toUpperCase()}${slot.position + 1}`;
+    const head = (slot) => `${{ clean: "C", latent: "L", candidate: "K", hidden: "" }[slot.kind]}${slot.position + 1}`;
     const row = (seen, asker) => {
       const sight = seen.slice(0, mask.length);
       const line = el("tr", { class: asker === asked ? "asked" : null }, el("th", { scope: "row" }, `${NOUNS[slots[asker].kind]} ${slots[asker].position + 1}`));

@@ -115,5 +115,5 @@ function readAt(trace, at) {
 
 /** A setting in a few words. */
 function settingWords({ model, settings: { latents, candidates, order } }) {
-  return `${shortName(model)}: n = ${latents}, k = ${candidates}, ${String(order).replaceAll("_", " ")}`;
+  return `${shortName(model)}: n = ${latents}, k = ${candidates}, ${orderName(order)}`;
 }

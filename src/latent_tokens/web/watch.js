@@ -22,8 +22,8 @@ function makeWatch() {
   function begin(models) {
     state.served = true;
     const lane = addLane();
-    const dials = models.filter(({ method, side }) => method === "scdm" && side <= 9);
-    lane.offer(models, (dials.sort((a, b) => b.side - a.side)[0] ?? models[0]).name);
+    const best = models.find(({ name }) => name === "sudoku-9-scdm");
+    lane.offer(models, (models[0].name === "sudoku-6-scdm" && best ? best : models[0]).name); // else the first run that was named
     state.task = model().task;
     newTask();
   }
@@ -63,8 +63,9 @@ function makeWatch() {
     const found = isSudoku() ? clashes(state.puzzle, model().side, model().box).words : [];
     const full = isSudoku() && !state.puzzle.includes(null);
     say(words, found.length ? `${found.join("; ")}.` : full ? "Every cell is given: there is nothing to decode." : "", found.length > 0);
+    state.blocked = found.length > 0 || full;
     draw();
-    if (!found.length && !full) check();
+    if (!state.blocked) check();
   }
 
   const check = settled(async () => {
@@ -75,7 +76,9 @@ function makeWatch() {
       if (puzzle !== state.text) return;
       const count = { 0: "No answer agrees with what is given: there is nothing to find.", 1: model().kind === "countdown" ? "It can be made." : "It has one solution.", 2: "It has several solutions; any of them is right." }[solutions];
       say(words, conflicts.length ? "Some cells contradict each other." : (count ?? ""), solutions === 0);
+      state.blocked = solutions === 0;
       if (solutions !== 0) state.lanes.forEach(decode);
+      else draw();
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       if (puzzle === state.text) say(words, error.message, true);
@@ -133,7 +136,7 @@ function makeWatch() {
     } catch (error) {
       if (control.signal.aborted) return undefined;
       if (!(error instanceof Fault)) throw error;
-      lane.fault = error.message;
+      Object.assign(lane, { trace: null, fault: error.message });
       return draw();
     }
   }
@@ -187,6 +190,7 @@ function makeWatch() {
       const second = addLane();
       second.copy(first);
       second.offer(first.models.filter(({ task }) => task === model().task), model().name);
+      first.alone = first.asked;
       [first.asked, second.asked] = ["0", "all"];
       pad(second);
       state.lanes.forEach(later);
@@ -195,6 +199,9 @@ function makeWatch() {
       second.abort?.abort();
       second.root.remove();
       $("#lanes").classList.remove("two");
+      waiting.delete(second);
+      state.lanes[0].asked = state.lanes[0].alone;
+      later(state.lanes[0]);
     }
     draw();
   }
@@ -207,7 +214,7 @@ function makeWatch() {
 
   function steps() {
     const traces = state.lanes.filter(({ trace }) => trace).map(({ trace }) => stepsOf(trace));
-    return traces.length ? Math.max(...traces) : state.served ? draft().tokens.filter((token) => token === null).length : 0;
+    return traces.length ? Math.max(...traces) : state.served && !state.blocked ? draft().tokens.filter((token) => token === null).length : 0;
   }
 
   let asked = false;
@@ -229,10 +236,11 @@ function makeWatch() {
     $("#step").textContent = `Step ${state.at} of ${total}`;
     $("#first").disabled = $("#back").disabled = state.at === 0;
     $("#last").disabled = $("#forth").disabled = state.at === total;
+    $("#play").disabled = total === 0;
     const two = state.lanes.length > 1;
     state.lanes.forEach((lane, i) => {
       const start = lane.trace?.start ?? draft();
-      if (state.served) lane.setRoom(start.tokens.filter((token) => token === null).length);
+      if (state.served) lane.setRoom(start);
       $("h3", lane.root).textContent = two || !state.served ? [two ? "AB"[i] : "", lane.trace ? settingWords(lane.trace.start) : ""].filter(Boolean).join(". ") : "";
       lane.draw({ start, trace: lane.trace, at: state.at, chosen: state.chosen, editable: state.served && start.kind === "sudoku", served: state.served });
     });

@@ -12,7 +12,9 @@ from fuzz.readers import BY_NAME, READERS
 
 def main():
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
-    parser.add_argument("--inputs", type=int, default=2_100, help="for a reader, of which hypothesis gives up a few; those that are quick take twice as many")
+    parser.add_argument(
+        "--inputs", type=int, default=2_100, help="for a reader, of which hypothesis gives up a few; those that are quick take twice as many"
+    )
     parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same inputs")
     parser.add_argument("--reader", action="append", choices=BY_NAME, help="only this one; may be named several times")
     parser.add_argument("--replay", type=Path, help="a file that was kept; name its --reader")

@@ -21,7 +21,8 @@ from latent_tokens.fast import generate
 from latent_tokens.methods import Method, most_latents, name_of
 from latent_tokens.model import Transformer
 from latent_tokens.pretrained import check_fits
-from latent_tokens.tasks import Examples, Solvable
+from latent_tokens.solving import check_solvable
+from latent_tokens.tasks import Examples, Language, Solvable
 from latent_tokens.tensors import as_numpy, as_tensors
 from latent_tokens.views import View, view
 
@@ -62,9 +63,7 @@ class Model:
     task: Solvable
 
     def __post_init__(self) -> None:
-        if not isinstance(self.task, Solvable):
-            raise ValueError(f"run={self.name}: a model of {self.task.name}, which has no puzzles; use latent-tokens sample --show")
-        check_fits(self.net, self.task)
+        check_fits(self.net, solvable(self.name, self.task))
 
 
 @dataclass(frozen=True)
@@ -81,8 +80,7 @@ class Asked:
         method.check_known(as_tensors(problem)[1])
         if problem.known[0, : int(problem.lengths[0])].all():
             raise ValueError("puzzle has nothing to solve: every cell is given")
-        if self.model.task.count_solutions(problem, most=1) == 0:
-            raise ValueError("puzzle has no solution: its parts do not contradict each other openly, but no answer fits them all")
+        check_solvable(self.model.task, problem)
 
     @cached_property
     def decoding(self) -> Decoding:
@@ -100,6 +98,13 @@ class Asked:
     @cached_property
     def view(self) -> View:
         return view(self.model.task, self.problem)
+
+
+def solvable(name: str, task: Language) -> Solvable:
+    """The task of a model of that name. Raises ValueError where it has no puzzles."""
+    if not isinstance(task, Solvable):
+        raise ValueError(f"run={name}: a model of {task.name}, which has no puzzles; use latent-tokens sample --show")
+    return task
 
 
 def has_dial(method: Method) -> bool:

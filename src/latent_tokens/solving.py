@@ -32,8 +32,7 @@ def solve(net: Transformer, task: Solvable, problem: Examples, decoding: Decodin
     Raises ValueError where no solution exists or the net is of another size.
     """
     check_fits(net, task)
-    if task.count_solutions(problem, most=1) == 0:
-        raise ValueError("puzzle has no solution: its parts do not contradict each other openly, but no answer fits them all")
+    check_solvable(task, problem)
     device = next(net.parameters()).device
     tokens, known, lengths = as_tensors(problem.take(np.zeros(attempts, np.int64)), device)
     made = generate(net, net.method, tokens, known, decoding, seed, lengths=lengths)
@@ -41,3 +40,9 @@ def solve(net: Transformer, task: Solvable, problem: Examples, decoding: Decodin
     wrong = [task.verify(answer) for answer in answers]
     number = next((i for i, faults in enumerate(wrong) if not faults), 0)
     return Attempt(answers[number], wrong[number], number, int(made.processed[number]))
+
+
+def check_solvable(task: Solvable, problem: Examples) -> None:
+    """Raises ValueError where a problem of one example has no answer."""
+    if task.count_solutions(problem, most=1) == 0:
+        raise ValueError("puzzle has no solution: its parts do not contradict each other openly, but no answer fits them all")

@@ -12,7 +12,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from latent_tokens.checks import first_line
-from latent_tokens.frames import Model, has_dial
+from latent_tokens.frames import Model, has_dial, solvable
 from latent_tokens.methods import Method, name_of
 from latent_tokens.order import left_to_right
 from latent_tokens.pretrained import find, from_pretrained, method_from, shapes_of
@@ -61,13 +61,6 @@ class Shelf:
     def load(self, name: str) -> Model:
         """The model of that name, read."""
         return Model(name, from_pretrained(self.folders[name]), self.tasks[name])
-
-
-def solvable(name: str, task: Any) -> Solvable:
-    """The task of a model. Raises ValueError where it has no puzzles."""
-    if not isinstance(task, Solvable):
-        raise ValueError(f"run={name}: a model of {task.name}, which has no puzzles; use latent-tokens sample --show")
-    return task
 
 
 def described(name: str, folder: Path, task: Solvable) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from latent_tokens import METHODS, Decoding, Method, generate, left_to_right
 from latent_tokens.attention import dense_mask, sees_earlier, sees_later
 from latent_tokens.cost import cached_cost, relative_cost
 from latent_tokens.decoding import how_many
+from latent_tokens.demo import draw_bundled_figure
 from latent_tokens.layout import next_layout
 from latent_tokens.objective import draw
 
@@ -244,6 +245,8 @@ def main() -> None:
     for name, (measured, _) in DRAWN.items():
         path = asked.folder / f"{name}.{asked.format}"
         save(name, measured(), path)
+        print(path)
+    for path in draw_bundled_figure(asked.folder.parent / "latents.png"):
         print(path)
 
 

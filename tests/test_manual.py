@@ -91,6 +91,14 @@ def test_what_is_drawn_is_what_is_held(tmp_path):
     assert figures.held(tmp_path / "other.svg") == data != figures.held(tmp_path / "same.svg")
 
 
+def test_hero_figure_is_drawn_from_the_bundled_results(tmp_path):
+    drawn = figures.draw_bundled_figure(tmp_path / "latents.png")[1].read_text()
+    kept = (DOCS / "latents.svg").read_text()
+    paths = [re.findall(r' d="([^"]+)"', figure) for figure in (drawn, kept)]
+    assert len(paths[0]) > 50
+    assert paths[0] == paths[1]
+
+
 def test_the_notebook_shows_what_it_shows(tmp_path):
     """The same words, and numbers that are as close as another machine's rounding leaves them."""
     import nbformat

@@ -53,12 +53,10 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
     references = reference_rows(config.out / "shipped" if config.every_method else SHIPPED)
     steps = training(config).steps
     summary = {"task": TASK, "steps": steps, "train_seconds": round(seconds, 1)}
-    brief = {name: [{key: row[key] for key in ROW_KEYS} for row in part] for name, part in (("rows", rows), ("references", references))}
+    brief = {name: [{key: row[key] for key in ROW_KEYS if key in row} for row in part] for name, part in (("rows", rows), ("references", references))}
     write_whole({config.out / "summary.json": json_bytes({**summary, **brief})})
-    title = "More latent tokens, more valid boards: one model, the number chosen when sampling"
-    made = f"{TASK}, {training(config).size} (0.8 M parameters), {steps:,} steps of {training(config).batch_size} boards"
-    caption = f"{made}; {rows[0]['num_samples']:,} samples a point, 95 % intervals"
-    figure(rows, references, title, caption, config.out / "latents.png")
+    made = f"{TASK}, {training(config).size} (0.8M parameters), {steps:,} steps of {training(config).batch_size} boards"
+    draw_figure(rows, references, made, config.out / "latents.png")
     write_whole({config.out / "trace.html": page_with(watched(run)).encode()})
     return rows, references
 
@@ -110,6 +108,24 @@ def ship(runs: list[Path], config: DemoConfig) -> None:
 
 
 def reference_rows(shipped: Path) -> list[Row]:
-    """The rows of the references that stand beside the curve: the demonstration's k, and uniform or left-to-right order."""
+    """Return the reference models' results at the demo's k, and in uniform or left-to-right order, without speeds: these are of another machine."""
     rows = [row for row in read_lines(shipped / "results.jsonl") if row["task"] == TASK]
-    return [row for row in rows if row["method"] in REFERENCES and row["candidates"] in (1, CANDIDATES)]
+    kept = [row for row in rows if row["method"] in REFERENCES and row["candidates"] in (1, CANDIDATES)]
+    return [{key: value for key, value in row.items() if key not in ("seconds", "samples_per_second")} for row in kept]
+
+
+def draw_figure(rows: list[Row], references: list[Row], training: str, stem: Path) -> list[Path]:
+    """Draw STEM.png and STEM.svg: the scdm in top-prob order against n, with the mdm and the sidm in the same order."""
+    curve = [row for row in rows if row["order"] == "top_prob" and row["candidates"] == CANDIDATES]
+    lines = [row for row in references if row["order"] == "top_prob" and row["method"] in ("mdm", "sidm")]
+    title = "More latent tokens, more valid boards: one SCDM, n set at inference"
+    caption = f"{training}\ntop-prob decoding, k = {CANDIDATES}; {curve[0]['num_samples']:,} samples per point, one training seed, 95% intervals"
+    return figure(curve, lines, title, caption, stem)
+
+
+def draw_bundled_figure(stem: Path) -> list[Path]:
+    """Draw the same figure from the bundled models' own results."""
+    rows = [row for row in read_lines(SHIPPED / "results.jsonl") if row["task"] == TASK and row["method"] == "scdm"]
+    about = read_description(SHIPPED / f"{TASK}-scdm", "config.json", "model")["training"]
+    made = f"bundled models, {TASK}, {about['size']} (0.8M parameters), {about['steps']:,} steps of {about['batch_size']} boards"
+    return draw_figure(rows, reference_rows(SHIPPED), made, stem)

@@ -15,20 +15,26 @@ ORDER_NAMES = {"top_prob": "top-prob", "uniform": "uniform", "left_to_right": "l
 
 
 def table(rows: Sequence[Row], title: str) -> Table:
-    """n, share, interval, tokens relative to n = all, samples a second: a line a row."""
-    made = Table(title=title, title_justify="left")
-    metric, of_text = rows[0]["metric"], ["entropy"] if "entropy" in rows[0] else []
-    for heading in ("method", "order", "k", "latents n", metric if of_text else f"{metric} %", "95 % interval", *of_text, "tokens", "samples/s"):
-        made.add_column(heading, justify="left" if heading in ("method", "order") else "right", no_wrap=True)
+    """Return a table of results, one line per row: metric, 95% interval, and tokens processed relative to n = all.
+
+    The column of samples per second is left out if a row has no such measurement.
+    """
+    sheet = Table(title=title, title_justify="left")
+    metric = rows[0]["metric"]
+    of_text = "entropy" in rows[0]
+    timed = all("samples_per_second" in row for row in rows)
+    columns = ["method", "order", "k", "latents n", metric if of_text else f"{metric} %", "95% interval"]
+    columns += ["entropy"] * of_text + ["tokens"] + ["samples/s"] * timed
+    for column in columns:
+        sheet.add_column(column, justify="left" if column in ("method", "order") else "right", no_wrap=True)
     for i, row in enumerate(rows):
-        interval = "" if row["ci95"] is None else "{:.1f} - {:.1f}".format(*row["ci95"])
-        made.add_row(
-            row["method"], ORDER_NAMES.get(row["order"], row["order"]), str(row["candidates"]), str(row["latents"]),
-            f"{row[metric]:.1f}", interval, *(f"{row[name]:.2f}" for name in of_text), f"{row['relative_cost']:.2f}x",
-            f"{row['samples_per_second']:.3g}",
-            end_section=i + 1 == len(rows) or setting(rows[i + 1]) != setting(row),
-        )  # fmt: skip
-    return made
+        cells = [row["method"], ORDER_NAMES.get(row["order"], row["order"]), str(row["candidates"]), str(row["latents"])]
+        cells += [f"{row[metric]:.1f}", "" if row["ci95"] is None else "{:.1f} - {:.1f}".format(*row["ci95"])]
+        cells += [f"{row['entropy']:.2f}"] if of_text else []
+        cells += [f"{row['relative_cost']:.2f}x"]
+        cells += [f"{row['samples_per_second']:.3g}"] if timed else []
+        sheet.add_row(*cells, end_section=i + 1 == len(rows) or setting(rows[i + 1]) != setting(row))
+    return sheet
 
 
 def as_markdown(table: Sequence[Sequence[str]]) -> str:
@@ -60,43 +66,43 @@ def setting(row: Row) -> tuple[str, str, Any]:
     return row["method"], row["order"], row["candidates"]
 
 
-def figure(rows: Sequence[Row], references: Sequence[Row], title: str, caption: str, stem: Path) -> list[Path]:
-    """Writes STEM.png and STEM.svg: validity against the number of latents, and against tokens processed; 95 % bars.
+def figure(curve: Sequence[Row], references: Sequence[Row], title: str, caption: str, stem: Path) -> list[Path]:
+    """Draw validity against tokens processed, with 95% intervals, to STEM.png and STEM.svg.
 
-    rows: the curve of a model with a dial, any number of orders. references: models without one, a line each.
+    Args:
+        curve: results of one model in one setting, one per number of latent tokens n.
+        references: results of models whose n is fixed, one point each.
+        title: the message of the figure.
+        caption: task, network, training, samples and seeds.
+        stem: path without suffix.
     """
     from matplotlib.figure import Figure
 
-    sheet = Figure(figsize=(10, 4.6), layout="constrained")
-    left, right = sheet.subplots(1, 2, sharey=True)
-    ticks = list(dict.fromkeys(row["latents"] for row in rows))
-    for key, line, marker in zip(dict.fromkeys(map(setting, rows)), ("-", "--", ":"), ("o", "s", "^"), strict=False):
-        curve = [row for row in rows if setting(row) == key]
-        method, order, candidates = key
-        shares = [row["valid"] for row in curve]
-        bars = [[row["valid"] - row["ci95"][0] for row in curve], [row["ci95"][1] - row["valid"] for row in curve]]
-        name = f"{method.upper()}, {ORDER_NAMES[order]}" + (f", k = {candidates}" if candidates != 1 else "")
-        style = {"color": COLOURS["scdm"], "linestyle": line, "marker": marker, "capsize": 3, "label": name}
-        left.errorbar([ticks.index(row["latents"]) for row in curve], shares, bars, **style)
-        right.errorbar([row["relative_cost"] for row in curve], shares, bars, **style)
-    gap = 0.04 * max(row["valid"] for row in (*rows, *references))
-    height = -gap
-    for row in sorted(references, key=lambda row: float(row["valid"])):
-        name, uniform = f"{row['method'].upper()}, {ORDER_NAMES[row['order']]}", row["order"] == "uniform"
-        colour, height = COLOURS[row["method"]], max(row["valid"], height + gap)  # labels keep their distance
-        left.axhline(row["valid"], linewidth=1, color=colour, linestyle="--" if uniform else "-")
-        text = f"{name} {row['valid']:.0f}"
-        left.annotate(text, (len(ticks) - 0.45, height), fontsize=7.5, va="center", color=colour, annotation_clip=False)
-        right.plot(row["relative_cost"], row["valid"], "D", color=colour, fillstyle="none" if uniform else "full", label=name)
-    left.set(
-        xticks=range(len(ticks)), xticklabels=ticks, xlabel="latent tokens n", ylabel="valid boards, %", xlim=(-0.3, len(ticks) - 0.5), ylim=(0, None)
-    )
-    right.set(xlabel="tokens processed, relative to showing all")
-    right.legend(fontsize=8, loc="upper left", frameon=False)
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", alpha=0.3)
+    sheet = Figure(figsize=(7.2, 4.4), layout="constrained")
+    axes = sheet.subplots()
+    draw_points(axes, curve, marker="o", linestyle="-")
+    for row in curve:
+        axes.annotate(f"n = {row['latents']}", (row["relative_cost"], row["valid"]), (7, -13), textcoords="offset points", fontsize=9)
+    name = {"xy": (curve[-1]["relative_cost"], curve[-1]["valid"]), "color": COLOURS[curve[0]["method"]], "weight": "bold"}
+    axes.annotate(curve[0]["method"].upper(), xytext=(9, 4), textcoords="offset points", **name)
+    for row in references:
+        draw_points(axes, [row], marker="D", linestyle="none")
+        at = (row["relative_cost"], row["valid"])
+        axes.annotate(row["method"].upper(), at, (9, 4), textcoords="offset points", color=COLOURS[row["method"]], weight="bold")
+    axes.set(xlabel="tokens processed, relative to n = all", ylabel="valid boards (%)", ylim=(0, None))
+    axes.margins(x=0.08)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", alpha=0.3)
     return save_sheet(sheet, title, caption, stem)
+
+
+def draw_points(axes: Any, rows: Sequence[Row], marker: str, linestyle: str) -> None:
+    """Draw the validity of results of one method against their relative cost, with 95% intervals."""
+    shares = [row["valid"] for row in rows]
+    below = [row["valid"] - row["ci95"][0] for row in rows]
+    above = [row["ci95"][1] - row["valid"] for row in rows]
+    costs = [row["relative_cost"] for row in rows]
+    axes.errorbar(costs, shares, [below, above], color=COLOURS[rows[0]["method"]], marker=marker, linestyle=linestyle, capsize=3)
 
 
 def save_sheet(sheet: Any, title: str, caption: str, stem: Path) -> list[Path]:

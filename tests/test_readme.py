@@ -1,5 +1,7 @@
 """Every command and every line of Python in the README runs, shortened where it would take minutes."""
 
+import json
+import re
 import subprocess
 import sys
 
@@ -17,7 +19,8 @@ SHORTER = {
     "reproduce": "--scale smoke",
     "bench": "--sizes nano --lengths 12 --train nano:4x12 --rounds 1",
 }
-STEPS = "steps=300"
+SETTING = ("sudoku-6", "scdm", "top_prob", 4)
+BOARDS = "torch.zeros(100,"
 
 
 def test_the_readme_has_what_it_promises():
@@ -25,8 +28,19 @@ def test_the_readme_has_what_it_promises():
     assert any(command.startswith("make test") for command in COMMANDS)
     assert len(PYTHON) == 1
     assert len(PYTHON[0].strip().splitlines()) <= 12
+    assert 6_000 <= len(README.encode()) <= 8_192
     for place in links(README):
         assert (ROOT / place).exists(), place
+
+
+def test_readme_table_holds_the_bundled_results():
+    results = [json.loads(line) for line in (ROOT / "src/latent_tokens/shipped/results.jsonl").read_text().splitlines()]
+    shown = re.findall(r"^\| (\d+|all) \| ([\d.]+)% \| ([\d.]+)-([\d.]+) \| ([\d.]+)x \|$", README, re.M)
+    assert len(shown) == 4
+    for n, *numbers in shown:
+        (row,) = [row for row in results if (row["task"], row["method"], row["order"], row["candidates"], str(row["latents"])) == (*SETTING, n)]
+        measured = [f"{row['valid']:.1f}", *(f"{end:.1f}" for end in row["ci95"]), f"{row['relative_cost']:.2f}"]
+        assert numbers == measured
 
 
 def test_the_commands_for_make_run(tmp_path):
@@ -39,14 +53,16 @@ def test_the_commands_for_make_run(tmp_path):
 @pytest.mark.usefixtures("brief_look")
 def test_the_commands_run(tmp_path):
     (tmp_path / "README.md").write_text(README)
-    ours = [command for command in COMMANDS if command.split()[0] not in ("git", "cd", "pip", "make")]
+    ours = [command for command in COMMANDS if command.split()[0] == "latent-tokens"]
+    others = {command.split()[0] for command in COMMANDS} - {"latent-tokens"}
+    assert others == {"git", "cd", "python3", "source", "pip", "make"}
     assert len(ours) >= 5
     run([f"{command} {SHORTER.get(command.split()[1], '')}" for command in ours], tmp_path)
 
 
 @pytest.mark.parametrize("block", PYTHON)
 def test_the_python_runs(block, tmp_path):
-    assert STEPS in block
-    done = subprocess.run([sys.executable, "-c", block.replace(STEPS, "steps=3")], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert BOARDS in block
+    done = subprocess.run([sys.executable, "-c", block.replace(BOARDS, "torch.zeros(4,")], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout

@@ -34,7 +34,7 @@ class Denoiser(Protocol):
 
 @dataclass(frozen=True)
 class Method:
-    """One model: what it is trained on and what it sees when it decodes (design table; sections 3 to 5 of the paper)."""
+    """One model: what it is trained on and what its input is when it decodes (sections 3 to 5 of the paper; the table in docs/concepts.md)."""
 
     order: Order
     attention: Rule

@@ -83,10 +83,9 @@ def figure(curve: Sequence[Row], references: Sequence[Row], title: str, caption:
     draw_points(axes, curve, marker="o", linestyle="-")
     for row in curve:
         axes.annotate(f"n = {row['latents']}", (row["relative_cost"], row["valid"]), (7, -13), textcoords="offset points", fontsize=9)
-    name = {"xy": (curve[-1]["relative_cost"], curve[-1]["valid"]), "color": COLOURS[curve[0]["method"]], "weight": "bold"}
-    axes.annotate(curve[0]["method"].upper(), xytext=(9, 4), textcoords="offset points", **name)
     for row in references:
         draw_points(axes, [row], marker="D", linestyle="none")
+    for row in (curve[-1], *references):
         at = (row["relative_cost"], row["valid"])
         axes.annotate(row["method"].upper(), at, (9, 4), textcoords="offset points", color=COLOURS[row["method"]], weight="bold")
     axes.set(xlabel="tokens processed, relative to n = all", ylabel="valid boards (%)", ylim=(0, None))

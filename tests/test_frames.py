@@ -14,10 +14,10 @@ from latent_tokens.cli import main
 from latent_tokens.decoding import generate
 from latent_tokens.frames import Asked, Model, Setting, has_dial, trace
 from latent_tokens.pretrained import from_pretrained
-from latent_tokens.strips import animation, moments, strip
+from latent_tokens.strips import LAST_MS, animation, moments, strip
 from latent_tokens.tasks import Sudoku, SudokuPuzzle, zebra
 from latent_tokens.tensors import as_tensors
-from latent_tokens.views import EXAMPLES, check, examples, view
+from latent_tokens.views import EXAMPLES, check, examples, measured, view
 from latent_tokens.web import page
 
 PUZZLE = EXAMPLES[4][1]
@@ -138,7 +138,7 @@ def test_beliefs_are_what_the_network_says():
 
 
 def test_at_most_nine_beliefs_on_a_board_of_nine_and_six_elsewhere():
-    nine = trace(ask(model("sudoku-9"), Setting(temperature=1.0), EXAMPLES[9][1]))["frames"][0]["beliefs"]
+    nine = trace(ask(model("sudoku-9"), Setting(temperature=1.0), examples(TASKS["sudoku-9"])[0]))["frames"][0]["beliefs"]
     words = trace(ask(model("zebra-3")))["frames"][0]["beliefs"]
     assert max(map(len, nine.values())) > 6
     assert max(map(len, words.values())) <= 6
@@ -148,7 +148,7 @@ def test_start_says_how_to_draw():
     start = trace(ask(model("sudoku-6"), Setting(4, 8, seed=7)))["start"]
     assert (start["kind"], start["side"], start["box"], start["columns"]) == ("sudoku", 6, [2, 3], 6)
     assert start["signs"] == ["1", "2", "3", "4", "5", "6"]
-    assert "".join("." if token is None else start["signs"][token] for token in start["tokens"]) == EXAMPLES[6][0]
+    assert "".join("." if token is None else start["signs"][token] for token in start["tokens"]) == examples(TASKS["sudoku-6"])[0]
     assert start["settings"] == {"latents": 4, "candidates": 8, "order": "top_prob", "temperature": 0.0, "seed": 7}
     one = model("zebra-3")
     start = trace(ask(one))["start"]
@@ -320,6 +320,10 @@ def test_pictures_hold_every_step(traces):
     assert [moment.tokens.count(None) for moment in moments(traces[0])] == list(range(steps, -1, -1))
     moving = Image.open(io.BytesIO(animation(traces)))
     assert moving.n_frames == steps + 1
+    assert moving.width == 800
+    moving.seek(steps)
+    assert moving.info["duration"] == LAST_MS
+    assert Image.open(io.BytesIO(animation(traces, "A note. " * 30))).height > moving.height
     still, alone = (Image.open(io.BytesIO(strip(shown))) for shown in (traces, traces[:1]))
     assert still.format == "PNG"
     assert still.height > 1.5 * alone.height
@@ -333,7 +337,7 @@ def test_a_page_with_traces_reads_as_they_were(traces):
     assert json.loads(inlined) == sneaky
     assert made.count("alert(1)") == 1
     assert "<script>alert" not in made
-    with pytest.raises(ValueError, match="it may have 2"):
+    with pytest.raises(ValueError, match="more than 2 MB"):
         page.page_with(sneaky * 5_000)
 
 
@@ -349,26 +353,44 @@ def test_trace_writes_what_is_asked_for_and_writes_over_nothing(tmp_path, capsys
     asked = ["trace", "sudoku-6-scdm", ALMOST, "--latents", "4", "--compare", "0", *(str(part) for pair in files.items() for part in pair)]
     assert main(asked) == 0
     said = capsys.readouterr().out
-    assert "latents 4: " in said
-    assert "latents 0: " in said
+    assert "sudoku-6-scdm, n = 4: " in said
+    assert "sudoku-6-scdm, n = 0: " in said
+    assert "Chosen example" not in said
     inlined = re.search(r'id="traces">(.*?)</script>', files["-o"].read_text(), re.S)[1]
     assert [found["start"]["settings"]["latents"] for found in json.loads(inlined)] == [4, 0]
     assert files["--gif"].read_bytes()[:6] == b"GIF89a"
     assert files["--png"].read_bytes()[1:4] == b"PNG"
     before = files["-o"].read_bytes()
     assert main(asked) == 2
-    assert capsys.readouterr().err.endswith("a.html: exists; name another file, or add --replace\n")
+    assert capsys.readouterr().err.endswith("a.html: exists. Name another file, or add --replace.\n")
     assert files["-o"].read_bytes() == before
     assert main(["trace", "sudoku-6-scdm", ALMOST, "--compare", "sudoku-6-mdm", "-o", str(files["-o"]), "--replace"]) == 0
-    assert "sudoku-6-mdm, latents all" in capsys.readouterr().out
+    assert "sudoku-6-mdm, n = all: " in capsys.readouterr().out
     assert files["-o"].read_bytes() != before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "captioned"),
+    [
+        (["--latents", "all", "--compare", "0", "--candidates", "4"], True),
+        (["--latents", "all", "--compare", "0"], False),  # k = 8: not the setting that it was chosen by
+        (["--latents", "all", "--compare", "0", "--candidates", "4", "--seed", "1"], False),
+        (["--latents", "all", "--candidates", "4"], False),
+    ],
+)
+def test_trace_captions_an_example_in_its_own_setting_only(tmp_path, capsys, arguments, captioned):
+    record = measured()["sudoku-6"]
+    assert main(["trace", "sudoku-6-scdm", record["examples"][0]["puzzle"], *arguments, "-o", str(tmp_path / "a.html")]) == 0
+    caption = f"wrong with none, like {record['gained']} of {record['puzzles']} generated puzzles"
+    assert (caption in capsys.readouterr().out) is captioned
+    assert (caption in (tmp_path / "a.html").read_text()) is captioned
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "nothing to write"),
-        (["-o", "nowhere/at/all.html"], "its folder is not there"),
+        ([], "no file to write"),
+        (["-o", "nowhere/at/all.html"], "the directory nowhere/at does not exist"),
         (["-o", "x.html", "--latents", "-3"], "latents=-3"),
         (["-o", "x.html", "--compare", "none-such"], "none-such: no such run folder"),
         (["-o", "x.html", "--png", "x.html"], "named for two files"),
@@ -376,7 +398,7 @@ def test_trace_writes_what_is_asked_for_and_writes_over_nothing(tmp_path, capsys
 )
 def test_trace_refuses_in_one_line(tmp_path, monkeypatch, capsys, arguments, says):
     monkeypatch.chdir(tmp_path)
-    assert main(["trace", "sudoku-6-scdm", EXAMPLES[6][0], *arguments]) == 2
+    assert main(["trace", "sudoku-6-scdm", ALMOST, *arguments]) == 2
     said = capsys.readouterr().err
     assert says in said
     assert said.count("\n") == 1

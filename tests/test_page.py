@@ -1,4 +1,4 @@
-"""The page as a person uses it, in a browser: watched, typed into, turned, compared, measured, and read without a server."""
+"""The page in a browser: a decode is watched, typed, compared and measured, and a trace is opened without a server."""
 
 import os
 import re
@@ -18,6 +18,7 @@ from latent_tokens.commands.serve import bound
 from latent_tokens.commands.shared import task_of
 from latent_tokens.frames import Asked, Model, Setting, trace
 from latent_tokens.pretrained import find
+from latent_tokens.views import measured
 from latent_tokens.web.page import page_with
 from latent_tokens.web.server import app_for
 from latent_tokens.web.shelf import Shelf
@@ -60,6 +61,13 @@ def serving(names):
 @pytest.fixture(scope="module")
 def address(runs):
     with serving(["sudoku-6-scdm", "sudoku-6-mdm", *runs]) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def left_to_right():
+    """The address of a server with a model that only continues a prefix."""
+    with serving(["sudoku-6-scdm", "sudoku-6-arm"]) as found:
         yield found
 
 
@@ -121,22 +129,23 @@ def until(page, expression):
 
 
 def ended(page, lane=0):
-    page.locator(".lane").nth(lane).locator(".outcome", has_text="tokens read").wait_for()
+    page.locator(".lane").nth(lane).and_(page.locator('[data-state="decoded"]')).wait_for()
 
 
 def turn(page, value, lane=0):
-    """Sets the dial, and waits for what it changes: the number is marked on it."""
-    dial = page.get_by_role("slider", name="Latent tokens").nth(lane)
-    dial.fill(str(value))
-    want = 100 * value / int(dial.get_attribute("max"))
-    marks = f"document.querySelectorAll('.lane')[{lane}].querySelectorAll('.tried span')"
-    until(page, f"[...{marks}].some(mark => Math.abs(parseFloat(mark.style.left) - {want}) < 0.01)")
+    """Sets the number of latent tokens and waits for the decode."""
+    page.get_by_role("slider", name="Latent tokens").nth(lane).fill(str(value))
     ended(page, lane)
 
 
 def verdicts(page):
-    """How each lane ends, without the sign before the word."""
-    return [re.sub("[^ -~] ", "", text.split(";")[0]) for text in page.locator(".outcome").all_inner_texts()]
+    """The outcome line of each lane without the mark before the verdict and the cost."""
+    return [re.sub("[^ -~] ", "", text.split(",")[0]) for text in page.locator(".outcome").all_inner_texts()]
+
+
+def marks(page):
+    """The verdicts that are marked at the slider."""
+    return page.locator(".tried span").all_inner_texts()
 
 
 def cell(page, row, column, lane=0):
@@ -173,19 +182,19 @@ def test_a_decode_is_watched_step_by_step(opened, address):
     turn(page, 4)
     at(page, 1)
     assert (count(page, "latent"), count(page, "new")) == (4, 1)
-    assert page.locator(".story").inner_text().startswith("Step 1: of 8 candidates it writes ")
+    assert page.locator(".story").inner_text().startswith("Step 1: of 4 candidates, the model decodes ")
     steps = int(page.get_by_role("slider", name="Step").get_attribute("max"))
     assert steps == SIX.count(".")
-    page.get_by_role("button", name="One step on").click()
-    page.get_by_role("button", name="One step on").click()
+    page.get_by_role("button", name="Next step").click()
+    page.get_by_role("button", name="Next step").click()
     assert (count(page, "new"), count(page, "decoded"), count(page, "given")) == (1, 2, len(SIX) - steps)
-    page.locator("#said", has_text="Step 3: of 8 candidates").wait_for()
-    assert "4 latent tokens took part" in page.locator("#said").inner_text()
+    page.locator("#said", has_text="Step 3: of 4 candidates").wait_for()
+    assert "4 latent tokens were predicted and discarded." in page.locator("#said").inner_text()
     assert page.locator(".cell svg text").count() > 8
     screen(page, "watch-6")
-    page.get_by_role("button", name="To the end").click()
+    page.get_by_role("button", name="Last step").click()
     assert count(page, "decoded") + count(page, "new") == steps
-    page.get_by_role("button", name="To the start").click()
+    page.get_by_role("button", name="First step").click()
     assert count(page, "given") + count(page, "ready") == 36
 
 
@@ -197,13 +206,14 @@ def test_the_numbers_are_those_of_the_decode(opened, address):
     page.get_by_label("Seed").first.fill("3")
     page.get_by_label("Seed").first.blur()
     turn(page, 2)
-    assert f"{made['end']['processed']:,} tokens read" in page.locator(".outcome").inner_text()
+    at(page, len(made["frames"]))
+    assert f"{made['end']['processed']:,} tokens processed" in page.locator(".outcome").inner_text()
     for step in (1, 7, len(made["frames"])):
         at(page, step)
         frame = made["frames"][step - 1]
         ((where, token),) = frame["chosen"]
         assert cell(page, where // 6 + 1, where % 6 + 1).inner_text().split("\n")[0] == str(token + 1)
-        assert f"{frame['processed']:,} tokens; with all latents, the mark, {frame['all_processed']:,}" in page.locator(".sum").inner_text()
+        assert f"{frame['processed']:,} of {frame['all_processed']:,} with all latent tokens (mark)" in page.locator(".sum").inner_text()
         assert (count(page, "latent"), count(page, "candidate")) == (len(frame["latents"]), len(frame["candidates"]) - 1)
 
 
@@ -224,7 +234,7 @@ def test_a_puzzle_is_typed_and_contradictions_show_at_once(opened, address):
     page.keyboard.press("ArrowDown")
     page.get_by_role("button", name="Type 5").first.click()
     assert page.get_by_label("Puzzle", exact=True).input_value() == "3......5" + "." * 28
-    page.get_by_text("It has several solutions").wait_for()
+    page.get_by_text("The puzzle has several solutions").wait_for()
     ended(page)
 
 
@@ -259,10 +269,10 @@ def test_two_settings_are_compared(opened, nine):
     assert count(page, "latent", 1) > 20
     screen(page, "compare-9")
     for _ in range(5):
-        page.get_by_role("button", name="One step on").click()
+        page.get_by_role("button", name="Next step").click()
     assert [text.split(":")[0] for text in page.locator(".story").all_inner_texts()] == ["Step 19", "Step 19"]
-    page.get_by_role("button", name="To the end").click()
-    assert verdicts(page) == ["With n = 0 it ends wrong", "With n = all it ends right"]
+    page.get_by_role("button", name="Last step").click()
+    assert verdicts(page) == ["n = 0: wrong", "n = all: solved"]
     assert count(page, "clash", 0) > 1
     assert "lacks a digit" in page.locator(".wrong").first.inner_text()
     sound(page)
@@ -275,11 +285,11 @@ def test_a_method_without_a_dial_says_why(opened, address):
     page = opened(address)
     watch(page)
     page.get_by_label("Model").first.select_option("sudoku-6-mdm")
-    page.get_by_text("Not free: this model's masked tokens all see each other").wait_for()
+    page.get_by_text("Fixed: all masked tokens attend to each other").wait_for()
     assert page.get_by_role("slider", name="Latent tokens").is_disabled()
     page.get_by_label("Model").first.select_option("sudoku-6-scdm")
     page.get_by_label("Candidates").first.select_option("all")
-    page.get_by_text("All cells are candidates, so none is left to be latent.").wait_for()
+    page.get_by_text("All empty cells are candidates, so no cell can be latent.").wait_for()
     assert page.get_by_role("slider", name="Latent tokens").is_disabled()
 
 
@@ -299,7 +309,7 @@ def test_zebra_and_countdown_are_watched(opened, address, runs):
 def test_it_plays_and_pauses(opened, address):
     page = opened(address)
     watch(page)
-    page.get_by_label("Steps a second").select_option("25")
+    page.get_by_label("Steps per second").select_option("25")
     page.get_by_role("button", name="Play").click()
     page.get_by_role("button", name="Pause").wait_for()
     until(page, "document.querySelector('#scrub').value > 3")
@@ -316,7 +326,7 @@ def test_the_curve_is_measured(opened, address):
     page = opened(address)
     page.get_by_role("tab", name="Curve").click()
     page.locator("#curve-model").select_option("sudoku-6-scdm")
-    page.get_by_label("Problems").fill("4")
+    page.get_by_label("Samples").fill("4")
     page.get_by_role("button", name="Run").click()
     until(page, "document.querySelectorAll('#points tbody tr').length === 4 && !document.querySelector('#curve-run').disabled")
     rows = [row.split("\t") for row in page.locator("#points tbody tr").all_inner_texts()]
@@ -325,10 +335,10 @@ def test_the_curve_is_measured(opened, address):
     assert rows[-1][5:] == ["1,296", "1.00\u00d7"]
     sound(page)
     screen(page, "curve")
-    page.get_by_label("Problems").fill("1000")
+    page.get_by_label("Samples").fill("1000")
     page.get_by_role("button", name="Run").click()
     page.get_by_role("button", name="Stop").click()
-    page.get_by_text("Stopped; what was measured stays.").wait_for()
+    page.get_by_text("Stopped. The points measured so far remain.").wait_for()
     page.get_by_role("button", name="Clear").click()
     assert page.locator("#points tbody tr").count() == 0
 
@@ -431,9 +441,13 @@ def test_a_trace_needs_no_server(opened, tmp_path):
     asked = model("sudoku-9-scdm")
     puzzle = asked.task.encode("003020600900305001001806400008102900700000008006708200002609500800203009005010300")
     file = tmp_path / "trace.html"
-    file.write_text(page_with([trace(Asked(asked, puzzle, Setting(latents, 8))) for latents in (0, "all")]))
+    caption = "Chosen <example>: 40 of 150 & more"
+    file.write_text(page_with([trace(Asked(asked, puzzle, Setting(latents, 8))) for latents in (0, "all")], caption))
     page = opened(file.as_uri(), offline=True)
-    assert verdicts(page) == ["With n = 0 it ends wrong", "With n = all it ends right"]
+    assert page.locator("#caption").inner_text() == caption
+    assert verdicts(page) == [f"Decoded in {puzzle.known.size - puzzle.known.sum()} steps. Play to the end for the verdict."] * 2
+    page.get_by_role("button", name="Last step").click()
+    assert verdicts(page) == ["n = 0: wrong", "n = all: solved"]
     at(page, 20)
     assert count(page, "decoded", 1) == 19
     assert not page.get_by_role("tab").first.is_visible()
@@ -450,7 +464,7 @@ def test_it_bears_that_the_server_goes(opened):
     page.expected.append("ERR_CONNECTION_REFUSED")
     page.get_by_role("slider", name="Latent tokens").fill("1")
     page.locator(".reason", has_text="The server does not answer. Start it again with: latent-tokens serve").wait_for()
-    page.get_by_role("button", name="To the end").click()
+    page.get_by_role("button", name="Last step").click()
     assert count(page, "open") == 0
     screen(page, "gone")
 
@@ -461,7 +475,145 @@ def test_what_the_server_refuses_is_said(opened, address):
     page.expected.append("400 (Bad Request)")
     page.get_by_label("Puzzle", exact=True).fill("12345." + ".....6" + "." * 24)
     page.get_by_role("button", name="Use").click()
-    page.locator("#puzzle-words", has_text="No answer agrees with what is given").wait_for()
-    turn_to = page.get_by_role("slider", name="Latent tokens")
-    turn_to.fill("1")
-    page.locator(".reason", has_text="puzzle has no solution").wait_for()
+    page.locator("#puzzle-words", has_text="The puzzle has no solution").wait_for()
+    page.get_by_role("slider", name="Latent tokens").fill("1")
+    page.wait_for_timeout(600)
+    assert page.locator(".lane").get_attribute("data-state") == "idle"
+
+
+def test_the_page_opens_on_an_example_that_needs_latent_tokens(opened, address):
+    page = opened(address, viewport={"width": 1280, "height": 720})
+    ended(page)
+    record = measured()["sudoku-6"]
+    first = record["examples"][0]
+    assert page.get_by_label("Model").first.input_value() == "sudoku-6-scdm"
+    assert page.get_by_label("Candidates").first.input_value() == "4"
+    assert page.get_by_label("Puzzle", exact=True).input_value() == first["puzzle"]
+    assert f"wrong with none, like {record['gained']} of {record['puzzles']} generated puzzles" in page.locator("#caption").inner_text()
+    assert f"The reverse: {record['lost']}." in page.locator("#caption").inner_text()
+    assert verdicts(page) == [f"Decoded in {first['puzzle'].count('.')} steps. Play to the end for the verdict."]
+    assert marks(page) == []
+    player = page.locator(".player").bounding_box()["y"]
+    for part in (".board", ".story"):
+        box = page.locator(part).bounding_box()
+        assert box["y"] + box["height"] <= player, f"{part} is behind the player"
+    page.get_by_role("button", name="Last step").click()
+    assert verdicts(page) == ["n = all: solved"]
+    turn(page, 0)
+    assert verdicts(page) == ["n = 0: wrong"]
+    assert len(marks(page)) == 2
+
+
+def test_the_links_lead_to_the_paper_the_code_and_the_manual(opened, address):
+    page = opened(address)
+    places = {link.inner_text(): link.get_attribute("href") for link in page.get_by_role("navigation", name="Project").get_by_role("link").all()}
+    assert places == {
+        "Paper": "https://arxiv.org/abs/2602.03769",
+        "Code": "https://github.com/OWNER/latent-tokens",
+        "Manual": "https://OWNER.github.io/latent-tokens",
+    }
+
+
+def test_order_and_k_return_after_a_left_to_right_model(opened, left_to_right):
+    page = opened(left_to_right)
+    ended(page)
+    model, order, candidates = (page.get_by_label(name).first for name in ("Model", "Order", "Candidates"))
+    candidates.select_option("2")
+    order.select_option("margin")
+    page.get_by_role("button", name="Clear").click()
+    model.select_option("sudoku-6-arm")
+    assert (order.input_value(), candidates.input_value(), candidates.is_disabled()) == ("left_to_right", "1", True)
+    model.select_option("sudoku-6-scdm")
+    assert (order.input_value(), candidates.input_value()) == ("margin", "2")
+    page.get_by_role("tab", name="Curve").click()
+    model, order, candidates = (page.locator(f"#curve-{name}") for name in ("model", "order", "candidates"))
+    candidates.select_option("8")
+    order.select_option("entropy")
+    model.select_option("sudoku-6-arm")
+    assert (order.input_value(), candidates.input_value()) == ("left_to_right", "1")
+    model.select_option("sudoku-6-scdm")
+    assert (order.input_value(), candidates.input_value()) == ("entropy", "8")
+
+
+def test_a_model_that_cannot_infill_is_not_offered_for_a_puzzle(opened, left_to_right):
+    page = opened(left_to_right)
+    ended(page)
+    arm = page.locator(".models option[value='sudoku-6-arm']")
+    assert arm.is_disabled()
+    page.get_by_role("button", name="Clear").click()
+    assert not arm.is_disabled()
+    page.get_by_label("Model").first.select_option("sudoku-6-arm")
+    ended(page)
+    cell(page, 2, 1).click()
+    page.keyboard.type("5")
+    assert "sudoku-6-arm cannot infill" in page.locator("#puzzle-words").inner_text()
+    assert (marks(page), page.locator(".reason.bad").count(), page.locator(".lane").get_attribute("data-state")) == ([], 0, "idle")
+    page.get_by_role("button", name="Undo").click()
+    ended(page)
+    assert page.locator("#puzzle-words").inner_text() == "The puzzle has several solutions. Any of them is accepted."
+
+
+@pytest.mark.parametrize("tab", ["Curve", "Masks"])
+def test_the_skip_link_stays_on_its_tab(opened, address, tab):
+    page = opened(f"{address}#{tab.lower()}")
+    page.get_by_role("link", name="Skip to the content").focus()
+    page.keyboard.press("Enter")
+    assert page.get_by_role("tab", name=tab).get_attribute("aria-selected") == "true"
+    assert page.locator(f"#{tab.lower()}").is_visible()
+    assert page.evaluate("document.activeElement.id") == "main"
+
+
+def test_a_digit_needs_a_chosen_cell_and_can_be_undone(opened, address):
+    page = opened(address)
+    watch(page)
+    text, undo = page.get_by_label("Puzzle", exact=True), page.get_by_role("button", name="Undo")
+    page.get_by_role("button", name="Type 5").first.click()
+    assert text.input_value() == SIX
+    assert "Choose a cell first." in page.locator("#puzzle-words").inner_text()
+    cell(page, 1, 2).click()
+    page.get_by_role("button", name="Type 3").first.click()
+    assert text.input_value() == SIX[0] + "3" + SIX[2:]
+    page.get_by_role("button", name="Clear").click()
+    assert text.input_value() == "." * 36
+    undo.click()
+    assert text.input_value() == SIX[0] + "3" + SIX[2:]
+    cell(page, 1, 2).click()
+    page.keyboard.press("Control+z")
+    assert text.input_value() == SIX
+    ended(page)
+
+
+SLOW_STREAM = r"""
+const real = window.fetch;
+window.fetch = async (path, options) => {
+  const response = await real(path, options);
+  if (!String(path).startsWith("/api/decode")) return response;
+  const parts = (await response.text()).split("\n\n").filter(Boolean);
+  const body = new ReadableStream({
+    async start(stream) {
+      for (const part of parts) {
+        await new Promise((resolve) => setTimeout(resolve, 120));
+        stream.enqueue(new TextEncoder().encode(part + "\n\n"));
+      }
+      stream.close();
+    },
+  });
+  return new Response(body, { status: response.status, headers: response.headers });
+};
+"""
+
+
+def test_play_waits_for_a_slow_stream(opened, address):
+    page = opened("about:blank")
+    page.add_init_script(SLOW_STREAM)
+    page.goto(address)
+    page.get_by_label("Steps per second").select_option("25")
+    page.get_by_role("button", name="Play").click()
+    steps = int(page.get_by_role("slider", name="Step").get_attribute("max"))
+    seen = []
+    while page.locator(".lane").get_attribute("data-state") != "decoded":
+        step, story = page.evaluate("[+document.querySelector('#scrub').value, document.querySelector('.story').textContent]")
+        seen.append(step)
+        assert step <= 1 or story.startswith(f"Step {step}:"), (step, story)
+    assert len(set(seen)) > 5
+    until(page, f"+document.querySelector('#scrub').value === {steps}")

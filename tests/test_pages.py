@@ -55,7 +55,7 @@ def test_the_commands_of_the_page_on_watching_run(tmp_path):
     asked = [command for command in commands(PAGES["watching.md"]) if "serve" not in command and not command.startswith("pip")]
     assert len(asked) >= 3
     run(asked, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"trace.html", "decode.gif", "decode.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"trace.html", "decode.gif", "decode.png", "hero.gif"}
     (block,) = blocks(PAGES["watching.md"], "python")
     assert subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, check=True).stdout
 

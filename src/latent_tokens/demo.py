@@ -7,20 +7,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from latent_tokens.card import write_card
 from latent_tokens.checks import check_out
 from latent_tokens.configs import DEFAULT_CANDIDATES, DemoConfig, EvalConfig, OrderName, TrainConfig
 from latent_tokens.evaluation import evaluate
+from latent_tokens.fast import generate
 from latent_tokens.frames import Asked, Model, Setting, trace
 from latent_tokens.machine import fastest_device
 from latent_tokens.pretrained import SHIPPED, fingerprint, from_pretrained, save_pretrained
+from latent_tokens.progress import Advance, progress
 from latent_tokens.report import figure
 from latent_tokens.storage import append_line, json_bytes, read_description, read_lines, write_whole
-from latent_tokens.tasks import TASKS
+from latent_tokens.tasks import TASKS, Examples, Sudoku, SudokuPuzzle
+from latent_tokens.tensors import as_numpy, as_tensors
 from latent_tokens.training import fit
-from latent_tokens.views import examples
+from latent_tokens.views import COMPARISONS, Comparison, chosen
 from latent_tokens.web.page import page_with
 
 Row = dict[str, Any]
@@ -31,6 +36,8 @@ TASK = "sudoku-6"
 LATENTS: tuple[int | Literal["all"], ...] = (0, 2, 4, 8, 16, "all")
 WATCHED: tuple[int | Literal["all"], ...] = (0, "all")
 CANDIDATES = 4  # of 36 cells, as the paper's 8 are of 81
+GIVENS, PUZZLES, PUZZLE_SEED = 14, 100, 1  # the puzzles from which the one to watch is chosen
+TOGETHER = 25  # puzzles per batch
 DIAL: Settings = (("top_prob", CANDIDATES), ("uniform", 1))  # order and k of the curves
 LEFT_TO_RIGHT: Settings = (("left_to_right", 1),)
 REFERENCES = ("mdm", "sidm", "arm", "ar-mtp")
@@ -57,15 +64,60 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
     write_whole({config.out / "summary.json": json_bytes({**summary, **brief})})
     made = f"{TASK}, {training(config).size} (0.8M parameters), {steps:,} steps of {training(config).batch_size} boards"
     draw_figure(rows, references, made, config.out / "latents.png")
-    write_whole({config.out / "trace.html": page_with(watched(run)).encode()})
+    write_whole({config.out / "trace.html": page_with(*watched(run, PUZZLES if config.scale == "full" else 10)).encode()})
     return rows, references
 
 
-def watched(run: Path) -> list[Trace]:
-    """The traces of one puzzle, decoded with no latents and with all."""
-    model = Model(f"{TASK}-scdm", from_pretrained(run), TASKS[TASK])
-    problem = model.task.encode(examples(model.task)[0])
-    return [trace(Asked(model, problem, Setting(latents, CANDIDATES))) for latents in WATCHED]
+def watched(run: Path, count: int) -> tuple[list[Trace], str]:
+    """(traces of one puzzle with no latent tokens and with all, a caption that says how the puzzle was chosen from `count` generated ones)."""
+    task = TASKS[TASK]
+    assert isinstance(task, Sudoku)
+    model = Model(f"{TASK}-scdm", from_pretrained(run), task)
+    problems = puzzles(task, count, GIVENS, PUZZLE_SEED)
+    with progress(f"comparing n = {WATCHED[0]} and n = {WATCHED[1]} on {count} puzzles", 2 * count) as advance:
+        without, with_all = (solved(model, problems, Setting(latents, CANDIDATES), advance) for latents in WATCHED)
+    counts: dict[str, Any] = {"puzzles": count, "givens": GIVENS, "candidates": CANDIDATES, "seed": 0, **compared(without, with_all)}
+    gained = with_all & ~without
+    place = int(gained.argmax())
+    if gained.any():
+        caption = chosen("gained", counts)
+    else:
+        setting = f"{GIVENS} givens, k = {CANDIDATES}, top-prob decoding, seed 0"
+        solutions = f"Solved with all: {int(with_all.sum())}. Solved with none: {int(without.sum())}."
+        caption = f"First of {count} generated puzzles ({setting}). No puzzle is solved with all latent tokens and wrong with none. {solutions}"
+    problem = problems.take(slice(place, place + 1))
+    return [trace(Asked(model, problem, Setting(latents, CANDIDATES))) for latents in WATCHED], caption
+
+
+def puzzles(task: Sudoku, count: int, givens: int, seed: int) -> Examples:
+    """Generated puzzles with one solution each, as boards of the task with that many given cells."""
+    generator = SudokuPuzzle(f"{task.name}-puzzle", task.grid.box_rows, task.grid.box_columns, clues=givens, guessing="allowed")
+    return generator.to_infill(generator.generate(count, seed), task)
+
+
+def solved(model: Model, problems: Examples, setting: Setting, advance: Advance) -> NDArray[np.bool_]:
+    """Which of N problems (N,) the model solves exactly. Each is decoded with the random numbers that `watch` uses for it alone."""
+    net, found = model.net, []
+    decoding = Asked(model, problems.take(slice(1)), setting).decoding
+    for start in range(0, len(problems.tokens), TOGETHER):
+        part = problems.take(slice(start, start + TOGETHER))
+        tokens, known, lengths = as_tensors(part, next(net.parameters()).device)
+        rows = torch.zeros(len(tokens), dtype=torch.long, device=tokens.device)
+        samples = generate(net, net.method, tokens, known, decoding, setting.seed, rows=rows, lengths=lengths)
+        found.append(model.task.score(as_numpy(samples.tokens), part)["exact"] == 1)
+        advance(len(tokens), "")
+    return np.concatenate(found)
+
+
+def compared(without: NDArray[np.bool_], with_all: NDArray[np.bool_]) -> dict[str, int]:
+    """How many of N puzzles are solved with all latent tokens only, with none only, with both settings, with neither."""
+    pairs: dict[Comparison, NDArray[np.bool_]] = {
+        "gained": with_all & ~without,
+        "lost": without & ~with_all,
+        "both": with_all & without,
+        "neither": ~with_all & ~without,
+    }
+    return {kind: int(pairs[kind].sum()) for kind in COMPARISONS}
 
 
 def training(config: DemoConfig, method: str = "scdm") -> TrainConfig:

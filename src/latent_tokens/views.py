@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
+from latent_tokens.hashing import sha256_of
 from latent_tokens.tasks import Countdown, Examples, Solvable, Sudoku, SudokuPuzzle, Zebra, clues, countdown, zebra
 from latent_tokens.tasks.base import Tokens
 from latent_tokens.tasks.grid import Cells, Grid
 
 Kind = Literal["sudoku", "zebra", "countdown"]
 
-EXAMPLES = {
-    4: (".2.3....23.4413.", ".2.3....2..4..3."),
-    6: (".....1.1.5..45.162..23....1.2.6.541.", ".....1.1.5..45.......3....1.2.6.5..."),
-    9: (
-        "003020600900305001001806400008102900700000008006708200002609500800203009005010300",
-        ".3.2..7.4..18.....54967.....1394.6..6..12..3..7436..18.82..63...9.7821......3....",
-    ),
+Comparison = Literal["gained", "lost", "both", "neither"]
+
+EXAMPLES = {4: (".2.3....23.4413.", ".2.3....2..4..3.")}  # by side; those of MEASURED come first
+MEASURED = Path(__file__).parent / "shipped" / "examples.json"  # written by scripts/examples.py
+COMPARISONS: dict[Comparison, str] = {
+    "gained": "solved with all latent tokens, wrong with none",
+    "lost": "solved with no latent tokens, wrong with all",
+    "both": "solved with and without latent tokens",
+    "neither": "wrong with and without latent tokens",
 }
 NO_SIGN = "?"  # of a token that stands in no right answer
 GIVEN = 0.5  # of the cells, in an example of another size
@@ -127,13 +132,35 @@ def check(task: Solvable, text: str) -> tuple[Examples, list[int]]:
 def examples(task: Solvable) -> list[str]:
     """A few puzzles to begin with, as `task.encode` reads them."""
     if isinstance(task, Sudoku | SudokuPuzzle):
-        ready = EXAMPLES.get(task.side)
+        records = measured().get(f"sudoku-{task.side}", {}).get("examples", [])
+        ready = [example["puzzle"] for example in records] or EXAMPLES.get(task.side)
         return [*(ready or [thinned(task)]), *["." * task.side**2] * isinstance(task, Sudoku)]
     problems = task.generate(3, seed=0)
     prompts = [row[:given].tolist() for row, given in zip(problems.tokens, problems.known.sum(1), strict=True)]
     if isinstance(task, Zebra):
         return [" ".join(zebra.WORDS[token] for token in prompt[1:-1]) for prompt in prompts]
     return [countdown.texts(np.array(prompt, np.uint8))[0] for prompt in prompts]
+
+
+@cache
+def measured() -> dict[str, Any]:
+    """The examples that were selected by decoding a set of generated puzzles, by task: docs/watching.md describes the file."""
+    found: dict[str, Any] = json.loads(MEASURED.read_text())
+    return found
+
+
+def measured_for(task: Solvable, weights: Path) -> dict[str, Any] | None:
+    """The record of `measured` for these weights (model.safetensors) on this task, or None."""
+    record: dict[str, Any] | None = measured().get(task.name)
+    return record if record is not None and record["sha256"] == sha256_of(weights) else None
+
+
+def chosen(kind: Comparison, counts: Mapping[str, Any]) -> str:
+    """A caption for a puzzle of that kind: how it was chosen, and how many of the generated puzzles are like it and the reverse."""
+    setting = f"{counts['givens']} givens, k = {counts['candidates']}, top-prob decoding, seed {counts['seed']}"
+    like = f"Chosen example: {COMPARISONS[kind]}, like {counts[kind]} of {counts['puzzles']} generated puzzles ({setting})."
+    reverse: dict[str, Comparison] = {"gained": "lost", "lost": "gained"}
+    return f"{like} The reverse: {counts[reverse[kind]]}." if kind in reverse else like
 
 
 def thinned(task: Sudoku | SudokuPuzzle) -> str:

@@ -16,36 +16,36 @@ from latent_tokens.configs import OrderName
 
 @dataclass(frozen=True)
 class Trace:
-    """Keep a decode to watch: a page that needs no server, an animation, or a picture of a few moments. Settings are as in solve."""
+    """Write a decode to watch: a page that needs no server, an animation, or a picture of a few steps. Settings are those of solve."""
 
     run: Positional[str]
-    """A run folder, or the name of a model that comes along."""
+    """A run directory, or the name of a bundled model."""
     puzzle: Positional[str]
-    """As for solve: its cells, numbers and target, or clue tokens; or a file."""
+    """The puzzle as in solve: cells, numbers and target, or clue tokens. Or a file."""
     out: Annotated[Path | None, arg(aliases=["-o"])] = None
-    """The page to write, one .html file of at most 2 MB."""
+    """The page to write: one .html file of at most 2 MB."""
     gif: Path | None = None
     """The animation to write."""
     png: Path | None = None
     """The picture to write."""
     compare: str | None = None
-    """A second decode beside it: with so many latents (a number, or all), or by another model (a run folder or name)."""
+    """A second decode to compare with: a number of latent tokens, all, or another model (a run directory or a name)."""
     latents: int | Literal["all"] | None = None
-    """Latent tokens to show. Default: as many as the method can use."""
+    """Number of latent tokens. Default: as many as the method can use."""
     candidates: int | Literal["all", "growing"] | None = None
-    """Of how many next cells the most confident is decoded (k). Default: all, with --latents 8, 1 where the order is not adaptive."""
+    """Candidate set size k. Default: all, 8 with --latents, 1 if the order is not adaptive."""
     order: OrderName | None = None
-    """top_prob, margin and entropy are adaptive. Default: top_prob, or left_to_right where the method is."""
+    """Decoding order. top_prob, margin and entropy are adaptive. Default: top_prob, or left_to_right for a left-to-right method."""
     temperature: float = 0.0
-    """0 takes the likeliest token."""
+    """0 decodes the most likely token."""
     seed: int = 0
-    """The decode draws from the stream (seed, 0), as the first attempt of solve."""
+    """Seed of the decode. The result is that of the first attempt of solve with this seed."""
     replace: bool = False
-    """Write over files that are there."""
+    """Overwrite existing files."""
 
 
 def run_trace(command: Trace) -> int:
-    """latent-tokens trace: writes the files, prints the verdict and what was written."""
+    """latent-tokens trace: writes the files, prints the verdicts and the names of the files."""
     from latent_tokens.frames import trace
     from latent_tokens.storage import write_whole
     from latent_tokens.strips import animation, strip
@@ -55,38 +55,57 @@ def run_trace(command: Trace) -> int:
     check_outputs(outputs, command.replace)
     for path, ending in ((command.out, ".html"), (command.gif, ".gif"), (command.png, ".png")):
         if path is not None and path.suffix.lower() != ending:
-            raise ValueError(f"{path}: must end with {ending}, as what is written there")
-    traces = [trace(asked) for asked in decodes_of(command)]
+            raise ValueError(f"{path}: must end with {ending}")
+    decodes = decodes_of(command)
+    traces, caption = [trace(asked) for asked in decodes], caption_of(decodes)
     kinds: tuple[tuple[Path | None, Callable[[], bytes]], ...] = (
-        (command.out, lambda: page_with(traces).encode()),
-        (command.gif, lambda: animation(traces)),
+        (command.out, lambda: page_with(traces, caption).encode()),
+        (command.gif, lambda: animation(traces, caption)),
         (command.png, lambda: strip(traces)),
     )
     write_whole({path: made() for path, made in kinds if path is not None})
     for one in traces:
         start, end = one["start"], one["end"]
-        verdict = "solved" if end["right"] else f"not solved ({len(end['wrong'])} faults)"
-        cost = f"{end['processed']:,} tokens, {end['processed'] / start['all_processed']:.2f} of all"
-        print(f"{start['model']}, latents {start['settings']['latents']}: {verdict}; {cost}")
-    print(*outputs, sep="\n")
+        verdict = "solved" if end["right"] else "wrong"
+        cost = f"{end['processed']:,} tokens processed ({end['processed'] / start['all_processed']:.2f}x)"
+        print(f"{start['model']}, n = {start['settings']['latents']}: {verdict}, {cost}")
+    print(*([caption] if caption else []), *outputs, sep="\n")
     return 0
 
 
 def check_outputs(outputs: list[Path], replace: bool) -> None:
-    """Raises ValueError where nothing is to be written, or where something stands."""
+    """Raises ValueError if no file is named, or if one exists or cannot be written."""
     if not outputs:
-        raise ValueError("trace: nothing to write; name a page (-o trace.html), an animation (--gif) or a picture (--png)")
+        raise ValueError("trace: no file to write. Name a page (-o trace.html), an animation (--gif) or a picture (--png).")
     for path in outputs:
         if outputs.count(path) > 1:
-            raise ValueError(f"{path}: named for two files; name another")
+            raise ValueError(f"{path}: named for two files. Name another file.")
         if path.is_dir() or (path.exists() and not replace):
-            raise ValueError(f"{path}: exists; name another file, or add --replace")
+            raise ValueError(f"{path}: exists. Name another file, or add --replace.")
         if not path.absolute().parent.is_dir():
-            raise ValueError(f"{path}: its folder is not there; make it first")
+            raise ValueError(f"{path}: the directory {path.parent} does not exist. Create it first.")
+
+
+def caption_of(decodes: list[Any]) -> str:
+    """How the puzzle was chosen, if it is one of the examples of these weights and the decodes are those that it was chosen by; else ""."""
+    from latent_tokens.evaluation import shown_candidates, shown_latents
+    from latent_tokens.views import chosen, measured_for
+
+    first = decodes[0]
+    record = measured_for(first.model.task, first.model.net.folder / "model.safetensors")
+    if record is None or any(asked.model.name != first.model.name for asked in decodes):
+        return ""
+    known, tokens = first.problem.known[0], first.problem.tokens[0]
+    puzzle = "".join(str(token + 1) if given else "." for token, given in zip(tokens.tolist(), known.tolist(), strict=True))
+    kinds = {example["puzzle"]: example["kind"] for example in record["examples"]}
+    settings = {(shown_candidates(asked.decoding), asked.order, asked.decoding.temperature, asked.setting.seed) for asked in decodes}
+    latents = {shown_latents(asked.model.net.method, asked.decoding) for asked in decodes}
+    as_chosen = settings == {(record["candidates"], "top_prob", 0.0, record["seed"])} and latents == {0, "all"}
+    return chosen(kinds[puzzle], record) if puzzle in kinds and as_chosen else ""
 
 
 def decodes_of(command: Trace) -> list[Any]:
-    """What is to be decoded: the one asked for, and the one to compare it with."""
+    """The decode of the command, and the one to compare it with."""
     from latent_tokens.frames import Asked, Model, Setting
     from latent_tokens.pretrained import find, from_pretrained
 

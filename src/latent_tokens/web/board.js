@@ -101,7 +101,7 @@ function drawCell(element, cell, index, { start, chosen, clash, broken }) {
   if (chosen === index) classes.push("chosen");
   const open = cell.token === null;
   const label = [`${placeOf(start, index)}: ${open ? "" : `${signOf(start, cell.token)}, `}${KINDS[cell.kind](cell)}`];
-  if (open && cell.beliefs) label.push(`likeliest ${cell.beliefs.slice(0, 3).map(([token, p]) => `${signOf(start, token)} ${percent(p)}`).join(", ")}`);
+  if (open && cell.beliefs) label.push(`most likely ${cell.beliefs.slice(0, 3).map(([token, p]) => `${signOf(start, token)} ${percent(p)}`).join(", ")}`);
   if (clash.has(index)) label.push("twice in a unit");
   const drawn = JSON.stringify([classes, label, cell.beliefs, cell.step]);
   if (element.drawn === drawn) return;
@@ -114,15 +114,15 @@ function drawCell(element, cell, index, { start, chosen, clash, broken }) {
 
 const KINDS = {
   given: () => "given",
-  decoded: (cell) => `written in step ${cell.step}`,
-  new: () => "written in this step",
+  decoded: (cell) => `decoded in step ${cell.step}`,
+  new: () => "decoded in this step",
   candidate: () => "empty, a candidate",
   latent: () => "empty, a latent token",
-  open: () => "empty, not read in this step",
+  open: () => "empty, skipped in this step",
   ready: () => "empty",
 };
 
-/** What the model holds in a cell, as pencil marks: every digit at its place, the larger and darker the likelier. */
+/** The predicted probabilities of a cell as pencil marks: each digit at its place, larger and darker if more likely. */
 function marks(start, beliefs) {
   const picture = svg("svg", { viewBox: "0 0 100 100", "aria-hidden": "true" });
   const columns = start.kind === "sudoku" ? Math.ceil(Math.sqrt(start.side)) : 2;

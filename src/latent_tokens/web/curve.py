@@ -1,4 +1,4 @@
-"""The dial of a model, measured while somebody looks on: the rows of `latent-tokens evaluate`, point by point as problems are decoded."""
+"""Accuracy and cost of a model by number of latent tokens, point by point: the results of `latent-tokens evaluate`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Curve:
 
     @property
     def decodings(self) -> list[Decoding]:
-        """One a number of latents; one in all where the method has no dial."""
+        """One decoding per number of latent tokens, or a single one if the method fixes the number."""
         method, task = self.model.net.method, self.model.task
         config = EvalConfig(order=self.order, seed=self.seed)
         asked = [decoding_for(method, task, config, latents) for latents in (DIAL if has_dial(method) else (None,))]
@@ -55,7 +55,7 @@ class Curve:
 
 
 def measure(curve: Curve, tell: Tell, on_step: Callable[[Step], None]) -> None:
-    """Tells of a `point` as soon as some more problems of a number of latents are judged, and of the `end`; docs/watching.md has what they hold."""
+    """Sends a `point` after every TOGETHER samples, and the `end`. docs/watching.md describes both."""
     begun, net, task = time.perf_counter(), curve.model.net, curve.model.task
     problems = make_problems(task, curve.count, curve.seed)
     count = len(problems.tokens)

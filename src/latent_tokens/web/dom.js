@@ -28,7 +28,7 @@ function offer(select, pairs, chosen = select.value) {
 }
 
 const number = (value) => value.toLocaleString("en");
-const percent = (share) => (share > 0 && share < 0.005 ? "<\u00a01\u00a0%" : `${Math.round(100 * share)}\u00a0%`);
+const percent = (share) => (share > 0 && share < 0.005 ? "<1%" : `${Math.round(100 * share)}%`);
 const times = (ratio) => `${ratio.toFixed(2)}\u00d7`;
 const plural = (count, one) => `${count} ${one}${count === 1 ? "" : "s"}`;
 
@@ -41,7 +41,7 @@ function settled(action, milliseconds) {
   };
 }
 
-/** A model's name without the folders that a run stands in. */
+/** The name of a model without the parent directories of its run. */
 const shortName = (name) => name.split("/").at(-1);
 
 /** Says `text` in a line that is there for it; a fault is marked as one. */

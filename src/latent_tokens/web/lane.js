@@ -1,17 +1,25 @@
 "use strict";
 
-const CANDIDATES = ["1", "2", "4", "8", "16", "all", "growing"].map((k) => [k, { all: "all of them", growing: "one more than is clean" }[k] ?? k]);
-const ORDERS = [["top_prob", "surest first"], ["margin", "widest margin"], ["entropy", "lowest entropy"], ["uniform", "random"], ["left_to_right", "left to right"]];
-/** An order as the controls call it. */
+const CANDIDATES = ["1", "2", "4", "8", "16", "all", "growing"].map((k) => [k, { all: "all", growing: "decoded cells + 1" }[k] ?? k]);
+const ORDERS = [["top_prob", "top-prob"], ["margin", "margin"], ["entropy", "entropy"], ["uniform", "uniform"], ["left_to_right", "left-to-right"]];
+/** The name of a decoding order in the controls. */
 const orderName = (order) => Object.fromEntries(ORDERS)[order] ?? String(order);
 const ADAPTIVE = ["top_prob", "margin", "entropy"];
 const FIXED = {
-  mdm: "Not free: this model's masked tokens all see each other, so all of them are always read.",
-  sidm: "None: this model's masked tokens do not see each other, so latents cannot help.",
-  arm: "None: this model reads what is written, and writes the next token.",
-  "ar-mtp": "Not free: this model always reads all that is to come.",
+  mdm: "Fixed: all masked tokens attend to each other, so all of them are always in the input.",
+  sidm: "None: masked tokens do not attend to each other, so latent tokens cannot help.",
+  arm: "None: this model attends to clean tokens only and decodes the next one.",
+  "ar-mtp": "Fixed: all masked tokens are always in the input.",
 };
-const RESTING = "Choose a cell to see what the model holds there.";
+const METHOD_NAMES = {
+  mdm: "Masked diffusion model (MDM)",
+  sidm: "Semi-independent diffusion model (SIDM)",
+  scdm: "Semi-causal diffusion model (SCDM)",
+  esolm: "Esoteric language model (Eso-LM)",
+  arm: "Autoregressive model (ARM)",
+  "ar-mtp": "Autoregressive model with multi-token prediction (AR-MTP)",
+};
+const RESTING = "Choose a cell to see its predicted probabilities.";
 
 /** One board with its settings and its cost. `changed(lane)` hears of a setting, `typed(cell, key)` and `picked(cell)` of the board. */
 function makeLane(number, { changed, typed, picked }) {
@@ -22,17 +30,21 @@ function makeLane(number, { changed, typed, picked }) {
   reason.id = `reason-${number}`;
   dial.setAttribute("aria-describedby", reason.id);
   const board = makeBoard(part(".board"), { typed, picked });
-  const lane = { root, board, trace: null, fault: "", model: null, asked: "8", tried: new Map() };
+  const lane = { root, board, trace: null, incoming: null, pending: false, fault: "", model: null, asked: "all", tried: new Map(), wished: { candidates: null, order: "top_prob" } };
 
-  offer(candidates, CANDIDATES, "8");
+  offer(candidates, CANDIDATES);
   dial.addEventListener("input", () => {
     lane.asked = dial.value === dial.max ? "all" : dial.value;
     drawDial();
     changed(lane);
   });
-  candidates.addEventListener("change", () => changed(lane));
+  candidates.addEventListener("change", () => {
+    lane.wished.candidates = candidates.value;
+    changed(lane);
+  });
   order.addEventListener("change", () => {
-    setOrder();
+    lane.wished.order = order.value;
+    applyWishes();
     changed(lane);
   });
   models.addEventListener("change", () => {
@@ -49,23 +61,31 @@ function makeLane(number, { changed, typed, picked }) {
 
   lane.setModel = (model) => {
     lane.model = model;
-    const orders = model.left_to_right ? ORDERS.filter(([name]) => name === "left_to_right") : ORDERS;
-    offer(order, orders);
-    setOrder();
+    const name = METHOD_NAMES[model.method] ?? model.method;
+    part(".about").textContent = `${name}, ${(model.parameters / 1e6).toFixed(1)}M parameters.`;
+    applyWishes();
   };
 
-  /** Where the order asks for no confidence, the next cell is the only candidate. */
-  function setOrder() {
-    const before = candidates.disabled;
+  /** Disables the models of this task that cannot take the puzzle: a shifted readout only continues a prefix. */
+  lane.offerFor = (task, isPrefix) => {
+    for (const option of models.options) {
+      const model = lane.models.find(({ name }) => name === option.value);
+      option.disabled = model.task === task && model.continues_prefix && !isPrefix;
+      option.textContent = shortName(model.name) + (option.disabled ? " (cannot infill)" : "");
+    }
+  };
+
+  /** Puts the wished order and k in force, as far as the model allows. Without a confidence, the next cell is the only candidate. */
+  function applyWishes() {
+    offer(order, lane.model.left_to_right ? ORDERS.filter(([name]) => name === "left_to_right") : ORDERS, lane.wished.order);
     candidates.disabled = !ADAPTIVE.includes(order.value);
-    if (candidates.disabled) candidates.value = "1";
-    else if (before) candidates.value = "8";
+    candidates.value = candidates.disabled ? "1" : (lane.wished.candidates ?? lane.model.candidates);
   }
 
-  /** What is asked of the server, beside the puzzle and the seed. */
+  /** The settings in a request, without the puzzle and the seed. */
   lane.settings = () => ({ model: lane.model.name, ...(lane.model.dial ? { latents: atEnd() ? "all" : lane.asked } : {}), candidates: candidates.value, order: order.value });
 
-  /** The dial goes from 0 to all that may be latent in the first step of a decode. */
+  /** The slider goes from 0 to the number of cells that can be latent in the first step. */
   lane.setRoom = ({ kind, tokens }) => {
     const open = tokens.filter((token) => token === null).length;
     const growing = kind === "sudoku" ? tokens.length - open + 1 : open; // a prompt that is not drawn counts as clean
@@ -75,13 +95,11 @@ function makeLane(number, { changed, typed, picked }) {
   };
 
   lane.copy = (other) => {
+    lane.wished = { ...other.wished };
     lane.offer(other.models, other.model.name);
-    order.value = other.settings().order;
-    setOrder();
-    candidates.value = other.settings().candidates;
   };
 
-  /** Whether the dial is at its end: a number that is as many as may be latent is all of them. */
+  /** Whether the slider is at its end, where n is all. */
   function atEnd() {
     return lane.asked === "all" || Number(lane.asked) >= Number(dial.max);
   }
@@ -95,12 +113,14 @@ function makeLane(number, { changed, typed, picked }) {
     const told = free ? (all ? "all" : lane.asked) : ["sidm", "arm"].includes(method) ? "0" : "fixed";
     part(".dial-name b").textContent = told;
     dial.setAttribute("aria-valuetext", told === "all" ? "all latent tokens" : `${told} latent tokens`);
-    const none = candidates.value === "all" ? "All cells are candidates, so none is left to be latent. Choose fewer candidates." : "No cell is left to be latent.";
-    say(reason, lane.fault || (!free ? (FIXED[method] ?? "Not free: the number was set when this model was trained.") : most === 0 ? none : "The dial: how many of the other cells take part."), lane.fault !== "");
+    const none = candidates.value === "all" ? "All empty cells are candidates, so no cell can be latent. Choose a smaller k." : "No empty cell can be latent.";
+    const fixed = FIXED[method] ?? "Fixed: the number was set in training.";
+    const help = "How many empty cells, besides the candidates, are in the input.";
+    say(reason, lane.fault || (!free ? fixed : most === 0 ? none : help), lane.fault !== "");
     part(".tried").replaceChildren(...[...lane.tried].map(([latents, right]) => triedMark(latents === "all" ? most : Number(latents), most, right)));
   }
 
-  /** In the place of a dial: what a trace was decoded with. */
+  /** Shows the setting of a trace in place of the slider. */
   lane.fix = (trace) => {
     const { latents } = trace.start.settings;
     const most = trace.start.tokens.filter((token) => token === null).length;
@@ -108,7 +128,7 @@ function makeLane(number, { changed, typed, picked }) {
     dial.value = latents === "all" || latents === null ? most : latents;
     dial.disabled = true;
     part(".dial-name b").textContent = latents ?? "fixed";
-    say(reason, "Set when this was decoded.");
+    say(reason, "The setting of this decode.");
   };
 
   /** Draws the lane after `at` steps of what it shows. */
@@ -119,10 +139,15 @@ function makeLane(number, { changed, typed, picked }) {
     const sudoku = start.kind === "sudoku";
     const clash = sudoku ? clashes(cells.map(({ token }) => token), start.side, start.box).cells : new Set();
     const over = shown.end && reached === shown.frames.length && reached > 0;
+    if (over) {
+      trace.seen = true;
+      if (trace.latents !== undefined) lane.tried.set(trace.latents, shown.end.right);
+    }
+    root.dataset.state = lane.pending ? "decoding" : shown.end ? "decoded" : "idle";
     board.draw({ start, cells, chosen, clash, broken: new Set(over ? shown.end.broken : []), editable });
     part(".story").textContent = storyAt(shown, reached);
     if (served) drawDial();
-    drawOutcome(part(".outcome"), shown);
+    drawOutcome(part(".outcome"), shown, trace?.seen, lane.pending);
     drawCost(part(".cost"), shown, reached);
     drawWrong(part(".wrong"), over ? shown.end.wrong : []);
     const asked = chosen ?? shown.frames[reached - 1]?.chosen[0][0];
@@ -138,11 +163,13 @@ function triedMark(value, most, right) {
   return mark;
 }
 
-function drawOutcome(line, { start, frames, end }) {
-  if (!end) return line.replaceChildren(frames.length ? `Decoding: ${frames.length} steps so far` : "");
-  const verdict = end.right ? el("b", { class: "yes" }, "\u2713 right") : el("b", { class: "no" }, "\u2715 wrong");
+/** The verdict, once the decode was shown to its end. */
+function drawOutcome(line, { start, frames, end }, seen, pending) {
+  if (pending || !end) return line.replaceChildren(pending ? "Decoding." : "");
+  if (!seen) return line.replaceChildren(`Decoded in ${plural(frames.length, "step")}. Play to the end for the verdict.`);
+  const verdict = end.right ? el("b", { class: "yes" }, "\u2713 solved") : el("b", { class: "no" }, "\u2715 wrong");
   const ratio = start.all_processed ? ` (${times(end.processed / start.all_processed)})` : "";
-  return line.replaceChildren(`With n = ${start.settings.latents} it ends `, verdict, `; ${number(end.processed)} tokens read${ratio}`);
+  return line.replaceChildren(`n = ${start.settings.latents}: `, verdict, `, ${number(end.processed)} tokens processed${ratio}`);
 }
 
 function drawCost(box, trace, at) {
@@ -150,7 +177,7 @@ function drawCost(box, trace, at) {
   const frame = trace.frames[at - 1] ?? { processed: 0, all_processed: 0 };
   const most = trace.start.all_processed || frame.all_processed || 1;
   const slots = $(".slots", box);
-  if (!read) slots.replaceChildren(el("p", {}, "Nothing yet."));
+  if (!read) slots.replaceChildren(el("p", {}, "No step yet."));
   else {
     const strip = el("div", { class: "strip", "aria-hidden": "true" });
     for (const [kind, count] of Object.entries(read)) {
@@ -159,13 +186,13 @@ function drawCost(box, trace, at) {
       run.style.setProperty("--count", count);
       if (count) strip.append(run);
     }
-    const words = `${read.clean} clean, ${read.latent} latent, ${plural(read.candidate, "candidate")}; ${read.out ? `${read.out} left out` : "nothing left out"}`;
+    const words = `${read.clean} clean, ${read.latent} latent, ${plural(read.candidate, "candidate")}. ${read.out ? `${read.out} skipped.` : "None skipped."}`;
     slots.replaceChildren(strip, el("p", {}, words));
   }
   $(".meter i", box).style.width = `${(100 * frame.processed) / most}%`;
   $(".meter b", box).style.left = `calc(${(100 * frame.all_processed) / most}% - 2px)`;
   const ratio = frame.all_processed ? ` (${times(frame.processed / frame.all_processed)})` : "";
-  $(".sum", box).textContent = !read ? "" : `${number(frame.processed)} tokens; with all latents, the mark, ${number(frame.all_processed)}${ratio}`;
+  $(".sum", box).textContent = !read ? "" : `${number(frame.processed)} of ${number(frame.all_processed)} with all latent tokens (mark)${ratio}`;
 }
 
 function drawWrong(list, wrong) {
@@ -180,7 +207,7 @@ function drawMind(box, start, cell, index) {
     return list.replaceChildren();
   }
   const here = placeOf(start, index);
-  head.textContent = cell.beliefs ? `What the model ${cell.kind === "decoded" ? "held" : "holds"} in ${here}, ${KINDS[cell.kind](cell)}` : `${here}: ${KINDS[cell.kind](cell)}`;
+  head.textContent = cell.beliefs ? `Predicted probabilities in ${here}, ${KINDS[cell.kind](cell)}` : `${here}: ${KINDS[cell.kind](cell)}`;
   return list.replaceChildren(...(cell.beliefs ?? []).slice(0, 6).map(([token, p]) => {
     const bar = el("i");
     bar.style.width = `${100 * p}%`;

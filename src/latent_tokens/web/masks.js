@@ -7,22 +7,22 @@ const FORWARD = ["arm", "ar-mtp", `ar-mtp-window-${WINDOW}`, `ar-ntp-${WINDOW}`]
 const METHODS = [["mdm", "MDM"], ["sidm", "SIDM"], ["scdm", "SCDM"], ["esolm", "Eso-LM"], ["arm", "ARM"], ["ar-mtp", "AR-MTP"], [`ar-mtp-window-${WINDOW}`, `AR-MTP, window ${WINDOW}`], [`ar-ntp-${WINDOW}`, `AR-NTP, window ${WINDOW}`]];
 /** The paper's figures: a name, the settings that draw it, and what it shows. */
 const FIGURES = [
-  ["Attention: MDM", { method: "mdm", latents: 4 }, "Every masked token is read, because the target looks at all of them: they are all latent."],
-  ["Attention: SIDM", { method: "sidm", latents: 0 }, "The target looks at clean tokens and itself. The other masked tokens can be left out: cheaper, and worse."],
-  ["Standard SCDM", { method: "scdm", latents: 0 }, "A masked token looks back only. As the first of them the target sees no other, and the rest is left out."],
-  ["Modulation, n = 2", { method: "scdm", latents: 2 }, "Two masked tokens are moved in front of the target, which now looks at them. The model is the same; the number is a dial."],
-  ["Standard ARM", { method: "arm", latents: 0 }, "The next token is read off the token before it. Nothing that is masked enters the network but a sign where it begins."],
-  ["AR-MTP", { method: "ar-mtp", latents: 4 }, "From left to right, but with every token that is to come predicted as well: latents for an autoregressive model."],
-  ["AR-MTP, window", { method: `ar-mtp-window-${WINDOW}`, latents: WINDOW - 1 }, "Only a window of what is to come is read, so that the number of latents is bounded; it is set in training."],
+  ["Attention: MDM", { method: "mdm", latents: 4 }, "The target attends to every masked token, so all of them are in the input: they are all latent."],
+  ["Attention: SIDM", { method: "sidm", latents: 0 }, "The target attends to clean tokens and itself. The other masked tokens can be skipped: cheaper, but less accurate."],
+  ["Standard SCDM", { method: "scdm", latents: 0 }, "A masked token attends only to slots before it. The target is the first masked token, so the others are skipped."],
+  ["Modulation, n = 2", { method: "scdm", latents: 2 }, "Two masked tokens are placed before the target, which now attends to them. The weights are the same: n is set at inference."],
+  ["Standard ARM", { method: "arm", latents: 0 }, "The next token is predicted at the token before it. No masked token is in the input, except at the first position."],
+  ["AR-MTP", { method: "ar-mtp", latents: 4 }, "Left-to-right decoding in which all later tokens are predicted too: latent tokens for an autoregressive model."],
+  ["AR-MTP, window", { method: `ar-mtp-window-${WINDOW}`, latents: WINDOW - 1 }, "Only a window of later tokens is in the input, so the number of latent tokens is bounded. The window is set in training."],
 ];
-const NOUNS = { clean: "clean", latent: "latent", candidate: "candidate", hidden: "left out" };
+const NOUNS = { clean: "clean", latent: "latent", candidate: "candidate", hidden: "skipped" };
 
-/** The tab Masks: asks the server for a method's arrangement and mask, and draws both. */
+/** The tab Masks: requests the slots and the attention mask of a method, and draws both. */
 function makeMasks() {
   const [method, clean, latents, candidates] = ["method", "clean", "latents", "candidates"].map((name) => $(`#mask-${name}`));
   const note = $("#mask-note");
   let shown = null;
-  let asked = null; // the slot whose sight is drawn
+  let asked = null; // the slot whose attention is drawn
   let figure = null;
 
   offer(method, METHODS, "scdm");
@@ -67,8 +67,8 @@ function makeMasks() {
     const got = { latents: count("latent"), candidates: count("candidate") };
     if (latents.disabled) latents.value = $("#mask-latents-out").textContent = got.latents;
     const told = Object.entries(got).filter(([name, value]) => value !== Number($(`#mask-${name}`).value)).map(([name, value]) => plural(value, name.slice(0, -1)));
-    const reason = latents.disabled ? `The number of latents is not free with this method: here ${got.latents}. ` : "";
-    say(note, reason + (told.length ? `There is room for ${told.join(" and ")}.` : ""));
+    const reason = latents.disabled ? `This method fixes the number of latent tokens: here ${got.latents}. ` : "";
+    say(note, reason + (told.length ? `At most ${told.join(" and ")} here.` : ""));
     $("#mask-words").textContent = [figure === null ? "" : FIGURES[figure][2], shown.words].filter(Boolean).join(" ");
     drawMask();
     drawDiagram();
@@ -87,12 +87,12 @@ function makeMasks() {
     const row = (seen, asker) => {
       const sight = seen.slice(0, mask.length);
       const line = el("tr", { class: asker === asked ? "asked" : null }, el("th", { scope: "row" }, `${NOUNS[slots[asker].kind]} ${slots[asker].position + 1}`));
-      line.append(...sight.map((sees, key) => el("td", { class: sees ? `sees to-${slots[key].kind}` : null }, el("i"), el("span", { class: "unseen" }, sees ? "sees" : "no"))));
+      line.append(...sight.map((sees, key) => el("td", { class: sees ? `sees to-${slots[key].kind}` : null }, el("i"), el("span", { class: "unseen" }, sees ? "attends" : "no"))));
       return line;
     };
     const shownSlots = slots.slice(0, mask.length);
     $("#mask").replaceChildren(
-      el("caption", { class: "unseen" }, "Which slot sees which"),
+      el("caption", { class: "unseen" }, "Attention mask: queries by keys"),
       el("thead", {}, el("tr", {}, el("td"), ...shownSlots.map((slot) => el("th", { scope: "col", title: `${NOUNS[slot.kind]}, position ${slot.position + 1}` }, head(slot))))),
       el("tbody", {}, ...mask.map(row)),
     );

@@ -1,4 +1,4 @@
-"""Who sees whom in one decoding step of a method, as a matrix to draw; made by the code that decodes."""
+"""The attention mask of one decoding step, computed by the functions that decode."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from latent_tokens.order import any_order, first_order
 MOST_SLOTS = 64
 LATENTS = 2  # where no number is asked for and the method has a dial
 SAYS: dict[Rule, str] = {
-    bidirectional: "Every token that is shown sees every other.",
-    independent: "Clean tokens see the clean ones; a masked token sees them and itself, so no masked token helps another.",
-    semi_causal: "Clean tokens see the clean ones; a masked token sees them, itself and the masked ones before it, so candidates see the latents.",
-    causal: "Every token sees itself and what stands before it, clean or masked.",
+    bidirectional: "Every token in the input attends to every other.",
+    independent: "Clean tokens attend to clean tokens. A masked token attends to clean tokens and itself, so masked tokens do not help each other.",
+    semi_causal: "Clean tokens attend to clean tokens. A masked token attends to clean tokens, itself and the masked tokens before it, "
+    "so candidates attend to latent tokens.",
+    causal: "Every token attends to itself and to the tokens before it, clean or masked.",
 }
-SHIFTED = " Each slot is fed the token before it, so no MASK enters but at the first."
+SHIFTED = " The input of each slot is the token before it, so MASK is in the input only at the first slot."
 
 
 @dataclass(frozen=True)

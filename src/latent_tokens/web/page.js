@@ -13,7 +13,7 @@ function dress(theme) {
   $("#theme").setAttribute("aria-pressed", theme === "dark");
 }
 
-/** Follows the system until the person chooses. */
+/** Follows the system until a theme is chosen. */
 function makeTheme() {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const chosen = () => document.documentElement.dataset.chosen;
@@ -46,13 +46,24 @@ function makeTabs(opened) {
       history.replaceState(null, "", `#${TABS[goal % TABS.length]}`);
     });
   });
-  const follow = () => open(TABS.includes(location.hash.slice(1)) ? location.hash.slice(1) : "watch", false);
-  addEventListener("hashchange", follow);
-  follow();
+  const named = () => location.hash.slice(1);
+  addEventListener("hashchange", () => {
+    if (TABS.includes(named()) || !named()) open(named() || "watch", false);
+  });
+  open(TABS.includes(named()) ? named() : "watch", false);
+}
+
+/** The link moves the focus and leaves the address, which names the tab. */
+function makeSkipLink() {
+  $(".skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    $("#main").focus();
+  });
 }
 
 async function begin() {
   makeTheme();
+  makeSkipLink();
   const traces = JSON.parse($("#traces").textContent);
   const watch = makeWatch();
   if (traces.length) {

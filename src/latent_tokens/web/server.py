@@ -83,16 +83,16 @@ def app_for(shelf: Shelf, at_once: int, seconds: float) -> FastAPI:
     async def begin(request: Request, work: Work, limit: float = seconds) -> tuple[Job, Event]:
         """(the work in its thread, its first event). Raises HTTPException where there is no room, or it begins with a fault."""
         if not slots.acquire(blocking=False):
-            said = f"{at_once} decodes are under way, as many as may be at once; try again in a second"
+            said = f"{at_once} decodes are running, which is the maximum. Try again in a second."
             raise HTTPException(429, said, {"Retry-After": "1"})
         try:
             job = Job(work, limit, slots.release)
         except RuntimeError:  # no thread more
             slots.release()
-            raise HTTPException(503, "this machine has no room for another decode; try again in a second", {"Retry-After": "1"}) from None
+            raise HTTPException(503, "the server cannot start another decode. Try again in a second.", {"Retry-After": "1"}) from None
         first = await job.unless_left(request.receive, job.next())
         if first is None or first[0] == "fault":
-            raise HTTPException(400, "stopped before it began" if first is None else first[1]["detail"])
+            raise HTTPException(400, "stopped before the first step" if first is None else first[1]["detail"])
         return job, first
 
     @app.get("/", response_class=HTMLResponse)

@@ -1,4 +1,4 @@
-"""The models that are served: described at once, loaded when they are first asked for, few of them kept."""
+"""The served models: described at the start, loaded on first use, a few of them kept in memory."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from latent_tokens.checks import first_line
+from latent_tokens.configs import DEFAULT_CANDIDATES
 from latent_tokens.frames import Model, has_dial, solvable
 from latent_tokens.methods import Method, name_of
 from latent_tokens.order import left_to_right
@@ -19,7 +20,7 @@ from latent_tokens.pretrained import find, from_pretrained, method_from, shapes_
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Examples, Solvable
 from latent_tokens.tensors import as_tensors
-from latent_tokens.views import examples, view
+from latent_tokens.views import COMPARISONS, chosen, examples, measured, measured_for, view
 
 MOST_KEPT = 4
 SHOWN = 100  # signs of a wrong name
@@ -30,9 +31,9 @@ class UnknownError(ValueError):
 
 
 class Shelf:
-    """Models by name: run folders, and those that come along. `task_of` says what a folder's model learned.
+    """Models by name: run directories and bundled models. `task_of` returns the task of a directory's model.
 
-    Raises ValueError where a folder holds no whole model, or one without puzzles.
+    Raises ValueError if a directory has no complete model, or if its task has no puzzles.
     """
 
     def __init__(self, names: Sequence[str], task_of: Callable[[Path], Any], most: int = MOST_KEPT) -> None:
@@ -76,20 +77,34 @@ def described(name: str, folder: Path, task: Solvable) -> dict[str, Any]:
 def describe(name: str, folder: Path, task: Solvable) -> dict[str, Any]:
     """That line. Raises whatever a file that is missing or damaged raises."""
     method = method_from(read_description(folder, "config.json", "model")["method"])
+    weights = folder / "model.safetensors"
     puzzles = [puzzle for puzzle in examples(task) if takes(method, task.encode(puzzle))]
     drawn = view(task, task.encode(puzzles[0]))
+    record = measured_for(task, weights)
     return {
         "name": name,
         "task": task.name,
         "kind": drawn.kind,
         "method": name_of(method),
-        "parameters": sum(math.prod(shape) for shape in shapes_of(folder / "model.safetensors").values()),
+        "parameters": sum(math.prod(shape) for shape in shapes_of(weights).values()),
         "dial": has_dial(method),
         "side": drawn.columns if drawn.box else None,
         "box": None if drawn.box is None else list(drawn.box),
         "left_to_right": method.order is left_to_right,
-        "examples": puzzles,
+        "continues_prefix": method.readout == "shifted",
+        "candidates": measured().get(task.name, {}).get("candidates", DEFAULT_CANDIDATES),
+        "examples": [example_of(puzzle, record) for puzzle in puzzles],
     }
+
+
+def example_of(puzzle: str, record: dict[str, Any] | None) -> dict[str, str]:
+    """A puzzle with its label, and its caption if it was selected by decoding with this model."""
+    if set(puzzle) == {"."}:
+        return {"puzzle": puzzle, "label": "empty board", "caption": ""}
+    kinds = {example["puzzle"]: example["kind"] for example in (record or {}).get("examples", [])}
+    if record is None or puzzle not in kinds:
+        return {"puzzle": puzzle, "label": "", "caption": ""}
+    return {"puzzle": puzzle, "label": COMPARISONS[kinds[puzzle]], "caption": chosen(kinds[puzzle], record)}
 
 
 def takes(method: Method, problem: Examples) -> bool:

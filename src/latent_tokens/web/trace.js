@@ -2,7 +2,7 @@
 
 const SIGNS = "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ@"; // Sudoku's digits, as the package writes them
 
-/** What every cell shows after `at` steps; the last of them is shown as it happens. Nothing was decoded where at = 0. */
+/** Each cell after `at` steps, of which the last is shown with its candidates and latents. Nothing is decoded at 0. */
 function cellsAt(trace, at) {
   const { start, frames } = trace;
   const cells = start.tokens.map((token) => ({ kind: token === null ? (at ? "open" : "ready") : "given", token, step: null, beliefs: null }));
@@ -84,26 +84,26 @@ function placeOf(start, cell) {
 /** What a token is, for people. */
 const signOf = (start, token) => start.signs[token] || "(blank)";
 
-/** What the step that ends at `at` did, in a sentence or three. */
+/** The step that ends at `at`, in two or three sentences. */
 function storyAt(trace, at) {
   const { start, frames, end } = trace;
   if (!at) {
     const open = start.tokens.filter((token) => token === null).length;
-    return start.tokens.length ? `Nothing is written yet: ${plural(open, "empty cell")}. Press play, or step on.` : "";
+    return start.tokens.length ? `${plural(open, "empty cell")}. Press play, or step forward.` : "";
   }
   const frame = frames[at - 1];
-  const written = frame.chosen.map(([cell, token]) => {
+  const decoded = frame.chosen.map(([cell, token]) => {
     const sure = frame.beliefs[cell]?.find(([id]) => id === token)?.[1];
-    return `${signOf(start, token)} in ${placeOf(start, cell)}${sure === undefined ? "" : ` (${percent(sure)} sure)`}`;
+    return `${signOf(start, token)} in ${placeOf(start, cell)}${sure === undefined ? "" : ` (probability ${percent(sure)})`}`;
   });
   const { candidates, latents } = frame;
-  const choice = candidates.length > 1 ? `of ${candidates.length} candidates it writes ` : "it writes ";
-  const help = latents.length ? `${plural(latents.length, "latent token")} took part and ${latents.length === 1 ? "is" : "are"} thrown away.` : "No latent token took part.";
-  const verdict = end && at === frames.length ? (end.right ? " The board is right." : " The board is wrong.") : "";
-  return `Step ${at}: ${choice}${written.join(", ")}. ${help}${start.kind === "sudoku" ? verdict : verdict.replace("board", "answer")}`;
+  const choice = candidates.length > 1 ? `of ${candidates.length} candidates, the model decodes ` : "the model decodes ";
+  const help = latents.length ? `${plural(latents.length, "latent token")} ${latents.length === 1 ? "was" : "were"} predicted and discarded.` : "No latent tokens.";
+  const verdict = end && at === frames.length ? (end.right ? " The puzzle is solved." : " The answer is wrong.") : "";
+  return `Step ${at}: ${choice}${decoded.join(", ")}. ${help}${verdict}`;
 }
 
-/** What the step that ends at `at` read: clean, latent and candidate tokens, and those that stayed out. */
+/** The input of the step that ends at `at`: clean, latent and candidate tokens, and the skipped ones. */
 function readAt(trace, at) {
   const frame = trace.frames[at - 1];
   if (!frame) return null;

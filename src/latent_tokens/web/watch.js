@@ -2,12 +2,13 @@
 
 const KEPT = 60; // decodes that are shown again without asking
 const QUIET = 250; // milliseconds without a change before the server is asked
+const CHECK_AGAIN = 50; // milliseconds until the player checks again whether a frame has arrived
 
 /** The tab Watch. `begin(models)` asks the server; `play(traces)` shows what is there, without one. */
 function makeWatch() {
-  const state = { puzzle: null, text: "", at: 1, chosen: null, timer: null, lanes: [], served: false };
+  const state = { puzzle: null, text: "", at: 1, chosen: null, timer: null, lanes: [], served: false, past: [] };
   const kept = new Map();
-  const [scrub, words, example, text, seed] = ["#scrub", "#puzzle-words", "#example", "#text", "#seed"].map((name) => $(name));
+  const [scrub, words, caption, example, text, seed, undoing] = ["#scrub", "#puzzle-words", "#caption", "#example", "#text", "#seed", "#undo"].map((name) => $(name));
   const model = () => state.lanes[0].model;
   const isSudoku = () => model().kind === "sudoku";
 
@@ -21,30 +22,63 @@ function makeWatch() {
 
   function begin(models) {
     state.served = true;
-    const lane = addLane();
-    const best = models.find(({ name }) => name === "sudoku-9-scdm");
-    lane.offer(models, (models[0].name === "sudoku-6-scdm" && best ? best : models[0]).name); // else the first run that was named
+    addLane().offer(models, models[0].name);
     state.task = model().task;
     newTask();
   }
 
-  /** The examples of the first lane's task, and the first of them. */
+  /** Loads the first example of the first lane's task. */
   function newTask() {
-    const { examples } = model();
-    offer(example, [...examples.map((puzzle, i) => [puzzle, `${model().task} ${i + 1}`]), ["", "my own"]], examples[0] ?? "");
-    $("#clear").hidden = !isSudoku();
-    setPuzzle(example.value);
+    state.past = [];
+    state.text = "";
+    offerExamples();
+    $("#clear").hidden = undoing.hidden = !isSudoku();
+    setPuzzle(model().examples[0]?.puzzle ?? "");
+    state.past = [];
+    drawUndo();
   }
 
-  /** Takes a puzzle as text: at once where it can be read here, then as the server reads it. */
+  function offerExamples() {
+    const options = model().examples.map(({ puzzle, label }, i) => [puzzle, `${i + 1}. ${label || model().task}`]);
+    offer(example, [...options, ["", "own puzzle"]]);
+  }
+
+  /** Marks the example that the puzzle is, with its caption. */
+  function markExample() {
+    const same = ({ puzzle }) => (isSudoku() ? writeSudoku(readSudoku(puzzle, model().side)) : puzzle) === state.text;
+    const found = model().examples.find(same);
+    example.value = found?.puzzle ?? "";
+    say(caption, found?.caption ?? "");
+  }
+
+  /** Undo has one entry per puzzle that was replaced. */
+  function remember() {
+    if (isSudoku() && state.text && state.past.at(-1) !== state.text) state.past.push(state.text);
+  }
+
+  function undo() {
+    if (!state.past.length) return;
+    const before = state.past.pop();
+    const { chosen, past } = state;
+    state.past = [];
+    setPuzzle(before, 0);
+    Object.assign(state, { chosen, past });
+    draw();
+  }
+
+  const drawUndo = () => undoing.setAttribute("aria-disabled", state.past.length === 0);
+
+  /** Loads a puzzle: immediately if the page can parse it, then as the server parses it. */
   function setPuzzle(puzzle, at = 1) {
     pause();
+    const before = state.text;
     if (isSudoku()) {
       try {
         state.puzzle = puzzle ? readSudoku(puzzle, model().side) : Array(model().side ** 2).fill(null);
       } catch (error) {
         return say(words, error.message, true);
       }
+      if (before !== writeSudoku(state.puzzle)) remember();
     }
     text.value = puzzle;
     Object.assign(state, { text: puzzle, at, chosen: null });
@@ -53,37 +87,57 @@ function makeWatch() {
 
   function newPuzzle() {
     if (isSudoku()) state.text = text.value = writeSudoku(state.puzzle);
-    const same = (puzzle) => (isSudoku() ? writeSudoku(readSudoku(puzzle, model().side)) : puzzle) === state.text;
-    example.value = model().examples.find(same) ?? "";
+    markExample();
     for (const lane of state.lanes) {
       lane.abort?.abort();
-      Object.assign(lane, { trace: null, fault: "", tried: new Map() });
+      Object.assign(lane, { trace: null, incoming: null, pending: false, fault: "", tried: new Map() });
     }
     state.lanes.forEach(pad);
-    const found = isSudoku() ? clashes(state.puzzle, model().side, model().box).words : [];
-    const full = isSudoku() && !state.puzzle.includes(null);
-    say(words, found.length ? `${found.join("; ")}.` : full ? "Every cell is given: there is nothing to decode." : "", found.length > 0);
-    state.blocked = found.length > 0 || full;
+    const problem = problemOf();
+    say(words, problem, problem !== "");
+    state.blocked = problem !== "";
+    if (!state.blocked) for (const lane of state.lanes) lane.pending = true;
     draw();
     if (!state.blocked) check();
   }
 
+  /** Why the puzzle cannot be decoded, or "". */
+  function problemOf() {
+    if (!isSudoku()) return "";
+    const found = clashes(state.puzzle, model().side, model().box).words;
+    if (found.length) return `${found.join("; ")}.`;
+    if (!state.puzzle.includes(null)) return "Every cell is given. Clear a cell to decode it.";
+    const unable = state.lanes.find((lane) => lane.model.continues_prefix && !isPrefix());
+    return unable ? `${shortName(unable.model.name)} cannot infill: it only continues given cells from the first on. Choose another model.` : "";
+  }
+
+  /** Whether no given cell comes after an empty one. */
+  const isPrefix = () => !isSudoku() || !state.puzzle.some((digit, cell) => digit !== null && state.puzzle[cell - 1] === null);
+
   const check = settled(async () => {
     const puzzle = state.text;
-    if (isSudoku() && (!state.puzzle.includes(null) || clashes(state.puzzle, model().side, model().box).words.length)) return;
+    if (problemOf()) return;
     try {
       const { solutions, conflicts } = await post("/api/check", { model: model().name, puzzle });
       if (puzzle !== state.text) return;
-      const count = { 0: "No answer agrees with what is given: there is nothing to find.", 1: model().kind === "countdown" ? "It can be made." : "It has one solution.", 2: "It has several solutions; any of them is right." }[solutions];
+      const count = { 0: "The puzzle has no solution.", 1: model().kind === "countdown" ? "The puzzle has a solution." : "The puzzle has one solution.", 2: "The puzzle has several solutions. Any of them is accepted." }[solutions];
       say(words, conflicts.length ? "Some cells contradict each other." : (count ?? ""), solutions === 0);
       state.blocked = solutions === 0;
       if (solutions !== 0) state.lanes.forEach(decode);
-      else draw();
+      else settle();
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
-      if (puzzle === state.text) say(words, error.message, true);
+      if (puzzle !== state.text) return;
+      say(words, error.message, true);
+      settle();
     }
   }, QUIET);
+
+  /** No lane waits for a decode any more. */
+  function settle() {
+    for (const lane of state.lanes) lane.pending = false;
+    draw();
+  }
 
   function changed(lane) {
     if (lane === state.lanes[0]) {
@@ -93,7 +147,11 @@ function makeWatch() {
         if (state.lanes[1]) compare();
         return newTask();
       }
+      offerExamples();
+      markExample();
     }
+    const problem = problemOf();
+    if (problem || state.blocked) return newPuzzle();
     draw();
     return later(lane);
   }
@@ -105,7 +163,10 @@ function makeWatch() {
   }, QUIET);
 
   function later(lane) {
+    if (state.blocked) return;
+    Object.assign(lane, { pending: true, incoming: null });
     waiting.add(lane);
+    draw();
     flush();
   }
 
@@ -114,12 +175,10 @@ function makeWatch() {
     const values = { ...lane.settings(), puzzle: state.text, temperature: 0, seed: seed.value || 0 };
     const key = query(values);
     lane.fault = "";
-    if (kept.has(key)) {
-      lane.trace = kept.get(key);
-      return noteTried(lane, values);
-    }
+    if (kept.has(key)) return arrived(lane, kept.get(key), values);
+    lane.pending = true;
     const control = (lane.abort = new AbortController());
-    const trace = { start: null, frames: [], end: null };
+    const trace = (lane.incoming = { start: null, frames: [], end: null, latents: values.latents });
     try {
       for await (const [name, data] of events(`/api/decode?${key}`, control.signal)) {
         if (control.signal.aborted) return undefined;
@@ -132,21 +191,21 @@ function makeWatch() {
       }
       kept.set(key, trace);
       if (kept.size > KEPT) kept.delete(kept.keys().next().value);
-      return noteTried(lane, values);
+      return arrived(lane, trace, values);
     } catch (error) {
       if (control.signal.aborted) return undefined;
       if (!(error instanceof Fault)) throw error;
-      Object.assign(lane, { trace: null, fault: error.message });
+      Object.assign(lane, { trace: null, pending: false, fault: error.message, tried: new Map() });
       return draw();
     }
   }
 
-  /** Marks on the dial how a number of latents ended; marks of other settings go. */
-  function noteTried(lane, { latents, ...others }) {
+  /** Shows a complete trace. The slider keeps its marks while only the number of latent tokens changes. */
+  function arrived(lane, trace, { latents, ...others }) {
     const setting = query(others);
     if (lane.setting !== setting) lane.tried = new Map();
-    lane.setting = setting;
-    if (latents !== undefined) lane.tried.set(latents, lane.trace.end.right);
+    if (trace.seen && latents !== undefined) lane.tried.set(latents, trace.end.right);
+    Object.assign(lane, { trace, setting, pending: false });
     draw();
   }
 
@@ -155,10 +214,13 @@ function makeWatch() {
     const sign = key.toUpperCase();
     const erase = ["Delete", "Backspace", "0", ".", " "].includes(key);
     if (!erase && !SIGNS.slice(0, model().side).includes(sign)) return;
+    if (cell === null) return say(words, "Choose a cell first.", true);
     pause();
+    remember();
     state.puzzle = state.puzzle.with(cell, erase ? null : SIGNS.indexOf(sign));
     state.at = 0;
     newPuzzle();
+    drawUndo();
   }
 
   function picked(cell) {
@@ -167,7 +229,7 @@ function makeWatch() {
     draw();
   }
 
-  /** Buttons that type into the chosen cell, for who has no keyboard. */
+  /** Buttons that type into the chosen cell. */
   function pad({ root }) {
     const box = $(".pad", root);
     box.hidden = !isSudoku();
@@ -176,7 +238,7 @@ function makeWatch() {
     if (box.children.length === signs.length + 1) return;
     const key = (sign, name, label) => {
       const button = el("button", { type: "button", "aria-label": label }, name);
-      button.addEventListener("click", () => typed(state.chosen ?? 0, sign));
+      button.addEventListener("click", () => typed(state.chosen, sign));
       return button;
     };
     box.replaceChildren(...signs.map((sign) => key(sign, sign, `Type ${sign}`)), key("Delete", "\u232b", "Empty the cell"));
@@ -192,6 +254,7 @@ function makeWatch() {
       second.offer(first.models.filter(({ task }) => task === model().task), model().name);
       first.alone = first.asked;
       [first.asked, second.asked] = ["0", "all"];
+      for (const lane of state.lanes) lane.trace = null;
       pad(second);
       state.lanes.forEach(later);
     } else {
@@ -206,7 +269,7 @@ function makeWatch() {
     draw();
   }
 
-  /** What a lane shows before its trace begins. */
+  /** The start of a lane without a trace. */
   function draft() {
     const { kind, side, box } = model();
     return { kind, side, box, columns: side, heads: [], signs: Array.from({ length: side ?? 0 }, (_, i) => `${i + 1}`), tokens: isSudoku() ? state.puzzle : [], words: [] };
@@ -237,15 +300,19 @@ function makeWatch() {
     $("#first").disabled = $("#back").disabled = state.at === 0;
     $("#last").disabled = $("#forth").disabled = state.at === total;
     $("#play").disabled = total === 0;
+    drawUndo();
     const two = state.lanes.length > 1;
     state.lanes.forEach((lane, i) => {
       const start = lane.trace?.start ?? draft();
-      if (state.served) lane.setRoom(start);
+      if (state.served) {
+        lane.setRoom(start);
+        lane.offerFor(state.task, isPrefix());
+      }
       $("h3", lane.root).textContent = two || !state.served ? [two ? "AB"[i] : "", lane.trace ? settingWords(lane.trace.start) : ""].filter(Boolean).join(". ") : "";
       lane.draw({ start, trace: lane.trace, at: state.at, chosen: state.chosen, editable: state.served && start.kind === "sudoku", served: state.served });
     });
     const { kind, words: given } = state.lanes[0].trace?.start ?? { words: [] };
-    const told = kind === "countdown" ? [`Make ${given.at(-1)} from ${given.slice(0, -1).join(", ")}, each used once.`] : given;
+    const told = kind === "countdown" ? [`Make ${given.at(-1)} from ${given.slice(0, -1).join(", ")}. Use each number once.`] : given;
     $("#clues").hidden = !told.length;
     $("#clues").replaceChildren(...told.map((line) => el("li", {}, line)));
   }
@@ -270,6 +337,10 @@ function makeWatch() {
   function play() {
     if (state.at >= steps()) state.at = 0;
     const next = () => {
+      if (!arrivedUpTo(state.at + 1)) {
+        state.timer = setTimeout(next, CHECK_AGAIN);
+        return;
+      }
       go(state.at + 1);
       if (state.at >= steps()) {
         pause();
@@ -278,6 +349,11 @@ function makeWatch() {
     };
     state.timer = setTimeout(next, 0);
     drawPlay();
+  }
+
+  /** Whether every lane that is being decoded has so many frames. */
+  function arrivedUpTo(at) {
+    return state.lanes.every(({ pending, incoming }) => !pending || (incoming?.frames.length ?? 0) >= at);
   }
 
   function drawPlay() {
@@ -298,6 +374,12 @@ function makeWatch() {
   scrub.addEventListener("input", step(() => Number(scrub.value)));
   example.addEventListener("change", () => setPuzzle(example.value));
   $("#clear").addEventListener("click", () => setPuzzle("", 0));
+  undoing.addEventListener("click", undo);
+  $("#lanes").addEventListener("keydown", (event) => {
+    if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== "z" || !event.target.closest(".board")) return;
+    event.preventDefault();
+    undo();
+  });
   $("#paste").addEventListener("submit", (event) => {
     event.preventDefault();
     setPuzzle(text.value);

@@ -1,0 +1,75 @@
+"""Takes the pictures of the page in docs/watching.md: docs/page-compare.png, page-masks.png and page-phone.png.
+
+python scripts/screenshots.py [FOLDER]     with chromium on the path; the default folder is docs
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from latent_tokens.commands.serve import bound
+from latent_tokens.commands.shared import task_of
+from latent_tokens.pretrained import shipped_names
+from latent_tokens.web.server import app_for
+from latent_tokens.web.shelf import Shelf
+
+SECONDS = 120.0
+STEP = 8  # shown in the pictures
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    """The address of a server of the bundled models."""
+    server = uvicorn.Server(uvicorn.Config(app_for(Shelf(shipped_names(), task_of), 4, SECONDS), log_level="error", ws="none"))
+    with bound("127.0.0.1", 0) as place:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{place.getsockname()[1]}/"
+        server.should_exit = True
+        thread.join()
+
+
+def opened(browser: Browser, address: str, width: int, height: int, scheme: str = "light") -> Page:
+    """The page in a window of that size, its first puzzle decoded."""
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+    page.goto(address)
+    page.locator('.lane[data-state="decoded"]').first.wait_for()
+    return page
+
+
+def go_to(page: Page, step: int) -> None:
+    """Shows a step of every decode."""
+    page.get_by_role("slider", name="Step").fill(str(step))
+    page.evaluate("document.activeElement.blur(), scrollTo(0, 0)")
+
+
+def main(folder: Path) -> None:
+    """Takes the three pictures."""
+    with serving() as address, sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = opened(browser, address, 1240, 1212)
+        page.get_by_role("button", name="Compare two settings").click()
+        page.locator('.lane[data-state="decoded"]').nth(1).wait_for()
+        go_to(page, 99)
+        go_to(page, STEP)
+        page.screenshot(path=folder / "page-compare.png")
+        page = opened(browser, address, 1100, 860)
+        page.get_by_role("tab", name="Masks").click()
+        page.locator("#mask tbody tr").nth(5).wait_for()
+        page.screenshot(path=folder / "page-masks.png")
+        page = opened(browser, address, 390, 1094, "dark")
+        go_to(page, STEP)
+        page.screenshot(path=folder / "page-phone.png")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs"))

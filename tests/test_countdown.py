@@ -116,7 +116,7 @@ def test_lenient_and_strict_judges(answer, lenient, strict):
 
 
 def test_strict_asks_for_the_given_numbers_and_lets_results_lie():
-    """Decision 19: at most once what is given or produced, and all that is given."""
+    """D-19, correct answers: at most once what is given or produced, and all that is given."""
     tokens = with_answer(FOUR, "10,20,30,40,70", "10+20=30,30+40=70")
     assert FOUR.score(tokens)["strict"] == 1
     assert FOUR.verify(with_answer(FOUR, "10,20,30,40,70", "30+40=70")[0]) == ["10, 20 not used"]

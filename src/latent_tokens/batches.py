@@ -41,7 +41,7 @@ def training_batches(
 
 
 def draw_examples(examples: Examples, method: Method, config: TrainConfig, mask_id: int, step: int, part: int) -> Drawn:
-    """Examples with what is masked in them: never what is known, unless noise = "all" says that nothing is (decision 8)."""
+    """Examples with what is masked in them: never what is known, unless noise = "all" says that nothing is (D-8, noised positions)."""
     tokens, known, lengths = as_tensors(examples)
     known = known & (config.noise == "answer")
     return draw(method, tokens, known, torch.Generator().manual_seed(seed_of(config, step, part)), mask_id=mask_id, lengths=lengths)

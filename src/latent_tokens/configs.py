@@ -107,7 +107,7 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """One training run. The defaults suit two CPU cores; docs/decisions.md (7) has the paper's recipe."""
+    """One training run. The defaults suit two CPU cores; the paper's recipe is in docs/decisions.md (D-7, published optimizer settings)."""
 
     task: str
     """What to learn: a name of TASKS; where `fit` is handed a task, a label."""
@@ -144,7 +144,7 @@ class TrainConfig:
     targets: Literal["all", "next"] | None = None
     """Learn all masked tokens that are shown, or the next one alone. Default: the method's own."""
     noise: Literal["answer", "all"] = "answer"
-    """Mask and learn the answer alone, or the prompt too, as the paper's runs on puzzles do (decision 8)."""
+    """Mask and learn the answer alone, or the prompt too, as the paper's runs on puzzles do (D-8, noised positions)."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """auto is bf16 on an accelerator, fp32 on a CPU (small models gain nothing there)."""
     data: Path | None = None
@@ -240,7 +240,7 @@ class EvalConfig:
     batch_size: int = 250
     """Samples decoded together; the samples do not depend on it."""
     temperature: float | None = None
-    """0 takes the likeliest token. Default: 0 for Countdown, 1 for the other tasks (decision 17)."""
+    """0 takes the likeliest token. Default: 0 for Countdown, 1 for the other tasks (D-17, temperature)."""
     top_p: float | None = None
     """Draw from the smallest set of tokens that holds this much probability. Default: 0.9 for text, 1 for the other tasks."""
     refresh: bool = True

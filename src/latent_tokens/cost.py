@@ -12,7 +12,7 @@ def tokens_processed(length: int, known: int, candidates: int, latents: int) -> 
 
 
 def relative_cost(length: int, candidates: int, latents: int) -> float:
-    """Tokens relative to n = all in the paper's convention, in which all positions are decoded (decision 21):
+    """Tokens relative to n = all in the paper's convention, in which all positions are decoded (D-21, relative cost):
     [L(L-1)/2 + KL - K(K-1)/2] / L^2 with K = min(k + n, L).
     """
     shown = min(candidates + latents, length)

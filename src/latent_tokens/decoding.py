@@ -25,7 +25,7 @@ from latent_tokens.streams import Streams
 
 
 def growing(clean: int) -> int:
-    """One candidate more than there are clean tokens: where little is known, what a model is surest of is where it is too sure (decision 33)."""
+    """Return the number of clean tokens + 1: few candidates early, all of them late (D-33, adaptive candidates)."""
     return clean + 1
 
 
@@ -37,9 +37,9 @@ class Decoding:
     latents: int | Literal["all"] | Callable[[int], int] | None = None  # n, or number masked -> n; None = the method's own
     tokens_per_step: int | Partition = 1  # or equal_parts(T), reverse_process(T), a given_partition's (appendix C)
     order: Order | None = None  # None = the method's own
-    confidence: Confidence = top_prob  # of the raw logits, before temperature (decision 16)
+    confidence: Confidence = top_prob  # of the raw logits, before temperature (D-16, confidence)
     latent_policy: LatentPolicy = nearest  # which masked positions are the n, and in what order they stand
-    refresh: bool = True  # reshuffle an any_order schedule after every step; False is Algorithm 5 as printed (decision 14)
+    refresh: bool = True  # reshuffle an any_order schedule after every step; False is Algorithm 5 as printed (D-14, schedule refresh)
     temperature: float | int = 1.0  # 0 = argmax
     top_p: float | int = 1.0  # draw from the smallest set of tokens that holds this much probability
 
@@ -233,7 +233,7 @@ def how_many(
 ) -> tuple[Int[Tensor, " A"], Int[Tensor, " A"]]:
     """How many candidates and latents each row shows, of its `left` masked tokens and no more than the method's window.
 
-    Where n + k are more than that, the candidates stay and the latents shrink (decision 13).
+    Where n + k are more than that, the candidates stay and the latents shrink (D-13, last decoding steps).
     """
     room = method.room(left)
     if (count > room).any():
@@ -281,7 +281,7 @@ def most_confident(
 
 
 def draw_tokens(candidates: Float[Tensor, "A K V"], picks: Int[Tensor, "A T"], decoding: Decoding, noise: Float[Tensor, "A T"]) -> Int[Tensor, "A T"]:
-    """A token for each pick: by inverse CDF from the tempered, top-p distribution, or its argmax at temperature 0 (decision 18)."""
+    """A token for each pick: by inverse CDF from the tempered, top-p distribution, or its argmax at temperature 0 (D-18, token sampling)."""
     logits = candidates.gather(1, picks[:, :, None].expand(-1, -1, candidates.shape[-1]))  # (A, T, V)
     logits = logits - logits.amax(-1, keepdim=True)
     if logits.isnan().any():

@@ -71,7 +71,7 @@ def evaluate(
     `adjust` has the last word on how is decoded; a watcher, one a row, sees every step and adds to the row.
 
     Percentages are of samples; `processed` and `forward_passes` are counted, the latter a batch; `relative_cost` is
-    tokens relative to showing all masked tokens, `paper_cost` the same by the paper's formula (decision 21), None where n or k is a rule;
+    tokens relative to showing all masked tokens, `paper_cost` the same by the paper's formula (D-21, relative cost), None where n or k is a rule;
     seconds are of decoding alone. The net is left in eval mode. Raises ValueError where the net is not of the task, or its method
     cannot decode so.
     """

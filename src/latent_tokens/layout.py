@@ -15,7 +15,7 @@ SMALL = 1_024  # slots: a part of so few is not worth cutting
 
 @dataclass(frozen=True)
 class Layout:
-    """The slots of one forward pass: clean ones, masked ones, then padding (decisions 12 and 24)."""
+    """The slots of one forward pass: clean ones, masked ones, then padding (D-12, latent token count; D-24, padding slots)."""
 
     positions: Int[Tensor, "B S"]  # the place in the sequence that each slot stands for; 0 in padding
     num_clean: Int[Tensor, " B"]  # slots [0, num_clean) show their token

@@ -40,7 +40,7 @@ class Method:
     attention: Rule
     window: int | None = None  # masked tokens shown at most; None = all
     targets: Literal["all", "next"] = "all"  # which of the shown masked tokens are scored in training
-    weight: Literal["elbo", "flat"] = "elbo"  # divide by the number of targets, or of unknown positions (decisions 4-5)
+    weight: Literal["elbo", "flat"] = "elbo"  # divide by the number of targets, or of unknown positions (D-4, loss weight; D-5, AR-MTP normalization)
     readout: Literal["in_place", "shifted"] = "in_place"  # shifted: slot j is fed the token before it, and MASK at slot 0
     latents: int | None = 0  # n where Decoding.latents is None; None = all that may be shown, as always where rule sees what is later
 
@@ -93,7 +93,7 @@ class Method:
         return num_masked if self.window is None else num_masked.clamp(max=self.window)
 
     def logits(self, net: Denoiser, tokens: Int[Tensor, "B L"], layout: Layout) -> Float[Tensor, "B S V"]:
-        """The net's logits for every slot of the layout, with MASK ruled out (decision 2)."""
+        """The net's logits for every slot of the layout, with MASK ruled out (D-2, MASK token)."""
         return rule_out(net.mask_id, net(self.fed(tokens, layout, net.mask_id), layout.positions, dense_mask(self.attention, layout)))
 
     def logits_at(self, wanted: Bool[Tensor, "B S"], net: Denoiser, tokens: Int[Tensor, "B L"], layout: Layout) -> Float[Tensor, "N V"]:

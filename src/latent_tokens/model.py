@@ -19,7 +19,7 @@ from torch.nn.attention.flex_attention import BlockMask
 from latent_tokens.kernels import Linear, attend, rotate
 from latent_tokens.sizes import Size
 
-ROTARY_BASE = 10_000  # decision 1
+ROTARY_BASE = 10_000  # D-1, transformer architecture
 TOKENS_A_GROUP = 1_024  # on a CPU, rows of so many tokens attend together in the last layer
 
 
@@ -27,7 +27,7 @@ class Transformer(nn.Module):
     """A denoiser: (ids Int[B, S], positions Int[B, S], mask Bool[B, S, S]) -> logits Float[B, S, vocab_size + 1].
 
     The shape is that of the paper (table of sizes) with the constant adaLN folded in: LayerNorm with weight and bias, no bias
-    in the attention, GELU, 4x MLP, untied head with bias. MASK is the id after the vocabulary (decisions 1 and 2).
+    in the attention, GELU, 4x MLP, untied head with bias. MASK is the id after the vocabulary (D-1, transformer architecture; D-2, MASK token).
     `gelu` is the paper's approximation by tanh or the exact one, three times as fast on a CPU; they differ by 5e-4 at most.
     `method` is the Method it was trained with, once known; `folder` the one that it was read from.
     `from_pretrained`, `save_pretrained` and `push_to_hub` are those of sharing.py, which may know of folders and hubs.

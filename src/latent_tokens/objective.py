@@ -54,7 +54,7 @@ def loss(
     *,
     lengths: Int[Tensor, " B"] | None = None,
 ) -> Float[Tensor, ""]:
-    """The method's loss on a batch, in nats a token, from one forward pass (appendix B; decisions 4 and 5).
+    """The method's loss on a batch, in nats a token, from one forward pass (appendix B; D-4, loss weight; D-5, AR-MTP normalization).
 
     With weight="elbo" it is, for an any-order method, an unbiased estimate of the negative ELBO per unknown token; with
     "flat" the sum over targets divided by the number of unknown positions. Positions from lengths[b] on take no part.

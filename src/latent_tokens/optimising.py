@@ -77,7 +77,7 @@ def learning_rate(config: TrainConfig, step: int) -> float:
 
 
 def ramped_average(decay: float) -> Any:
-    """The update of averaged weights with decay min(decay, (1 + n) / (10 + n)) after n steps (decision 7)."""
+    """The update of averaged weights with decay min(decay, (1 + n) / (10 + n)) after n steps (D-7, published optimizer settings)."""
 
     def update(averaged: list[Tensor], current: list[Tensor], count: Tensor | int) -> None:
         now = min(decay, (1 + int(count)) / (10 + int(count)))

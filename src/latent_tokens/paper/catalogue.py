@@ -18,7 +18,7 @@ VOCABULARY, LENGTH = 32, 128  # MASK included; no size depends on the length wit
 
 
 def models() -> Table:
-    """Sizes, the paper's parameters (its network has adaLN, decision 1) and ours."""
+    """Sizes, the paper's parameters (its network has adaLN; D-1, transformer architecture) and ours."""
     found: Table = [("model", "hidden", "heads", "layers", "paper, M", "ours, M")]
     for name, size in SIZES.items():
         with torch.device("meta"):

@@ -53,7 +53,10 @@ class Scale:
 
 
 def published(task: TaskName, name: str) -> Budget:
-    """The published setting (decisions 7, 8 and 10): padded, a constant rate after a warm-up, bf16; all tokens learned but on boards."""
+    """Return the published budget: padded, a constant rate after a warm-up, bf16, and all tokens trained except on boards.
+
+    The sources are D-7, published optimizer settings; D-8, noised positions; and D-10, padding.
+    """
     about = DATA_SETS[name]
     training = {
         "size": about.size, "steps": about.epochs * about.num_train // 512, "batch_size": 512, "lr": 3e-4, "warmup": 2_500, "schedule": "constant",

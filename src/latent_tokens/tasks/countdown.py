@@ -23,7 +23,7 @@ EQUATION = re.compile(f"{NUMBER}([-+*/]){NUMBER}={NUMBER}")
 
 @dataclass(frozen=True)
 class Countdown:
-    """[BOS] 8,91,30,36,98,55 [SEP] 98-91=7,... [EOS], then PAD: only the answer says how long it is, so pads are part of it (decision 11)."""
+    """[BOS] 8,91,30,36,98,55 [SEP] 98-91=7,... [EOS], then PAD, which is part of the answer (D-11, Countdown answer length)."""
 
     name: str
     numbers: int  # given, beside the target
@@ -45,7 +45,7 @@ class Countdown:
 
     @property
     def length(self) -> int:
-        """80 for five numbers where the paper's 64 loses 2 % of the puzzles (decision 11)."""
+        """80 for five numbers where the paper's 64 loses 2 % of the puzzles (D-11, Countdown answer length)."""
         return 64 if self.padding == "paper" else 16 * self.numbers
 
     @property
@@ -54,7 +54,7 @@ class Countdown:
 
     @property
     def temperature(self) -> float:
-        """The paper takes the likeliest token here (decision 17)."""
+        """The paper takes the likeliest token here (D-17, temperature)."""
         return 0.0
 
     @property

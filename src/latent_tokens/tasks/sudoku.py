@@ -32,7 +32,7 @@ class Sudoku:
     box_rows: int
     box_columns: int
     num_train: int = 100_000
-    source: Literal["solver", "pattern"] = "solver"  # decision 9: numbers from the two are not comparable
+    source: Literal["solver", "pattern"] = "solver"  # D-9, board sources: numbers from the two are not comparable
     padding: Literal["none", "paper"] = "none"
 
     @property

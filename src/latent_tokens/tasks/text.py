@@ -31,7 +31,7 @@ class Text:
     tokenizer: str = "bytes"
     folder: Path | None = None
 
-    name, order, top_p = "text", "uniform", 0.9  # what it is decoded with where nothing else is asked for (decision 17)
+    name, order, top_p = "text", "uniform", 0.9  # what it is decoded with where nothing else is asked for (D-34, text framing)
 
     def __post_init__(self) -> None:
         whole("length", self.length, 3)

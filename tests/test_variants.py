@@ -193,15 +193,15 @@ def test_cells_of_an_experiment_have_recipes_of_their_own(name):
         samples[recipe.cell] += recipe.evaluation.num_samples
     watched = {cell for cell in samples if cell.variant.startswith("dead ends")}
     assert all(count >= (600 if cell in watched else 4_000) for cell, count in samples.items())
-    table = markdown(lines(asked, {}), name, "cpu", 12.3)
-    assert ("| changed |" in table) == any(recipe.cell.variant for recipe in asked)
-    assert table.endswith(f"`latent-tokens reproduce {name} --scale cpu`; what is not run takes about 12 minutes on this machine\n")
+    table = markdown(lines(asked, {}), name, "cpu")
+    assert ("| variant |" in table) == any(recipe.cell.variant for recipe in asked)
+    assert table.endswith(f"`latent-tokens reproduce {name} --scale cpu`\n")
 
 
 def drawn(name, value):
     """The first panel of an experiment whose rows all have one value, and its lines."""
     asked = recipes(name, "cpu", Path("runs"))
-    row = {"metric": "valid", "valid": value, "num_samples": 1_000, "train_seed": 0}
+    row = {"metric": "valid", "valid": value, "num_samples": 1_000, "train_seed": 0, "forward_passes": 36}
     shown = lines(asked, {recipe.hash: row for recipe in asked})
     own = [line for line in shown if panel(line) == panel(shown[0])]
     axes = Figure().subplots()
@@ -209,18 +209,23 @@ def drawn(name, value):
     return axes
 
 
-def test_curves_stand_over_what_is_turned():
-    """Arm, windows and ar-mtp are one curve over latents; k and the share of the training are abscissae of their own."""
+def test_curves_have_a_true_axis():
+    """Arm, windows and ar-mtp are one curve over latents; k and the share of the training have logarithmic axes of their own."""
     axes = drawn("figure-1", 40.0)
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "2", "3", "4", "8", "15", "16", "all"]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "2", "3", "4", "8", "15", "16", "all (35)"]
+    assert axes.get_xticks().tolist() == [0, 2, 3, 4, 8, 15, 16, 35]
     labels = axes.get_legend_handles_labels()[1]
     assert {"arm, left to right 40", "ar-mtp-window, ar-mtp, left to right", "ar-ntp, left to right", "scdm, top-prob", "mdm, top-prob 40"} <= set(
         labels
     )
     axes = drawn("ablation-candidates", 40.0)
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "2", "4", "8", "16", "all", "growing"]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "2", "4", "8", "16", "all (36)", "growing\n(clean + 1)"]
+    assert axes.get_xticks()[:5].tolist() == [0, 1, 2, 3, 4]
+    ends = {curve.get_label(): curve.lines[0].get_xdata()[-1] for curve in axes.containers if not curve.get_label().startswith("_")}
+    assert set(ends.values()) == {np.log2(36)}  # scdm n=0 too: k = all leaves no latent tokens
     assert {"scdm, top-prob, n=0", "scdm, top-prob, n=all", "sidm, top-prob", "mdm, top-prob"} == set(axes.get_legend_handles_labels()[1])
     axes = drawn("figure-compute", 40.0)
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["12.5", "25", "50", "100"]
     axes = drawn("ablation-refresh", 40.0)
-    assert [tick.get_text() for tick in axes.get_yticklabels()][-1] == "scdm n=4, plain"
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["scdm\nnot reshuffled", "scdm\ndefault"]
+    assert axes.get_legend_handles_labels()[1] == ["n = 4", "n = 8", "n = all"]

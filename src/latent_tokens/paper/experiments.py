@@ -1,4 +1,4 @@
-"""Experiments: the tables and figures of the paper, and ablations that it leaves open, each a title and a list of cells.
+"""Experiments: the tables and figures of the paper, and our ablations. Each is a title and a list of cells.
 
 A new one is one more `Experiment`, and its name in `configs.ExperimentName`.
 """
@@ -41,10 +41,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a figure is headed with, and the cells of a scale."""
+    """The title of a figure, the cells at a scale, and a note under the table."""
 
     title: str
     cells: Callable[[Scale], list[Cell]]
+    note: str = ""
 
 
 def printed_cells(table: dict[str, Column]) -> list[Cell]:
@@ -73,15 +74,15 @@ EXPERIMENTS: Names[Experiment] = Names(
     "experiment",
     {
         "figure-1": Experiment(
-            "Latent tokens: what a dial at inference, and what training with a window, buys",
+            "Valid boards by the number of latent tokens",
             lambda scale: [*curve("sudoku-gen", scale), *windows("sudoku-gen", scale, "ar-mtp")],
         ),
         "table-1": Experiment(
-            "With latents (MDM) and without (SIDM)",
+            "With latent tokens (MDM) and without (SIDM)",
             lambda scale: printed_cells(TOP_PROB),
         ),
         "table-1-uniform": Experiment(
-            "With latents (MDM) and without (SIDM), in a random and in an adaptive order",
+            "With latent tokens (MDM) and without (SIDM), in uniform and in top-prob order",
             lambda scale: [
                 *printed_cells(UNIFORM),
                 *(Cell("sudoku-gen", method, "uniform") for method in ("mdm", "sidm")),
@@ -90,60 +91,63 @@ EXPERIMENTS: Names[Experiment] = Names(
             ],
         ),
         "table-ar-mtp": Experiment(
-            "Multi-token prediction gives autoregressive models latents",
+            "Autoregressive models with latent tokens (AR-MTP) and without (ARM)",
             lambda scale: printed_cells(AR_MTP),
         ),
         "figure-latents": Experiment(
-            "Latent token modulation: accuracy against the number of latents",
+            "Accuracy by the number of latent tokens",
             lambda scale: [
                 *(cell for task in AR_MTP for cell in curve(task, scale)),
                 *curve("sudoku-gen", scale, problems="sudoku-puzzle"),
             ],
         ),
         "figure-sudoku-large": Experiment(
-            "Large boards: loss against the number of tokens predicted",
+            "Large boards: soft loss by the number of predicted tokens (lower is better)",
             lambda scale: [*windows("sudoku-large", scale), Cell("sudoku-large", "mdm", "uniform")],
         ),
         "figure-text": Experiment(
-            "Text: latents that are added when it is written",
+            "Text: latent tokens added at inference",
             lambda scale: written(scale, scale.texts.dial),
         ),
         "table-text": Experiment(
-            "Text: with latents (MDM), and without but cached (Eso-LM)",
+            "Text: with latent tokens (MDM), and without them and with a KV cache (Eso-LM)",
             lambda scale: written(scale, (0,)),
         ),
         "ablation-refresh": Experiment(
             "Algorithm 5: schedule reshuffled after every step, or as printed",
             lambda scale: [boards("scdm", "top_prob", latents, name) for latents in (*scale.chosen, "all") for name in ("plain", "as printed")],
+            "Measured for scdm only. All other results of mdm, sidm and scdm use the reshuffled schedule, which Algorithms 4 and 5 do not print.",
         ),
         "ablation-weight": Experiment(
-            "AR-MTP: loss divided by all unknown positions, or by those predicted (elbo)",
+            "AR-MTP: loss divided by all tokens to decode, or by the predicted ones (elbo)",
             lambda scale: [boards("ar-mtp", "left_to_right", None, name) for name in ("plain", "elbo")],
         ),
         "figure-compute": Experiment(
-            "Accuracy against training",
+            "Accuracy by training steps",
             lambda scale: [boards(method, "left_to_right", None, name) for method in ("arm", "ar-mtp") for name in COMPUTE],
         ),
         "ablation-candidates": Experiment(
-            "How many candidates the most confident is chosen from",
+            "Number of candidates",
             lambda scale: [
                 boards(method, "top_prob", latents, f"k={k}")
                 for method, latents in MODELS
                 for k in (1, 2, 4, 8, 16, "all", "growing")
-                if (latents, k) != (0, "all")  # all are candidates, so that n = all shows none either
+                if (latents, k) != (0, "all")  # no masked token is left for n = all either
             ],
+            "k = all leaves no latent tokens, so scdm's result there holds for every n.",
         ),
         "ablation-infilling": Experiment(
-            "How many candidates, where a model of boards infills puzzles",
+            "Number of candidates, for a model of boards that infills puzzles",
             lambda scale: [
                 Cell("sudoku-gen", method, "top_prob", latents, "sudoku-puzzle", f"k={k}")
                 for method, latents in MODELS
                 for k in (4, 8, "all", "growing")
                 if (latents, k) != (0, "all")
             ],
+            "k = all leaves no latent tokens, so scdm's result there holds for every n. All seeds solve the same 1,000 puzzles.",
         ),
         "ablation-growing": Experiment(
-            "As many candidates as there are clean tokens, and one: on other tasks",
+            "Adaptive candidates (k = clean tokens + 1) on other tasks",
             lambda scale: [
                 Cell(task, method, "top_prob", latents, variant=name)
                 for task in ("sudoku-puzzle", "zebra", "countdown")
@@ -152,11 +156,11 @@ EXPERIMENTS: Names[Experiment] = Names(
             ],
         ),
         "ablation-schedule": Experiment(
-            "The same number of latents in all, at different times",
+            "The same total number of latent tokens, at different steps",
             lambda scale: [boards("scdm", order, None, name) for order in ORDERS for name in ("constant", "a share", "early", "late")],
         ),
         "ablation-targets": Experiment(
-            "Learning all masked tokens, or the target alone",
+            "Training on all masked tokens, or on the target only",
             lambda scale: [
                 boards(method, order, latents, name) for order in ORDERS for method, latents in SUPERVISED for name in ("plain", "target only")
             ],
@@ -167,9 +171,10 @@ EXPERIMENTS: Names[Experiment] = Names(
                 *(boards("scdm", order, latents, "plain") for order in ORDERS for latents in (0, "all")),
                 *(boards("scdm", order, latents, name) for order in ORDERS for name in CHOICES for latents in scale.chosen),
             ],
+            "The default is the nearest masked tokens of the schedule.",
         ),
         "ablation-relevant": Experiment(
-            "The most relevant four latents, on other tasks",
+            "Four relevant latent tokens, on other tasks",
             lambda scale: [
                 Cell(task, "scdm", order, latents, variant=name)
                 for task in ("sudoku-puzzle", "zebra", "countdown")
@@ -178,13 +183,13 @@ EXPERIMENTS: Names[Experiment] = Names(
             ],
         ),
         "figure-dead-ends": Experiment(
-            "When boards lose their last solution, by the number of candidates",
+            "Boards without a solution left, by the number of candidates",
             lambda scale: [
                 boards(method, "top_prob", latents, f"dead ends, k={k}") for method, latents in WITH_LATENTS for k in (1, 8, "all", "growing")
             ],
         ),
         "figure-predictions": Experiment(
-            "What latents predict: likeliest token = the one decoded later",
+            "Latent tokens whose most probable token is the one decoded later",
             lambda scale: [
                 *(boards("scdm", order, latents, "watched") for order in ORDERS for latents in (4, "all")),
                 *(boards("mdm", order, None, "watched") for order in ORDERS),

@@ -1,4 +1,4 @@
-"""The numbers that the paper prints, table by table. Figures are printed without numbers; what their text says is in docs/results.md."""
+"""The numbers that the paper prints, table by table. Its figures have no numbers; claims.py quotes what their captions state."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class PrintedText:
 
 Column = dict[tuple[str, str], Printed]  # (method, order) -> what is printed
 
-# "Accuracy and relative inference cost on reasoning tasks"; its Sudoku is Sudoku-Puzzle
+# Table 1, whose Sudoku is Sudoku-Puzzle
 TOP_PROB: dict[str, Column] = {
     "sudoku-puzzle": {("mdm", "top_prob"): Printed(80.2, 1.00), ("sidm", "top_prob"): Printed(68.1, 0.54)},
     "zebra": {("mdm", "top_prob"): Printed(96.9, 1.00), ("sidm", "top_prob"): Printed(71.5, 0.52)},
     "countdown": {("mdm", "top_prob"): Printed(27.3, 1.00), ("sidm", "top_prob"): Printed(18.4, 0.60)},
 }
 
-# "Generative perplexity and sampling time"; esolm is its SCDM*, without latents
+# Table 2; esolm is its SCDM*, without latents
 TEXT = {"mdm": PrintedText(36.48, 752.06), "esolm": PrintedText(48.86, 33.33)}
 
-# the first block of the same table in the appendix
+# Table 4, first block
 UNIFORM: dict[str, Column] = {
     "sudoku-puzzle": {("mdm", "uniform"): Printed(12.1, 1.00), ("sidm", "uniform"): Printed(4.1, 0.50)},
     "zebra": {("mdm", "uniform"): Printed(26.6, 1.00), ("sidm", "uniform"): Printed(14.3, 0.50)},
     "countdown": {("mdm", "uniform"): Printed(17.9, 1.00), ("sidm", "uniform"): Printed(9.4, 0.50)},
 }
 
-# "AR-MTP substantially outperforms standard AR"
+# Table 3
 AR_MTP: dict[str, Column] = {
     task: {
         ("arm", "left_to_right"): Printed(arm),
@@ -78,4 +78,4 @@ DATA_SETS = {
     "sudoku-large": DataSet(100_000, 1_536, 38, "sminy", 50),
 }
 ARM_ON_COUNTDOWN_EPOCHS = 40  # it overfits from there (appendix, training)
-CANDIDATES = 8  # k of every top-prob decoding (appendix D)
+CANDIDATES = 8  # k of every top-prob decoding (appendix E.2)

@@ -1,4 +1,4 @@
-"""A table or figure of the paper by one command: plan, run what is missing, put ours beside the paper's."""
+"""A table or figure of the paper by one command: plan, run the missing recipes, and print our results next to the paper's."""
 
 from __future__ import annotations
 
@@ -69,20 +69,20 @@ def say(row: Row) -> None:
 
 
 def write(asked: list[Recipe], experiment: str, scale: ScaleName, folder: Path) -> str:
-    """Writes an experiment's table and figure as far as rows are there; gives the table."""
+    """Write the table and the figure of an experiment from the results that exist, and return the table."""
     found = measured(folder / ROWS)
     check_together([found[recipe.hash] for recipe in asked if recipe.hash in found], folder / ROWS)
     shown = lines(asked, found)
-    minutes, command = estimate(plan(asked, folder / ROWS)) / 60, f"latent-tokens reproduce {experiment} --scale {scale}"
+    command = f"latent-tokens reproduce {experiment} --scale {scale}"
     of_text = all(line.is_text for line in shown)
-    table = (text_markdown if of_text else markdown)(shown, experiment, scale, minutes)
+    table = (text_markdown if of_text else markdown)(shown, experiment, scale)
     write_whole({folder / f"{experiment}.md": table.encode()})
     (draw_text if of_text else draw)(shown, experiment, command, folder / experiment)
     return table
 
 
 def write_claims(config: ReproduceConfig) -> str:
-    """Writes what the rows say of each claim; gives the table."""
+    """Write the verdict on each claim, and return the table."""
     folder = config.out / config.scale
     found = claims_table(config.scale, config.runs, measured(folder / ROWS), config.seeds)
     table = f"{found}\n`latent-tokens reproduce claims --scale {config.scale}`\n"
@@ -97,8 +97,8 @@ def announce(works: list[Work]) -> None:
     if missing:
         CONSOLE.print(f"{len(training)} of {len(works)} models to train, {len(missing)} rows to measure; timing a few steps ...", highlight=False)
         known = any(work.missing and not work.recipes[0].imported for work in works)
-        took = f"about {estimate(works) / 60:.0f} minutes on this machine" if known else "nothing is trained, and decoding is not timed beforehand"
-        CONSOLE.print(f"{took}; Ctrl-C saves, the same command goes on", highlight=False)
+        took = f"about {estimate(works) / 60:.0f} minutes" if known else "no model to train, and no estimate for decoding"
+        CONSOLE.print(f"{took}; Ctrl-C saves a checkpoint, and the same command resumes", highlight=False)
 
 
 def status(works: list[Work]) -> str:

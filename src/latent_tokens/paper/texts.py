@@ -30,16 +30,18 @@ from latent_tokens.tasks.base import evenly
 Row = dict[str, Any]
 
 HEADINGS = (
-    "method", "n", "paper: perplexity / s", "seed", "perplexity", "95 % interval", "entropy", "95 % interval", "distinct-2",
-    "held-out nats a token", "less than at n = 0", "tokens", "s a text", "texts", "judge", "training s", "commit",
+    "method", "n", "paper: perplexity / s", "seed", "perplexity", "95% interval", "entropy", "95% interval", "distinct-2",
+    "held-out nats per token", "difference to n = 0", "relative cost", "texts", "evaluator",
 )  # fmt: skip
+DODGE = 0.16  # between the points of two methods
+MARKERS = ("o", "s", "D")
 INTERVALS = (("ci95", 1), ("entropy_ci95", 2))
 LEGEND = (
-    "Perplexity of texts written from nothing, under the judge, and entropy of a text's tokens in nats (a lower one repeats itself), with intervals "
-    "over texts. The paper's: texts of 1,024 tokens, under GPT-2 large. Held-out nats are exact, of 64 sequences at cpu scale, along one random "
-    "order each, the same for every n; what latents take off them has its 95 % interval over sequences, evenly spaced in the held-out documents. A "
-    "line is of one training seed, which no interval covers. Tokens are relative to showing all that is masked. Seconds are of a machine that did "
-    "other work too, so no two lines compare by them."
+    "Perplexity of generated texts under the evaluator model, and entropy of a text's tokens in nats, both with 95% intervals over texts. Repetition "
+    "lowers both. The paper's perplexity is of texts of 1,024 tokens under GPT-2 large. Held-out nats are exact, along one random order per "
+    "sequence, which is the same for every n. Their difference to n = 0 has a 95% interval over sequences, which are evenly spaced in the "
+    "held-out documents. Each line is of one training seed, and no interval covers the variation between seeds. Relative cost is tokens processed, "
+    "relative to all masked tokens in every step."
 )
 
 
@@ -79,11 +81,10 @@ def taken_off(row: Row, first: Row) -> tuple[float, float] | None:
     return fmean(apart), half_interval(apart) if count > 1 else math.inf
 
 
-def text_markdown(lines: Sequence[Line], experiment: str, scale: ScaleName, minutes: float) -> str:
-    """The table of an experiment, and under it the command that makes it and how long what is not there would take."""
-    missing = f"; what is not run takes about {minutes:.0f} minutes on this machine" if minutes else ""
+def text_markdown(lines: Sequence[Line], experiment: str, scale: ScaleName) -> str:
+    """Return the table of an experiment, its legend, and the command that makes it."""
     body = [cells for line in lines for cells in (cells_of_rows(line, lines) if line.rows else [not_run(line)])]
-    return f"{as_markdown([HEADINGS, *body])}\n{LEGEND}\n\n`latent-tokens reproduce {experiment} --scale {scale}`{missing}\n"
+    return f"{as_markdown([HEADINGS, *body])}\n{LEGEND}\n\n`latent-tokens reproduce {experiment} --scale {scale}`\n"
 
 
 def about(line: Line) -> tuple[str, ...]:
@@ -120,22 +121,19 @@ def cells_of_rows(line: Line, lines: Sequence[Line]) -> list[tuple[str, ...]]:
             entropies,
             f"{row['distinct_2']:.2f}",
             "" if nats is None else f"{nats:.3f}",
-            "" if less is None else f"{less[0]:.3f} ± {less[1]:.3f}",
+            "" if less is None else f"{-less[0]:+.3f} ± {less[1]:.3f}",
             f"{row['relative_cost']:.2f}x",
-            f"{row['seconds'] / row['num_samples']:.2f}",
             f"{row['num_samples']:,}",
             row["judge"],
-            "" if line.recipes[0].imported else f"{row['train_seconds']:,.0f}",
-            str(row["made_with"]["commit"]),
         )
         made.append(cells)
     return made
 
 
 def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
-    """Writes STEM.png and STEM.svg: perplexity, entropy, and what latents take off held-out nats, against their number.
+    """Write STEM.png and STEM.svg: held-out nats, perplexity and entropy over the number of latent tokens.
 
-    Nothing is drawn where fewer than two numbers have rows.
+    Fewer than two numbers with results make no figure.
     """
     from matplotlib.figure import Figure
 
@@ -144,11 +142,12 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
     if len(dial) < 2:
         return []
     sheet = Figure(figsize=(11, 4.2), layout="constrained")
-    panels = [("perplexity", "perplexity under the judge"), ("entropy", "entropy of a text's tokens, nats")]
+    panels = [("perplexity", "perplexity under the evaluator model"), ("entropy", "entropy of a text's tokens, nats")]
     if any(held_out(line.rows[0]) is not None and without_latents(line, shown) for line in shown):
-        panels.append(("less", "held-out nats a token below n = 0"))
-    for axes, (what, label) in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        for method in dict.fromkeys(line.cell.method for line in shown):
+        panels.insert(0, ("difference", "held-out nats per token, difference to n = 0"))
+    for axes, (what, text) in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        methods = list(dict.fromkeys(line.cell.method for line in shown))
+        for method in methods:
             own = [line for line in shown if line.cell.method == method]
             points = [(line, *point) for line in own if (point := point_of(line, shown, what)) is not None]
             style: dict[str, Any] = {"color": COLOURS[method], "label": method}
@@ -156,27 +155,29 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
                 for _, value, _ in points:
                     axes.axhline(value, linewidth=1, linestyle="--", **style)
             elif points:
-                places, values = [dial.index(line.cell.latents) for line, _, _ in points], [value for _, value, _ in points]
+                aside = DODGE * (methods.index(method) - (len(methods) - 1) / 2)
+                places = [dial.index(line.cell.latents) + aside for line, _, _ in points]
                 bars = np.array([bar or (0.0, 0.0) for _, _, bar in points]).T
-                axes.errorbar(places, values, bars, marker="o", capsize=3, **style)
-        axes.set(xticks=range(len(dial)), xticklabels=dial, xlabel="latent tokens n", ylabel=label)
+                marker = MARKERS[methods.index(method)]
+                axes.errorbar(places, [value for _, value, _ in points], bars, marker=marker, capsize=3, **style)
+        axes.set(xticks=range(len(dial)), xticklabels=dial, xlabel="latent tokens n", ylabel=text)
         axes.grid(axis="y", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-    sheet.axes[0].legend(fontsize=8, frameon=False)
+    sheet.axes[-1].legend(fontsize=8, frameon=False)
     judges = ", ".join(dict.fromkeys(line.rows[0]["judge"] for line in shown))
-    caption = f"judge: {judges}; 95 % intervals over texts, or held-out sequences, of a training seed; {command}"
+    caption = f"evaluator model: {judges}; 95% intervals over texts or held-out sequences, one training seed; {command}"
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
 
 
 def point_of(line: Line, lines: Sequence[Line], what: str) -> tuple[float, tuple[float, float] | None] | None:
     """(what a panel shows of a line, how far its interval reaches below and above, where there is one seed and so one); None where it has none."""
-    if what == "less":
+    if what == "difference":
         first = without_latents(line, lines)
         found = [off for row in line.rows if row["train_seed"] in first and (off := taken_off(row, first[row["train_seed"]])) is not None]
         if not found:
             return (0.0, None) if line.cell.latents == 0 else None
         half = found[0][1]
-        return fmean(value for value, _ in found), (half, half) if len(found) == 1 and math.isfinite(half) else None
+        return -fmean(value for value, _ in found), (half, half) if len(found) == 1 and math.isfinite(half) else None
     value, (row, *others) = fmean(row[what] for row in line.rows), line.rows
     interval = row["ci95" if what == "perplexity" else "entropy_ci95"]
     return value, None if others or interval is None else (value - interval[0], interval[1] - value)

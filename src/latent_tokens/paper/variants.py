@@ -150,3 +150,19 @@ VARIANTS: Names[Variant] = Names(
         **{f"dead ends, k={k}": Variant(evaluation={"candidates": k}, samples=0.15, watcher=DeadEnds) for k in (1, 8, "all", "growing")},
     },
 )
+
+LABELS = {
+    "plain": "default",
+    "as printed": "not reshuffled",
+    "a share": "proportional",
+    "early": "all early, then none",
+    "late": "none early, then all",
+    "of a unit": "shared unit",
+    "constrained of a unit": "constrained, shared unit",
+    "elbo": "elbo weight",
+}  # names that are part of a recipe's hash stay
+
+
+def label(variant: str | None) -> str:
+    """The name of a variant in tables and figures."""
+    return "" if variant is None else LABELS.get(variant, variant)

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -258,6 +259,16 @@ def test_claims_quote_the_paper():
     assert len(quotes) >= 15
     assert not [quote for quote in quotes if quote not in text]
     assert all(claim.source == "ours" or re.match(r"(ours; )?(Table|Figure|Section) \d", claim.source) for claim in claims("paper"))
+
+
+def test_chance_level_of_zebra():
+    table = markdown(lines(recipes("table-ar-mtp", "cpu", Path("runs")), {}), "table-ar-mtp", "cpu")
+    assignments = len(list(permutations(range(3)))) ** 3  # an order of three values for each of three attributes
+    rows = [row for row in table.splitlines() if row.startswith("| zebra-3 |")]
+    assert len(rows) == 4
+    assert all(f"| not run | {100 / assignments:.2f} |" in row for row in rows)
+    assert "Chance is a random assignment" in table
+    assert "| chance |" not in markdown(lines(recipes("ablation-refresh", "cpu", Path("runs")), {}), "ablation-refresh", "cpu")
 
 
 def test_results_belong_to_recipes_that_are_listed():

@@ -54,13 +54,13 @@ def printed_cells(table: dict[str, Column]) -> list[Cell]:
 
 
 def curve(task: str, scale: Scale, problems: str | None = None) -> list[Cell]:
-    """scdm over its dial, between sidm and mdm."""
+    """scdm over its numbers of latent tokens, and sidm and mdm."""
     dial = [Cell(task, "scdm", "top_prob", latents, problems) for latents in scale.dial]
     return [*dial, *(Cell(task, method, "top_prob", problems=problems) for method in ("sidm", "mdm"))]
 
 
 def written(scale: Scale, dial: tuple[Latents, ...]) -> list[Cell]:
-    """Models of text over their dial, and an mdm to compare with."""
+    """Text models over their numbers of latent tokens, and an mdm to compare with."""
     return [Cell("text", "mdm", "uniform"), *(Cell("text", method, "uniform", n) for method in scale.texts.methods for n in dial)]
 
 

@@ -226,7 +226,7 @@ def family(cell: Cell) -> str:
 
 
 def dial(cell: Cell) -> Latents:
-    """The number of latents, where a cell is a point of a curve: the dial's, or that which an autoregressive model was trained with."""
+    """The number of latent tokens of a cell, set at inference or by the window in training; None if it has no number."""
     if cell.method.startswith(WINDOWED):
         window = METHODS[cell.method].window
         return None if window is None else window - 1

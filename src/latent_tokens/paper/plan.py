@@ -1,4 +1,4 @@
-"""What a reproduction will do before it does it: which models are trained, begun or missing, and how long the rest should take here."""
+"""The plan of a reproduction: which models are trained, begun or missing, and an estimate of the time for the rest."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def plan(recipes: Sequence[Recipe], results: Path) -> list[Work]:
 
 
 def estimate(works: Iterable[Work]) -> float:
-    """Seconds that the rest should take on this machine, from training steps measured now; decoding from the passes that it takes.
+    """Estimate the seconds for the rest, from training steps that are timed now and from the forward passes of decoding.
 
-    Imported models are left out: nothing of them is trained, and timing a step of one would take minutes where there is no accelerator.
+    Imported models are left out. They are not trained, and timing a step of one takes minutes on a CPU.
     """
     total = 0.0
     for work in works:
@@ -78,6 +78,6 @@ def estimate(works: Iterable[Work]) -> float:
 
 @cache
 def step_seconds(size: SizeName, batch: int, length: int) -> float:
-    """Seconds of a training step here, measured once."""
+    """Measure the seconds of a training step, once per shape."""
     step, _ = training_step(size, batch, length, "fp32", reads=True)
     return statistics.median(seconds(step, Accelerator().device) for _ in range(STEPS))

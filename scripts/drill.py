@@ -501,7 +501,7 @@ def lose_one_of_two(drill: Drill, times: int, steps: int) -> None:
         kill(lost)
         for child in both:
             child.end()
-        refused(drill, left, "another process is gone .* go on with --resume auto")
+        refused(drill, left, "another process is gone .* rerun with --resume auto")
         step = max(lost.steps("done"), default=0)
         again = step - whole_step(folder)
         drill.check(0 <= again <= SAVE_EVERY, f"one of two: step {step} was done, and {whole_step(folder)} is saved")

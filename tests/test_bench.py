@@ -101,7 +101,7 @@ def test_a_network_of_text_is_measured_as_it_is_published(vocabulary, capsys):
     head = 2 * SIZES["nano"].width * vocabulary
     assert decode["flop"] > 2 * 12 * head  # two rows, a step a token, the head for each
     assert main([*ASKED, "--vocabulary", "1"]) == 2
-    assert "vocabulary=1: must be a whole number from 2" in capsys.readouterr().err
+    assert "--vocabulary 1: must be a whole number from 2" in capsys.readouterr().err
 
 
 def test_growth_is_drawn_and_its_rows_kept(tmp_path, capsys):
@@ -129,7 +129,7 @@ def test_what_cannot_be_measured_gets_one_line(wrong, capsys):
 def test_to_measure_nothing_is_refused(capsys):
     for wrong in ("--methods --train", "--precisions", "--lengths"):
         assert main(["bench", *wrong.split()]) == 2
-        assert "nothing" in capsys.readouterr().err
+        assert "empty" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("there", "taken"), [("cpu", "cpu"), ("cuda:1", "cuda:1"), ("mps", "cpu")])

@@ -131,7 +131,7 @@ def test_prefixes_of_wrappers_are_taken_off_and_what_is_left_out_is_said(net, tm
     assert difference(net, ours, causal) < 1e-5
     assert found.left_out == ("noise.gamma",)
     assert main(["import", str(tmp_path / "a.ckpt"), str(tmp_path / "out")]) == 0
-    assert "left out, no part of the network: noise.gamma" in capsys.readouterr().out
+    assert "ignored, not part of the network: noise.gamma" in capsys.readouterr().out
     content["state_dict"]["backbone.output_layer.linear.bias"] = torch.zeros(21)
     torch.save(content, tmp_path / "a.ckpt")
     with pytest.raises(ValueError, match="has a weight twice"):
@@ -373,9 +373,7 @@ def test_the_command_writes_a_folder_that_loads_and_checks_itself(file, averaged
     out = tmp_path / "model"
     assert main(["import", str(file), str(out)]) == 0
     said = capsys.readouterr().out
-    assert said.startswith(
-        "esolm, as its settings say; ema weights; 2 layers of width 32, 0.0 M parameters; sequences of 64 over 20 tokens and MASK\n"
-    )
+    assert said.startswith("esolm, from its settings; ema weights; 2 layers of width 32, 0.0 M parameters; sequences of 64 over 20 tokens and MASK\n")
     ours = from_pretrained(out)
     assert difference(averaged, ours, causal) < 1e-5
     weights = load_file(out / "model.safetensors")
@@ -395,16 +393,16 @@ def test_with_its_tokenizer_it_writes_text(tmp_path, capsys):
     assert "64 tokens in" in capsys.readouterr().out
     (tmp_path / "a.txt").write_text("Some text to read. " * 9)
     assert main(["likelihood", str(out), "--text", str(tmp_path / "a.txt"), "--latents", "0", "2", "--orders", "1"]) == 0
-    assert capsys.readouterr().out.count("nats a token") == 2
+    assert capsys.readouterr().out.count("nats per token") == 2
 
 
 def test_a_tokenizer_that_does_not_fit_is_refused(file, tmp_path, capsys):
     out = tmp_path / "model"
     assert main(["import", str(file), str(out), "--tokenizer", "bytes"]) == 2
-    assert "tokenizer=bytes: has 257 tokens; the checkpoint has 20 and MASK" in capsys.readouterr().err
+    assert "--tokenizer bytes: has 257 tokens; the checkpoint has 20 and MASK" in capsys.readouterr().err
     assert not out.exists()
     assert main(["import", str(file), str(out)]) == 0
-    assert "without a tokenizer it writes no text" in capsys.readouterr().out
+    assert "without a tokenizer it cannot generate text" in capsys.readouterr().out
     assert main(["sample", str(out)]) == 2
     assert "was imported without a tokenizer" in capsys.readouterr().err
 
@@ -412,6 +410,6 @@ def test_a_tokenizer_that_does_not_fit_is_refused(file, tmp_path, capsys):
 def test_what_is_not_there_gets_one_line(tmp_path, capsys):
     for source in ("nowhere.ckpt", str(tmp_path / "none"), "a/b/c"):
         assert main(["import", source, str(tmp_path / "out")]) == 2
-        assert "no such file or folder, and no name on the hub" in capsys.readouterr().err
+        assert "not found. Name a file, a directory, or a model on the Hugging Face Hub (OWNER/NAME)" in capsys.readouterr().err
     assert main(["import", str(tmp_path), str(tmp_path / "out")]) == 2
     assert "config.json is missing" in capsys.readouterr().err

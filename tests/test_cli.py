@@ -2,17 +2,22 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 
 import numpy as np
 import pytest
 
-from latent_tokens import SIZES, TASKS, TrainConfig, configs, fit
+from latent_tokens import METHODS, SIZES, TASKS, TrainConfig, configs, fit
 from latent_tokens.checks import printable
-from latent_tokens.cli import main
+from latent_tokens.cli import as_typed, main, parse
+from latent_tokens.commands import COMMANDS, DESCRIPTIONS
+from latent_tokens.commands.options import options_of
 from latent_tokens.splits import make_problems
 
 PUZZLE = "1.....3............2................"
@@ -158,31 +163,35 @@ def test_whoever_has_read_enough_gets_no_error():
 
 
 MISTAKES = [
-    ("train sudoku-7 scdm", "task=sudoku-7: must be one of sudoku-4"),
-    ("train sudoku-4 gpt", "method=gpt: must be one of mdm, sidm, scdm"),
+    ("train sudoku-7 scdm", "TASK 'sudoku-7': must be one of sudoku-4, "),
+    ("train sudoku-4 gpt", "METHOD 'gpt': must be one of mdm, sidm, scdm, "),
+    ("train sudoku-4 scdm --out {scdm}", "exists and is not empty. Add --resume auto to continue an interrupted run. "),
     ("train sudoku-4 scdm --out {full}", "exists and is not empty"),
-    ("train sudoku-4 scdm --resume yes --out {nowhere}", "no run to go on with"),
+    ("train sudoku-4 scdm --resume yes --out {nowhere}", "no run to resume"),
     ("train sudoku-4 scdm --data {nowhere}", "no data set"),
-    ("train sudoku-4 scdm --resume yes --steps 7 --batch-size 4 --num-train 8 --num-validation 8 --out {scdm}", "steps=7: "),
+    ("train sudoku-4 scdm --resume yes --steps 7 --batch-size 4 --num-train 8 --num-validation 8 --out {scdm}", "--steps 7: "),
     ("data sudoku-4 --out {full}", "exists and is not empty"),
-    ("evaluate {nowhere}", "no such run folder, nor one of the models that come along (sudoku-6-ar-mtp"),
+    ("evaluate {nowhere}", "not found: not a run directory, not a bundled model (sudoku-6-ar-mtp"),
     ("evaluate {empty}", "config.json is missing"),
-    ("evaluate {mdm} --latents 16", "latents=16 with bidirectional attention"),
-    ("evaluate {arm} --latents 4", "latents=4 with a shifted readout: it cannot use any"),
-    ("evaluate {arm} --candidates 8 --order top_prob", "order=top_prob with arm: it decodes the next token; use order=left_to_right"),
-    ("solve 1............... --run {arm} --latents 3", "latents=3 with a shifted readout: it cannot use any"),
-    ("solve 1............... --run {arm} --candidates 3", "use candidates=1"),
+    ("evaluate {mdm} --latents 16", "--latents 16 is not supported by mdm: its number of latent tokens is fixed"),
+    ("evaluate {arm} --latents 4", "--latents 4 is not supported by arm: it has no latent tokens. Use --latents 0, or a "),
+    (
+        "evaluate {arm} --candidates 8 --order top_prob",
+        "--order top_prob is not supported by arm: it decodes the next token. Use --order left_to_right",
+    ),
+    ("solve 1............... --run {arm} --latents 3", "--latents 3 is not supported by arm: it has no latent tokens"),
+    ("solve 1............... --run {arm} --candidates 3", "--candidates 3 is not supported by arm: it decodes the next token. Use --candidates 1"),
     ("evaluate {scdm} --out {full}", "exists and is not empty"),
-    ("sample {scdm} --num-samples 0", "num_samples=0"),
-    ("sample {scdm} --temperature -1", "temperature=-1"),
+    ("sample {scdm} --num-samples 0", "--num-samples 0: must be"),
+    ("sample {scdm} --temperature -1", "--temperature -1"),
     ("solve 123", "puzzle of 3 cells: must have 16 (4x4) or 36 (6x6) or 81 (9x9)"),
     ("solve 1..............x --run {scdm}", "'x' in row 4 column 4: must be 1-4"),
     ("solve 11.............. --run {scdm}", "1 twice in row 1, at row 1 column 1 and row 1 column 2"),
     ("solve 123....4........ --run {scdm}", "puzzle has no solution"),
-    ("solve 123............. --run {scdm} --latents -1", "latents=-1"),
-    ("solve ................ ", "no model for 4x4 comes along; train one"),
+    ("solve 123............. --run {scdm} --latents -1", "--latents -1"),
+    ("solve ................ ", "there is no bundled model for 4x4. Train one"),
     (f"solve {PUZZLE} --run {{scdm}}", "puzzle of 36 cells: must have 16 (4x4)"),
-    ("solve 86,28,13,31,96", "no model of these comes along; train one and name it with --run"),
+    ("solve 86,28,13,31,96", "there is no bundled model for it. Train one and name it with --run"),
     ("demo --out {full}", "exists and is not empty"),
 ]
 
@@ -206,16 +215,46 @@ def exit_code(arguments):
 
 
 REFUSED = [
-    ("train sudoku-4 scdm --size huge", "huge"),
-    ("train sudoku-4 scdm --steps 0", "steps=0: must be a whole number from 1"),
-    ("data sudoku-7", "sudoku-7"),
-    ("data sudoku-4 --seed -1", "seed=-1"),
-    ("evaluate run --latents -3", "latents=-3"),
-    ("evaluate run --candidates -1", "candidates=-1"),
-    ("evaluate run --num-samples 0", "num_samples=0"),
-    ("evaluate", "run"),
-    ("fly", "fly"),
-    ("demo --scale large", "large"),
+    ("", "COMMAND is missing: must be one of data, train, "),
+    ("fly", "COMMAND 'fly': must be one of data, train, "),
+    ("evalute run", "Did you mean evaluate?"),
+    ("--versoin", "--versoin: there is no such option. Did you mean --version?"),
+    ("evaluate", "RUN is missing: the command is latent-tokens evaluate RUN [OPTIONS]; see latent-tokens evaluate --help"),
+    ("train", "TASK and METHOD are missing: the command is latent-tokens train TASK METHOD [OPTIONS]"),
+    ("train sudoku-4", "latent-tokens: METHOD is missing: the command is"),
+    ("train sudoku-4 scdm more", "'more' is one argument too many: the command is"),
+    ("evaluate --run there", "--run: RUN has no flag; the command is latent-tokens evaluate RUN [OPTIONS]"),
+    ("train sudoku-4 scdm --step 3", "--step: train has no such option. Did you mean --steps?"),
+    ("train sudoku-4 scdm -x", "-x: train has no such option; see latent-tokens train --help"),
+    ("train sudoku-4 scdm --size huge", "--size huge: must be one of nano, tiny, mini, sminy, small"),
+    ("train sudoku-4 scdm --size smal", "Did you mean small?"),
+    ("train sudoku-4 scdm --steps", "--steps: its value is missing, a whole number; see"),
+    ("train sudoku-4 scdm --steps few", "--steps few: must be a whole number; see"),
+    ("train sudoku-4 scdm --steps 0", "--steps 0: must be a whole number from 1"),
+    ("train sudoku-4 scdm --batch_size=0", "--batch-size 0: must be a whole number from 1"),
+    ("train sudoku4 scdm", "countdown-4, sudoku-gen, sudoku-large, text. Did you mean sudoku-4?"),
+    ("train sudoku-4 scmd", "ar-mtp-window-N, ar-ntp-N. Did you mean scdm?"),
+    ("data sudoku4", "TASK 'sudoku4': must be one of sudoku-4, "),
+    ("data sudoku-4 --seed -1", "--seed -1: must be"),
+    ("data sudoku-4 --skip-bad", "--skip-bad: is for puzzles of a file. Name the file: --source FILE"),
+    ("data countdown --targets 1", "--targets 1: must be two whole numbers"),
+    ("data text", "--source: text is read from a file"),
+    ("data sudoku-4 --json", "--json is for the rows of --benchmark"),
+    ("data sudoku-4 --show 1 --out there", "--out there: --show writes no data set"),
+    ("train sudoku-4 scdm --data there --num-train 5", "--num-train 5 with --data there: the data set has its own examples"),
+    ("evaluate run --latents -3", "--latents -3: must be"),
+    ("evaluate run --latents 3 few", "--latents 3 few: must be one or more, each a whole number or all"),
+    ("evaluate run --candidates -1", "--candidates -1: must be"),
+    ("evaluate run --num-samples 0", "--num-samples 0: must be"),
+    ("evaluate sudoku-6-scdn", "Did you mean sudoku-6-scdm?"),
+    ("evaluate sudoku-6-scdm --judge trigrams", "--judge trigrams: is for generated text"),
+    ("evaluate sudoku-6-scdm --evaluator trigrams", "--evaluator trigrams: is for generated text"),
+    ("sample sudoku-6-scdm --prompt a", "--prompt a: is for text"),
+    ("bench --methods scmd", "--methods scmd: must be one of mdm, "),
+    ("bench --lengths", "--lengths: is empty"),
+    ("demo --scale large", "--scale large: must be one of full, smoke"),
+    ("reproduce figure1", "NAME 'figure1': must be one of figure-1, "),
+    ("import nowhere out", "SOURCE 'nowhere': not found"),
 ]
 
 
@@ -224,8 +263,119 @@ def test_what_the_parser_refuses_gets_one_line_and_exit_code_2(command, message,
     assert main(command.split()) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("latent-tokens: ")
-    assert line.endswith("; see --help")
     assert message in line
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])  # the parser draws its box in either
+def test_argument_errors_are_a_sentence_in_any_terminal(encoding):
+    command = [sys.executable, "-m", "latent_tokens", "train"]
+    for arguments, message in (([], "TASK and METHOD are missing"), (["sudoku-4", "scdm", "more"], "'more' is one argument too many")):
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, env=os.environ | {"PYTHONIOENCODING": encoding})
+        usage = "the command is latent-tokens train TASK METHOD [OPTIONS]; see latent-tokens train --help"
+        assert done.stderr == f"latent-tokens: {message}: {usage}\n"
+
+
+PYTHON = [  # what is raised, what is typed, what is printed
+    ("latents=4: no", "solve x", "--latents 4: no"),
+    (
+        "tokens_per_step=2 with order=uniform: no. Use tokens_per_step=1.",
+        "sample x",
+        "--tokens-per-step 2 with --order uniform: no. Use --tokens-per-step 1.",
+    ),
+    ("task=a b: no", "train a", "TASK 'a b': no"),
+    ("out=a b: no", "train a", "--out 'a b': no"),
+    ("out=a b: no", "export a", "DIR 'a b': no"),
+    ("refresh=False: no", "evaluate x", "--no-refresh: no"),
+    ("skip_bad=True: no", "data x", "--skip-bad: no"),
+    ("houses=(3, 4): no", "data x", "--houses 3 4: no"),
+    ("source=None: no", "data x", "--source: no"),
+    ("judge=x: no", "evaluate x --judge=x", "--judge x: no"),
+    ("judge=x: no", "evaluate x", "--evaluator x: no"),
+    ("width=4: no", "train a", "width=4: no"),
+    ("runs/a.b=4/latents=3: no", "solve x", "runs/a.b=4/latents=3: no"),
+]
+
+
+@pytest.mark.parametrize(("raised", "typed", "printed"), PYTHON)
+def test_settings_are_spelled_as_they_are_typed(raised, typed, printed):
+    assert as_typed(raised, typed.split()) == printed
+
+
+def test_python_reads_the_names_of_python():
+    with pytest.raises(ValueError, match=r"^steps=0: must be"):
+        TrainConfig("sudoku-4", "scdm", steps=0)
+
+
+def test_version_is_printed(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"latent-tokens {version('latent-tokens')}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_names_one_default_and_two_examples(command, capsys):
+    assert exit_code([command, "--help"]) == 0
+    out = capsys.readouterr().out
+    text = " ".join(re.sub(r"[\u2500-\u257f]", " ", out).split())
+    assert not re.search(r"\bSTR\b|\bINT\b|\bFLOAT\b|\{None|default: None|Default:", text)
+    assert DESCRIPTIONS[command] in text
+    for option in options_of(COMMANDS[command]):
+        assert option.help, option.name
+        assert option.metavar in text
+        assert option.help.split()[0] in text
+    examples = out.split("examples:\n")[1].splitlines()
+    assert len(examples) == 2
+    for example in examples:
+        program, *arguments = shlex.split(example)
+        assert program == "latent-tokens"
+        assert type(parse(arguments)) is COMMANDS[command]
+
+
+def test_help_lists_tasks_and_methods(capsys):
+    exit_code(["train", "--help"])
+    text = " ".join(re.sub(r"[\u2500-\u257f]", " ", capsys.readouterr().out).split())
+    assert all(name in text for name in (*TASKS, "text", *METHODS, "ar-mtp-window-N", "ar-ntp-N") if not name.endswith("-16") or name == "sudoku-16")
+
+
+@pytest.mark.parametrize("command", ["evaluate sudoku-6-scdm", "sample sudoku-6-scdm", f"solve {PUZZLE}", f"trace sudoku-6-scdm {PUZZLE} -o x.html"])
+def test_latents_of_which_candidates_leave_none_are_refused(command, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for count in ("4", "all"):
+        assert main([*command.split(), "--latents", count, "--candidates", "all"]) == 2
+        reason = "all masked tokens are candidates, so none is a latent token. Use --candidates 8, or --latents 0."
+        assert capsys.readouterr().err == f"latent-tokens: --latents {count} with --candidates all: {reason}\n"
+
+
+def test_candidates_of_all_suit_a_fixed_number_of_latents(capsys):
+    assert main(["evaluate", "sudoku-6-mdm", "--latents", "all", "--candidates", "all", "--num-samples", "1", "--json"]) == 0
+    assert main(["evaluate", "sudoku-6-scdm", "--latents", "0", "--candidates", "all", "--num-samples", "1", "--json"]) == 0
+    assert [row["relative_cost"] for row in lines(capsys.readouterr().out)] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("evaluate sudoku-6-scdm --order uniform --candidates 8", "--candidates 8 with --order uniform: this order decodes its next token"),
+        ("sample sudoku-6-ar-mtp --candidates 8", "--candidates 8 is not supported by ar-mtp"),
+        ("evaluate sudoku-6-ar-mtp --no-refresh", "--no-refresh with --order left_to_right"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(command, message, capsys):
+    assert main(command.split()) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "0 latent tokens: all masked tokens are candidates"),
+        (["--latents", "0"], "0 latent tokens"),
+        (["--latents", "4"], "4 latent tokens per step, fewer in the last steps"),
+        (["--latents", "all", "--candidates", "4"], "all masked tokens that are not candidates are latent tokens"),
+    ],
+)
+def test_solve_prints_the_number_of_latent_tokens(arguments, words, capsys):
+    assert main(["solve", PUZZLE, *arguments]) in (0, 1)
+    assert capsys.readouterr().out.endswith(f"\n{words}\n")
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
@@ -242,7 +392,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     way_out = said.splitlines()[-1]
     assert "stopped at step" in way_out
     assert (
-        f"go on with: latent-tokens train sudoku-4 scdm --steps 300 --batch-size 4 --num-train 64 --num-validation 8 --out '{run}' --resume auto"
+        f"resume with: latent-tokens train sudoku-4 scdm --steps 300 --batch-size 4 --num-train 64 --num-validation 8 --out '{run}' --resume auto"
         in way_out
     )
     assert main([*command, "--resume", "auto"]) == 0

@@ -149,7 +149,7 @@ def test_a_model_is_judged_on_a_data_set(tmp_path):
     assert fewer["num_samples"] == 5
     with pytest.raises(ValueError, match=r"num_samples=13: the test split of .* has 12 problems"):
         evaluate(net, task, EvalConfig(data=tmp_path / "data", num_samples=13))
-    with pytest.raises(ValueError, match=r"holds SudokuPuzzle of 128 .*padding=paper; the model learned SudokuPuzzle of 74 .*padding=none"):
+    with pytest.raises(ValueError, match=r"holds SudokuPuzzle of 128 .*padding=paper, and the model learned SudokuPuzzle of 74 .*padding=none"):
         evaluate(net, task, EvalConfig(data=made(tmp_path, "sudoku-6-puzzle", "paper", padding="paper")))
 
 
@@ -292,24 +292,24 @@ def slots_of(layout):
 
 
 MISTAKES = [
-    ("data sudoku-puzzle --clues 16", "clues=16: must be 'minimal' or 21 to 80"),
-    ("data zebra --houses 7", "houses=7: each must be 3 to 6"),
-    ("data countdown --numbers 2", "numbers=2: must be 3, 4 or 5"),
-    ("data countdown --targets 0 10", "targets=0 10"),
-    ("data sudoku-6 --houses 3", "houses=(3,): sudoku-6 has no such setting"),
+    ("data sudoku-puzzle --clues 16", "--clues 16: must be 'minimal' or 21 to 80"),
+    ("data zebra --houses 7", "--houses 7: each must be 3 to 6"),
+    ("data countdown --numbers 2", "--numbers 2: must be 3, 4 or 5"),
+    ("data countdown --targets 0 10", "--targets 0 10: "),
+    ("data sudoku-6 --houses 3", "--houses 3: sudoku-6 has no such setting"),
     ("data sudoku-6 --source {nowhere}", "no such file, nor a source of sudoku-6"),
     ("data sudoku-9 --source {two}", "two.txt, line 2: puzzle has several solutions; --skip-bad leaves such rows out"),
     ("data sudoku-9 --source {none}", "none.txt, line 1: puzzle has no solution"),
     ("data zebra --source {two}", "zebra is read from files that end in .pkl, .jsonl"),
     ("data sudoku-6 --apart-from {nowhere}", "no data set"),
     ("data sudoku-9 --source {two} --show 2", "line 2: puzzle has several solutions"),
-    ("data sudoku-9 --show 5000000000", "show=5000000000: must be at most 1,000"),
-    ("data sudoku-9 --show 1 --benchmark", "show with benchmark: name one of the two"),
-    ("data sudoku-9 --source {two} --benchmark", "a benchmark is of examples that are made here"),
-    ("data sudoku-6 --out .", "out=.: is where you stand; name another folder"),
+    ("data sudoku-9 --show 5000000000", "--show 5000000000: must be at most 1,000"),
+    ("data sudoku-9 --show 1 --benchmark", "--show with --benchmark: give one of the two"),
+    ("data sudoku-9 --source {two} --benchmark", "--benchmark measures generated examples"),
+    ("data sudoku-6 --out .", "--out .: is the current directory. Choose another directory."),
     ("data sudoku-6 --out {none}/sub", "cannot be written (Not a directory); nothing of it is left"),
     ("data sudoku-6 --apart-from {data4}", "holds sudoku-4, which has no puzzle in common with sudoku-6"),
-    ("data sudoku-9 --show 0", "show=0: must be a whole number from 1"),
+    ("data sudoku-9 --show 0", "--show 0: must be a whole number from 1"),
     ("train sudoku-4 scdm --data {data}", "holds sudoku-6, not sudoku-4"),
     ("train sudoku-6 scdm --data {untrained} --out {out}", "has no train examples, and training takes both splits"),
 ]
@@ -335,11 +335,11 @@ def test_a_mistake_gets_one_line_and_nothing_is_written(tmp_path, capsys, monkey
 
 
 REFUSED = [
-    ("data sudoku-6 --split test", "split=test: is for puzzles of a file"),
-    ("data sudoku-6 --skip-bad", "skip_bad=True: is for puzzles of a file"),
-    ("data sudoku-6 --num-train -1", "num_train=-1: must be a whole number from 0"),
+    ("data sudoku-6 --split test", "--split test: is for puzzles of a file"),
+    ("data sudoku-6 --skip-bad", "--skip-bad: is for puzzles of a file"),
+    ("data sudoku-6 --num-train -1", "--num-train -1: must be a whole number from 0"),
     ("data sudoku-6 --num-train 0 --num-validation 0 --num-test 0", "there is nothing to make"),
-    ("data sudoku-6 --processes 0", "processes=0: must be a whole number from 1"),
+    ("data sudoku-6 --processes 0", "--processes 0: must be a whole number from 1"),
     ("data sudoku-6 --padding wide", "wide"),
     ("data zebra --guessing often", "often"),
 ]

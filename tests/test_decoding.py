@@ -138,7 +138,7 @@ def test_a_rule_must_give_whole_numbers():
     for rule, message in ((lambda clean: 0, "candidates gives"), (lambda clean: 1.5, "whole numbers from 1")):
         with pytest.raises(ValueError, match=message):
             run("mdm", Decoding(candidates=rule))
-    with pytest.raises(ValueError, match="candidates=growing with a left-to-right method"):
+    with pytest.raises(ValueError, match="candidates=growing is not supported by"):
         run("ar-mtp", Decoding(candidates=growing))
 
 
@@ -166,18 +166,18 @@ def test_a_seed_fixes_the_samples_and_another_changes_them():
 
 
 IMPOSSIBLE = [
-    ("mdm", Decoding(latents=16), "use scdm or esolm, or train ar-mtp-window-17"),
-    ("mdm", Decoding(latents=lambda masked: 1), "use scdm"),
-    ("ar-mtp", Decoding(latents=0), "use scdm"),
-    ("ar-mtp-window-2", Decoding(latents=1), "use scdm"),
-    ("ar-ntp-2", Decoding(latents=1), "use scdm"),
-    ("sidm", Decoding(latents=4), "use latents=0, or scdm"),
-    ("sidm", Decoding(latents="all"), "cannot use any"),
-    ("arm", Decoding(latents="all"), "cannot use any"),
-    ("arm", Decoding(candidates=2), "use candidates=1"),
-    ("ar-mtp", Decoding(candidates="all"), "use candidates=1"),
-    ("arm", Decoding(order=given([0, 1, 2])), "order=None"),
-    ("arm", Decoding(tokens_per_step=2), "one token a step"),
+    ("mdm", Decoding(latents=16), "a scdm or esolm model, or train ar-mtp-window-17"),
+    ("mdm", Decoding(latents=lambda masked: 1), "Use latents=all, a scdm or esolm model"),
+    ("ar-mtp", Decoding(latents=0), "Use latents=all, a scdm or esolm model"),
+    ("ar-mtp-window-2", Decoding(latents=1), "Use latents=all, a scdm or esolm model"),
+    ("ar-ntp-2", Decoding(latents=1), "Use latents=all, a scdm or esolm model"),
+    ("sidm", Decoding(latents=4), "Use latents=0, or a scdm"),
+    ("sidm", Decoding(latents="all"), "it has no latent tokens"),
+    ("arm", Decoding(latents="all"), "it has no latent tokens"),
+    ("arm", Decoding(candidates=2), "Use candidates=1"),
+    ("ar-mtp", Decoding(candidates="all"), "Use candidates=1"),
+    ("arm", Decoding(order=given([0, 1, 2])), "Use order=left_to_right"),
+    ("arm", Decoding(tokens_per_step=2), "one token per step"),
     ("ar-mtp-window-2", Decoding(tokens_per_step=3), "window of 2"),
     ("scdm", Decoding(latent_policy=lambda showing: showing.order.flip(1)), "latent_policy moved"),
     ("scdm", Decoding(latents=lambda masked: -1), "whole numbers from 0"),

@@ -86,7 +86,7 @@ def lacking(monkeypatch, absent, instead=None):
 def test_an_extra_or_a_library_that_is_missing_or_too_old(monkeypatch):
     lacking(monkeypatch, "tokenizers")
     found = of(list(doctor.extras()), "extra text")
-    assert (found.verdict, found.way_out) == ("note", "pip install 'latent-tokens[text]'")
+    assert (found.verdict, found.way_out) == ("note", "in a clone: pip install -e '.[text]'")
     assert "tokenizers (not installed)" in found.found
     lacking(monkeypatch, "numba")
     found = of(list(doctor.versions()), "numba")

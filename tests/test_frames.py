@@ -353,8 +353,8 @@ def test_trace_writes_what_is_asked_for_and_writes_over_nothing(tmp_path, capsys
     asked = ["trace", "sudoku-6-scdm", ALMOST, "--latents", "4", "--compare", "0", *(str(part) for pair in files.items() for part in pair)]
     assert main(asked) == 0
     said = capsys.readouterr().out
-    assert "sudoku-6-scdm, n = 4: " in said
-    assert "sudoku-6-scdm, n = 0: " in said
+    assert "x of all; 4 latent tokens per step, fewer in the last steps\n" in said
+    assert "x of all; 0 latent tokens\n" in said
     assert "Chosen example" not in said
     inlined = re.search(r'id="traces">(.*?)</script>', files["-o"].read_text(), re.S)[1]
     assert [found["start"]["settings"]["latents"] for found in json.loads(inlined)] == [4, 0]
@@ -362,10 +362,12 @@ def test_trace_writes_what_is_asked_for_and_writes_over_nothing(tmp_path, capsys
     assert files["--png"].read_bytes()[1:4] == b"PNG"
     before = files["-o"].read_bytes()
     assert main(asked) == 2
-    assert capsys.readouterr().err.endswith("a.html: exists. Name another file, or add --replace.\n")
+    assert capsys.readouterr().err.endswith("a.html: exists. Choose another name, or add --replace.\n")
     assert files["-o"].read_bytes() == before
     assert main(["trace", "sudoku-6-scdm", ALMOST, "--compare", "sudoku-6-mdm", "-o", str(files["-o"]), "--replace"]) == 0
-    assert "sudoku-6-mdm, n = all: " in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert [line.rpartition("; ")[2] for line in said.splitlines()[:2]] == ["0 latent tokens: all masked tokens are candidates"] * 2
+    assert said.splitlines()[1].startswith("sudoku-6-mdm: ")
     assert files["-o"].read_bytes() != before
 
 
@@ -389,11 +391,11 @@ def test_trace_captions_an_example_in_its_own_setting_only(tmp_path, capsys, arg
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "no file to write"),
-        (["-o", "nowhere/at/all.html"], "the directory nowhere/at does not exist"),
-        (["-o", "x.html", "--latents", "-3"], "latents=-3"),
-        (["-o", "x.html", "--compare", "none-such"], "none-such: no such run folder"),
-        (["-o", "x.html", "--png", "x.html"], "named for two files"),
+        ([], "nothing to write"),
+        (["-o", "nowhere/at/all.html"], "its directory does not exist"),
+        (["-o", "x.html", "--latents", "-3"], "--latents -3: must be"),
+        (["-o", "x.html", "--compare", "none-such"], "'none-such' not found: not a run directory"),
+        (["-o", "x.html", "--png", "x.html"], "is given twice"),
     ],
 )
 def test_trace_refuses_in_one_line(tmp_path, monkeypatch, capsys, arguments, says):

@@ -84,8 +84,8 @@ def test_a_model_is_put_on_a_hub_and_fetched_and_kept_when_the_hub_is_gone(run, 
         said, _ = script(PUSH_AND_FETCH.format(run=str(run)), address, tmp_path)
     commit, refused = said.splitlines()
     assert commit.startswith(f"{address}/someone/mine/commit/")
-    assert "someone/nothing: no such run folder, nor one of the models" in refused
-    assert "the hub has none of that name, or not for you (404" in refused
+    assert "'someone/nothing' not found: not a run directory, not a bundled model" in refused
+    assert "no model of that name that you can read: 404" in refused
     files = repositories["someone/mine"]
     assert set(files) == {"README.md", "config.json", "model.safetensors", "results.jsonl", f"{MODULE}.py"}
     assert json.loads(files["config.json"])["task"] == read_description(run, "config.json", "run")["task"]
@@ -98,10 +98,10 @@ def test_a_model_is_put_on_a_hub_and_fetched_and_kept_when_the_hub_is_gone(run, 
     said, wrong = script(AGAIN, address, tmp_path)
     kept, not_fetched, not_put, *_ = said.splitlines()
     assert (os.path.dirname(os.path.dirname(kept))) == str(tmp_path / "hub" / "models--someone--mine")
-    assert "the hub gives none ([Errno 111] Connection refused)" in not_fetched
+    assert "it cannot be reached: [Errno 111] Connection refused" in not_fetched
     assert "someone/nothing: cannot be put on the hub ([Errno 111] Connection refused); see that it is yours" in not_put
     (line,) = [line for line in wrong.splitlines() if line.startswith("latent-tokens:")]
-    assert "someone/nothing: no such run folder" in line
+    assert "'someone/nothing' not found: not a run directory" in line
     with open(os.path.join(kept, "results.jsonl")) as rows:
         assert len(rows.readlines()) == 1  # of what is not one's own, rows are shown and not kept
 
@@ -116,7 +116,7 @@ def test_what_comes_along_asks_no_network(monkeypatch):
 @pytest.mark.parametrize("name", ["a/b/c", "/a/b", "../b", "a b/c", "hub:a/b", "a/"])
 def test_what_is_no_name_on_the_hub_is_not_asked_for(name, monkeypatch):
     monkeypatch.setattr("latent_tokens.hub.ask_hub", pytest.fail)
-    with pytest.raises(ValueError, match=r"come along \([^)]*\)$"):
+    with pytest.raises(ValueError, match=r"not a bundled model \([^)]*\)$"):
         from_pretrained(name)
 
 

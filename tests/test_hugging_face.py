@@ -87,7 +87,7 @@ def test_a_name_that_comes_along_and_other_precisions():
     assert model.dtype == torch.float32
     assert torch.equal(model.net.head.weight, from_pretrained("sudoku-6-scdm").head.weight)
     assert LatentTokensForMaskedLM.from_pretrained("sudoku-6-scdm", dtype=torch.bfloat16).dtype == torch.bfloat16
-    with pytest.raises(ValueError, match="no such run folder"):
+    with pytest.raises(ValueError, match="not found: not a run directory"):
         LatentTokensForMaskedLM.from_pretrained("nowhere")
 
 
@@ -258,7 +258,7 @@ MISTAKES = {
     "num_latent_tokens=-1: must be": {"num_latent_tokens": -1},
     "order=best: must be one of": {"order": "best"},
     "candidates=0: must be": {"candidates": 0},
-    "latents=3 with bidirectional attention": {"num_latent_tokens": 3},
+    "latents=3 is not supported by mdm": {"num_latent_tokens": 3},
     "temperature=-1": {"temperature": -1},
 }
 

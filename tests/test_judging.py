@@ -167,7 +167,7 @@ def test_a_row_says_what_the_samples_are():
 def test_a_judge_that_is_not_there_says_so(tmp_path):
     with pytest.raises(ValueError, match="learns from held-out text"):
         find_judge("trigrams", Text(8), None)
-    with pytest.raises(ValueError, match=r"must be a folder or a name on the hub with a causal .* or use --judge smollm2 or trigrams"):
+    with pytest.raises(ValueError, match=r"must be a folder or a name on the hub with a causal .* or use judge=smollm2 or judge=trigrams"):
         find_judge(str(tmp_path), Text(8), None)
 
 

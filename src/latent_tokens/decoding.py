@@ -18,7 +18,7 @@ from latent_tokens.attention import sees_later
 from latent_tokens.checks import is_whole
 from latent_tokens.confidence import Confidence, top_prob
 from latent_tokens.layout import Layout, next_layout
-from latent_tokens.methods import Denoiser, Method, most_latents
+from latent_tokens.methods import Denoiser, Method, most_latents, name_of
 from latent_tokens.order import LatentPolicy, Order, Showing, any_order, arrange, first_order, left_to_right, nearest, promote, shuffle
 from latent_tokens.partition import Partition, sizes_of_steps
 from latent_tokens.streams import Streams
@@ -298,22 +298,24 @@ def draw_tokens(candidates: Float[Tensor, "A K V"], picks: Int[Tensor, "A T"], d
 
 
 def check_decoding(method: Method, decoding: Decoding) -> None:
-    """Raises ValueError, naming what to use, where the method cannot decode so."""
-    attention = getattr(method.attention, "__name__", method.attention)
+    """Raises ValueError, naming what to use, if the method cannot decode so."""
+    name = "this method" if name_of(method) == "custom" else name_of(method)
     n = getattr(decoding.latents, "__name__", decoding.latents)
     if sees_later(method.attention) and n is not None and n != "all":
         trained = f"ar-mtp-window-{n + 1}" if isinstance(n, int) else "ar-mtp-window-N"
-        raise ValueError(f"latents={n} with {attention} attention: its latents are all masked tokens it shows; use scdm or esolm, or train {trained}")
+        reason = "its number of latent tokens is fixed when it is trained"
+        raise ValueError(f"latents={n} is not supported by {name}: {reason}. Use latents=all, a scdm or esolm model, or train {trained}.")
     if most_latents(method) is None and n is not None and n != 0:
-        kind = "a shifted readout" if method.readout == "shifted" else f"{attention} attention"
-        raise ValueError(f"latents={n} with {kind}: it cannot use any; use latents=0, or scdm, esolm or ar-mtp")
+        raise ValueError(f"latents={n} is not supported by {name}: it has no latent tokens. Use latents=0, or a scdm, esolm or ar-mtp model.")
     if method.order is left_to_right and decoding.candidates != 1:
         k = getattr(decoding.candidates, "__name__", decoding.candidates)
-        raise ValueError(f"candidates={k} with a left-to-right method: it decodes the next token; use candidates=1, or mdm or scdm")
+        raise ValueError(f"candidates={k} is not supported by {name}: it decodes the next token. Use candidates=1, or a mdm or scdm model.")
     if method.readout == "shifted" and decoding.order not in (None, left_to_right):
-        raise ValueError("order with a shifted readout: it decodes from left to right alone; use order=None, or another method")
+        raise ValueError(f"order is not supported by {name}: it decodes from left to right only. Use order=left_to_right, or a mdm or scdm model.")
     if method.readout == "shifted" and decoding.tokens_per_step != 1:
-        raise ValueError(f"tokens_per_step={decoding.tokens_per_step} with a shifted readout: it predicts one token a step; use 1, or ar-mtp")
+        raise ValueError(
+            f"tokens_per_step={decoding.tokens_per_step} is not supported by {name}: it predicts one token per step. Use tokens_per_step=1."
+        )
 
 
 def check_shapes(tokens: Tensor, known: Tensor, lengths: Tensor, rows: Tensor) -> None:

@@ -79,7 +79,7 @@ def extras() -> Iterator[Finding]:
         wrong = [finding for finding in map(installed, own) if finding.verdict != "ok"]
         if wrong and extra != "dev":
             said = ", ".join(f"{finding.about} ({finding.found})" for finding in wrong)
-            yield Finding(f"extra {extra}", "note", f"missing: {said}", f"pip install 'latent-tokens[{extra}]'")
+            yield Finding(f"extra {extra}", "note", f"missing: {said}", f"in a clone: pip install -e '.[{extra}]'")
         elif extra != "dev":
             yield Finding(f"extra {extra}", "ok", ", ".join(one.name for one in own))
     found = [name for name in get_args(TrackerName) if find_spec(name) is not None]

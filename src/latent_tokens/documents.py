@@ -61,7 +61,7 @@ def rows_of_datasets(name: str, field: str) -> Iterator[str]:
     try:
         import datasets
     except ImportError:
-        raise ValueError(f"source={name}: the library datasets is not installed; pip install 'latent-tokens[text]'") from None
+        raise ValueError(f"source={name}: the library datasets is not installed. Install it from a clone: pip install -e '.[text]'") from None
     try:
         if name.startswith(HUB):
             place, _, config = name.removeprefix(HUB).partition(":")

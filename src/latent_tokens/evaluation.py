@@ -122,16 +122,16 @@ def read_split(task: Language, folder: Path, split: Split) -> Examples:
     if isinstance(task, Sudoku) and isinstance(found, SudokuPuzzle) and task.grid == found.grid:
         return found.to_infill(examples, task)
     if form(found) != form(task):
-        raise ValueError(f"data={folder}: holds {form(found)}; the model learned {form(task)}")
+        raise ValueError(f"data={folder}: has {form(found)}, and the model learned {form(task)}. Use a data set of its task.")
     return examples
 
 
 def check_enough(count: int, available: int, name: str) -> None:
     """Raises ValueError where a test split has not so many problems."""
     if not available:
-        raise ValueError(f"{name} has no problem of the test split to be judged on; make a data set that has")
+        raise ValueError(f"{name} has no problems in the test split. Make a data set that has some.")
     if not 1 <= count <= available:
-        raise ValueError(f"num_samples={count}: the test split of {name} has {available} problems; ask for at most so many")
+        raise ValueError(f"num_samples={count}: the test split of {name} has {available} problems. Use at most num_samples={available}.")
 
 
 def form(task: Language) -> str:
@@ -240,7 +240,9 @@ def decoding_for(method: Method, task: Language, config: EvalConfig, latents: in
     order = config.order or default_order(method, task)
     adaptive = order in CONFIDENCES
     if adaptive and method.order is left_to_right:
-        raise ValueError(f"order={order} with {name_of(method)}: it decodes the next token; use order=left_to_right, or mdm or scdm")
+        raise ValueError(
+            f"order={order} is not supported by {name_of(method)}: it decodes the next token. Use order=left_to_right, or a mdm or scdm model."
+        )
     return Decoding(
         candidates=named_candidates(config.candidates or DEFAULT_CANDIDATES) if adaptive else 1,
         latents=latents,
@@ -257,7 +259,9 @@ def check_choice(method: Method, config: EvalConfig) -> None:
     """Raises ValueError where a latent policy is asked of a method that shows all of its latents or none."""
     name = config.latent_policy or "nearest"
     if name != "nearest" and (sees_later(method.attention) or most_latents(method) is None):
-        raise ValueError(f"latent_policy={name} with {name_of(method)}: it has no choice of latents; use scdm or esolm")
+        raise ValueError(
+            f"latent_policy={name} is not supported by {name_of(method)}: its latent tokens cannot be chosen. Use a scdm or esolm model."
+        )
 
 
 def policy_for(net: Transformer, task: Language, config: EvalConfig) -> LatentPolicy:
@@ -272,7 +276,9 @@ def policy_for(net: Transformer, task: Language, config: EvalConfig) -> LatentPo
     else:
         examples = read_split(task, config.data, "validation")
     if examples is None or not len(examples.tokens):
-        raise ValueError(f"latent_policy=relevant: {task.name} has no validation example to measure on; name a data set with --data, or use nearest")
+        raise ValueError(
+            f"latent_policy=relevant: {task.name} has no validation examples. Name a data set with data=DIR, or use latent_policy=nearest."
+        )
     tokens, known, lengths = as_tensors(examples.take(slice(PROBED)), next(net.parameters()).device)
     generator = torch.Generator().manual_seed(config.seed)
     with counting("measuring influence", int((lengths - known.sum(1)).max())) as report:

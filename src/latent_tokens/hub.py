@@ -31,7 +31,7 @@ def fetch(
     """
     from huggingface_hub import snapshot_download
 
-    reason = "it was not fetched before, and local_files_only asks for no more"
+    reason = "it was not fetched before, and local_files_only=True"
     if not local_files_only:
         try:
             ask_hub(name, "config.json", revision, token)
@@ -40,11 +40,11 @@ def fetch(
         except Exception as error:  # of a hub or a network: anything
             reason = first_line(error)
             if getattr(getattr(error, "response", None), "status_code", None) in REFUSED:
-                raise ValueError(f"the hub has none of that name, or not for you ({reason})") from None
+                raise ValueError(f"no model of that name that you can read: {reason}") from None
     try:
         return Path(snapshot_download(name, revision=revision, cache_dir=cache_dir, allow_patterns=FILES, local_files_only=True))
     except Exception:
-        raise ValueError(f"the hub gives none ({reason})") from None
+        raise ValueError(f"it cannot be reached: {reason}") from None
 
 
 def upload(folder: Path, name: str, *, message: str, private: bool | None, token: str | bool | None, branch: str | None, create_pr: bool) -> str:

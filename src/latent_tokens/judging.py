@@ -78,7 +78,9 @@ class LanguageModel:
         try:
             import transformers
         except ImportError:
-            raise ValueError(f"judge={name}: transformers is not installed; pip install 'latent-tokens[text]', or use --judge trigrams") from None
+            raise ValueError(
+                f"judge={name}: transformers is not installed. Install it from a clone (pip install -e '.[text]'), or use judge=trigrams."
+            ) from None
         name = packaged(name) if name == SMOLLM2 else name
         transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         files = sorted(Path(name).glob("*.gguf")) if Path(name).is_dir() else []
@@ -87,7 +89,7 @@ class LanguageModel:
             self.tokenizer, model = read_model(name, options)
         except Exception as error:  # of a folder, a hub or a network: anything
             reason = f"must be a folder or a name on the hub with a causal language model ({first_line(error)})"
-            raise ValueError(f"judge={name}: {reason}; put its files into a folder, or use --judge smollm2 or trigrams") from None
+            raise ValueError(f"judge={name}: {reason}; put its files into a directory, or use judge=smollm2 or judge=trigrams") from None
         self.name, self.device, self.model = files[0].stem if files else Path(name).name, device, model.to(device).eval()
         self.context = min(CONTEXT, getattr(model.config, "max_position_embeddings", None) or CONTEXT)
 

@@ -140,7 +140,7 @@ METHODS: Names[Method] = Names("method", {
     "ar-mtp":           Method(left_to_right, bidirectional, weight="flat", latents=None),
     "ar-mtp-window-16": windowed(16, "all"),
     "ar-ntp-16":        windowed(16, "next"),
-}, windowed_by_name)
+}, windowed_by_name, also=("ar-mtp-window-N", "ar-ntp-N"))
 # fmt: on
 
 

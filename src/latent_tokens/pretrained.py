@@ -14,7 +14,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from latent_tokens import attention, order
-from latent_tokens.checks import at_least, first_line, one_of, whole
+from latent_tokens.checks import at_least, did_you_mean, first_line, one_of, whole
 from latent_tokens.hub import fetch, is_name
 from latent_tokens.layout import Layout
 from latent_tokens.methods import Method
@@ -40,7 +40,7 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
     config = read_description(folder, "config.json", "model")
     weights = folder / "model.safetensors"
     if not weights.is_file():
-        raise ValueError(f"{folder}: half-written, model.safetensors is missing; go on with its training (--resume auto) until it keeps weights")
+        raise ValueError(f"{folder}: incomplete, model.safetensors is missing. Resume its training (resume=auto) until it has saved weights.")
     try:
         stored = shapes_of(weights)
     except (SafetensorError, OSError) as error:
@@ -186,21 +186,22 @@ def method_from(row: dict[str, Any]) -> Method:
 
 
 def shipped_names() -> list[str]:
-    """The models that come with the package."""
+    """The bundled models."""
     return sorted(path.parent.name for path in SHIPPED.glob("*/config.json"))
 
 
 def find(folder_or_name: str | Path, fetched: Callable[[str], Path] = fetch) -> Path:
-    """The folder that is meant; that of a name on the hub, OWNER/NAME, is fetched. Raises ValueError where there is none."""
+    """The directory of that name; that of a name on the Hugging Face Hub, OWNER/NAME, is fetched. Raises ValueError if there is none."""
     folder, name = Path(folder_or_name), str(folder_or_name)
     if folder.is_dir():
         return folder
     if name in shipped_names():
         return SHIPPED / name
-    missing = f"{name}: no such run folder, nor one of the models that come along ({', '.join(shipped_names()) or 'none'})"
+    bundled = shipped_names()
+    missing = f"{name!r} not found: not a run directory, not a bundled model ({', '.join(bundled) or 'none'})"
     if not is_name(name):
-        raise ValueError(missing)
+        raise ValueError(f"{missing}{did_you_mean(name, bundled)}")
     try:
         return fetched(name)
     except ValueError as error:
-        raise ValueError(f"{missing}; {error}") from None
+        raise ValueError(f"{missing}, and not on the Hugging Face Hub ({error})") from None

@@ -92,7 +92,7 @@ def none_lost() -> Iterator[None]:
         if count() == 1 or not re.search("gloo|NCCL|onnection", str(error)):
             raise
         said = re.sub(r"\[\S*\] ?", "", str(error)).split(". ")[0].splitlines()[0]  # no address, and no advice
-        raise ConnectionError(f"another process is gone ({said.strip()}); go on with --resume auto") from error
+        raise ConnectionError(f"another process is gone ({said.strip()}); rerun with --resume auto") from error
 
 
 def together() -> None:

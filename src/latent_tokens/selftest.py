@@ -33,7 +33,7 @@ def examine() -> Iterator[Finding]:
         yield tested(about, test)
     yield from (tested(f"model {name}", partial(model_is_whole, name)) for name in shipped_names())
     if not shipped_names():
-        yield Finding("models", "problem", f"none came along in {SHIPPED}", "install latent-tokens again")
+        yield Finding("models", "problem", f"no bundled models in {SHIPPED}", "reinstall from a clone: pip install --force-reinstall --no-deps -e .")
 
 
 def devices() -> Iterator[Finding]:
@@ -48,7 +48,7 @@ def devices() -> Iterator[Finding]:
     few = device.type == "cpu" and threads < cores and "OMP_NUM_THREADS" in os.environ
     said = f"{threads} of {cores} cores"
     yield Finding("threads", "note" if few else "ok", said, f"OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']} holds them" if few else "")
-    blocks = f"FlexAttention from {BLOCKS_FROM:,} positions" if device.type == "cuda" else "no FlexAttention, which is for CUDA"
+    blocks = f"FlexAttention from {BLOCKS_FROM:,} positions" if device.type == "cuda" else "no FlexAttention, which this package uses on CUDA only"
     apart = attention_error(device)
     if apart < 1e-3:
         yield Finding("attention", "ok", f"SDPA, {apart:.0e} from attention written out; {blocks}")
@@ -70,7 +70,7 @@ def tested(about: str, test: Callable[[], str]) -> Finding:
         return Finding(about, "ok", test())
     except Exception as error:  # whatever is broken, the others are still looked at
         said = re.sub(r"; (save|import|make) .*", "", first_line(error))
-        return Finding(about, "problem", said, "install latent-tokens again: pip install --force-reinstall --no-deps latent-tokens")
+        return Finding(about, "problem", said, "reinstall from a clone: pip install --force-reinstall --no-deps -e .")
 
 
 class Oracle:

@@ -70,7 +70,7 @@ class Run:
     def check_data(self) -> None:
         """Raises ValueError where the data changed."""
         if not self.unchanged():
-            raise ValueError(f"data={self.config.data}: changed while it was learned from; bring it back, then go on with --resume auto")
+            raise ValueError(f"data={self.config.data}: changed while it was learned from; restore it, then rerun with resume=auto")
 
     def log(self, row: dict[str, Any]) -> None:
         """Adds a row to the metrics, once for all processes."""
@@ -146,7 +146,7 @@ def begin(config: TrainConfig, task: Language | None, method: Method | None) -> 
     method = replace(method, **{name: value for name in ("weight", "targets") if (value := getattr(config, name)) is not None})
     accelerator = joined(config)
     going_on = config.resume == "yes" or (config.resume == "auto" and (config.folder / "config.json").is_file())
-    started = read_description(config.folder, "config.json", "run to go on with", way_out=LOST) if going_on else None
+    started = read_description(config.folder, "config.json", "run to resume", way_out=LOST) if going_on else None
     check_start(config) if started is None else check_same(config.folder, started.get("training"), settings(config))
     unchanged = watched(config.data)
     task, splits = training_data(config, named(config.task) if task is None else task)
@@ -205,9 +205,11 @@ def give_up(run: Run, batch: Drawn, error: NotFinite) -> NoReturn:
 
 def check_start(config: TrainConfig) -> None:
     """Raises as `check_out` does, but where all that is there is what a start that was killed had begun, and `resume` says auto."""
-    left = set(half_written(config.folder)) if config.resume == "auto" else set()
-    if not left or left != set(config.folder.iterdir()):
-        check_out(config.folder)
+    begun = set(half_written(config.folder))
+    if config.resume == "auto" and begun and begun == set(config.folder.iterdir()):
+        return
+    is_run = begun or (config.folder / "config.json").is_file()
+    check_out(config.folder, "Add resume=auto to continue an interrupted run. " if is_run and config.resume == "no" else "")
 
 
 def write_start(folder: Path, made: dict[str, Any], beside: dict[Path, bytes]) -> None:
@@ -271,7 +273,8 @@ def check_same(folder: Path, started: Any, wanted: dict[Any, Any]) -> None:
     started = EARLIER | started
     for name, value in wanted.items():
         if started.get(name) != value:
-            raise ValueError(f"{name}={value}: {folder} was started with {str(started.get(name))[:99]}; go on with that, or start anew elsewhere")
+            before = str(started.get(name))[:99]
+            raise ValueError(f"{name}={value}: {folder} was started with {before}. Use {name}={before}, or choose another directory.")
 
 
 def validation_loss(run: Run) -> float:

@@ -1,4 +1,4 @@
-"""What each command takes and does, a file a command; everything heavy is imported when it is called, so that --help is quick."""
+"""Every command: its options, its examples and what it runs, one file per command. Heavy imports wait until it runs, so that --help is quick."""
 
 from __future__ import annotations
 
@@ -21,7 +21,64 @@ from latent_tokens.commands.trace import Trace, run_trace
 from latent_tokens.commands.train import run_train
 from latent_tokens.configs import DemoConfig, ReproduceConfig, TrainConfig
 
-__all__ = ["RUN", "Bench", "Data", "Doctor", "Evaluate", "Export", "Import", "Likelihood", "Sample", "Serve", "Solve", "Trace"]
+__all__ = ["COMMANDS", "DESCRIPTIONS", "EXAMPLES", "RUN"]
+
+COMMANDS: dict[str, type] = {
+    "data": Data,
+    "train": TrainConfig,
+    "evaluate": Evaluate,
+    "sample": Sample,
+    "solve": Solve,
+    "serve": Serve,
+    "trace": Trace,
+    "demo": DemoConfig,
+    "bench": Bench,
+    "reproduce": ReproduceConfig,
+    "import": Import,
+    "likelihood": Likelihood,
+    "export": Export,
+    "doctor": Doctor,
+}
+
+DESCRIPTIONS = {
+    "data": "Make a data set, or convert one from a file.",
+    "train": "Train a model.",
+    "evaluate": "Evaluate a model: accuracy and cost for each number of latent tokens.",
+    "sample": "Draw samples from a model and print them.",
+    "solve": "Solve a puzzle with a model and verify the answer. The exit code is 1 if it is not solved.",
+    "serve": "Serve the interactive demo: watch models decode puzzles in a browser.",
+    "trace": "Record one decode as an HTML page, an animation or a picture.",
+    "demo": "Train a 6x6 Sudoku model and plot accuracy against the number of latent tokens.",
+    "bench": "Measure the speed of training and decoding on this machine.",
+    "reproduce": "Reproduce a table or figure of the paper.",
+    "import": "Convert a published Eso-LM or MDLM checkpoint into a model directory. Nothing in the file is executed.",
+    "likelihood": "Compute the exact log-likelihood of a text, averaged over decoding orders.",
+    "export": "Write a model directory to share, which transformers can also load.",
+    "doctor": "Check the installation and suggest fixes. The exit code is 1 if there is a problem.",
+}
+
+PUZZLE = "1.....3............2................"
+
+EXAMPLES = {  # two of each command; "" is the program itself
+    "": (f"solve {PUZZLE}", "evaluate sudoku-6-scdm --latents 0 4 all --num-samples 100"),
+    "data": ("data sudoku-6 --num-train 10000 --out data/six", "data text --source book.txt --tokenizer bpe:4096 --length 128"),
+    "train": ("train sudoku-4 scdm --steps 600 --out runs/four", "train text esolm --data data/text --size tiny --resume auto"),
+    "evaluate": ("evaluate sudoku-6-scdm --latents 0 4 all --num-samples 100", "evaluate runs/four --candidates growing --json"),
+    "sample": ("sample sudoku-6-scdm --latents all --num-samples 3", "sample runs/text --prompt 'Once upon a time' --show"),
+    "solve": (f"solve {PUZZLE}", f"solve {PUZZLE} --latents all --candidates 4"),
+    "serve": ("serve", "serve runs/four --port 0 --no-open"),
+    "trace": (
+        f"trace sudoku-6-scdm {PUZZLE} --latents all -o trace.html",
+        f"trace sudoku-6-scdm {PUZZLE} --latents all --compare 0 --gif trace.gif",
+    ),
+    "demo": ("demo", "demo --scale smoke --out runs/smoke"),
+    "bench": ("bench --methods scdm mdm --precisions fp32", "bench --methods scdm --train --growth growth"),
+    "reproduce": ("reproduce figure-1 --scale smoke", "reproduce all --status"),
+    "import": ("import model.ckpt models/esolm --tokenizer gpt2", "import OWNER/NAME models/mdlm --method mdm"),
+    "likelihood": ("likelihood runs/text --text book.txt --latents 0 16", "likelihood runs/text --data data/text --num-sequences 16"),
+    "export": ("export runs/four models/four", "export sudoku-6-scdm models/six --precision bf16"),
+    "doctor": ("doctor", "doctor --json"),
+}
 
 RUN: dict[type, Callable[[Any], int]] = {
     Data: run_data,

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tyro.conf import OmitArgPrefixes
-
 from latent_tokens.checks import check_out
 from latent_tokens.commands.shared import keep_freed_memory
 from latent_tokens.configs import BenchConfig
@@ -17,17 +15,17 @@ from latent_tokens.configs import BenchConfig
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure training and decoding on this machine, beside the machine's own limits and the plain ways."""
+    """Measure the speed of training and decoding against the roofline of the machine and the reference implementation."""
 
-    config: OmitArgPrefixes[BenchConfig] = field(default_factory=BenchConfig)
+    config: BenchConfig = field(default_factory=BenchConfig)
     growth: Path | None = None
-    """Instead, measure how decoding time grows with latents, length and batch, and write growth.png, growth.svg and growth.jsonl to this folder."""
+    """Directory for growth.png, growth.svg and growth.jsonl: measure how decoding time grows with latent tokens, length and batch instead."""
     json: bool = False
     """Print the rows as JSON lines instead of a table."""
 
 
 def run_bench(command: Bench) -> int:
-    """latent-tokens bench: a table, or JSON lines; or the figure of growth."""
+    """latent-tokens bench: a table or JSON lines; with --growth also a figure."""
     from rich.console import Console
 
     from latent_tokens.bench import bench
@@ -37,6 +35,8 @@ def run_bench(command: Bench) -> int:
     keep_freed_memory()
     if command.growth is not None:
         check_out(command.growth)
+        if command.config.train not in ((), BenchConfig.train):
+            raise ValueError("--train with --growth: growth measures decoding only. Leave one of the two out.")
 
     def keep(row: dict[str, Any]) -> None:
         if command.json:

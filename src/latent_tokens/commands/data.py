@@ -5,42 +5,37 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from tyro.conf import OmitArgPrefixes
-
 from latent_tokens import processes
 from latent_tokens.checks import whole
 from latent_tokens.configs import DataConfig
 
 MOST_SHOWN = 1_000
-NO_TOKEN = 255  # of no task: decodes as an empty cell
+NO_TOKEN = 255  # in no vocabulary: decodes as an empty cell
 
 
 @dataclass(frozen=True)
 class Data:
-    """Make a data set, or read one from a file: arrays in three splits that share no puzzle, and a manifest that pins them."""
+    """Make a data set, or convert one from a file."""
 
-    config: OmitArgPrefixes[DataConfig]
+    config: DataConfig
     show: int | None = None
-    """Print so many puzzles with their solutions as a person would draw them, and write nothing."""
+    """Print this many puzzles with their solutions and write nothing."""
     benchmark: bool = False
-    """Measure how many examples a second this machine makes, in one process and in two, and write nothing."""
+    """Measure how many examples per second this machine generates, in one process and in two, and write nothing."""
     json: bool = False
-    """Print the benchmark's rows as JSON lines."""
+    """Print the rows of --benchmark as JSON lines."""
 
 
 def run_data(command: Data) -> int:
-    """latent-tokens data: prints the folder, puzzles to look at, or rates."""
-    if command.config.task == "text" and (command.show is not None or command.benchmark):
-        raise ValueError("show and benchmark: are for puzzles; a text is looked at where it is")
-    if command.show is not None and command.benchmark:
-        raise ValueError("show with benchmark: name one of the two")
+    """latent-tokens data: prints the directory, puzzles, or rates."""
+    check_mode(command)
     if command.show is not None:
         return show_data(command.config, command.show)
     if command.benchmark:
         return benchmark_data(command.config, command.json)
 
     if not processes.is_first():
-        return 0  # the first makes it, in as many processes as there are cores
+        return 0  # rank 0 makes it, with one worker process per core
 
     from latent_tokens.data import make_counted, read_manifest
     from latent_tokens.progress import CONSOLE
@@ -54,22 +49,39 @@ def run_data(command: Data) -> int:
         sizes += f" sequences of {manifest['tokens']:,} different tokens"
     CONSOLE.print(sizes + (f"; left out: {counts}" if counts else ""), highlight=False, soft_wrap=True)
     if manifest.get("not_read"):
-        line = f"not read: {manifest['not_read']:,} files; of a folder .txt, .md, .rst, .text and no ending are taken, name a .jsonl itself"
+        kinds = ".txt, .md, .rst, .text and files without a suffix"
+        line = f"not read: {manifest['not_read']:,} files; a directory is searched for {kinds}; name a .jsonl file itself"
         CONSOLE.print(line, highlight=False, soft_wrap=True)
     for split, asked in manifest.get("smaller_than_asked", {}).items():
-        line = f"{split} is smaller than the {asked:,} asked for: there are no more that are different"
+        line = f"{split} has fewer than {asked:,} examples: there are no more different ones"
         CONSOLE.print(line, highlight=False, soft_wrap=True)
     for split in SPLITS if "tokens" in manifest else ():
         if split not in manifest["splits"] and getattr(command.config, f"num_{split}") != 0:
-            CONSOLE.print(f"{split}: nothing, there are too few documents for it", highlight=False, soft_wrap=True)
+            CONSOLE.print(f"{split}: empty, there are too few documents. Use more text, or shorter documents.", highlight=False, soft_wrap=True)
     for bad in manifest.get("bad_rows", []):
         CONSOLE.print(f"left out: {bad}", highlight=False, soft_wrap=True)
     print(folder)
     return 0
 
 
+def check_mode(command: Data) -> None:
+    """Raises ValueError for an option that --show or --benchmark would ignore, and for both of them."""
+    mode = "--benchmark" if command.benchmark else "--show"
+    if command.json and not command.benchmark:
+        raise ValueError("--json is for the rows of --benchmark. Leave it out.")
+    if command.show is None and not command.benchmark:
+        return
+    if command.config.task == "text":
+        raise ValueError(f"{mode} is for puzzles, not for text. Leave it out.")
+    if command.show is not None and command.benchmark:
+        raise ValueError("--show with --benchmark: give one of the two")
+    for name in ("out", "num_train", "num_validation", "num_test", "processes"):
+        if getattr(command.config, name) is not None:
+            raise ValueError(f"{name}={getattr(command.config, name)}: {mode} writes no data set. Leave one of the two out.")
+
+
 def show_data(config: DataConfig, count: int) -> int:
-    """latent-tokens data --show: puzzles with their solutions as a person would draw them."""
+    """latent-tokens data --show: puzzles with their solutions."""
     from latent_tokens.data import preview, task_of
     from latent_tokens.tasks import Sudoku
 
@@ -86,12 +98,12 @@ def show_data(config: DataConfig, count: int) -> int:
 
 
 def benchmark_data(config: DataConfig, as_json: bool) -> int:
-    """latent-tokens data --benchmark: rates, as a line each or as JSON lines."""
+    """latent-tokens data --benchmark: one rate per line, as text or JSON."""
     from latent_tokens.data import task_of
     from latent_tokens.rates import measure_rates
 
     if config.from_file:
-        raise ValueError(f"source={config.source}: a benchmark is of examples that are made here; leave it out")
+        raise ValueError(f"source={config.source}: --benchmark measures generated examples. Leave it out.")
     for row in measure_rates(task_of(config)):
         print(json.dumps(row) if as_json else f"{row['task']}, {row['what']}: {row['rate']:,} {row['unit']} on {row['cores']} core(s)", flush=True)
     return 0

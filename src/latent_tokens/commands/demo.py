@@ -9,7 +9,7 @@ from latent_tokens.configs import DemoConfig
 
 
 def run_demo(config: DemoConfig) -> int:
-    """latent-tokens demo: the tables and where the figure is."""
+    """latent-tokens demo: prints the tables and the path of the figure."""
     from rich.console import Console
 
     from latent_tokens.demo import demo
@@ -18,8 +18,8 @@ def run_demo(config: DemoConfig) -> int:
     keep_freed_memory()
     rows, references = demo(config)
     console = Console(width=None if sys.stdout.isatty() else 110)
-    console.print(table(rows, f"sudoku-6: latent tokens n, {rows[0]['num_samples']:,} samples a row"))
+    console.print(table(rows, f"sudoku-6: latent tokens n, {rows[0]['num_samples']:,} samples per row"))
     if references:
-        console.print(table(references, "for comparison: models without a dial" + ("" if config.every_method else ", as they come with the package")))
-    print(f"{config.out / 'latents.png'} and summary.json beside it; open {config.out / 'trace.html'} to watch the model decode")
+        console.print(table(references, "for comparison: methods without latent token control" + ("" if config.every_method else " (stored rows)")))
+    print(f"{config.out / 'latents.png'} and {config.out / 'summary.json'}; open {config.out / 'trace.html'} in a browser to see the model decode")
     return 0

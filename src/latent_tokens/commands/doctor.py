@@ -17,14 +17,14 @@ STYLES = {"ok": "green", "note": "yellow", "problem": "bold red"}
 
 @dataclass(frozen=True)
 class Doctor:
-    """Say whether the installation is well, and what to do where it is not. Takes seconds; exit code 1 where there is a problem."""
+    """Check the installation and suggest fixes. Takes seconds. Exit code 1 if there is a problem."""
 
     json: bool = False
-    """Print a line of JSON each instead of a table."""
+    """Print the findings as JSON lines instead of a table."""
 
 
 def run_doctor(command: Doctor) -> int:
-    """latent-tokens doctor: a table for a terminal, plain lines elsewhere, or JSON lines; 1 where there is a problem."""
+    """latent-tokens doctor: a table for a terminal, plain lines elsewhere, or JSON lines; 1 if there is a problem."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -42,12 +42,12 @@ def run_doctor(command: Doctor) -> int:
         Console().print(table)
     problems = sum(finding.verdict == "problem" for finding in findings)
     if not command.json:
-        print(f"{problems} problem{'' if problems == 1 else 's'}" if problems else "all is well")
+        print(f"{problems} problem{'' if problems == 1 else 's'}" if problems else "no problems found")
     return 1 if problems else 0
 
 
 def examine(folder: Path) -> Iterator[Finding]:
-    """Every finding, one after the other: of the installation and the folder, and, where the libraries can be imported, of the self-test."""
+    """Every finding: of the installation, the directory and, if the libraries can be imported, the self-test."""
     from latent_tokens import doctor
     from latent_tokens.checks import first_line
 
@@ -55,8 +55,6 @@ def examine(folder: Path) -> Iterator[Finding]:
     try:
         from latent_tokens import selftest
     except Exception as error:  # of a library that is missing or broken: anything
-        yield doctor.Finding(
-            "self-test", "problem", f"cannot begin ({first_line(error)})", "mend what is named above, or install latent-tokens again"
-        )
+        yield doctor.Finding("self-test", "problem", f"cannot start ({first_line(error)})", "fix the problems above, or reinstall latent-tokens")
         return
     yield from selftest.examine()

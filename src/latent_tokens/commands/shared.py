@@ -1,11 +1,14 @@
-"""What several commands do."""
+"""Functions that several commands use."""
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from latent_tokens.configs import DEFAULT_CANDIDATES
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
@@ -19,7 +22,7 @@ def keep_freed_memory() -> None:
 
 
 def model_of(run: str | Path) -> Any:
-    """The model of a run folder, or one that comes along, on the fastest device that is there."""
+    """The model of a run directory or a bundled model, on the fastest device available."""
     from latent_tokens.machine import fastest_device
     from latent_tokens.pretrained import from_pretrained
 
@@ -27,16 +30,50 @@ def model_of(run: str | Path) -> Any:
 
 
 def task_of(folder: Path) -> Any:
-    """The task that a run folder's model learned."""
+    """The task that the model of a run directory learned."""
     from latent_tokens.storage import read_description
     from latent_tokens.tasks import described
 
     about = read_description(folder, "config.json", "model")
     if "imported" in about and "task" not in about:
         raise ValueError(
-            f"{folder}: was imported without a tokenizer, so it writes no text; import it again with --tokenizer gpt2, or a folder with one"
+            f"{folder}: was imported without a tokenizer, so it cannot generate text. Import it again with --tokenizer gpt2 or a directory with one."
         )
     try:
         return described(about.get("task"), folder)
     except ValueError as error:
-        raise ValueError(f"{folder}: {error}; bring the task and evaluate in Python: evaluate(net, task, EvalConfig())") from None
+        raise ValueError(f"{folder}: {error}. Evaluate it in Python with its task: evaluate(net, task, ...).") from None
+
+
+def check_counts(
+    method: Any,
+    order: str,
+    latents: Sequence[int | Literal["all"] | None],
+    candidates: int | Literal["all", "growing"] | None,
+) -> None:
+    """Raises ValueError for candidates that the order ignores, and for latent tokens of which candidates="all" leaves none."""
+    from latent_tokens.attention import sees_later
+    from latent_tokens.evaluation import CONFIDENCES
+    from latent_tokens.methods import most_latents, name_of
+    from latent_tokens.order import left_to_right
+
+    if order not in CONFIDENCES and candidates not in (None, 1):
+        if method.order is left_to_right:
+            raise ValueError(f"candidates={candidates} is not supported by {name_of(method)}: it decodes the next token. Use candidates=1.")
+        raise ValueError(f"candidates={candidates} with order={order}: this order decodes its next token. Use candidates=1, or order=top_prob.")
+    is_free = most_latents(method) == "all" and not sees_later(method.attention)
+    for count in latents if candidates == "all" and is_free else ():
+        if count == "all" or (isinstance(count, int) and count > 0):
+            reason = "all masked tokens are candidates, so none is a latent token"
+            raise ValueError(f"latents={count} with candidates=all: {reason}. Use candidates={DEFAULT_CANDIDATES}, or latents=0.")
+
+
+def latents_in_words(latents: int | str, candidates: int | str) -> str:
+    """The number of latent tokens in the input of a step, as a person reads it."""
+    if candidates == "all":
+        return "0 latent tokens: all masked tokens are candidates"
+    if latents == "all":
+        return "all masked tokens that are not candidates are latent tokens"
+    if latents == 0:
+        return "0 latent tokens"
+    return f"{latents} latent token{'' if latents == 1 else 's'} per step, fewer in the last steps"

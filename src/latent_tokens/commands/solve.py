@@ -9,35 +9,37 @@ from typing import Literal
 from tyro.conf import Positional
 
 from latent_tokens.checks import whole
-from latent_tokens.commands.shared import task_of
+from latent_tokens.commands.shared import check_counts, latents_in_words, task_of
 from latent_tokens.configs import DEFAULT_CANDIDATES
 
 
 @dataclass(frozen=True)
 class Solve:
-    """Answer a puzzle with a model and say whether it is solved. Exit code 1 where it is not."""
+    """Solve a puzzle with a model and verify the answer. Exit code 1 if it is not solved."""
 
     puzzle: Positional[str]
-    """Sudoku: its cells row by row, 0 or . for an empty one. Countdown: numbers and target, 86,28,13,31,96. Zebra: clue tokens. Or a file."""
+    """Puzzle to solve, or a file with one. Sudoku: the cells row by row, 0 or . for an empty one. Countdown: numbers and target, 86,28,13,31,96.
+    Zebra: clue tokens."""
     run: str | None = None
-    """A run folder, or the name of a model that comes along. Default: the one that comes along for the Sudoku's size."""
+    """Model that solves it. A run directory, a bundled model, or a name on the Hugging Face Hub. Default: the bundled model of the Sudoku's size."""
     latents: int | Literal["all"] | None = None
-    """Latent tokens to show. Default: as many as the method can use."""
+    """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has the other k - 1 candidates. Default: all that are not
+    candidates, which is none unless --candidates is below all."""
     candidates: int | Literal["all", "growing"] | None = None
-    """Of how many next cells the most confident is decoded (k): a number, all, or growing with the clean ones. Default: all, with --latents 8,
-    1 from left to right."""
+    """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or growing (clean tokens + 1). Default:
+    all, which leaves no latent tokens; 8 with --latents; 1 from left to right."""
     temperature: float = 0.0
-    """0 takes the likeliest token."""
+    """Sampling temperature. 0 takes the most likely token."""
     attempts: int = 1
-    """Answers to try; the first right one is shown."""
+    """Number of answers to try. The first valid one is shown."""
     seed: int = 0
-    """Attempt i draws from the stream (seed, i)."""
+    """Random seed. Attempt i depends on (seed, i) only."""
 
 
 def run_solve(command: Solve) -> int:
-    """latent-tokens solve: the answer and the verdict; 1 where it is not solved."""
+    """latent-tokens solve: prints the answer, the verdict and the cost; 1 if it is not solved."""
     from latent_tokens.decoding import Decoding
-    from latent_tokens.evaluation import named_candidates
+    from latent_tokens.evaluation import named_candidates, shown_candidates, shown_latents
     from latent_tokens.methods import most_latents
     from latent_tokens.order import left_to_right
     from latent_tokens.pretrained import find, from_pretrained, shipped_names
@@ -49,37 +51,44 @@ def run_solve(command: Solve) -> int:
     text = puzzle_text(command.puzzle)
     if command.run is None:
         if "," in text or "CLUE_END" in text:
-            raise ValueError("a puzzle of Zebra or Countdown: no model of these comes along; train one and name it with --run")
+            raise ValueError("a Zebra or Countdown puzzle: there is no bundled model for it. Train one and name it with --run.")
         task, problem = read_puzzle(text)
         name = f"{task.name}-scdm"
         if name not in shipped_names():
             raise ValueError(
-                f"no model for {task.side}x{task.side} comes along; train one (latent-tokens train {task.name} scdm) and name it with --run"
+                f"there is no bundled model for {task.side}x{task.side}. Train one (latent-tokens train {task.name} scdm) and name it with --run."
             )
         net = from_pretrained(name)
     else:
         name, net = command.run, from_pretrained(command.run)
         task = task_of(find(name))
         if not isinstance(task, Solvable):
-            raise ValueError(f"run={name}: a model of {task.name}, which has no puzzles; use latent-tokens sample")
+            raise ValueError(f"run={name}: learned {task.name}, which has no puzzles. Use latent-tokens sample.")
         problem = task.encode(text)
-    free: int | Literal["all"] = "all" if command.latents is None else DEFAULT_CANDIDATES  # where all are candidates there are no latents
-    candidates = command.candidates or (1 if net.method.order is left_to_right else free)
+    if command.candidates is not None:
+        candidates = command.candidates
+    elif net.method.order is left_to_right:
+        candidates = 1
+    else:
+        candidates = "all" if command.latents is None else DEFAULT_CANDIDATES  # candidates="all" leaves no latent tokens
+    if net.method.order is not left_to_right:
+        check_counts(net.method, "top_prob", [command.latents], candidates)
     latents = most_latents(net.method) if command.latents is None else command.latents
     decoding = Decoding(named_candidates(candidates), latents, temperature=command.temperature)
     attempt = solve(net, task, problem, decoding, command.seed, command.attempts)
     verdict = "\n  ".join(["not solved:", *attempt.wrong]) if attempt.wrong else "solved"
     tried = f"attempt {attempt.number + 1} of {command.attempts}; " if command.attempts > 1 else ""
-    print(task.decode(attempt.tokens), verdict, f"{tried}{attempt.processed:,} tokens processed by {name}", sep="\n")
+    cost = f"{tried}{attempt.processed:,} tokens processed by {name}"
+    print(task.decode(attempt.tokens), verdict, cost, latents_in_words(shown_latents(net.method, decoding), shown_candidates(decoding)), sep="\n")
     return 1 if attempt.wrong else 0
 
 
 def puzzle_text(puzzle: str) -> str:
-    """The puzzle itself, or what the file of that name holds."""
+    """The puzzle itself, or the text of the file of that name."""
     try:
         path = Path(puzzle)
         return path.read_text() if path.is_file() else puzzle
     except UnicodeDecodeError:
-        raise ValueError(f"{puzzle}: holds no text") from None
+        raise ValueError(f"{puzzle}: is not a text file. Name a text file, or type the puzzle.") from None
     except OSError:
         return puzzle

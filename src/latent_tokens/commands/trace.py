@@ -5,47 +5,49 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
-from latent_tokens.commands.shared import task_of
+from latent_tokens.commands.shared import check_counts, latents_in_words, task_of
 from latent_tokens.commands.solve import puzzle_text
 from latent_tokens.configs import OrderName
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Write a decode to watch: a page that needs no server, an animation, or a picture of a few steps. Settings are those of solve."""
+    """Record one decode as an HTML page, an animation or a picture. The settings are those of solve."""
 
     run: Positional[str]
-    """A run directory, or the name of a bundled model."""
+    """Model that decodes. A run directory, a bundled model, or a name on the Hugging Face Hub."""
     puzzle: Positional[str]
-    """The puzzle as in solve: cells, numbers and target, or clue tokens. Or a file."""
-    out: Annotated[Path | None, arg(aliases=["-o"])] = None
-    """The page to write: one .html file of at most 2 MB."""
+    """Puzzle as for solve: cells, numbers and target, or clue tokens; or a file with one."""
+    out: Path | None = None
+    """HTML page to write, one file of at most 2 MB."""
     gif: Path | None = None
-    """The animation to write."""
+    """Animation to write."""
     png: Path | None = None
-    """The picture to write."""
+    """Picture to write."""
     compare: str | None = None
-    """A second decode to compare with: a number of latent tokens, all, or another model (a run directory or a name)."""
+    """Second decode next to the first. A number of latent tokens, all, or another model."""
     latents: int | Literal["all"] | None = None
-    """Number of latent tokens. Default: as many as the method can use."""
+    """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has the other k - 1 candidates. Default: all that are not
+    candidates, which is none unless --candidates is below all."""
     candidates: int | Literal["all", "growing"] | None = None
-    """Candidate set size k. Default: all, 8 with --latents, 1 if the order is not adaptive."""
+    """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or growing (clean tokens + 1). For adaptive
+    orders only. Default: all, which leaves no latent tokens; 8 with --latents."""
     order: OrderName | None = None
-    """Decoding order. top_prob, margin and entropy are adaptive. Default: top_prob, or left_to_right for a left-to-right method."""
+    """Decoding order. top_prob, margin and entropy are adaptive. Default: top_prob; left_to_right for arm and ar-mtp."""
     temperature: float = 0.0
-    """0 decodes the most likely token."""
+    """Sampling temperature. 0 takes the most likely token."""
     seed: int = 0
-    """Seed of the decode. The result is that of the first attempt of solve with this seed."""
+    """Random seed. The decode is the first attempt of solve with this seed."""
     replace: bool = False
-    """Overwrite existing files."""
+    """Overwrite files that exist."""
 
 
 def run_trace(command: Trace) -> int:
-    """latent-tokens trace: writes the files, prints the verdicts and the names of the files."""
+    """latent-tokens trace: writes the files, prints the verdicts and the paths."""
     from latent_tokens.frames import trace
     from latent_tokens.storage import write_whole
     from latent_tokens.strips import animation, strip
@@ -55,7 +57,7 @@ def run_trace(command: Trace) -> int:
     check_outputs(outputs, command.replace)
     for path, ending in ((command.out, ".html"), (command.gif, ".gif"), (command.png, ".png")):
         if path is not None and path.suffix.lower() != ending:
-            raise ValueError(f"{path}: must end with {ending}")
+            raise ValueError(f"{path}: must end with {ending}. Choose another name.")
     decodes = decodes_of(command)
     traces, caption = [trace(asked) for asked in decodes], caption_of(decodes)
     kinds: tuple[tuple[Path | None, Callable[[], bytes]], ...] = (
@@ -67,23 +69,24 @@ def run_trace(command: Trace) -> int:
     for one in traces:
         start, end = one["start"], one["end"]
         verdict = "solved" if end["right"] else "wrong"
-        cost = f"{end['processed']:,} tokens processed ({end['processed'] / start['all_processed']:.2f}x)"
-        print(f"{start['model']}, n = {start['settings']['latents']}: {verdict}, {cost}")
+        cost = f"{end['processed']:,} tokens processed, {end['processed'] / start['all_processed']:.2f}x of all"
+        number = latents_in_words(start["settings"]["latents"], start["settings"]["candidates"])
+        print(f"{start['model']}: {verdict}; {cost}; {number}")
     print(*([caption] if caption else []), *outputs, sep="\n")
     return 0
 
 
 def check_outputs(outputs: list[Path], replace: bool) -> None:
-    """Raises ValueError if no file is named, or if one exists or cannot be written."""
+    """Raises ValueError if there is nothing to write, or a file exists."""
     if not outputs:
-        raise ValueError("trace: no file to write. Name a page (-o trace.html), an animation (--gif) or a picture (--png).")
+        raise ValueError("nothing to write: name a page (-o trace.html), an animation (--gif trace.gif) or a picture (--png trace.png)")
     for path in outputs:
         if outputs.count(path) > 1:
-            raise ValueError(f"{path}: named for two files. Name another file.")
+            raise ValueError(f"{path}: is given twice. Choose another name for one of them.")
         if path.is_dir() or (path.exists() and not replace):
-            raise ValueError(f"{path}: exists. Name another file, or add --replace.")
+            raise ValueError(f"{path}: exists. Choose another name, or add --replace.")
         if not path.absolute().parent.is_dir():
-            raise ValueError(f"{path}: the directory {path.parent} does not exist. Create it first.")
+            raise ValueError(f"{path}: its directory does not exist. Create it first.")
 
 
 def caption_of(decodes: list[Any]) -> str:
@@ -105,14 +108,16 @@ def caption_of(decodes: list[Any]) -> str:
 
 
 def decodes_of(command: Trace) -> list[Any]:
-    """The decode of the command, and the one to compare it with."""
+    """The decode, and the one to compare it with."""
     from latent_tokens.frames import Asked, Model, Setting
     from latent_tokens.pretrained import find, from_pretrained
 
     def asked(run: str, latents: int | Literal["all"] | None) -> Asked:
         model = Model(run, from_pretrained(run), task_of(find(run)))
         setting = Setting(latents, command.candidates, command.order, command.temperature, command.seed)
-        return Asked(model, model.task.encode(puzzle_text(command.puzzle)), setting)
+        request = Asked(model, model.task.encode(puzzle_text(command.puzzle)), setting)
+        check_counts(model.net.method, request.order, [latents], command.candidates)
+        return request
 
     first = asked(command.run, command.latents)
     if command.compare is None:

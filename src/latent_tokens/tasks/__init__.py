@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from latent_tokens.checks import Names
+from latent_tokens.checks import Names, one_of
 from latent_tokens.tasks.base import SPLITS, Examples, Keys, Known, Language, Scores, Solvable, Task, Tokens, hash_rows, joined, split_by_key
 from latent_tokens.tasks.countdown import Countdown
 from latent_tokens.tasks.puzzle import SudokuPuzzle
@@ -59,7 +59,8 @@ __all__ = [
 
 
 def named(name: str) -> Language:
-    """The task of that name, or text, which has no examples of its own. Raises ValueError where there is none."""
+    """The task of that name, or text, which has no examples of its own. Raises ValueError for any other name."""
+    one_of("task", name, (*TASKS, Text.name))
     return Text() if name == Text.name else TASKS[name]
 
 

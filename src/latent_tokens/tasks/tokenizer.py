@@ -164,7 +164,7 @@ def library() -> Any:
     try:
         import tokenizers
     except ImportError:
-        raise ValueError("tokenizers is not installed; pip install 'latent-tokens[text]', or use --tokenizer bytes") from None
+        raise ValueError("tokenizers is not installed. Install it from a clone (pip install -e '.[text]'), or use tokenizer=bytes.") from None
     return tokenizers
 
 

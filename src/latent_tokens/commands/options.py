@@ -1,0 +1,167 @@
+"""The options of every command: their metavars, help, defaults and examples. The configs themselves know nothing of the parser."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import re
+import types
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from textwrap import dedent
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from tyro.conf import Positional, arg
+from tyro.constructors import MISSING, ConstructorRegistry, StructConstructorSpec, StructFieldSpec, StructTypeInfo
+
+METAVARS = {
+    "task": "TASK", "method": "METHOD", "run": "RUN", "runs": "[RUN ...]", "puzzle": "PUZZLE", "experiment": "NAME",
+    "methods": "METHOD [METHOD ...]", "train": "SIZE:BATCHxLENGTH [...]", "apart_from": "DIR [DIR ...]",
+    "out": "DIR", "data": "DIR", "growth": "DIR", "gif": "FILE", "png": "FILE", "text": "FILE",
+    "source": "SOURCE", "tokenizer": "TOKENIZER", "field": "NAME", "judge": "EVALUATOR", "prompt": "TEXT",
+    "license": "LICENSE", "host": "HOST", "port": "PORT", "compare": "N|all|RUN", "clues": "N|minimal",
+}  # fmt: skip
+OF_COMMANDS = {("Trace", "out"): "FILE", ("ReproduceConfig", "runs"): "DIR"}  # where a name has two meanings
+NEW_NAMES = {"judge": "evaluator"}  # the flag that a field has; the field's own name stays as an alias
+SCALARS = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
+WORDS = {"N": "a whole number", "X": "a number", "PORT": "a port number"}
+IS_POSITIONAL = Positional[int].__metadata__[0]  # type: ignore[attr-defined]
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """One flag or positional argument of a command."""
+
+    name: str
+    hint: Any
+    default: Any
+    metavar: str
+    help: str
+    default_in_words: str | None  # of a default that is computed
+    positional: bool
+    flags: tuple[str, ...]
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words that the option takes, where it takes nothing else."""
+        kinds = kinds_of(self.hint)
+        return tuple(map(str, get_args(kinds[0]))) if len(kinds) == 1 and get_origin(kinds[0]) is Literal else ()
+
+    @property
+    def allowed(self) -> str:
+        """The values that the option takes, in words."""
+        if self.metavar == "LOW HIGH":
+            return "two whole numbers, lowest and highest"
+        many = "..." in self.metavar
+        words = [WORDS.get(word, word) for word in self.metavar.split(" ")[0].strip("[{}").replace(",", "|").split("|")]
+        listed = f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
+        return f"one or more, each {listed}" if many else listed
+
+
+def kinds_of(hint: Any) -> tuple[Any, ...]:
+    """The types that a hint allows, without None and without annotations."""
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    if get_origin(hint) in (Union, types.UnionType):
+        return tuple(kind for kind in get_args(hint) if kind is not type(None))
+    return (hint,)
+
+
+def metavar_of(name: str, hint: Any) -> str:
+    """What stands for the value in the help: TASK, N, N|all, {fp32,bf16}."""
+    kinds = kinds_of(hint)
+    if len(kinds) == 1 and get_origin(kinds[0]) is Literal and name not in ("task", "experiment"):
+        return "{" + ",".join(map(str, get_args(kinds[0]))) + "}"
+    if len(kinds) == 1 and get_origin(kinds[0]) is tuple and name not in METAVARS:
+        item, *rest = get_args(kinds[0])
+        each = metavar_of("", item)
+        return f"{each} [{each} ...]" if rest == [Ellipsis] else "LOW HIGH"
+    words = [word for kind in kinds for word in (get_args(kind) if get_origin(kind) is Literal else (SCALARS.get(kind, ""),))]
+    return METAVARS.get(name) or "|".join(map(str, words))
+
+
+@cache
+def helps_of(config: type) -> dict[str, str]:
+    """The text below each field of a dataclass, on one line."""
+    (node,) = ast.parse(dedent(inspect.getsource(config))).body
+    assert isinstance(node, ast.ClassDef)
+    texts = {}
+    for field, below in zip(node.body, node.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            texts[ast.unparse(field.target)] = " ".join(str(below.value.value).split())
+    return texts
+
+
+@cache
+def options_of(command: type) -> tuple[Option, ...]:
+    """The options of a command, those of the config that it embeds among them."""
+    hints = get_type_hints(command, include_extras=True)
+    options: list[Option] = []
+    for field in dataclasses.fields(command):
+        if dataclasses.is_dataclass(hints[field.name]):
+            options += options_of(hints[field.name])
+        else:
+            options.append(option_of(command, field, hints[field.name]))
+    return tuple(options)
+
+
+def option_of(command: type, field: dataclasses.Field[Any], hint: Any) -> Option:
+    """The option of one field."""
+    annotations = hint.__metadata__ if get_origin(hint) is Annotated else ()
+    default = MISSING if field.default is dataclasses.MISSING else field.default
+    text, in_words = helps_of(command).get(field.name, ""), None
+    computed = re.fullmatch(r"(.*?) ?Default: (.*)\.", text)
+    if computed:
+        text, in_words = computed[1], computed[2]
+    names = [NEW_NAMES[field.name], field.name] if field.name in NEW_NAMES else [field.name]
+    flags = [f"--{name.replace('_', '-')}" for name in names]
+    if isinstance(default, bool):
+        flags.append(f"--no-{flags[0][2:]}")
+    if (command.__name__, field.name) == ("Trace", "out"):
+        flags.append("-o")
+    metavar = OF_COMMANDS.get((command.__name__, field.name)) or metavar_of(field.name, hint)
+    positional = default is MISSING or IS_POSITIONAL in annotations
+    return Option(field.name, hint, default, metavar, text, in_words, positional, tuple(flags))
+
+
+REGISTRY = ConstructorRegistry()
+
+
+@REGISTRY.struct_rule
+def command_rule(info: StructTypeInfo) -> StructConstructorSpec | None:
+    """How the parser sees a command: flat, with our metavars and help. It makes a function that builds the command, so that errors stay ours."""
+    if not (dataclasses.is_dataclass(info.type) and info.type.__module__.startswith("latent_tokens")):
+        return None
+    fields = tuple(StructFieldSpec(option.name, shown(option), option.default, option.help) for option in options_of(info.type))
+    return StructConstructorSpec(lambda **values: partial(build, info.type, values), fields)
+
+
+def shown(option: Option) -> Any:
+    """The type of an option, with what the parser shows of it."""
+    name = option.name.replace("_", "-")
+    implied = (f"--{name}", f"--no-{name}")  # by the name of the field
+    hint: str | Callable[[str], str] | None = None
+    if option.default_in_words is not None:
+        hint = f"(default: {option.default_in_words})"
+    elif option.default in (None, ()):
+        hint = ""
+    return Annotated[
+        option.hint,
+        arg(
+            aliases=None if option.positional else [flag for flag in option.flags if flag not in implied],
+            metavar=None if isinstance(option.default, bool) else option.metavar,
+            help_behavior_hint=hint,
+        ),
+    ]
+
+
+def build(command: type, values: dict[str, Any]) -> Any:
+    """The command with these values, which may be those of the config that it embeds. Raises ValueError where the config refuses one."""
+    hints = get_type_hints(command)
+    arguments = {}
+    for field in dataclasses.fields(command):
+        embedded = dataclasses.is_dataclass(hints[field.name])
+        arguments[field.name] = build(hints[field.name], values) if embedded else values[field.name]
+    return command(**arguments)

@@ -15,7 +15,7 @@ TaskName = Literal[
     "zebra", "zebra-3", "countdown", "countdown-3", "countdown-4", "sudoku-gen", "sudoku-large", "text",
 ]  # fmt: skip
 Split = Literal["train", "validation", "test"]
-SizeName = Literal["nano", "tiny", "mini", "sminy", "small"]
+SizeName = Literal["pico", "nano", "tiny", "mini", "sminy", "small"]
 Precision = Literal["fp32", "bf16"]
 ScaleName = Literal["smoke", "cpu", "paper"]
 TrackerName = Literal["wandb", "trackio", "tensorboard", "mlflow"]

@@ -11,7 +11,7 @@ LONGEST = 65_535  # positions of a sequence: lengths are kept in 16 bits
 
 @dataclass(frozen=True)
 class Size:
-    """The shape of a transformer (the paper's table of model sizes; nano is ours, for two CPU cores)."""
+    """The shape of a transformer (the paper's table of model sizes; nano is ours, for two CPU cores; pico is for tests)."""
 
     width: int
     heads: int
@@ -27,6 +27,7 @@ class Size:
 SIZES: Names[Size] = Names(
     "size",
     {
+        "pico": Size(16, 2, 2),
         "nano": Size(128, 4, 4),
         "tiny": Size(384, 12, 3),
         "mini": Size(512, 8, 6),

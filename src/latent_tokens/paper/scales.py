@@ -73,7 +73,7 @@ def small(task: TaskName, *, candidates: int, seeds: int, **training: Any) -> Bu
 
 def seconds(task: TaskName, **data: Any) -> Budget:
     """A few steps, to see that everything runs."""
-    training = {"size": "nano", "precision": "fp32", "steps": 6, "batch_size": 8, "warmup": 2, "evaluate_every": 3, "save_every": 3}
+    training = {"size": "pico", "precision": "fp32", "steps": 6, "batch_size": 8, "warmup": 2, "evaluate_every": 3, "save_every": 3}
     return Budget(task, training, {"num_train": 256, "num_validation": 16, "num_test": 16, **data}, 4)
 
 

@@ -1,0 +1,346 @@
+"""Print everything that a refactoring must leave alone: losses, samples, likelihoods, recipe hashes, files of version 0.1.
+
+    python scripts/fingerprints.py > tests/data/fingerprints.json    # what is checked in
+    python scripts/fingerprints.py --check                           # compare; exit code 1 if anything differs
+    python scripts/fingerprints.py --check other.json                # compare with another file
+
+Hashes, tokens, shapes and names must be equal. A float is printed exactly, in hexadecimal, and may differ by 1e-6 of its size:
+another CPU sums in another order. Tokens are exact also on another CPU, unless rounding turns a choice. In that case run the
+script on both commits on that CPU and compare the two files.
+"""
+
+import argparse
+import hashlib
+import importlib
+import json
+import math
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from latent_tokens import (
+    METHODS,
+    TASKS,
+    Decoding,
+    Size,
+    TrainConfig,
+    Transformer,
+    as_tensors,
+    entropy,
+    equal_parts,
+    fit,
+    from_pretrained,
+    generate,
+    given,
+    growing,
+    influence,
+    left_to_right,
+    load_data,
+    log_likelihood,
+    loss,
+    margin,
+    random,
+    relevant,
+    reverse_process,
+)
+from latent_tokens.tasks import configured
+
+ROOT = Path(__file__).resolve().parents[1]
+STORED = ROOT / "tests" / "data" / "fingerprints.json"
+FILES = ROOT / "tests" / "data" / "v0.1"
+
+# Names that are not public: (today's module and name, those of the packages).
+INTERNAL = {
+    "reference generate": ("decoding.generate", "core.sampling.generate"),
+    "read_lines": ("storage.read_lines",),
+    "saved_states": ("state.saved_states", "training.state.saved_states"),
+    "page_with": ("web.page.page_with",),
+    "speed_table": ("report.speed_table", "evaluation.report.speed_table"),
+    "recipes": ("paper.recipes.recipes",),
+    "measured": ("paper.runs.measured",),
+    "EXPERIMENTS": ("paper.experiments.EXPERIMENTS",),
+    "SCALES": ("paper.scales.SCALES",),
+}
+
+TOLERANCE = 1e-6  # of a float, relative to its size
+LONG = 200  # in sequences that may be longer, all but the last NUM_OPEN positions are given
+NUM_OPEN = 32
+BATCH = 3
+VERY_LONG = 1_000  # of such sequences the batch has one
+NETWORK = Size(16, 2, 2)
+ALL_METHODS = (*METHODS, "ar-mtp-window-4", "ar-ntp-4")
+MANY_DECODINGS = ("sudoku-4", "sudoku-6")  # the tasks on which every decoding is tried
+
+FEW = {
+    "own n, k=1": Decoding(),
+    "n=2, k=1": Decoding(latents=2),
+    "own n, k=4": Decoding(candidates=4),
+    "own n, k=1, two tokens a step, temperature 0": Decoding(tokens_per_step=2, temperature=0),
+}
+MANY = FEW | {
+    "n=0, k=1": Decoding(latents=0),
+    "n=all, k=1": Decoding(latents="all"),
+    "n=half, k=1": Decoding(latents=lambda masked: masked // 2),
+    "n=0, k=4": Decoding(latents=0, candidates=4),
+    "n=2, k=4": Decoding(latents=2, candidates=4),
+    "n=2, k=4, temperature 0": Decoding(latents=2, candidates=4, temperature=0),
+    "n=2, k=4, two tokens a step": Decoding(latents=2, candidates=4, tokens_per_step=2),
+    "n=2, random latents": Decoding(latents=2, latent_policy=random),
+    "k=all": Decoding(candidates="all"),
+    "k=growing": Decoding(candidates=growing),
+    "k=3, margin": Decoding(candidates=3, confidence=margin),
+    "k=3, entropy, no refresh": Decoding(candidates=3, confidence=entropy, refresh=False),
+    "left to right": Decoding(order=left_to_right),
+    "left to right, n=2": Decoding(order=left_to_right, latents=2),
+    "temperature 0.7, top_p 0.9": Decoding(temperature=0.7, top_p=0.9),
+    "equal parts": Decoding(tokens_per_step=equal_parts(5)),
+    "reverse process": Decoding(tokens_per_step=reverse_process(5)),
+}
+
+
+def internal(name):
+    """The object of that name in INTERNAL, in whichever of its modules it is."""
+    for path in INTERNAL[name]:
+        module, attribute = path.rsplit(".", 1)
+        try:
+            return getattr(importlib.import_module(f"latent_tokens.{module}"), attribute)
+        except (ModuleNotFoundError, AttributeError):
+            continue
+    raise ImportError(f"{name}: not found in {', '.join(INTERNAL[name])}; name its new module in INTERNAL")
+
+
+def digest(*parts):
+    """Twelve hexadecimal digits for arrays, tensors and texts."""
+    content = hashlib.sha256()
+    for part in parts:
+        array = part.numpy() if isinstance(part, torch.Tensor) else part
+        content.update(array.tobytes() if isinstance(array, np.ndarray) else repr(array).encode())
+    return content.hexdigest()[:12]
+
+
+def exact(value):
+    """A number of Python, numpy or torch as text that loses nothing."""
+    return value.item().hex()
+
+
+def network(task, positions="both"):
+    """A tiny network with fixed weights, large enough that its input matters."""
+    torch.manual_seed(0)
+    net = Transformer(NETWORK, task.vocab_size, task.length, positions).eval()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            if parameter.dim() == 2:
+                parameter.mul_(3)
+    return net
+
+
+def batch_of(task):
+    """(tokens, known, lengths) of the task's first examples; of a long one all but the last positions are given."""
+    tokens, known, lengths = as_tensors(task.generate(BATCH, seed=0).take(slice(1 if task.length > VERY_LONG else BATCH)))
+    if task.length > LONG:
+        known = known | (torch.arange(task.length) < lengths[:, None] - NUM_OPEN)
+    return tokens, known, lengths
+
+
+def training_losses(net, method, tokens, known, lengths):
+    """The losses of three batches, and the norm of the gradient of their sum."""
+    net.zero_grad()
+    losses = [loss(net, method, tokens, known, torch.Generator().manual_seed(seed), lengths=lengths) for seed in range(3)]
+    sum(losses).backward()
+    gradients = [parameter.grad for parameter in net.parameters() if parameter.grad is not None]
+    return {"losses": [exact(value) for value in losses], "gradient norm": exact(torch.stack([g.norm() for g in gradients]).norm())}
+
+
+def sample(function, net, method, decoding, tokens, known, lengths):
+    """A hash of what `function` generates; "refused" if the method cannot decode so."""
+    try:
+        made = function(net, method, tokens, known, decoding, 7, lengths=lengths)
+    except ValueError:
+        return "refused"
+    return digest(made.tokens, made.order, made.processed, made.forward_passes)
+
+
+def samples(net, method, decodings, batch):
+    """The samples of each decoding; those of the fast path are listed if they differ from the reference's."""
+    found = {}
+    for name, decoding in decodings.items():
+        found[name] = sample(internal("reference generate"), net, method, decoding, *batch)
+        fast = sample(generate, net, method, decoding, *batch)
+        if fast != found[name]:
+            found[f"{name}, fast path"] = fast
+    return found
+
+
+def methods_on_tasks():
+    """Losses and samples of every method on every task."""
+    found = {}
+    for task in {task.name: task for task in TASKS.values()}.values():
+        net, batch = network(task), batch_of(task)
+        for name in ALL_METHODS:
+            decodings = MANY if task.name in MANY_DECODINGS else FEW
+            found[f"{name} on {task.name}"] = training_losses(net, METHODS[name], *batch) | samples(net, METHODS[name], decodings, batch)
+    return found
+
+
+def other_decodings():
+    """What needs more than a method and a task: other position encodings, a given schedule, latents by relevance."""
+    task, found = TASKS["sudoku-4"], {}
+    batch = batch_of(task)
+    for positions in ("rotary", "learned"):
+        for name in ALL_METHODS:
+            net = network(task, positions)
+            found[f"{name}, {positions} positions"] = training_losses(net, METHODS[name], *batch) | samples(net, METHODS[name], FEW, batch)
+    schedule = torch.randperm(task.length, generator=torch.Generator().manual_seed(2))
+    relation = torch.rand(task.length, task.length, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    by_hand = {
+        "a given schedule": Decoding(order=given(schedule)),
+        "n=3, relevant latents": Decoding(latents=3, candidates=2, latent_policy=relevant(relation)),
+    }
+    for name in ALL_METHODS:
+        found[f"{name}, by hand"] = samples(network(task), METHODS[name], by_hand, batch)
+    return found
+
+
+def likelihoods():
+    """The log-likelihood of each row along one order, for several numbers of latents; and the influence between positions."""
+    found = {}
+    for task in (TASKS["sudoku-4"], TASKS["zebra-3"]):
+        net, (tokens, known, lengths) = network(task), batch_of(task)
+        rank = torch.rand(tokens.shape, generator=torch.Generator().manual_seed(1))
+        rank[torch.arange(task.length) >= lengths[:, None]] = 2
+        shuffled = rank.masked_fill(known, -1).argsort(dim=1, stable=True)
+        for name in ALL_METHODS:
+            method = METHODS[name]
+            order = left_to_right(known) if method.order is left_to_right else shuffled
+            for latents in (None, 0, 2, "all"):
+                key = f"{name} on {task.name}, n={latents}"
+                try:
+                    rows = log_likelihood(net, method, tokens, order, known.sum(1), lengths, latents)
+                    found[key] = [exact(value) for value in rows.sum(1)]
+                except ValueError:
+                    found[key] = "refused"
+            if method.readout != "shifted" and task.name == "sudoku-4":
+                relation = influence(net, method, tokens, known, torch.Generator().manual_seed(0), lengths=lengths)
+                found[f"influence, {name}"] = exact(relation.norm())
+    return found
+
+
+def examples():
+    """The examples that each task generates, in both paddings."""
+    names = sorted({task.name for task in TASKS.values()})
+    made = {(name, padding): configured(name, {"padding": padding}).generate(4, seed=1) for name in names for padding in ("none", "paper")}
+    return {f"{name}, padding {padding}": digest(*arrays) for (name, padding), arrays in made.items()}
+
+
+def recipe_hashes():
+    """The hashes of all recipes by scale and experiment, and how many of the stored rows are found by them."""
+    hashes = {}
+    for scale in internal("SCALES"):
+        for experiment in internal("EXPERIMENTS"):
+            hashes[f"{scale}, {experiment}"] = [recipe.hash for recipe in internal("recipes")(experiment, scale, Path("runs"))]
+    stored = {row["recipe"] for row in internal("read_lines")(ROOT / "results" / "cpu" / "rows.jsonl")}
+    every = {name for key, names in hashes.items() if key.startswith("cpu,") for name in names}
+    return {"recipes": hashes, "rows of results/cpu": len(stored), "rows whose recipe is found": len(stored & every)}
+
+
+def files_of_version_0_1():
+    """What reading each kind of file of version 0.1 returns."""
+    run, rows = FILES / "run", internal("measured")(FILES / "rows.jsonl")
+    net = from_pretrained(run)
+    task, splits = load_data(FILES / "data")
+    bench = internal("speed_table")(internal("read_lines")(FILES / "bench.jsonl"))
+    traces = json.loads((FILES / "trace.json").read_text())
+    page = internal("page_with")(traces)
+    return {
+        "run": described_network(net),
+        "run, saved states": [path.name for path in internal("saved_states")(run)],
+        "run, resumed": resumed(run),
+        "run, validation losses": [row["validation_loss"] for row in internal("read_lines")(run / "metrics.jsonl") if "validation_loss" in row],
+        "results": [[row["method"], row["latents"], row["valid"]] for row in internal("read_lines")(run / "results.jsonl")],
+        "data": {"task": task.name, **{split: digest(*arrays) for split, arrays in splits.items()}},
+        "rows": {name: [row["metric"], row.get(row["metric"])] for name, row in rows.items()},
+        "bench, numbers of the table": sorted(
+            {number for column in bench.columns for cell in column.cells for number in re.findall(r"[\d.,]+", cell)}
+        ),
+        "trace, in a page": [trace["start"]["method"] in page and str(trace["end"]["processed"]) in page for trace in traces],
+        "trace, steps": [len(trace["frames"]) for trace in traces],
+        "data rates": [[row["task"], row["rate"]] for row in internal("read_lines")(FILES / "rates.jsonl")],
+        "summary": [[row["method"], row["latents"], row["valid"]] for row in json.loads((FILES / "summary.json").read_text())["rows"]],
+    }
+
+
+def described_network(net):
+    """The method of a network, and its logits for a fixed input."""
+    with torch.no_grad():
+        logits = net(torch.arange(16)[None] % 4, torch.arange(16)[None], torch.ones(1, 16, 16, dtype=torch.bool))
+    return {"method": METHODS["scdm"] == net.method, "max_length": net.max_length, "logits": exact(logits[..., : net.mask_id].norm())}
+
+
+def resumed(run):
+    """The network of the run, resumed from its state at half of its steps; its weights must become those that are stored."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "run"
+        shutil.copytree(run, copy)
+        training = json.loads((run / "config.json").read_text())["training"]
+        fit(TrainConfig(**{**training, "out": copy, "resume": "auto"}))
+        ours, stored = from_pretrained(copy), from_pretrained(run)
+        near = [torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(ours.parameters(), stored.parameters(), strict=True)]
+    return {"equal weights": all(near), **described_network(ours)}
+
+
+def fingerprints():
+    """All of it."""
+    torch.set_num_threads(1)
+    return {
+        "methods on tasks": methods_on_tasks(),
+        "other decodings": other_decodings(),
+        "likelihoods": likelihoods(),
+        "examples": examples(),
+        "reproduce": recipe_hashes(),
+        "files of version 0.1": files_of_version_0_1(),
+    }
+
+
+def flat(value, name=""):
+    """(name, leaf) of nested dicts and lists."""
+    if isinstance(value, (dict, list)):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return [leaf for key, inner in items for leaf in flat(inner, f"{name} / {key}" if name else str(key))]
+    return [(name, value)]
+
+
+def near(a, b):
+    """Whether two leaves are equal, floats up to TOLERANCE."""
+    if isinstance(a, str) and isinstance(b, str) and "0x" in a and "0x" in b:
+        return math.isclose(float.fromhex(a), float.fromhex(b), rel_tol=TOLERANCE)
+    return a == b
+
+
+def differences(stored, found):
+    """A line for each leaf that differs, is missing or is new."""
+    stored, found = dict(flat(stored)), dict(flat(found))
+    names = sorted({name for name in stored | found if name not in stored or name not in found or not near(stored[name], found[name])})
+    return [f"{name}: {stored.get(name, 'nothing')} before, {found.get(name, 'nothing')} now" for name in names]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", nargs="?", type=Path, const=STORED, help="compare with a file, by default tests/data/fingerprints.json")
+    arguments = parser.parse_args()
+    found = json.loads(json.dumps(fingerprints()))
+    if arguments.check is None:
+        print(json.dumps(found, indent=1, sort_keys=True))
+        return 0
+    lines = differences(json.loads(arguments.check.read_text()), found)
+    print(*lines, sep="\n")
+    print(f"{len(lines)} of {len(flat(found))} fingerprints differ" if lines else f"{len(flat(found))} fingerprints are equal")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

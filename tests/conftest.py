@@ -1,4 +1,4 @@
-"""Shapes are checked by beartype in every test; one thread, no network."""
+"""What every test has: one thread, no network, and with CHECK_SHAPES=1 shapes that beartype checks."""
 
 import os
 import signal
@@ -7,8 +7,7 @@ import socket
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what is started in the background ignores it, and so would the processes that tests stop
 os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
 
-from jaxtyping import install_import_hook
-
+# With CHECK_SHAPES=1, as in .ci/run, beartype checks the shapes that signatures state.
 CHECKED = (
     "layout",
     "order",
@@ -27,7 +26,10 @@ CHECKED = (
     "sweep",
     "relevance",
 )
-install_import_hook([f"latent_tokens.{name}" for name in CHECKED], "beartype.beartype")
+if os.environ.get("CHECK_SHAPES"):
+    from jaxtyping import install_import_hook
+
+    install_import_hook([f"latent_tokens.{name}" for name in CHECKED], "beartype.beartype")
 LONGEST = ("test_paper", "test_readme", "test_equivalences", "test_fast", "test_oracle", "test_pages", "test_tasks", "test_bench", "test_training")
 
 import pytest
@@ -104,13 +106,22 @@ def brief_look():
         yield
 
 
-@pytest.fixture(scope="session")
-def nano():
-    """An untrained network for 4x4 Sudoku, its weights large enough that what it sees matters."""
+def untrained(size, factor):
+    """An untrained network for 4x4 Sudoku, its weights large enough that its input matters."""
     torch.manual_seed(0)
-    net = Transformer(SIZES["nano"], TASKS["sudoku-4"].vocab_size, TASKS["sudoku-4"].length).eval()
+    net = Transformer(SIZES[size], TASKS["sudoku-4"].vocab_size, TASKS["sudoku-4"].length).eval()
     with torch.no_grad():
         for parameter in net.parameters():
             if parameter.dim() == 2:
-                parameter.mul_(4)
+                parameter.mul_(factor)
     return net
+
+
+@pytest.fixture(scope="session")
+def nano():
+    return untrained("nano", 4)
+
+
+@pytest.fixture(scope="session")
+def pico():
+    return untrained("pico", 8)

@@ -29,31 +29,31 @@ def tokens():
     return torch.randint(0, 4, (3, LENGTH), generator=torch.Generator().manual_seed(9))
 
 
-def test_permuting_slots_with_their_positions_permutes_logits(nano, order, tokens):
+def test_permuting_slots_with_their_positions_permutes_logits(pico, order, tokens):
     layout = layout_of(order, 5, LENGTH)
-    ids = tokens.gather(1, layout.positions).masked_fill(~layout.clean, nano.mask_id)
+    ids = tokens.gather(1, layout.positions).masked_fill(~layout.clean, pico.mask_id)
     mask = dense_mask(semi_causal, layout)
     turn = torch.randperm(LENGTH, generator=torch.Generator().manual_seed(3))
-    straight = nano(ids, layout.positions, mask)
-    turned = nano(ids[:, turn], layout.positions[:, turn], mask[:, turn][:, :, turn])
+    straight = pico(ids, layout.positions, mask)
+    turned = pico(ids[:, turn], layout.positions[:, turn], mask[:, turn][:, :, turn])
     torch.testing.assert_close(turned, straight[:, turn], atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("rule", [independent, semi_causal, causal])
-def test_leaving_out_what_follows_changes_nothing(nano, order, tokens, rule):
+def test_leaving_out_what_follows_changes_nothing(pico, order, tokens, rule):
     method = replace(METHODS["scdm"], attention=rule)
-    full = method.logits(nano, tokens, layout_of(order, 5, LENGTH))
-    short = method.logits(nano, tokens, layout_of(order, 5, 8))
+    full = method.logits(pico, tokens, layout_of(order, 5, LENGTH))
+    short = method.logits(pico, tokens, layout_of(order, 5, 8))
     torch.testing.assert_close(short[..., :4], full[:, :8, :4], atol=1e-5, rtol=1e-5)
 
 
-def test_leaving_out_what_follows_changes_a_bidirectional_model(nano, order, tokens):
-    full = METHODS["mdm"].logits(nano, tokens, layout_of(order, 5, LENGTH))
-    short = METHODS["mdm"].logits(nano, tokens, layout_of(order, 5, 8))
+def test_leaving_out_what_follows_changes_a_bidirectional_model(pico, order, tokens):
+    full = METHODS["mdm"].logits(pico, tokens, layout_of(order, 5, LENGTH))
+    short = METHODS["mdm"].logits(pico, tokens, layout_of(order, 5, 8))
     assert (short - full[:, :8])[..., :4].abs().max() > 1e-2
 
 
-def test_latents_stand_before_the_target_and_change_it_under_the_causal_rules_alone(nano, order, tokens):
+def test_latents_stand_before_the_target_and_change_it_under_the_causal_rules_alone(pico, order, tokens):
     clean = torch.full((3,), 5)
     for name, changes in (("scdm", True), ("esolm", True), ("sidm", False)):
         answers = []
@@ -61,7 +61,7 @@ def test_latents_stand_before_the_target_and_change_it_under_the_causal_rules_al
             layout = next_layout(order, clean, candidates=torch.ones(3).long(), latents=torch.full((3,), n))
             assert (layout.positions[:, -1] == order[:, 5]).all()
             assert (layout.positions[:, 5:-1] == order[:, 6 : 6 + n]).all()
-            answers.append(METHODS[name].logits(nano, tokens, layout)[:, -1, :4])
+            answers.append(METHODS[name].logits(pico, tokens, layout)[:, -1, :4])
         assert ((answers[0] - answers[1]).abs().max() > 1e-2) == changes
 
 
@@ -69,21 +69,21 @@ def same(a, b):
     return bool((a.tokens == b.tokens).all()) and bool((a.order == b.order).all()) and bool((a.processed == b.processed).all())
 
 
-def test_scdm_without_latents_is_sidm_on_the_same_weights(nano):
-    plain = [generate(nano, METHODS[name], ANYTHING, NOTHING_KNOWN, Decoding(latents=0), 4) for name in ("scdm", "sidm")]
+def test_scdm_without_latents_is_sidm_on_the_same_weights(pico):
+    plain = [generate(pico, METHODS[name], ANYTHING, NOTHING_KNOWN, Decoding(latents=0), 4) for name in ("scdm", "sidm")]
     assert same(*plain)
 
 
-def test_a_window_of_the_whole_sequence_is_ar_mtp(nano, tokens):
+def test_a_window_of_the_whole_sequence_is_ar_mtp(pico, tokens):
     wide = METHODS[f"ar-mtp-window-{LENGTH}"]
-    assert same(*(generate(nano, method, ANYTHING, NOTHING_KNOWN, Decoding(), 4) for method in (wide, METHODS["ar-mtp"])))
-    losses = [loss(nano, m, tokens, NOTHING_KNOWN[:3], torch.Generator().manual_seed(1)) for m in (wide, METHODS["ar-mtp"])]
+    assert same(*(generate(pico, method, ANYTHING, NOTHING_KNOWN, Decoding(), 4) for method in (wide, METHODS["ar-mtp"])))
+    losses = [loss(pico, m, tokens, NOTHING_KNOWN[:3], torch.Generator().manual_seed(1)) for m in (wide, METHODS["ar-mtp"])]
     assert losses[0] == losses[1]
 
 
-def test_mdm_is_a_top_prob_of_all_that_is_masked(nano):
+def test_mdm_is_a_top_prob_of_all_that_is_masked(pico):
     """k = "all" leaves no latent beside the candidates, and shows the same tokens."""
-    made = generate(nano, METHODS["mdm"], ANYTHING, NOTHING_KNOWN, Decoding(candidates="all"), 4)
+    made = generate(pico, METHODS["mdm"], ANYTHING, NOTHING_KNOWN, Decoding(candidates="all"), 4)
     assert made.processed.tolist() == [LENGTH**2] * 7
 
 
@@ -103,7 +103,7 @@ DECODINGS = {
 }
 
 
-def test_a_row_comes_out_the_same_alone_in_a_batch_and_in_another_order(nano, any_method, any_decoding):
+def test_a_row_comes_out_the_same_alone_in_a_batch_and_in_another_order(pico, any_method, any_decoding):
     if any_method.window == 2 and any_decoding.tokens_per_step != 1:
         any_method = replace(any_method, window=LENGTH)
     if any_method.attention in (semi_causal, causal) and any_method.readout == "in_place":
@@ -111,21 +111,21 @@ def test_a_row_comes_out_the_same_alone_in_a_batch_and_in_another_order(nano, an
     tokens = torch.randint(0, 4, (7, LENGTH), generator=torch.Generator().manual_seed(5))
     starts = torch.tensor([0, 3, 0, 5, 1, 2, 9])
     known, lengths = torch.arange(LENGTH) < starts[:, None], torch.tensor([16, 16, 12, 16, 9, 16, 10])
-    whole = generate(nano, any_method, tokens, known, any_decoding, 3, lengths=lengths)
+    whole = generate(pico, any_method, tokens, known, any_decoding, 3, lengths=lengths)
     back = torch.arange(6, -1, -1)
-    turned = generate(nano, any_method, tokens[back], known[back], any_decoding, 3, rows=back, lengths=lengths[back])
+    turned = generate(pico, any_method, tokens[back], known[back], any_decoding, 3, rows=back, lengths=lengths[back])
     assert same(replace(turned, tokens=turned.tokens[back], order=turned.order[back], processed=turned.processed[back]), whole)
-    for b in range(7):
+    for b in (1, 2, 6):  # a prefix in full length, nothing known and shorter, and all but one token known
         cut = int(lengths[b])  # alone, its sequence also ends where the row does
-        alone = generate(nano, any_method, tokens[b : b + 1, :cut], known[b : b + 1, :cut], any_decoding, 3, rows=torch.tensor([b]))
+        alone = generate(pico, any_method, tokens[b : b + 1, :cut], known[b : b + 1, :cut], any_decoding, 3, rows=torch.tensor([b]))
         assert alone.tokens[0].tolist() == whole.tokens[b, :cut].tolist()
         assert alone.order[0].tolist() == whole.order[b, :cut].tolist()
         assert alone.processed[0] == whole.processed[b]
 
 
 @pytest.mark.parametrize(("k", "n"), [(1, 0), (4, 0), (4, 3), (8, "all"), (1, 40)])
-def test_counted_tokens_are_the_cost_formula(nano, k, n):
-    made = generate(nano, METHODS["scdm"], ANYTHING, NOTHING_KNOWN, Decoding(candidates=k, latents=n), 1)
+def test_counted_tokens_are_the_cost_formula(pico, k, n):
+    made = generate(pico, METHODS["scdm"], ANYTHING, NOTHING_KNOWN, Decoding(candidates=k, latents=n), 1)
     latents = LENGTH if n == "all" else n
     assert made.processed.tolist() == [tokens_processed(LENGTH, 0, k, latents)] * 7
     assert made.processed[0] / LENGTH**2 == relative_cost(LENGTH, k, latents)

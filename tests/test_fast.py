@@ -11,6 +11,7 @@ from latent_tokens import (
     Decoding,
     Size,
     Transformer,
+    any_order,
     decoding as reference,
     entropy,
     generate,
@@ -75,10 +76,20 @@ def follow(net, method, decoding, compare):
     assert (state.left == 0).all()
 
 
-@pytest.mark.parametrize("positions", ["learned", "rotary", "both"])
-def test_the_candidates_logits_are_the_references_at_every_step(monkeypatch, any_method, any_decoding, positions):
+def test_the_candidates_logits_are_the_references_at_every_step(monkeypatch, any_method, any_decoding):
+    assert_equal_logits(monkeypatch, untrained(), any_method, any_decoding)
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_the_candidates_logits_are_the_references_for_each_position_encoding(monkeypatch, any_method, positions):
+    """With one decoding: an encoding acts in the first layer and on keys and queries, whatever is decoded."""
+    decoding = DECODINGS["top-prob of 4" if any_method.order is any_order else "uniform"]
+    assert_equal_logits(monkeypatch, untrained(positions), any_method, decoding)
+
+
+def assert_equal_logits(monkeypatch, net, any_method, decoding):
     monkeypatch.setattr(model, "TOKENS_A_GROUP", 3 * LENGTH)  # the last layer attends in groups of three rows or more
-    net, decoding = untrained(positions), with_latents(any_method, any_decoding)
+    decoding = with_latents(any_method, decoding)
     look = FastLook(net, any_method, torch.arange(7), LENGTH, first_layer(net, 300, LENGTH))
 
     def compare(expected, *shown):

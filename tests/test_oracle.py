@@ -24,7 +24,9 @@ from latent_tokens import (
 )
 from oracle import Oracle, frequencies, small_joint, total_variation
 
-DRAWS = 20_000
+MANY = 20_000  # where two distributions are near: among so many draws a sample is within 0.02 of its distribution
+DRAWS = 4_000  # within 0.042; the joint is 0.116 or more from any product of its parts, 0.269 from itself at temperature 0.5
+NEAR, FAR = 0.05, 0.1
 JOINT = small_joint()
 MARGINAL = [JOINT.sum(tuple({0, 1, 2} - {place})) / JOINT.sum() for place in range(3)]
 
@@ -45,21 +47,27 @@ def oracle_for(method, joint=JOINT):
     return Oracle(joint, shifted=method.readout == "shifted")
 
 
-def draw(method, decoding, joint=JOINT, known=None):
-    length = joint.dim()
-    known = torch.zeros(DRAWS, length, dtype=torch.bool) if known is None else known
-    return generate(oracle_for(method, joint), method, torch.zeros(DRAWS, length, dtype=torch.int64), known, decoding, seed=0).tokens
+def draw(method, decoding, joint=JOINT, known=None, draws=DRAWS):
+    known = torch.zeros(draws, joint.dim(), dtype=torch.bool) if known is None else known
+    return generate(oracle_for(method, joint), method, torch.zeros_like(known, dtype=torch.int64), known, decoding, seed=0).tokens
 
 
 def test_generate_draws_the_joint(any_method, any_decoding):
-    assert total_variation(frequencies(draw(any_method, any_decoding)), JOINT / JOINT.sum()) < 0.025
+    assert total_variation(frequencies(draw(any_method, any_decoding)), JOINT / JOINT.sum()) < NEAR
+
+
+@pytest.mark.parametrize("name", ["top-prob of 2", "entropy of 2, as printed"])
+def test_generate_draws_the_joint_and_no_distribution_near_it(name):
+    """Temperature 1.1 would be 0.032 away."""
+    tokens = draw(METHODS["scdm"], replace(DECODINGS[name], latents=1), draws=MANY)
+    assert total_variation(frequencies(tokens), JOINT / JOINT.sum()) < 0.02
 
 
 @pytest.mark.parametrize("name", ["scdm", "esolm"])
 @pytest.mark.parametrize("latents", DIALS)
 def test_the_dial_leaves_an_exact_model_exact(name, latents):
     tokens = draw(METHODS[name], Decoding(candidates=2, latents=DIALS[latents]))
-    assert total_variation(frequencies(tokens), JOINT / JOINT.sum()) < 0.025
+    assert total_variation(frequencies(tokens), JOINT / JOINT.sum()) < NEAR
 
 
 def test_clamped_positions_condition_the_rest():
@@ -68,7 +76,7 @@ def test_clamped_positions_condition_the_rest():
     conditional = torch.zeros_like(JOINT)
     conditional[:, 0] = JOINT[:, 0] / JOINT[:, 0].sum()
     assert (tokens[:, 1] == 0).all()
-    assert total_variation(frequencies(tokens), conditional) < 0.025
+    assert total_variation(frequencies(tokens), conditional) < NEAR
 
 
 def product(parts):
@@ -90,14 +98,14 @@ def product(parts):
 def test_a_given_partition_gives_its_product_and_not_the_joint(name):
     order, sizes = given_partition([[1], [2, 0]])
     found = frequencies(draw(METHODS[name], Decoding(order=order, tokens_per_step=sizes)))
-    assert total_variation(found, product([[1], [2, 0]])) < 0.025
-    assert total_variation(found, JOINT / JOINT.sum()) > 0.05
+    assert total_variation(found, product([[1], [2, 0]])) < NEAR
+    assert total_variation(found, JOINT / JOINT.sum()) > FAR
 
 
 def test_all_in_one_step_gives_the_product_of_marginals():
     marginals = torch.einsum("a,b,c->abc", *MARGINAL)
     for decoding in (Decoding(tokens_per_step=3), Decoding(tokens_per_step=equal_parts(1))):
-        assert total_variation(frequencies(draw(METHODS["mdm"], decoding)), marginals) < 0.025
+        assert total_variation(frequencies(draw(METHODS["mdm"], decoding)), marginals) < NEAR
 
 
 def test_the_reverse_process_unmasks_each_position_at_a_uniform_step():
@@ -105,16 +113,16 @@ def test_the_reverse_process_unmasks_each_position_at_a_uniform_step():
     for steps in itertools.product(range(2), repeat=3):
         parts = [[place for place in range(3) if steps[place] == step] for step in range(2)]
         expected += product(parts) / 8
-    found = frequencies(draw(METHODS["mdm"], Decoding(tokens_per_step=reverse_process(2))))
+    found = frequencies(draw(METHODS["mdm"], Decoding(tokens_per_step=reverse_process(2)), draws=MANY))
     assert total_variation(found, expected) < 0.025
     assert total_variation(found, JOINT / JOINT.sum()) > 0.035
 
 
 def test_temperature_and_top_p_act_on_the_drawn_token_alone():
     joint = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
-    sharp = frequencies(draw(METHODS["mdm"], Decoding(temperature=0.5), joint))
+    sharp = frequencies(draw(METHODS["mdm"], Decoding(temperature=0.5), joint, draws=MANY))
     assert total_variation(sharp, joint**2 / (joint**2).sum()) < 0.02
-    nucleus = frequencies(draw(METHODS["mdm"], Decoding(top_p=0.6), joint))
+    nucleus = frequencies(draw(METHODS["mdm"], Decoding(top_p=0.6), joint, draws=MANY))
     assert total_variation(nucleus, torch.tensor([0.625, 0.375, 0])) < 0.02
     assert frequencies(draw(METHODS["mdm"], Decoding(temperature=0), joint))[0] == 1
 

@@ -7,15 +7,16 @@ from hypothesis import given, strategies as st
 from latent_tokens import METHODS, TASKS, EvalConfig, Examples, Task, TrainConfig, evaluate, fit, from_pretrained
 from latent_tokens.tasks import SPLITS, configured, described, description
 
-SMALL = ["sudoku-4", "sudoku-6", "sudoku-16", "sudoku-6-puzzle", "zebra-3", "countdown-3", "countdown-4"]
+SMALL = ["sudoku-6", "sudoku-16", "sudoku-6-puzzle", "zebra-3", "countdown-3", "countdown-4"]
+# Every method on one task, and one method of each readout on the others; scripts/fingerprints.py has every method on every task.
+TRAINED = [*(("sudoku-4", method) for method in METHODS), *((name, method) for name in SMALL for method in ("scdm", "arm"))]
 EVERY = sorted({task.name for task in TASKS.values()})
 PADDINGS = [(name, padding) for name in EVERY for padding in ("none", "paper")]
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", SMALL)
-def test_every_method_learns_and_is_judged_on_every_small_task(name, method, tmp_path):
-    config = TrainConfig(name, method, tmp_path / "run", steps=2, batch_size=2, num_train=4, num_validation=2)
+@pytest.mark.parametrize(("name", "method"), TRAINED)
+def test_a_method_learns_and_is_judged_on_a_task(name, method, tmp_path):
+    config = TrainConfig(name, method, tmp_path / "run", size="pico", steps=2, batch_size=2, num_train=4, num_validation=2)
     net = from_pretrained(fit(config))
     (row,) = evaluate(net, TASKS[name], EvalConfig(num_samples=1 if name == "sudoku-16" else 2))
     assert row["task"] == name

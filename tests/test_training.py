@@ -27,6 +27,7 @@ from latent_tokens.storage import write_whole
 def tiny_run(out, **changes):
     settings = {
         "method": "scdm",
+        "size": "pico",
         "steps": 12,
         "batch_size": 8,
         "num_train": 50,
@@ -43,7 +44,19 @@ def rows(folder):
 
 
 def test_a_4x4_model_learns_in_seconds_and_beats_chance_by_far(tmp_path):
-    config = TrainConfig("sudoku-4", "scdm", tmp_path / "run", steps=400, batch_size=32, num_train=2_000, num_validation=64, evaluate_every=100)
+    config = TrainConfig(
+        "sudoku-4",
+        "scdm",
+        tmp_path / "run",
+        size="pico",
+        steps=600,
+        lr=0.02,
+        ema=0.98,
+        num_train=240,
+        num_validation=16,
+        evaluate_every=200,
+        batch_size=32,
+    )
     run = fit(config)
     losses = [row["validation_loss"] for row in rows(run) if "validation_loss" in row]
     net = from_pretrained(run)

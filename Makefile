@@ -1,4 +1,5 @@
-# setup: the environment alone.  demo: train, turn the dial, show the curve.  test, check: what CI runs.
+# setup: the environment alone.  demo: train, turn the dial, show the curve.
+# test: the fast tests.  test-all: also browsers, builds, process groups and a short drill.  CI runs check, docs and test-all.
 # drill: breaks a training run hundreds of times, which must end as if nothing had been; minutes.
 # demo-all: the demo with its reference models trained and measured anew.  ship: puts what demo-all made into the package.
 # check also says which of what is installed has a known weakness, where a network can tell; that fails nothing.
@@ -9,8 +10,9 @@ OUT ?= runs/demo
 RUN = .venv/bin/latent-tokens
 READY = .venv/.ready
 MANUAL = .venv/.manual
+PARALLEL = -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup demo demo-all ship test check drill fuzz docs space
+.PHONY: setup demo demo-all ship test test-all check drill fuzz docs space
 
 setup: $(READY)
 
@@ -32,7 +34,10 @@ ship: setup
 	.venv/bin/python scripts/ship.py runs/demo-all/shipped/sudoku-6-*
 
 test: setup
-	.venv/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	.venv/bin/pytest $(PARALLEL) -m "not slow"
+
+test-all: setup
+	.venv/bin/pytest $(PARALLEL)
 
 check: setup
 	.venv/bin/ruff format --check .

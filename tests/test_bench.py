@@ -104,6 +104,7 @@ def test_a_network_of_text_is_measured_as_it_is_published(vocabulary, capsys):
     assert "--vocabulary 1: must be a whole number from 2" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_growth_is_drawn_and_its_rows_kept(tmp_path, capsys):
     assert main([*ASKED, "--methods", "mdm", "scdm", "esolm", "--growth", str(tmp_path / "growth")]) == 0
     rows = [json.loads(line) for line in (tmp_path / "growth" / "growth.jsonl").read_text().splitlines()]

@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from helpers.published_network import Published, lightning
 from latent_tokens import from_pretrained
 from latent_tokens.attention import causal, dense_mask, independent, semi_causal
 from latent_tokens.checkpoints import import_checkpoint
@@ -22,7 +23,6 @@ from latent_tokens.folding import BUFFER
 from latent_tokens.layout import Layout
 from latent_tokens.methods import METHODS
 from latent_tokens.torchfile import Inert, read_tensors, read_torch
-from peers import Published, lightning
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from helpers.oracle import Oracle, small_joint
 from latent_tokens import METHODS, Decoding, entropy, generate, given, growing, left_to_right, margin, top_prob
 from latent_tokens.decoding import check_shapes
-from oracle import Oracle, small_joint
 
 JOINT = small_joint()
 KNOWN = torch.zeros(2, 3, dtype=torch.bool)

@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from pages import ROOT
+from helpers.documentation import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OURS = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["text"], *PROJECT["optional-dependencies"]["web"]]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pages import ROOT
+from helpers.documentation import ROOT
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="it counts threads, and finds processes, in /proc")
 def test_a_run_survives_a_handful_of_faults_of_each_kind():
     """In a process of its own: it forks, which a process with threads must not."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from helpers.oracle import Oracle, small_joint
 from latent_tokens import (
     METHODS,
     Decoding,
@@ -25,7 +26,6 @@ from latent_tokens import (
 from latent_tokens.attention import causal, semi_causal
 from latent_tokens.decoding import begin, candidate_logits, decode, draw_tokens, finish, most_confident
 from latent_tokens.fast import FastLook, first_layer, parts
-from oracle import Oracle, small_joint
 
 VOCAB, LENGTH = 7, 12
 STARTS = torch.tensor([0, 3, 0, 5, 1, 2, 9])

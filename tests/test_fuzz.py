@@ -1,5 +1,6 @@
 """The drill of `make fuzz` in short, and that it would see what it looks for."""
 
+import faulthandler
 import os
 import shutil
 import time
@@ -13,6 +14,7 @@ from latent_tokens.storage import read_lines
 SHORT = [reader for reader in READERS if reader.name not in ("commands", "run folder", "text")]  # these take long to begin with
 
 
+@pytest.mark.slow
 def test_every_reader_refuses_what_is_wrong_in_one_line(tmp_path):
     results = drill(SHORT, 40, out=tmp_path)
     assert not any(result.found for result in results), told(results)
@@ -26,6 +28,11 @@ def writes_elsewhere(folder, fixtures):
 
 def calls_a_program(folder, fixtures):
     os.system("true")
+
+
+def aborts(folder, fixtures):
+    faulthandler.disable()  # pytest has it print where each of some 40 processes was
+    os.abort()
 
 
 def makes_the_mark(folder, fixtures):
@@ -47,7 +54,7 @@ FAULTS = {
     "says two lines": (lambda folder, fixtures: refuse("a\nb"), "no one line"),
     "says nothing": (lambda folder, fixtures: refuse(""), "no one line"),
     "lets an error out": (lambda folder, fixtures: {}["x"], "KeyError"),
-    "ends the process": (lambda folder, fixtures: os.abort(), "SIGABRT"),
+    "ends the process": (aborts, "SIGABRT"),
     "hangs": (lambda folder, fixtures: time.sleep(60), "takes more than"),
     "writes elsewhere": (writes_elsewhere, "writes outside"),
     "calls a program": (calls_a_program, "os.system"),
@@ -61,6 +68,7 @@ def refuse(said):
     raise ValueError(said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_reader_with_a_fault_is_found_and_its_input_found_again(tmp_path, monkeypatch, name):
     monkeypatch.setattr("fuzz.workers.SECONDS", 1)

@@ -9,7 +9,7 @@ import pytest
 import torch
 import yaml
 
-from hub_server import serving
+from helpers.hub import serving
 from latent_tokens import METHODS, DataConfig, EvalConfig, TrainConfig, Transformer, evaluate, fit, from_pretrained, make_data
 from latent_tokens.card import CARD
 from latent_tokens.cli import main

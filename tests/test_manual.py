@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import latent_tokens
-from pages import ROOT, blocks, run
+from helpers.documentation import ROOT, blocks, run
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import figures
@@ -32,6 +32,7 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out or "assert" in "".join(found)
 
 
+@pytest.mark.slow
 def test_the_tutorial_runs_from_its_first_command_to_its_last(tmp_path, monkeypatch, capsys):
     page = (DOCS / "tutorial.md").read_text()
     monkeypatch.chdir(tmp_path)
@@ -99,6 +100,7 @@ def test_hero_figure_is_drawn_from_the_bundled_results(tmp_path):
     assert paths[0] == paths[1]
 
 
+@pytest.mark.slow
 def test_the_notebook_shows_what_it_shows(tmp_path):
     """The same words, and numbers that are as close as another machine's rounding leaves them."""
     import nbformat

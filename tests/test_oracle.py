@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from helpers.oracle import Oracle, frequencies, small_joint, total_variation
 from latent_tokens import (
     METHODS,
     Decoding,
@@ -22,7 +23,6 @@ from latent_tokens import (
     random,
     reverse_process,
 )
-from oracle import Oracle, frequencies, small_joint, total_variation
 
 MANY = 20_000  # where two distributions are near: among so many draws a sample is within 0.02 of its distribution
 DRAWS = 4_000  # within 0.042; the joint is 0.116 or more from any product of its parts, 0.269 from itself at temperature 0.5

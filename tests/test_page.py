@@ -13,6 +13,7 @@ import uvicorn
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
+from helpers.documentation import ROOT
 from latent_tokens import TrainConfig, fit, from_pretrained
 from latent_tokens.commands.serve import bound
 from latent_tokens.commands.shared import task_of
@@ -22,8 +23,8 @@ from latent_tokens.views import measured
 from latent_tokens.web.page import page_with
 from latent_tokens.web.server import app_for
 from latent_tokens.web.shelf import Shelf
-from pages import ROOT
 
+pytestmark = pytest.mark.slow
 SCREENS = Path(os.environ.get("SCREENS", ROOT / "runs" / "screens"))
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 SIX = ".....1.1.5..45.162..23....1.2.6.541."

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from helpers.documentation import ENVIRONMENT, ROOT, blocks, commands, links, run
 from latent_tokens import TASKS
-from pages import ENVIRONMENT, ROOT, blocks, commands, links, run
 
 PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
 
@@ -18,6 +18,7 @@ def test_what_a_page_points_to_is_there(page):
         assert (ROOT / "docs" / place).exists(), place
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("brief_look")
 @pytest.mark.parametrize(
     ("page", "written"),
@@ -39,6 +40,7 @@ def test_the_commands_of_a_page_run(tmp_path, page, written):
     assert (tmp_path / written).exists()
 
 
+@pytest.mark.slow
 def test_the_python_of_a_page_runs(tmp_path):
     pytest.importorskip("transformers")
     lines = blocks(PAGES["hugging-face.md"], "python")
@@ -50,6 +52,7 @@ def test_the_python_of_a_page_runs(tmp_path):
     assert "torch.Size([2, 36]) 35 [" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_on_watching_run(tmp_path):
     """But for the server, which does not end by itself: test_serve.py starts it."""
     asked = [command for command in commands(PAGES["watching.md"]) if "serve" not in command and not command.startswith("pip")]
@@ -60,6 +63,7 @@ def test_the_commands_of_the_page_on_watching_run(tmp_path):
     assert subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_manual_run(tmp_path):
     manual = PAGES["tasks.md"]
     assert len(commands(manual)) > 20

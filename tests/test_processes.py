@@ -1,10 +1,9 @@
-"""Several processes learn, sample and measure what one does. They are started as a user starts them: by torchrun, here on the CPU."""
+"""Several processes learn, sample and measure what one does, here on the CPU: forked, once by torchrun, and once by Slurm."""
 
 import io
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,12 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from helpers.ranks import free_port, run_ranks
 from latent_tokens import processes
 from latent_tokens.cli import main
 
+pytestmark = pytest.mark.slow
 TRAIN = [
     "train",
     "sudoku-4",
+    "--size",
+    "pico",
     "--batch-size",
     "22",
     "--num-train",
@@ -34,31 +37,19 @@ TRAIN = [
 ]
 
 
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return str(free.getsockname()[1])
-
-
-def launch(count, *arguments, program=("-m", "latent_tokens")):
-    """What `latent-tokens` says in so many processes."""
-    command = [
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        str(count),
-        "--master-port",
-        free_port(),
-        *program,
-        *map(str, arguments),
-    ]
-    return subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=300, env=os.environ, check=False)
-
-
-def together(count, *arguments, program=("-m", "latent_tokens")):
-    done = launch(count, *arguments, program=program)
+def torchrun(count, *arguments):
+    """What `latent-tokens` prints in so many processes that torchrun starts."""
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(count), "--master-port", free_port()]
+    command = [sys.executable, *launcher, "-m", "latent_tokens", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def together(count, *arguments, program="latent_tokens.cli"):
+    code, out, err = run_ranks(count, *arguments, program=program)
+    assert code == 0, err
+    return out
 
 
 def alone(*arguments):
@@ -91,17 +82,17 @@ def one(tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize(("count", "steps"), [(2, 200), (4, 50)])
-def test_processes_learn_what_one_does(one, tmp_path, count, steps):
+@pytest.mark.parametrize(("count", "steps", "start"), [(2, 200, torchrun), (4, 50, together)])
+def test_processes_learn_what_one_does(one, tmp_path, count, steps, start):
     run = tmp_path / "run"
-    said = together(count, *TRAIN, "scdm", "--steps", steps, "--out", run)
+    said = start(count, *TRAIN, "scdm", "--steps", steps, "--out", run)
     assert said == f"{run}\n"
     assert_same_losses(run, one, steps)
 
 
 def test_processes_that_hold_a_part_each_learn_what_one_does(one, tmp_path):
     asked = [*TRAIN, "scdm", "--steps", "50", "--parallel", "fsdp", "--out", tmp_path / "run"]
-    said = together(2, *asked, program=[str(Path(__file__).with_name("shares.py"))])
+    said = together(2, *asked, program="helpers.train_and_print_shards")
     assert said.count("held 0.5 0.5 0.5") == 2
     assert_same_losses(tmp_path / "run", one, 50)
 
@@ -123,7 +114,7 @@ def test_processes_that_take_unlike_numbers_of_parts_learn_the_same(tmp_path):
     asked = [*TRAIN, "scdm", "--steps", "5", "--batch-size", "7", "--out"]
     alone(*asked, tmp_path / "one")
     for parallel in ("ddp", "fsdp"):
-        together(2, *asked, tmp_path / parallel, "--parallel", parallel, program=[str(Path(__file__).with_name("one_row.py"))])
+        together(2, *asked, tmp_path / parallel, "--parallel", parallel, program="helpers.train_one_row_at_once")
         assert_same_losses(tmp_path / parallel, tmp_path / "one", 5)
 
 
@@ -164,9 +155,9 @@ def test_a_data_set_is_made_once(tmp_path):
 
 
 def test_more_processes_than_examples_are_refused(tmp_path):
-    done = launch(2, *TRAIN, "scdm", "--steps", "5", "--batch-size", "1", "--out", tmp_path / "run")
-    assert done.returncode != 0
-    assert "latent-tokens: batch_size=1: must be at least the number of processes, 2" in done.stderr
+    code, _, err = run_ranks(2, *TRAIN, "scdm", "--steps", "5", "--batch-size", "1", "--out", tmp_path / "run")
+    assert code == 2
+    assert "batch_size=1: must be at least the number of processes, 2" in err
     assert not (tmp_path / "run").exists()
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pages import ROOT, blocks, commands, links, run
+from helpers.documentation import ROOT, blocks, commands, links, run
 
 README = (ROOT / "README.md").read_text()
 COMMANDS = [command.split("#")[0].strip() for command in commands(README)]
@@ -43,6 +43,7 @@ def test_readme_table_holds_the_bundled_results():
         assert numbers == measured
 
 
+@pytest.mark.slow
 def test_the_commands_for_make_run(tmp_path):
     """But for tests within a test."""
     demonstrations = [command for command in COMMANDS if command.startswith("make") and command.split()[1] not in ("test", "check", "setup")]
@@ -50,6 +51,7 @@ def test_the_commands_for_make_run(tmp_path):
     run([f"{command} DEMO=smoke OUT={tmp_path / command.split()[1]}" for command in demonstrations], ROOT)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("brief_look")
 def test_the_commands_run(tmp_path):
     """All but the server, which runs until Ctrl-C: test_serve.py starts it."""
@@ -61,6 +63,7 @@ def test_the_commands_run(tmp_path):
     run([f"{command} {SHORTER.get(command.split()[1], '')}" for command in ours], tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", PYTHON)
 def test_the_python_runs(block, tmp_path):
     assert BOARDS in block

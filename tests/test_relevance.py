@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from helpers.oracle import Oracle
 from latent_tokens import (
     METHODS,
     SIZES,
@@ -24,7 +25,6 @@ from latent_tokens import (
 )  # fmt: skip
 from latent_tokens.decoding import generate as reference
 from latent_tokens.relevance import by_worth
-from oracle import Oracle
 
 TASK = TASKS["sudoku-4"]
 CHAIN = torch.tensor([[0.0, 1, 0, 0], [1, 0, 2, 0], [0, 2, 0, 3], [0, 0, 3, 0]])  # 0 - 1 = 2 ≡ 3

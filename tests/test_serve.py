@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 import pytest
 import torch
 
+from helpers.server import JSON, MALFORMED, MODEL, PUZZLE, QUESTION, call, crowd, events, get, post, process, resident, serving
 from latent_tokens import METHODS, SIZES, TASKS, EvalConfig, Transformer, evaluate, from_pretrained, save_pretrained
 from latent_tokens.cli import main
 from latent_tokens.commands.serve import bound
@@ -30,7 +31,6 @@ from latent_tokens.web import answers
 from latent_tokens.web.jobs import UNREAD, Job
 from latent_tokens.web.server import app_for
 from latent_tokens.web.shelf import Shelf
-from serving import JSON, MALFORMED, MODEL, PUZZLE, QUESTION, call, crowd, events, get, post, process, resident, serving
 
 MINUTE = 60.0
 

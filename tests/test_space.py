@@ -7,9 +7,9 @@ import tomllib
 
 import yaml
 
+from helpers.documentation import ROOT
 from latent_tokens.cli import parse
 from latent_tokens.commands import RUN
-from pages import ROOT
 
 
 def test_the_head_of_the_space_is_what_spaces_want():

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from helpers.sat import SudokuClauses
 from latent_tokens import TASKS, Examples
 from latent_tokens.tasks.grid import SYMBOLS
 from latent_tokens.tasks.sudoku import read_puzzle
-from sat import SudokuClauses
 
 NAMES = ["sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36"]
 EASY = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"

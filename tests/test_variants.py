@@ -12,6 +12,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
+from helpers.oracle import Oracle, small_joint
 from latent_tokens import METHODS, TASKS, Decoding, EvalConfig, Showing, evaluate
 from latent_tokens.configs import ExperimentName
 from latent_tokens.data import task_of
@@ -25,7 +26,6 @@ from latent_tokens.paper.recipes import recipes, settings
 from latent_tokens.paper.tables import lines, markdown
 from latent_tokens.paper.variants import VARIANTS, a_share, certain, constant, constrained, early, late, of_a_unit, scheduled, sharing
 from latent_tokens.tasks import configured
-from oracle import Oracle, small_joint
 
 TASK = TASKS["sudoku-4"]
 SHAPES = {"constant": constant, "a share": a_share, "early": early, "late": late}

@@ -13,9 +13,10 @@ import zipfile
 
 import pytest
 
+from helpers.documentation import ROOT
 from latent_tokens.pretrained import shipped_names
-from pages import ROOT
 
+pytestmark = pytest.mark.slow
 PUZZLE = "1.....3............2................"
 MEGABYTE = 10**6
 ROUNDS = 5

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, strategies as st
 
+from helpers.sat import zebra_solutions
 from latent_tokens import TASKS
 from latent_tokens.tasks import clues as rules, configured
 from latent_tokens.tasks.sources import read_source
 from latent_tokens.tasks.zebra import WORDS, in_words, read_prompt
-from sat import zebra_solutions
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data" / "zebra" / "reasoning_gym_80.jsonl"
 TASK, SMALL = TASKS["zebra"], TASKS["zebra-3"]

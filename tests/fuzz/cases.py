@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from helpers.published_network import Published, lightning
 from latent_tokens import METHODS, SIZES, TASKS, TrainConfig, Transformer, fit, save_pretrained
 from latent_tokens.cli import main
 from latent_tokens.sizes import Size
 from latent_tokens.tasks import Text, description
 from latent_tokens.tasks.zebra import WORDS as CLUE_WORDS, answer, read_prompt
-from peers import Published, lightning
 
 TINY = Size(8, 2, 1)
 TASK_NAMES = ("sudoku-4", "sudoku-6-puzzle", "zebra-3", "countdown-3")

@@ -1,0 +1,97 @@
+"""Apply each one-line breakage of tests/breakages.txt to a copy of the repository, and run the tests there: every one must fail them.
+
+    python scripts/break_it.py                    # the fast tests, stopped at the first failure
+    python scripts/break_it.py --all-tests        # every test, for the breakages that the fast tests miss
+    python scripts/break_it.py --only 3 17        # some breakages, by number
+
+Outcomes are kept in runs/breakages.jsonl, so that the same command continues. Exit code 1 if a breakage is missed.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LIST = ROOT / "tests" / "breakages.txt"
+OUTCOMES = ROOT / "runs" / "breakages.jsonl"
+COPY = ROOT / "runs" / "breakages"  # always the same, so that numba's cache in it stays valid
+SOURCE = Path("src") / "latent_tokens"
+
+
+def breakages():
+    """(path, old text, new text) of each line of the list."""
+    lines = [line for line in LIST.read_text().splitlines() if line and not line.startswith("#")]
+    return [(path, *old_and_new(path, rest)) for path, rest in (line.split(" | ", 1) for line in lines)]
+
+
+def old_and_new(path, rest):
+    """The halves of "old | new". Either may have a " | " of its own: old occurs once in the file, and both are about as long."""
+    parts, content = rest.split(" | "), (ROOT / SOURCE / path).read_text()
+    pairs = [(" | ".join(parts[:i]), " | ".join(parts[i:])) for i in range(1, len(parts))]
+    fitting = [(old, new) for old, new in pairs if content.count(old) == 1 and old != new]
+    if not fitting:
+        raise ValueError(f"{path} | {rest}: the text to replace must occur exactly once in {SOURCE / path}")
+    return min(fitting, key=lambda pair: abs(len(pair[0]) - len(pair[1])))
+
+
+def copy_repository():
+    """The repository without what git ignores, in COPY."""
+    shutil.rmtree(COPY, ignore_errors=True)
+    shutil.copytree(ROOT, COPY, ignore=shutil.ignore_patterns(".git", ".venv", "runs", "site", ".*_cache", ".hypothesis"))
+    (COPY / ".venv").symlink_to((ROOT / ".venv").resolve())
+
+
+def outcome(path, old, new, all_tests):
+    """Whether the tests fail in the copy with this breakage, and the first that does."""
+    broken, original = COPY / SOURCE / path, ROOT / SOURCE / path
+    broken.write_text(original.read_text().replace(old, new))
+    chosen = [] if all_tests else ["-m", "not slow"]
+    command = [sys.executable, "-m", "pytest", "-x", "-n", "2", "--dist", "loadfile", *chosen]
+    begun = time.perf_counter()
+    done = subprocess.run(
+        command, cwd=COPY, env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(COPY / "src")}, capture_output=True, text=True, check=False
+    )
+    shutil.copy2(original, broken)
+    failed = [line.split(" - ")[0] for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    seconds = round(time.perf_counter() - begun)
+    return {"path": path, "new": new, "all_tests": all_tests, "caught": done.returncode != 0, "by": failed[:1], "seconds": seconds}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--all-tests", action="store_true", help="every test, for the breakages that the fast tests miss")
+    parser.add_argument("--only", type=int, nargs="+", help="numbers of breakages, from 0")
+    arguments = parser.parse_args()
+
+    listed = breakages()
+    copy_repository()
+    lines = OUTCOMES.read_text().splitlines() if OUTCOMES.is_file() else []
+    rows = {(row["path"], row["new"], row["all_tests"]): row for row in map(json.loads, lines)}
+
+    def caught(path, new, all_tests):
+        return rows.get((path, new, all_tests), {"caught": False})["caught"]
+
+    for number in arguments.only or range(len(listed)):
+        path, old, new = listed[number]
+        if (path, new, arguments.all_tests) in rows or (arguments.all_tests and caught(path, new, False)):
+            continue
+        row = outcome(path, old, new, arguments.all_tests)
+        rows[path, new, arguments.all_tests] = row
+        with OUTCOMES.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        verdict = f"caught by {' '.join(row['by'])}" if row["caught"] else "MISSED"
+        print(f"{number}: {path}: {new}: {verdict}, {row['seconds']} s", flush=True)
+
+    by_fast = sum(caught(path, new, False) for path, _, new in listed)
+    by_every = sum(caught(path, new, True) for path, _, new in listed)
+    print(f"{len(listed)} breakages: {by_fast} caught by the fast tests, {by_every} by the others alone")
+    return 0 if by_fast + by_every == len(listed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+"""The command line, which at the end of training prints how large a share of weights, EMA weights and optimizer state this rank holds."""
+
+from latent_tokens import cli, training
+
+
+def share(tensors):
+    """The share of the tensors' elements that is on this rank."""
+    parts = [(getattr(tensor, "_local_tensor", tensor).numel(), tensor.numel()) for tensor in tensors]
+    return round(sum(local for local, _ in parts) / sum(full for _, full in parts), 2)
+
+
+def go_on(run, trained=training.go_on):
+    trained(run)
+    moments = [values["exp_avg"] for values in run.optimiser.state.values()]
+    print("held", share(run.net.parameters()), share(run.averaged.module.parameters()), share(moments), flush=True)
+
+
+def entry():
+    training.go_on = go_on
+    cli.entry()

@@ -1,0 +1,8 @@
+"""The command line, if no more than one row of a batch fits into memory."""
+
+from latent_tokens import cli, memory
+
+
+def entry():
+    memory.TRAINING_BYTES = 1
+    cli.entry()

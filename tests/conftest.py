@@ -30,7 +30,10 @@ if os.environ.get("CHECK_SHAPES"):
     from jaxtyping import install_import_hook
 
     install_import_hook([f"latent_tokens.{name}" for name in CHECKED], "beartype.beartype")
-LONGEST = ("test_paper", "test_readme", "test_equivalences", "test_fast", "test_oracle", "test_pages", "test_tasks", "test_bench", "test_training")
+LONGEST = (
+    "test_processes", "test_pages", "test_fingerprints", "test_page", "test_paper", "test_readme", "test_fuzz", "test_drill", "test_fast",
+    "test_training", "test_equivalences", "test_tasks", "test_bench",
+)  # fmt: skip
 
 import pytest
 import torch

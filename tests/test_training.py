@@ -39,6 +39,12 @@ def tiny_run(out, **changes):
     return TrainConfig("sudoku-4", out=out, **{**settings, **changes})
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that nothing interrupted, made once."""
+    return fit(tiny_run(tmp_path_factory.mktemp("whole") / "run"))
+
+
 def rows(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
@@ -135,8 +141,8 @@ def test_a_changed_config_is_not_gone_on_with(tmp_path):
         fit(replace(config, out=tmp_path / "nowhere", resume="yes"))
 
 
-def test_a_damaged_state_is_passed_over_for_the_one_before(tmp_path, capsys):
-    whole, config = fit(tiny_run(tmp_path / "whole")), tiny_run(tmp_path / "run")
+def test_a_damaged_state_is_passed_over_for_the_one_before(whole, tmp_path, capsys):
+    config = tiny_run(tmp_path / "run")
     latest, before = saved_states(fit(config))
     flip(latest, 1_000)
     flip(config.folder / "model.safetensors", -1)
@@ -297,8 +303,7 @@ def flip(path, place):
     path.write_bytes(content)
 
 
-def test_a_run_stopped_early_goes_on_and_a_cut_off_line_is_no_obstacle(tmp_path):
-    whole = fit(tiny_run(tmp_path / "whole"))
+def test_a_run_stopped_early_goes_on_and_a_cut_off_line_is_no_obstacle(whole, tmp_path):
     config = tiny_run(tmp_path / "cut", save_every=2)
     with pytest.raises(KeyboardInterrupt):
         fit(config, method=stop_at(config, step=2))
@@ -348,8 +353,8 @@ def test_a_full_disk_leaves_what_was_there(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_loss_that_is_not_finite_stops_at_the_last_good_state(tmp_path, monkeypatch):
-    whole, config = fit(tiny_run(tmp_path / "whole")), tiny_run(tmp_path / "run")
+def test_a_loss_that_is_not_finite_stops_at_the_last_good_state(whole, tmp_path, monkeypatch):
+    config = tiny_run(tmp_path / "run")
     with monkeypatch.context() as patch:
         patch.setattr("latent_tokens.optimising.score", infinite_at(8))
         with pytest.raises(ValueError, match=r"loss inf, .* at step 7: training diverged; its batch is .*not-finite-00000007.safetensors"):
@@ -385,8 +390,8 @@ def infinite_at(call):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 130)])
-def test_a_signal_ends_the_step_and_saves(tmp_path, number, code, monkeypatch):
-    whole, config = fit(tiny_run(tmp_path / "whole")), tiny_run(tmp_path / "run", save_every=100)
+def test_a_signal_ends_the_step_and_saves(whole, tmp_path, number, code, monkeypatch):
+    config = tiny_run(tmp_path / "run", save_every=100)
     calls = []
 
     def signalled(*arguments):

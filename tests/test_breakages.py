@@ -1,0 +1,18 @@
+"""The list of breakages that the suite must notice: each is a change of one line that still compiles. scripts/break_it.py tries them."""
+
+import sys
+
+from helpers.documentation import ROOT
+
+sys.path.append(str(ROOT / "scripts"))
+
+from break_it import SOURCE, breakages
+
+
+def test_every_breakage_changes_one_line_that_compiles():
+    listed = breakages()
+    assert len(set(listed)) == 40
+    for path, old, new in listed:
+        content = (ROOT / SOURCE / path).read_text()
+        compile(content.replace(old, new), path, "exec")
+        assert "\n" not in old

@@ -343,7 +343,7 @@ def fill_the_disk(drill: Drill, times: int) -> None:
     for turn in range(1 + times):
         limit = 300 if not turn else drill.chance.choice((drill.chance.randrange(50, 500), 2 * SPACE, drill.chance.randrange(4, 14) * SPACE))
         child, _ = drill.train(folder, limit=limit)
-        refused(drill, child, r"cannot be written \(File too large\)|no row can be added \(File too large\)")
+        refused(drill, child, r"cannot be written \(File too large\)|the row cannot be written \(File too large\)")
         drill.killed(child, "disk full", f"files end at {limit:,} bytes")
         if drill.chance.random() < 0.5:  # some steps on
             child, _ = drill.train(folder, partial(when_told, "saved", drill.chance.randrange(1, 4), kill))

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
+BLOCK = 1 << 16  # bytes
+APPEND_SECONDS = 5.0
 FORMAT = 1  # of every folder that this version writes
 
 
@@ -33,7 +43,7 @@ def write_whole(contents: dict[Path, bytes]) -> None:
         for folder in {path.parent for path in contents}:
             flush_folder(folder)
     except OSError as error:
-        raise OSError(f"{path}: cannot be written ({error.strerror}); what stood there before is whole") from error
+        raise OSError(f"{path}: cannot be written ({error.strerror}); what was there before is complete. {hint_for(error)}") from error
     finally:
         for left in beside.values():
             left.unlink(missing_ok=True)
@@ -78,7 +88,7 @@ def unfinished(folder: Path) -> Iterator[Path]:
             place.rmdir()
         beside.rename(place)
     except OSError as error:
-        raise OSError(f"{folder}: cannot be written ({error.strerror or error}); nothing of it is left") from error
+        raise OSError(f"{folder}: cannot be written ({error.strerror or error}); nothing of it is left. {hint_for(error)}") from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
         with suppress(OSError):  # stops at the first that is not empty
@@ -92,12 +102,67 @@ def json_bytes(content: dict[str, Any]) -> bytes:
 
 
 def append_line(path: Path, row: dict[str, Any]) -> None:
-    """Adds one row to a .jsonl file. Raises OSError naming the file."""
+    """Append one row to a .jsonl file, and flush it to the disk.
+
+    A last line that a crash or a full disk cut off is removed first. If the row cannot be written, the file is as it was. Raises
+    OSError naming the file.
+    """
+    line = (json.dumps(row) + "\n").encode()
     try:
-        with path.open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        with path.open("a+b", buffering=0) as file, briefly_locked(file):
+            num_bytes, ending = end_of_rows(file)
+            file.truncate(num_bytes)
+            try:
+                write_all(file, ending + line)
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(num_bytes)
+                raise
     except OSError as error:
-        raise OSError(f"{path}: no row can be added ({error.strerror})") from error
+        raise OSError(f"{path}: the row cannot be written ({error.strerror}); the rows before it are complete. {hint_for(error)}") from error
+
+
+def end_of_rows(file: FileIO) -> tuple[int, bytes]:
+    """(the length of a .jsonl file up to its last complete row, the newline that this row lacks)."""
+    size = file.seek(0, os.SEEK_END)
+    tail, start = b"", size
+    while start and b"\n" not in tail:
+        start = max(0, start - BLOCK)
+        file.seek(start)
+        tail = file.read(size - start)
+    last_line = tail[tail.rfind(b"\n") + 1 :]
+    complete = parse_row(last_line)[0] is not None
+    return (size, b"\n") if complete else (size - len(last_line), b"")
+
+
+def write_all(file: FileIO, content: bytes) -> None:
+    """Write bytes to an unbuffered file. Raises OSError if they do not fit."""
+    while content:
+        content = content[file.write(content) :]
+
+
+@contextmanager
+def briefly_locked(file: FileIO) -> Iterator[None]:
+    """Keep other processes from appending meanwhile, for at most APPEND_SECONDS: a lock that a crashed host left on NFS stops nobody."""
+    deadline = time.monotonic() + APPEND_SECONDS
+    while fcntl is not None and time.monotonic() < deadline:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            time.sleep(0.01)
+        except OSError:  # a file system without locks
+            break
+    yield  # closing the file releases the lock
+
+
+def hint_for(error: OSError) -> str:
+    """What to do about a file that cannot be written."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "Free some space, then run the same command again"
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return "Make the directory writable, or name another with --out"
+    return "See that the directory is there and can be written"
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -105,22 +170,24 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
     Raises ValueError naming any other line that cannot be read.
     """
-    try:
-        lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: damaged ({error}); remove it to go on") from None
+    *lines, cut_off = path.read_bytes().split(b"\n") if path.is_file() else [b""]
     rows = []
     for number, line in enumerate(lines, start=1):
-        try:
-            row = json.loads(line)
-            if not isinstance(row, dict):
-                raise ValueError(f"a {type(row).__name__} where an object must be")
-        except (ValueError, RecursionError) as error:
-            if number < len(lines) or line.endswith("\n"):
-                raise ValueError(f"{path}, line {number}: no row of JSON ({error}); remove the line to go on") from None
-        else:
-            rows.append(row)
-    return rows
+        row, problem = parse_row(line)
+        if row is None:
+            raise ValueError(f"{path}, line {number}: no row of JSON ({problem}); remove the line to go on")
+        rows.append(row)
+    last, _ = parse_row(cut_off)
+    return rows if last is None else [*rows, last]
+
+
+def parse_row(line: bytes) -> tuple[dict[str, Any] | None, str]:
+    """(the JSON object in a line, nothing), or (None, why it holds none)."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return None, str(error)
+    return (row, "") if isinstance(row, dict) else (None, f"a {type(row).__name__} where an object must be")
 
 
 def read_description(folder: Path, file: str, what: str, needed: Sequence[str] = (), way_out: str | None = None) -> dict[str, Any]:

@@ -1,0 +1,64 @@
+"""Rows that are appended to a .jsonl file survive what a crash or a full disk left at its end."""
+
+import json
+import multiprocessing
+import resource
+
+import pytest
+
+from latent_tokens.storage import append_line, read_lines
+
+TAILS = {
+    "half a row": b'{"step": 2, "lo',
+    "half a row of many blocks": b'{"step": "' + b"x" * 200_000,
+    "zeros of a power cut": b"\0" * 100,
+    "bytes that are no text": b'{"a": "\xff',
+}
+
+
+@pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
+def test_append_line_replaces_a_cut_off_last_line(tmp_path, tail):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"step": 1}\n' + tail)
+    assert read_lines(path) == [{"step": 1}]
+    append_line(path, {"step": 3})
+    append_line(path, {"step": 4})
+    assert path.read_text() == '{"step": 1}\n{"step": 3}\n{"step": 4}\n'
+
+
+def test_append_line_keeps_a_complete_row_without_newline(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2}')
+    append_line(path, {"step": 3})
+    assert [row["step"] for row in read_lines(path)] == [1, 2, 3]
+
+
+def test_append_line_on_a_full_disk_leaves_the_old_rows(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    append_line(path, {"step": 1})
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"rows.jsonl: the row cannot be written \(File too large\)"):
+            append_line(path, {"step": 2, "text": "x" * 1_000})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
+
+
+def append_many(path, process):
+    for number in range(50):
+        append_line(path, {"process": process, "number": number, "text": "x" * 5_000})
+
+
+def test_append_line_of_two_processes_loses_no_row(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=append_many, args=(path, process)) for process in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert sorted((row["process"], row["number"]) for row in rows) == [(process, number) for process in range(2) for number in range(50)]

@@ -31,6 +31,7 @@ from latent_tokens.partition import equal_parts
 from latent_tokens.pretrained import build, check_fingerprint, find
 from latent_tokens.sharing import for_transformers, push_to_hub, save_pretrained
 from latent_tokens.tasks import TASKS, Language, Text
+from latent_tokens.tensor_files import read_tensor_file
 
 IGNORED = -100  # labels that are not scored, as everywhere in transformers
 OF_THE_HUB = ("revision", "token", "cache_dir", "local_files_only", "force_download")
@@ -109,6 +110,8 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         wrong = {kind: sorted(map(str, names)) for kind, names in found.items() if names}
         if wrong:
             raise ValueError(f"{folder}: its weights are not those of its config ({str(wrong)[:200]}); save the model again")
+        if (folder / "model.safetensors").is_file():  # checks its hash; transformers reads other files too
+            read_tensor_file(folder / "model.safetensors")
         if model.dtype in LIKE and kwargs.get("quantization_config") is None:
             check_fingerprint(model.net, getattr(model.config, "fingerprint", None), folder, LIKE[model.dtype])
         model.config.update(for_transformers(model.net))

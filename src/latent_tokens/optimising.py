@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from safetensors.torch import save
 from torch import Tensor
 
 from latent_tokens import processes
@@ -21,6 +20,7 @@ from latent_tokens.methods import Method
 from latent_tokens.objective import Drawn, score
 from latent_tokens.sharding import gathered, held_back
 from latent_tokens.storage import write_whole
+from latent_tokens.tensor_files import tensors_to_bytes
 
 
 class NotFinite(ArithmeticError):
@@ -62,7 +62,7 @@ def keep_batch(folder: Path, batch: Drawn, error: NotFinite, step: int) -> Path:
     parts = {"tokens": batch.tokens, "positions": layout.positions, "num_clean": layout.num_clean, "num_shown": layout.num_shown}
     tensors = {name: part.cpu().contiguous() for name, part in {**parts, "scored": batch.scored, "weight": batch.weight}.items()}
     if processes.is_first():
-        write_whole({path: save(tensors, {"step": str(step), "why": str(error)})})
+        write_whole({path: tensors_to_bytes(tensors, {"step": str(step), "why": str(error)})})
     return path
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load, save
 from torch import Tensor
 
 from latent_tokens import attention, order
@@ -22,6 +21,7 @@ from latent_tokens.model import Transformer
 from latent_tokens.sizes import LONGEST, Size
 from latent_tokens.storage import FORMAT, json_bytes, read_description, write_whole
 from latent_tokens.tasks import Language
+from latent_tokens.tensor_files import read_tensor_file, tensors_to_bytes
 
 FINGERPRINT = 16  # positions
 CLOSE = 1e-2  # logits of two machines are closer, of two models are not
@@ -58,9 +58,10 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
         name = min(name for name in stored.keys() | wanted.keys() if stored.get(name) != wanted.get(name))
         found = f"{name[:80]} is {stored.get(name, 'missing')}, and {wanted.get(name, 'nothing')} by its config"
         raise ValueError(f"{weights}: damaged, or not of this config ({found}); save the model again")
+    tensors = read_tensor_file(weights)
     try:
-        net.to_empty(device="cpu").load_state_dict(load(weights.read_bytes()))
-    except (SafetensorError, RuntimeError) as error:
+        net.to_empty(device="cpu").load_state_dict(tensors)
+    except RuntimeError as error:
         raise ValueError(f"{weights}: damaged, or not of this config ({first_line(error)}); save the model again") from None
     check_fingerprint(net.eval(), config.get("fingerprint"), folder)
     net.folder = folder.absolute()
@@ -116,7 +117,7 @@ def save_pretrained(
 
 def weights_bytes(weights: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> bytes:
     """The .safetensors file that holds a net's weights."""
-    return save({name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous() for name, tensor in weights.items()})
+    return tensors_to_bytes({name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous() for name, tensor in weights.items()})
 
 
 @torch.inference_mode()

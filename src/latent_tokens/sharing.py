@@ -13,13 +13,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from safetensors.torch import load
 
 from latent_tokens import pretrained
 from latent_tokens.hub import fetch, is_name, upload
 from latent_tokens.model import Transformer
 from latent_tokens.pretrained import SHIPPED, describe, find, fingerprint
 from latent_tokens.storage import read_description, read_lines
+from latent_tokens.tensor_files import read_tensor_file
 
 __all__ = ["Transformer", "from_pretrained", "load_pretrained", "push_to_hub", "save_pretrained"]
 
@@ -115,7 +115,7 @@ def belongings(net: Transformer) -> tuple[dict[str, Any], dict[str, bytes], list
 
 def unchanged(net: Transformer, folder: Path) -> bool:
     """Whether a net has the weights of a folder still, in the net's precision."""
-    stored, own = load((folder / "model.safetensors").read_bytes()), net.state_dict()
+    stored, own = read_tensor_file(folder / "model.safetensors"), net.state_dict()
     return stored.keys() == own.keys() and all(torch.equal(stored[name].to(weight.dtype), weight.cpu()) for name, weight in own.items())
 
 

@@ -23,6 +23,7 @@ from latent_tokens.model import Transformer
 from latent_tokens.progress import CONSOLE
 from latent_tokens.sharding import gathered, parted
 from latent_tokens.storage import half_written, read_lines, write_whole
+from latent_tokens.tensor_files import SHA256, check_tensors, tensors_sha256
 
 DIGITS = 16  # of the hash in a name
 NAME = re.compile(rf"state-(\d+)-([0-9a-f]{{{DIGITS}}})\.safetensors")
@@ -54,7 +55,8 @@ def save_state(folder: Path, net: Transformer, averaged: AveragedModel, optimise
             whole[name] = tensor.cpu().contiguous()
     if not processes.is_first():
         return
-    content = save(whole, {"state": json.dumps({"step": state.step, "best": state.best, "recent": state.recent})})
+    about = {"step": state.step, "best": state.best, "recent": state.recent, SHA256: tensors_sha256(whole)}
+    content = save(whole, {"state": json.dumps(about)})  # one entry of metadata, whose place in the file is always the same
     write_whole({folder / f"state-{state.step:08d}-{short_hash(content, DIGITS)}.safetensors": content})
     keep_last(folder, keep)
 
@@ -113,8 +115,11 @@ def read_state(path: Path) -> tuple[State, dict[str, dict[str, Tensor]]]:
             about = json.loads(file.metadata()["state"])
         if named is None and isinstance(about, dict):
             about = {"recent": [], **about}  # version 0.1 did not keep them
+        written = about.pop(SHA256, None) if isinstance(about, dict) else None
         check_state(about)
-        for key, tensor in load(content).items():
+        tensors = load(content)
+        check_tensors(tensors, written)
+        for key, tensor in tensors.items():
             part, name = key.split(".", 1)
             parts[part][name] = tensor
         return State(**about, weights=parts["best"]), parts

@@ -1,0 +1,63 @@
+"""The .safetensors files that this package writes: their metadata holds a SHA-256 of the tensors, which is checked on load."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load, save
+from torch import Tensor
+
+from latent_tokens.checks import first_line
+
+SHA256 = "tensors_sha256"  # the key in the metadata
+LENGTH_BYTES = 8  # of the header's length, with which a .safetensors file begins
+
+
+def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of names, types, shapes and bytes, in the order of the names: it depends on no file format and no time."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def file_sha256(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of the .safetensors file that holds the tensors without metadata, as version 0.1 wrote it."""
+    return hashlib.sha256(save(dict(tensors))).hexdigest()
+
+
+def tensors_to_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
+    """A .safetensors file with the hash of the tensors; the same bytes each time."""
+    content = save(dict(tensors))
+    start = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
+    known = {"format": "pt", SHA256: tensors_sha256(tensors), **(metadata or {})}
+    # safetensors writes several entries of metadata in an order that differs from process to process.
+    header = {"__metadata__": dict(sorted(known.items())), **json.loads(content[LENGTH_BYTES:start])}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % LENGTH_BYTES)
+    return b"".join([len(text).to_bytes(LENGTH_BYTES, "little"), text, memoryview(content)[start:]])
+
+
+def read_tensor_file(path: Path) -> dict[str, Tensor]:
+    """The tensors of a .safetensors file. Raises ValueError naming it if it is damaged, or not what was written."""
+    try:
+        tensors = load(path.read_bytes())
+        with safe_open(path, "pt") as file:
+            written = (file.metadata() or {}).get(SHA256)
+        check_tensors(tensors, written)
+    except (SafetensorError, OSError, RuntimeError, ValueError) as error:
+        raise ValueError(f"{path}: damaged ({first_line(error)}). Save the model again, or fetch it again") from None
+    return tensors
+
+
+def check_tensors(tensors: Mapping[str, Tensor], written: str | None) -> None:
+    """Raises ValueError if tensors do not have the hash that was written with them; None, of a file of version 0.1, is accepted."""
+    if written is not None and written != tensors_sha256(tensors):
+        raise ValueError("its tensors are not those that were written")

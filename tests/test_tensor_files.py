@@ -1,0 +1,113 @@
+"""Weights that changed on the disk are noticed, and files of version 0.1, which hold no hash, are still read."""
+
+import hashlib
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from latent_tokens import METHODS, from_pretrained, save_pretrained
+from latent_tokens.paper.runs import check_together
+from latent_tokens.state import read_state, saved_states
+from latent_tokens.tensor_files import file_sha256, read_tensor_file, tensors_sha256, tensors_to_bytes
+from latent_tokens.training import fit
+from test_training import tiny_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return fit(tiny_run(tmp_path_factory.mktemp("run") / "run", steps=3))
+
+
+def zeroed(path, start, count=4096):
+    """Writes zeros into a file, as a power cut may leave them."""
+    with path.open("r+b") as file:
+        file.seek(start)
+        file.write(bytes(count))
+
+
+def test_zeros_in_the_weights_of_a_run_are_noticed(run, tmp_path):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes((run / "model.safetensors").read_bytes())
+    (tmp_path / "config.json").write_bytes((run / "config.json").read_bytes())
+    assert from_pretrained(tmp_path).folder == tmp_path
+    zeroed(path, path.stat().st_size // 2)
+    with pytest.raises(ValueError, match=r"model.safetensors: damaged \(its tensors are not those that were written\)"):
+        from_pretrained(tmp_path)
+
+
+def test_weights_without_a_hash_are_read(run, tmp_path):
+    save_file(load_file(run / "model.safetensors"), tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_bytes((run / "config.json").read_bytes())
+    net = from_pretrained(tmp_path)
+    assert all(torch.equal(tensor, net.state_dict()[name]) for name, tensor in load_file(run / "model.safetensors").items())
+
+
+def test_every_file_of_a_run_holds_the_hash_of_its_tensors(run, nano, tmp_path):
+    nano.method = METHODS["scdm"]
+    save_pretrained(nano, tmp_path, dtype=torch.bfloat16)
+    for path in (run / "model.safetensors", tmp_path / "model.safetensors"):
+        with safe_open(path, "pt") as file:
+            assert file.metadata() == {"format": "pt", "tensors_sha256": tensors_sha256(load_file(path))}
+    (state,) = saved_states(run)
+    with safe_open(state, "pt") as file:
+        assert json.loads(file.metadata()["state"])["tensors_sha256"] == tensors_sha256(load_file(state))
+
+
+def test_a_renamed_checkpoint_is_checked_by_its_hash(run, tmp_path):
+    (state,) = saved_states(run)
+    older = tmp_path / "state.safetensors"  # a name that holds no hash of the bytes
+    older.write_bytes(state.read_bytes())
+    assert read_state(older)[0].step == 3
+    zeroed(older, older.stat().st_size // 2)
+    with pytest.raises(ValueError, match="not those that were written"):
+        read_state(older)
+
+
+def test_tensors_sha256_depends_on_names_types_shapes_and_bytes():
+    base = {"a": torch.zeros(2, 3), "b": torch.tensor(1)}
+    others = (
+        {"a": torch.zeros(3, 2), "b": torch.tensor(1)},
+        {"a": torch.zeros(2, 3, dtype=torch.int32), "b": torch.tensor(1)},
+        {"c": torch.zeros(2, 3), "b": torch.tensor(1)},
+        {"a": torch.zeros(2, 3), "b": torch.tensor(2)},
+        {"a": torch.zeros(2, 3)},
+    )
+    assert tensors_sha256(dict(reversed(base.items()))) == tensors_sha256(base)
+    assert len({tensors_sha256(tensors) for tensors in (base, *others)}) == 1 + len(others)
+    assert tensors_sha256({"a": torch.zeros(3, 2).T, "b": torch.tensor(1)}) == tensors_sha256(base)
+
+
+def test_a_tensor_file_is_the_same_in_every_process(tmp_path):
+    code = "import sys, torch; from latent_tokens.tensor_files import tensors_to_bytes; "
+    code += "sys.stdout.buffer.write(tensors_to_bytes({'b': torch.arange(3), 'a': torch.ones(2)}, {'x': '1', 'y': '2', 'z': '3'}))"
+    files = {subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(3)}
+    assert len(files) == 1
+    (tmp_path / "x.safetensors").write_bytes(files.pop())
+    assert read_tensor_file(tmp_path / "x.safetensors")["b"].tolist() == [0, 1, 2]
+
+
+def row(recipe, **changes):
+    about = {"recipe": recipe, "model": "m", "task": "t", "num_samples": 1, "problems": None, "seed": 0}
+    return {**about, "data_sha256": "d", "problems_sha256": None, **changes}
+
+
+def test_rows_of_the_old_hash_and_of_the_new_go_into_one_table(run, tmp_path):
+    weights = load_file(run / "model.safetensors")
+    save_file(weights, tmp_path / "old.safetensors")
+    old_hash = hashlib.sha256((tmp_path / "old.safetensors").read_bytes()).hexdigest()  # as version 0.1 computed it
+    assert file_sha256(weights) == old_hash
+    new = row("b", weights_sha256=tensors_sha256(weights), weights_file_sha256=file_sha256(weights))
+    check_together([row("a", weights_sha256=old_hash), new], tmp_path)
+    with pytest.raises(ValueError, match="differ in weights_sha256"):
+        check_together([row("a", weights_sha256="0" * 64), new], tmp_path)
+
+
+def test_a_tensor_file_with_odd_names_is_read_back(tmp_path):
+    tensors = {'quote " and \u00e9': torch.ones(1), "__metadata": torch.zeros(2)}
+    (tmp_path / "x.safetensors").write_bytes(tensors_to_bytes(tensors))
+    assert read_tensor_file(tmp_path / "x.safetensors").keys() == tensors.keys()

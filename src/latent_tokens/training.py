@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -26,6 +26,7 @@ from latent_tokens.batches import VALIDATION, draw_examples, training_batches
 from latent_tokens.checks import check_out
 from latent_tokens.configs import FREE, Split, TrainConfig
 from latent_tokens.data import fingerprint, load_data, watched
+from latent_tokens.locking import LOCK, locked
 from latent_tokens.memory import training_rows
 from latent_tokens.methods import METHODS, Method
 from latent_tokens.model import Transformer
@@ -91,11 +92,31 @@ def fit(config: TrainConfig, *, task: Language | None = None, method: Method | N
     not possible or not the one the run was started with, where the loss is not finite, or the data changed; OSError where the disk is full.
     """
     with processes.none_lost():
-        run = begin(config, task, method)
-        go_on(run)
-        processes.together()
-        run.accelerator.end_training()
+        accelerator = joined(config)
+        with locked_by_first(config.folder):
+            run = begin(config, task, method, accelerator)
+            go_on(run)
+            processes.together()
+            run.accelerator.end_training()
     return config.folder
+
+
+@contextmanager
+def locked_by_first(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run directory in the first process; all of them raise its ValueError if another run has it."""
+    with ExitStack() as stack:
+        problem = ""
+        try:
+            if processes.is_first():
+                if folder.exists() and not folder.is_dir():
+                    check_out(folder)
+                stack.enter_context(locked(folder))
+        except (ValueError, OSError) as error:
+            problem = str(error)
+        problem = processes.gather(problem)[0]
+        if problem:
+            raise ValueError(problem)
+        yield
 
 
 def go_on(run: Run) -> None:
@@ -140,11 +161,10 @@ def go_on(run: Run) -> None:
                 raise Stopped(f"stopped at step {state.step} of {config.steps}, saved in {config.folder}", caught)
 
 
-def begin(config: TrainConfig, task: Language | None, method: Method | None) -> Run:
+def begin(config: TrainConfig, task: Language | None, method: Method | None, accelerator: Accelerator) -> Run:
     """A run at its first step, or at the one that its folder says. Raises as `fit` does."""
     method = METHODS[config.method] if method is None else method
     method = replace(method, **{name: value for name in ("weight", "targets") if (value := getattr(config, name)) is not None})
-    accelerator = joined(config)
     going_on = config.resume == "yes" or (config.resume == "auto" and (config.folder / "config.json").is_file())
     started = read_description(config.folder, "config.json", "run to resume", way_out=LOST) if going_on else None
     check_start(config) if started is None else check_same(config.folder, started.get("training"), settings(config))
@@ -206,10 +226,11 @@ def give_up(run: Run, batch: Drawn, error: NotFinite) -> NoReturn:
 def check_start(config: TrainConfig) -> None:
     """Raises as `check_out` does, but where all that is there is what a start that was killed had begun, and `resume` says auto."""
     begun = set(half_written(config.folder))
-    if config.resume == "auto" and begun and begun == set(config.folder.iterdir()):
-        return
-    is_run = begun or (config.folder / "config.json").is_file()
-    check_out(config.folder, "Add resume=auto to continue an interrupted run. " if is_run and config.resume == "no" else "")
+    left = begun if config.resume == "auto" else set()
+    in_place = config.folder.resolve() == Path.cwd()
+    if in_place or set(config.folder.iterdir()) - left - {config.folder / LOCK}:
+        is_run = begun or (config.folder / "config.json").is_file()
+        check_out(config.folder, "Add resume=auto to continue an interrupted run. " if is_run and config.resume == "no" else "")
 
 
 def write_start(folder: Path, made: dict[str, Any], beside: dict[Path, bytes]) -> None:

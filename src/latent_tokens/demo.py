@@ -21,7 +21,8 @@ from latent_tokens.machine import fastest_device
 from latent_tokens.pretrained import SHIPPED, fingerprint, from_pretrained, save_pretrained
 from latent_tokens.progress import Advance, progress
 from latent_tokens.report import figure
-from latent_tokens.storage import append_line, json_bytes, read_description, read_lines, write_whole
+from latent_tokens.results import append_result, read_results
+from latent_tokens.storage import json_bytes, read_description, write_whole
 from latent_tokens.tasks import TASKS, Examples, Sudoku, SudokuPuzzle
 from latent_tokens.tensors import as_numpy, as_tensors
 from latent_tokens.training import fit
@@ -143,7 +144,7 @@ def measure(method: str, folder: Path, settings: Settings, config: DemoConfig, r
             seed=config.seed,
             precision=config.precision,
         )
-        rows += evaluate(net, TASKS[TASK], asked, on_row=lambda row: append_line(results, row))
+        rows += evaluate(net, TASKS[TASK], asked, on_row=lambda row: append_result(results, row))
     return rows
 
 
@@ -161,7 +162,7 @@ def ship(runs: list[Path], config: DemoConfig) -> None:
 
 def reference_rows(shipped: Path) -> list[Row]:
     """Return the reference models' results at the demo's k, and in uniform or left-to-right order, without speeds: these are of another machine."""
-    rows = [row for row in read_lines(shipped / "results.jsonl") if row["task"] == TASK]
+    rows = [row for row in read_results(shipped / "results.jsonl") if row["task"] == TASK]
     kept = [row for row in rows if row["method"] in REFERENCES and row["candidates"] in (1, CANDIDATES)]
     return [{key: value for key, value in row.items() if key not in ("seconds", "samples_per_second")} for row in kept]
 
@@ -177,7 +178,7 @@ def draw_figure(rows: list[Row], references: list[Row], training: str, stem: Pat
 
 def draw_bundled_figure(stem: Path) -> list[Path]:
     """Draw the same figure from the bundled models' own results."""
-    rows = [row for row in read_lines(SHIPPED / "results.jsonl") if row["task"] == TASK and row["method"] == "scdm"]
+    rows = [row for row in read_results(SHIPPED / "results.jsonl") if row["task"] == TASK and row["method"] == "scdm"]
     about = read_description(SHIPPED / f"{TASK}-scdm", "config.json", "model")["training"]
     made = f"bundled models, {TASK}, {about['size']} (0.8M parameters), {about['steps']:,} steps of {about['batch_size']} boards"
     return draw_figure(rows, reference_rows(SHIPPED), made, stem)

@@ -40,7 +40,7 @@ def run_evaluate(command: Evaluate) -> int:
     from latent_tokens.judging import evaluate_text
     from latent_tokens.pretrained import SHIPPED, find
     from latent_tokens.report import table
-    from latent_tokens.storage import append_line
+    from latent_tokens.results import append_result
     from latent_tokens.tasks import Text
 
     net, folder = model_of(command.run), find(command.run)
@@ -54,7 +54,7 @@ def run_evaluate(command: Evaluate) -> int:
             print(json.dumps(row), flush=True)
         if kept is not None:
             kept.mkdir(parents=True, exist_ok=True)
-            append_line(kept / "results.jsonl", row)
+            append_result(kept / "results.jsonl", row)
 
     task = task_of(folder)
     order = command.config.order or default_order(net.method, task)

@@ -19,12 +19,18 @@ from latent_tokens.model import Transformer
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.texts import measure_text
 from latent_tokens.pretrained import from_pretrained
+from latent_tokens.results import append_result, check_equal, read_results, same_weights
 from latent_tokens.state import saved_step
 from latent_tokens.storage import append_line, read_description, read_lines, source_commit
 from latent_tokens.tensor_files import file_sha256, read_tensor_file, tensors_sha256
 from latent_tokens.training import fit
 
 SITTINGS = "sittings.jsonl"  # in a run folder: the seconds of each stretch that it was trained in
+
+NEEDED = (  # in each row
+    "recipe", "model", "task", "metric", "num_samples", "train_seed", "seed", "cell", "problems", "problems_sha256", "data_sha256",
+    "weights_sha256", "relative_cost", "paper_cost", "train_seconds", "evaluate_seconds", "made_with",
+)  # fmt: skip
 
 Row = dict[str, Any]
 
@@ -38,15 +44,21 @@ def run(recipes: Sequence[Recipe], results: Path, *, on_row: Callable[[Row], Non
     for recipe in recipes:
         if recipe.hash not in found:
             row = measure(recipe)
-            append_line(results, row)
+            found |= measured(results)  # another process may have measured it meanwhile
+            if recipe.hash in found:
+                continue
+            append_result(results, row)
             found[recipe.hash] = row
             on_row(row)
     return [found[recipe.hash] for recipe in recipes]
 
 
 def measured(results: Path) -> dict[str, Row]:
-    """The rows of a results file by the hash of their recipe; a later one stands for an earlier one."""
-    return {row["recipe"]: row for row in read_lines(results)}
+    """The rows of a results file by the hash of their recipe. Raises ValueError if one was changed, or if two of one recipe differ."""
+    found: dict[str, Row] = {}
+    for row in read_results(results, NEEDED):
+        check_equal(results, found.setdefault(str(row["recipe"]), row), row)
+    return found
 
 
 def measure(recipe: Recipe) -> Row:
@@ -138,11 +150,7 @@ def check_together(rows: Sequence[Row], results: Path) -> None:
         first: dict[Any, Row] = {}
         for row in rows:
             other = first.setdefault(key(row), row)
-            if not hashes(row, what) & hashes(other, what):
+            same = same_weights(row, other) if what == "weights_sha256" else row[what] == other[what]
+            if not same:
                 both = f"rows {other['recipe']} and {row['recipe']} of {row['model']} differ in {what} ({other[what][:12]}, {row[what][:12]})"
                 raise ValueError(f"{results}: {both}, so no table can hold both; remove one of them, and it is measured anew")
-
-
-def hashes(row: Row, what: str) -> set[str | None]:
-    """The hashes that name the same thing in a row: of weights that of the tensors, and that of the file which version 0.1 kept."""
-    return {row[what]} | ({row["weights_file_sha256"]} if what == "weights_sha256" and "weights_file_sha256" in row else set())

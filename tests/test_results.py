@@ -1,0 +1,95 @@
+"""A result row that was edited, duplicated or cut is refused by name; rows of version 0.1 are accepted."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from latent_tokens.configs import ReproduceConfig
+from latent_tokens.paper.experiments import EXPERIMENTS
+from latent_tokens.paper.recipes import recipes
+from latent_tokens.paper.reproduce import reproduce
+from latent_tokens.paper.runs import measured, run
+from latent_tokens.results import HASH, append_result, read_results, row_hash
+
+ROWS = Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl"
+
+
+@pytest.fixture
+def row():
+    return json.loads(ROWS.read_text().splitlines()[0])
+
+
+def test_a_row_is_read_as_it_was_written(tmp_path, row):
+    path = tmp_path / "rows.jsonl"
+    append_result(path, {**row, "by_step": {2: 0.5, 10: 1.0}, "of": (1, 2)})
+    (found,) = read_results(path)
+    assert found == {**row, "by_step": {"2": 0.5, "10": 1.0}, "of": [1, 2], HASH: row_hash(found)}
+
+
+def test_an_edited_value_is_refused(tmp_path, row):
+    path = tmp_path / "rows.jsonl"
+    append_result(path, row)
+    append_result(path, {**row, "recipe": "0" * 12})
+    path.write_text(path.read_text().replace('"valid": 40.8', '"valid": 90.8', 1))
+    with pytest.raises(ValueError, match=r"rows.jsonl, row 1: was changed after it was measured"):
+        measured(path)
+
+
+def test_two_differing_rows_of_one_recipe_are_refused_by_name(tmp_path, row):
+    path = tmp_path / "rows.jsonl"
+    append_result(path, row)
+    append_result(path, {**row, "seconds": 99.0})  # the same, measured a second time
+    assert measured(path)[row["recipe"]]["seconds"] == row["seconds"]
+    append_result(path, {**row, "valid": 90.8})
+    with pytest.raises(ValueError, match=r"two rows of recipe 072134c54b4c differ in valid \(40.8 and 90.8\)"):
+        measured(path)
+
+
+@pytest.mark.parametrize("name", ["recipe", "cell", "weights_sha256", "valid", "metric"])
+def test_a_row_without_a_key_is_refused_in_one_line(tmp_path, row, name):
+    del row[name]
+    append_result(tmp_path / "rows.jsonl", row)
+    with pytest.raises(ValueError, match=rf"row 1: has no .*{name}"):
+        measured(tmp_path / "rows.jsonl")
+
+
+def test_rows_of_version_0_1_are_all_found():
+    found = measured(ROWS)
+    assert len(found) == 359
+    assert not any(HASH in row for row in found.values())
+    known = {recipe.hash for name in EXPERIMENTS for recipe in recipes(name, "cpu", Path("runs"), 4)}
+    assert len(known & found.keys()) > 300
+
+
+def test_reproduce_goes_on_after_half_a_line(tmp_path):
+    """As after a power cut: the row that was cut off is measured again, and no other is lost."""
+    config = ReproduceConfig("figure-1", "smoke", tmp_path / "results", tmp_path / "runs")
+    table = reproduce(config)
+    path = tmp_path / "results" / "smoke" / "rows.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-200])
+    again = reproduce(config)
+    lines = path.read_bytes().splitlines()
+    assert lines[:-1] == whole.splitlines()[:-1]
+    assert json.loads(lines[-1])["recipe"] == json.loads(whole.splitlines()[-1])["recipe"]
+    assert again.splitlines()[0] == table.splitlines()[0]
+    assert reproduce(replace(config)) == again
+    assert all(HASH in row for row in read_results(path))
+
+
+def test_a_row_that_another_process_measured_meanwhile_is_taken(tmp_path, monkeypatch):
+    (recipe, *_) = recipes("figure-1", "smoke", tmp_path / "runs")
+    results = tmp_path / "rows.jsonl"
+    template = json.loads(ROWS.read_text().splitlines()[0])
+    first = {**template, "recipe": recipe.hash, "device": "the first"}
+
+    def measure(_):
+        append_result(results, first)
+        return {**first, "device": "the second"}
+
+    monkeypatch.setattr("latent_tokens.paper.runs.measure", measure)
+    (row,) = run([recipe], results)
+    assert row["device"] == "the first"
+    assert len(results.read_text().splitlines()) == 1

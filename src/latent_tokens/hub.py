@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from latent_tokens.checks import ask_hub, first_line
@@ -45,6 +46,18 @@ def fetch(
         return Path(snapshot_download(name, revision=revision, cache_dir=cache_dir, allow_patterns=FILES, local_files_only=True))
     except Exception:
         raise ValueError(f"it cannot be reached: {reason}") from None
+
+
+def check_links(folder: Path, names: Iterable[str]) -> None:
+    """Raises ValueError if one of a model directory's files is a link that leaves the directory: whoever made the directory could have any
+    file of this computer copied. The links of the hub's cache, to blobs of the same repository, are allowed.
+    """
+    resolved = folder.resolve()
+    blobs = resolved.parent.parent / "blobs" if resolved.parent.name == "snapshots" else resolved
+    for name in names:
+        target = (folder / name).resolve()
+        if not target.is_relative_to(resolved) and not target.is_relative_to(blobs):
+            raise ValueError(f"{folder / name}: is a link to {target}, outside of the directory. Copy the file into it if it is meant")
 
 
 def upload(folder: Path, name: str, *, message: str, private: bool | None, token: str | bool | None, branch: str | None, create_pr: bool) -> str:

@@ -26,6 +26,7 @@ from latent_tokens.tensor_files import read_tensor_file, tensors_to_bytes
 FINGERPRINT = 16  # positions
 CLOSE = 1e-2  # logits of two machines are closer, of two models are not
 SHIPPED = Path(__file__).parent / "shipped"
+KINDS = {"task": dict, "name": str, "training": dict, "data_sha256": dict, "made_with": dict, "imported": dict}  # beside the model
 RULES = {rule.__name__: rule for rule in (attention.bidirectional, attention.independent, attention.semi_causal, attention.causal)}
 ORDERS = {rule.__name__: rule for rule in (order.any_order, order.left_to_right)}
 
@@ -94,6 +95,17 @@ def check_model(model: Mapping[str, Any]) -> None:
     one_of("positions", model["positions"], ("both", "rotary", "learned"))
     one_of("gelu", model.get("gelu", "tanh"), ("exact", "tanh"))
     at_least("dropout", model["dropout"], 0)
+
+
+def check_about(about: dict[str, Any], file: Path) -> None:
+    """Raises ValueError if what config.json says beside the model is of another type than training writes."""
+    for name, kind in KINDS.items():
+        if name in about and not isinstance(about[name], kind):
+            raise ValueError(f"{file}: damaged ({name} is a {type(about[name]).__name__}, must be a {kind.__name__}). Save the model again")
+    for holder, name in (("task", "name"), ("data_sha256", "train")):
+        value = about.get(holder, {}).get(name, "")
+        if not isinstance(value, str):
+            raise ValueError(f"{file}: damaged ({holder}.{name} is a {type(value).__name__}, must be a str). Save the model again")
 
 
 def save_pretrained(

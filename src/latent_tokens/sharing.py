@@ -15,10 +15,13 @@ from typing import Any
 import torch
 
 from latent_tokens import pretrained
-from latent_tokens.hub import fetch, is_name, upload
+from latent_tokens.hub import FILES, check_links, fetch, is_name, upload
 from latent_tokens.model import Transformer
-from latent_tokens.pretrained import SHIPPED, describe, find, fingerprint
-from latent_tokens.storage import read_description, read_lines
+from latent_tokens.pretrained import SHIPPED, check_about, describe, find, fingerprint
+from latent_tokens.results import read_results
+from latent_tokens.storage import read_description
+from latent_tokens.tasks import Text, description
+from latent_tokens.tasks.text import text_described
 from latent_tokens.tensor_files import read_tensor_file
 
 __all__ = ["Transformer", "from_pretrained", "load_pretrained", "push_to_hub", "save_pretrained"]
@@ -26,6 +29,7 @@ __all__ = ["Transformer", "from_pretrained", "load_pretrained", "push_to_hub", "
 from_pretrained = pretrained.from_pretrained
 
 RESULTS = "results.jsonl"
+IN_RESULTS = ("task", "method", "order", "candidates", "latents", "metric", "ci95", "num_samples", "relative_cost")
 MODULE = "modeling_latent_tokens"
 CODE = '''"""What transformers reads to open this folder (trust_remote_code=True): two names of the package latent-tokens, and no more."""
 
@@ -100,12 +104,19 @@ def belongings(net: Transformer) -> tuple[dict[str, Any], dict[str, bytes], list
         return {}, {}, []
     if not (net.folder / "config.json").is_file():
         raise ValueError(f"{net.folder}: the net was read from it, and it is gone; set net.folder = None to save what is left, weights and method")
+    if SHIPPED not in net.folder.parents:
+        check_links(net.folder, FILES)
     said = read_description(net.folder, "config.json", "model")
     about = {name: value for name, value in said.items() if name not in {*describe(net), *for_transformers(net), "fingerprint"}}
-    beside = {file.name: file.read_bytes() for file in [net.folder / "tokenizer.json"] if file.is_file()}
+    check_about(about, net.folder / "config.json")
+    beside = dict[str, bytes]()
+    if about.get("task", {}).get("name") == Text.name:
+        text = text_described(about["task"], net.folder)
+        about["task"] = description(text)
+        beside |= text.files()  # what was read as a tokenizer, whatever else its file holds
     if not unchanged(net, net.folder):
         return {name: about[name] for name in OF_THE_TASK if name in about}, beside, []
-    rows = read_lines((SHIPPED if SHIPPED in net.folder.parents else net.folder) / RESULTS)
+    rows = read_results((SHIPPED if SHIPPED in net.folder.parents else net.folder) / RESULTS, IN_RESULTS)
     if SHIPPED in net.folder.parents:
         rows = [row for row in rows if (row["task"], row["method"]) == (about["task"]["name"], about["name"])]
     if rows:

@@ -18,7 +18,7 @@ from latent_tokens.folding import BUFFER, FLOATING, PREFIX, folded, shapes
 from latent_tokens.methods import METHODS
 from latent_tokens.model import Transformer
 from latent_tokens.sizes import LONGEST, Size
-from latent_tokens.torchfile import Inert, Saved, read_tensors, read_torch
+from latent_tokens.torchfile import Inert, is_plain_tensor, read_torch
 
 Kind = Literal["ema", "raw"]
 
@@ -78,28 +78,36 @@ def read_lightning(source: Path, kind: Kind) -> Checkpoint:
     """A Lightning checkpoint. Raises ValueError where it is damaged, or has no such weights."""
     content = read_torch(source)
     state, average = (content.get(key) if isinstance(content, dict) else None for key in ("state_dict", "ema"))
-    if not isinstance(state, dict) or not all(isinstance(name, str) and isinstance(tensor, Saved) for name, tensor in state.items()):
+    if not isinstance(state, dict) or not all(isinstance(name, str) and is_plain_tensor(tensor) for name, tensor in state.items()):
         raise ValueError(f"{source}: no state_dict of tensors; this is no Lightning checkpoint")
     own, left_out = inside(source, state)
     settings = table(plain(content.get("hyper_parameters"), source))
-    stored = {name: Stored(tensor.dtype if tensor.dtype in FLOATING else None, tensor.size) for name, tensor in own.items()}
+    stored = {name: Stored(tensor.dtype if tensor.dtype in FLOATING else None, tuple(tensor.shape)) for name, tensor in own.items()}
     size, rows = layout_of(source, stored, settings)
     if kind == "ema":
         own |= averages(source, own, average)
-    return Checkpoint(source, size, rows, lambda: read_tensors(source, own), settings, kind, left_out)
+    return Checkpoint(source, size, rows, lambda: check_total(source, own).items(), settings, kind, left_out)
 
 
-def averages(source: Path, own: Mapping[str, Saved], average: Any) -> dict[str, Saved]:
+def check_total(source: Path, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The tensors. Raises ValueError if they take more memory than the file holds: several of them are the same part of it."""
+    total = sum(tensor.nbytes for tensor in tensors.values())
+    if total > 2 * source.stat().st_size:
+        raise ValueError(f"{source}: refused, its tensors take {total:,} bytes, more than twice those of the file")
+    return tensors
+
+
+def averages(source: Path, own: Mapping[str, Tensor], average: Any) -> dict[str, Tensor]:
     """The moving average of each weight. Raises ValueError where a file has none, or others."""
     shadow, names = average.get("shadow_params") if isinstance(average, dict) else None, [name for name in own if name != BUFFER]
-    if not isinstance(shadow, list) or not all(isinstance(tensor, Saved) for tensor in shadow):
+    if not isinstance(shadow, list) or not all(is_plain_tensor(tensor) for tensor in shadow):
         raise ValueError(f"{source}: has no moving average of its weights; read the raw ones with --weights raw")
     if len(shadow) != len(names):
         raise ValueError(f"{source}: {len(shadow)} averages of {len(names)} weights, so which is of which cannot be told; use --weights raw")
     for name, tensor in zip(names, shadow, strict=True):
-        if tensor.size != own[name].size or tensor.dtype not in FLOATING:
+        if tensor.shape != own[name].shape or tensor.dtype not in FLOATING:
             raise ValueError(
-                f"{source}: the average of {PREFIX}{name} is {tensor.size} of {tensor.dtype}; must be {own[name].size}; use --weights raw"
+                f"{source}: the average of {PREFIX}{name} is {tuple(tensor.shape)} of {tensor.dtype}; must be {tuple(own[name].shape)}; use --weights raw"
             )
     return dict(zip(names, shadow, strict=True))
 

@@ -35,7 +35,6 @@ from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.grid import symbols_of
 from latent_tokens.tasks.sources import read_source
 from latent_tokens.tasks.tokenizer import read_tokenizer
-from latent_tokens.torchfile import opened
 
 Case = dict[str, bytes]
 SPARED = {"task", "tool"}  # files of a case that say what to do with it
@@ -279,7 +278,7 @@ def read_published(folder, fixtures):
 def is_lightning(folder):
     """Whether a file is a zip file whose data.pkl is stored as it is and can be told apart up to its end."""
     try:
-        with opened(the(folder, "folder/*.ckpt")) as archive:
+        with zipfile.ZipFile(the(folder, "folder/*.ckpt")) as archive:
             (info,) = [info for info in archive.infolist() if info.filename.endswith("/data.pkl")]
             return info.compress_type == zipfile.ZIP_STORED and is_pickle(archive.read(info))
     except Exception:

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from latent_tokens.checks import first_line
 
 LONGEST_EMPTY = 1_000
+SPARE_ROOM = 1 << 26  # bytes that texts may take beside twice those of the file
+COPIED = 4  # bytes of a character at most
 FITS, CUT_OFF, FILLS, FAR = range(4)  # what `look` finds
 LINES, UNKNOWN = -10, -100  # arguments of so many lines less LINES; no instruction
 NUMBERS_AND_TEXT = re.compile(r"[<>=|]?[biufSU]\d+|bool")
@@ -109,11 +111,28 @@ ALLOWED = {
 class PlainUnpickler(pickle.Unpickler):
     """Reads plain values. Raises UnpicklingError naming whatever else a file asks for."""
 
+    def __init__(self, content: bytes) -> None:
+        super().__init__(io.BytesIO(content))
+        self.room = SPARE_ROOM + 2 * len(content)
+
+    def counted(self, call: Callable[..., Any]) -> Named:
+        """A function whose texts and bytes take of the room that there is: a file can have one text copied again and again."""
+
+        def within_room(*arguments: Any) -> Any:
+            value = call(*arguments)
+            self.room -= COPIED * len(value) if isinstance(value, str | bytes) else 0
+            if self.room < 0:
+                raise pickle.UnpicklingError("its texts take more memory than they have in the file")
+            return value
+
+        return Named(within_room)
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ALLOWED:
             asked = f"{module[:80]}.{name[:80]}"
             raise pickle.UnpicklingError(f"it names {asked}, and only numbers, strings, lists and numpy arrays are read")
-        return ALLOWED[module, name]
+        allowed = ALLOWED[module, name]
+        return self.counted(allowed) if name in ("encode", "scalar") else allowed
 
     def persistent_load(self, pid: Any) -> Any:
         raise pickle.UnpicklingError("it names an object outside of it")
@@ -200,7 +219,7 @@ def read_plain_pickle(content: bytes) -> Any:
     if found != FITS:
         raise ValueError(f"pickle {WRONG[found]}")
     try:
-        return plain(PlainUnpickler(io.BytesIO(content)).load(), {})
+        return plain(PlainUnpickler(content).load(), {})
     except pickle.UnpicklingError as error:
         raise ValueError(f"pickle refused: {error}") from None
     except Exception as error:  # a damaged stream can fail in any way

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from itertools import dropwhile
 from pathlib import Path
@@ -14,11 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.checks import ask_hub, first_line
+from latent_tokens.checks import ask_hub, first_line, one_line
+from latent_tokens.tasks.tokenizer_growth import check_growth
 
 Ids = NDArray[np.uint16]
 
 FILE = "tokenizer.json"
+UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 END = "<|endoftext|>"
 ENDS = (END, "</s>", "<eos>", "[EOS]", "<|im_end|>")  # what may end documents in the tokenizers of others
 PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))  # GPT-2's files by their two names
@@ -73,6 +76,19 @@ class Bytes:
         return "".join(pieces)
 
 
+@contextmanager
+def refused_by_library(what: str, fix: str) -> Iterator[None]:
+    """Raises ValueError for whatever the library raises: Exception itself, or what a panic of Rust becomes, which is none."""
+    try:
+        yield
+    except (MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except ValueError:
+        raise
+    except BaseException as error:
+        raise ValueError(f"{what} ({one_line(str(error) or type(error).__name__, 200)}); {fix}") from None
+
+
 class Learned:
     """A tokenizer of the `tokenizers` library. Raises ValueError where it has no token that ends documents, or too many tokens."""
 
@@ -91,21 +107,19 @@ class Learned:
     def encode(self, texts: Sequence[str]) -> list[Ids]:
         made: list[list[Ids]] = [[] for _ in texts]
         for part in parts_of([(number, piece) for number, text in enumerate(texts) for piece in (pieces(text) if self.cuts else [text])]):
-            try:
+            with refused_by_library(f"{self.name}: does not tokenize this text", "use another tokenizer"):
                 found = self.inner.encode_batch([piece for _, piece in part], add_special_tokens=False)
-            except Exception as error:  # the library raises Exception itself
-                raise ValueError(f"{self.name}: does not tokenize this text ({first_line(error)}); use another tokenizer") from None
             for (number, _), one in zip(part, found, strict=True):
                 made[number].append(np.array(one.ids, np.uint16))
         return [np.concatenate(ids) for ids in made]
 
     def decode(self, ids: Sequence[int]) -> str:
         known = [int(token) for token in ids]
-        if all(token < self.vocab_size for token in known):
-            return str(self.inner.decode(known, skip_special_tokens=False))
-        return "".join(
-            str(self.inner.decode([token], skip_special_tokens=False)) if token < self.vocab_size else "\N{REPLACEMENT CHARACTER}" for token in known
-        )
+        with refused_by_library(f"{self.name}: does not decode these tokens", "use another tokenizer"):
+            if all(token < self.vocab_size for token in known):
+                return str(self.inner.decode(known, skip_special_tokens=False))
+            texts = (str(self.inner.decode([token], skip_special_tokens=False)) if token < self.vocab_size else UNKNOWN for token in known)
+            return "".join(texts)
 
     def to_json(self) -> bytes:
         """The file that holds it."""
@@ -195,9 +209,12 @@ def read_tokenizer(name: str, folder: Path | None = None) -> Bytes | Learned:
         import huggingface_hub  # which tokenizers brings
 
         if isinstance(fetched := huggingface_hub.try_to_load_from_cache(name, FILE), str):
+            check_growth(Path(fetched))
             return Learned(tokenizers.Tokenizer.from_file(fetched), name)
         ask_hub(name, FILE)
-        return Learned(tokenizers.Tokenizer.from_pretrained(name), name)
+        fetched = huggingface_hub.hf_hub_download(name, FILE)
+        check_growth(Path(fetched))
+        return Learned(tokenizers.Tokenizer.from_file(fetched), name)
     except Exception as error:  # of the hub: no network, no such name, and many more
         raise ValueError(f"tokenizer={name}: must be bytes, bpe:SIZE, a {FILE}, a folder or a name on the hub ({first_line(error)})") from None
 
@@ -205,12 +222,9 @@ def read_tokenizer(name: str, folder: Path | None = None) -> Bytes | Learned:
 @cache
 def cached(path: Path, sha256: str) -> Learned:
     """The tokenizer of a file, read once while it stays the same."""
-    try:
+    with refused_by_library(f"{path}: no tokenizer", "bring another"):
+        check_growth(path)
         return Learned(library().Tokenizer.from_file(str(path)), str(path))
-    except ValueError:
-        raise
-    except Exception as error:  # the library raises Exception itself
-        raise ValueError(f"{path}: no tokenizer ({first_line(error)})") from None
 
 
 def of_gpt2(vocabulary: Path, merges: Path) -> Learned:

@@ -1,0 +1,133 @@
+"""Small files that ask for gigabytes are refused by a budget: below 1 GB, in seconds, in one line."""
+
+import io
+import json
+import pickle
+import resource
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from latent_tokens.limited import rehearse
+from latent_tokens.tasks.plain_pickle import read_plain_pickle
+from latent_tokens.tasks.tokenizer import read_tokenizer
+from latent_tokens.tasks.tokenizer_growth import MOST_GROWTH
+
+GIGABYTE = 1_000_000  # KB, as the system counts them
+
+
+@contextmanager
+def within_budget():
+    """Few seconds of this process, and less than 1 GB more than it has had so far."""
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    yield
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 5
+    assert after.ru_maxrss - before.ru_maxrss < GIGABYTE
+
+
+def encoded_again_and_again():
+    """One text of 1 MB, encoded 9,000 times."""
+    text = b"X" + (1 << 20).to_bytes(4, "little") + b"x" * (1 << 20)
+    return b"\x80\x02]q\x00(c_codecs\nencode\nq\x010" + text + b"q\x020" + b"h\x01h\x02X\x06\x00\x00\x00latin1\x86R" * 9_000 + b"e."
+
+
+def scalars_of_one_long_text():
+    """One numpy scalar of a million characters, made 9,000 times of the same bytes."""
+    raw = np.array("x" * 1_000_000)[None].tobytes()
+    head = io.BytesIO()
+    pickler = pickle.Pickler(head, protocol=2)
+    pickler.dump(raw[:0])
+    pieces = b"cnumpy._core.multiarray\nscalar\nq\x010cnumpy\ndtype\nX\x08\x00\x00\x00U1000000\x85Rq\x020"
+    bytes_once = b"B" + len(raw).to_bytes(4, "little") + raw + b"q\x030"
+    return b"\x80\x03](" + pieces + bytes_once + b"h\x01h\x02h\x03\x86R" * 9_000 + b"e."
+
+
+@pytest.mark.parametrize("bomb", [encoded_again_and_again, scalars_of_one_long_text])
+def test_a_text_that_a_pickle_copies_again_and_again_is_refused(bomb):
+    content = bomb()
+    assert len(content) < 5_000_000
+    with within_budget(), pytest.raises(ValueError, match=r"pickle refused: its texts take more memory than they have in the file"):
+        read_plain_pickle(content)
+
+
+def test_a_pickle_of_many_texts_is_read():
+    texts = [f"text {i}" for i in range(50_000)]
+    assert read_plain_pickle(pickle.dumps(texts, protocol=2)) == texts
+    encoded = [np.str_(text) for text in texts[:2_000]]
+    assert read_plain_pickle(pickle.dumps(encoded, protocol=2)) == texts[:2_000]
+
+
+REPLACE = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 100}
+CHAIN = [REPLACE] * 5
+
+
+def tokenizer_file(tmp_path, **parts):
+    """A tokenizer.json of a few characters with other parts."""
+    tokenizers = pytest.importorskip("tokenizers")
+    made = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1}, []))
+    made.add_special_tokens(["<|endoftext|>"])
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(made.to_str()) | parts))
+    return path
+
+
+GROWING = {
+    "a normalizer": {"normalizer": {"type": "Sequence", "normalizers": CHAIN}},
+    "a decoder": {"decoder": {"type": "Sequence", "decoders": CHAIN}},
+    "sequences in sequences": {
+        "normalizer": {"type": "Sequence", "normalizers": [{"type": "Sequence", "normalizers": [REPLACE]}, REPLACE]},
+    },
+    "a pattern that matches nothing": {"normalizer": {"type": "Replace", "pattern": {"Regex": ""}, "content": "b" * 200}},
+    "a long prefix": {"normalizer": {"type": "Prepend", "prepend": "b" * 200}},
+}
+
+
+@pytest.mark.parametrize("parts", GROWING.values(), ids=GROWING)
+def test_a_tokenizer_that_makes_texts_far_longer_is_refused(tmp_path, parts):
+    path = tokenizer_file(tmp_path, **parts)
+    assert path.stat().st_size < 10_000
+    with within_budget(), pytest.raises(ValueError, match=r"tokenizer.json: its \w+ makes up to [\d,]+ characters of one"):
+        read_tokenizer(str(path))
+
+
+def test_a_tokenizer_with_an_endless_token_is_refused(tmp_path):
+    added = [{"id": 2, "content": "x" * 10_000, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}]
+    with pytest.raises(ValueError, match="has a token of 10,000 characters"):
+        read_tokenizer(str(tokenizer_file(tmp_path, added_tokens=added)))
+
+
+def test_a_tokenizer_with_ordinary_steps_is_read(tmp_path):
+    steps = [{"type": "Prepend", "prepend": "_"}, {"type": "Replace", "pattern": {"String": " "}, "content": "_"}]
+    path = tokenizer_file(tmp_path, normalizer={"type": "Sequence", "normalizers": steps})
+    assert read_tokenizer(str(path)).vocab_size == 3
+    assert MOST_GROWTH > 3
+
+
+def test_a_regex_that_panics_is_refused_in_one_line(tmp_path):
+    """The panic of a library in Rust is a BaseException, not an Exception."""
+    split = {"type": "Split", "pattern": {"Regex": "(x+x+)+y"}, "behavior": "Isolated", "invert": False}
+    tokenizer = read_tokenizer(str(tokenizer_file(tmp_path, pre_tokenizer=split)))
+    with pytest.raises(ValueError, match=r"does not tokenize this text \(.*\); use another tokenizer") as error:
+        tokenizer.encode(["x" * 40])
+    assert "\n" not in str(error.value)
+
+
+def test_rehearse_limits_memory_and_time_and_passes_messages_on():
+    def spin():
+        while True:
+            time.perf_counter()
+
+    def refuse():
+        raise ValueError("a reason\nand more")
+
+    rehearse(lambda: bytearray(1 << 20))
+    for call, message in (
+        (lambda: bytearray(2 << 30), "more than 512 MB of memory"),
+        (spin, "more than 1 seconds"),
+        (refuse, "^a reason$"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            rehearse(call, seconds=1)

@@ -8,6 +8,7 @@ import re
 import resource
 import zipfile
 from collections import OrderedDict
+from contextlib import suppress
 from copy import deepcopy
 
 import pytest
@@ -373,12 +374,8 @@ def test_a_tensor_that_reaches_beyond_its_record_is_refused(tmp_path, offset, si
             )
 
     torch.save(Beyond(), tmp_path / "a.pt")
-    try:
-        found = read_torch(tmp_path / "a.pt")
-    except ValueError as error:
-        assert "\n" not in str(error)  # torch refuses it
-    else:
-        assert not is_plain_tensor(found)
+    with suppress(ValueError):  # torch refuses most of them itself
+        assert not is_plain_tensor(read_torch(tmp_path / "a.pt"))
 
 
 def test_tensors_come_back_whatever_their_type_and_view(tmp_path):

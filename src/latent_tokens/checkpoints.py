@@ -106,9 +106,8 @@ def averages(source: Path, own: Mapping[str, Tensor], average: Any) -> dict[str,
         raise ValueError(f"{source}: {len(shadow)} averages of {len(names)} weights, so which is of which cannot be told; use --weights raw")
     for name, tensor in zip(names, shadow, strict=True):
         if tensor.shape != own[name].shape or tensor.dtype not in FLOATING:
-            raise ValueError(
-                f"{source}: the average of {PREFIX}{name} is {tuple(tensor.shape)} of {tensor.dtype}; must be {tuple(own[name].shape)}; use --weights raw"
-            )
+            shapes = f"{tuple(tensor.shape)} of {tensor.dtype}; must be {tuple(own[name].shape)}"
+            raise ValueError(f"{source}: the average of {PREFIX}{name} is {shapes}; use --weights raw")
     return dict(zip(names, shadow, strict=True))
 
 

@@ -498,3 +498,24 @@ def test_averaged_weights_follow_the_ramp():
 def test_a_config_out_of_range_is_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         tiny_run(None, **wrong)
+
+
+@pytest.mark.parametrize("name", ["lr", "weight_decay"])
+def test_a_setting_that_is_infinite_is_refused(tmp_path, name):
+    with pytest.raises(ValueError, match=f"{name}=inf: must be a finite number"):
+        tiny_run(tmp_path / "run", **{name: math.inf})
+
+
+def test_divergence_at_the_last_step_is_noticed(tmp_path):
+    config = tiny_run(tmp_path / "run", steps=1, lr=1e38, warmup=0)
+    with pytest.raises(ValueError, match=r"validation loss nan at step 1: training diverged; use a lower lr"):
+        fit(config)
+    assert not saved_states(config.folder)
+
+
+def test_checkpoints_are_ordered_by_their_step_as_a_number(tmp_path):
+    names = [f"state-{step:08d}-{'0' * DIGITS}.safetensors" for step in (99_999_999, 100_000_000, 1_000_000_000, 9)]
+    for name in names:
+        (tmp_path / name).touch()
+    assert saved_step(tmp_path) == 1_000_000_000
+    assert [path.name for path in saved_states(tmp_path)] == [names[i] for i in (2, 1, 0, 3)]

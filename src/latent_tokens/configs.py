@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
 from latent_tokens.checks import at_least, one_of, whole
-from latent_tokens.sizes import SIZES
+from latent_tokens.sizes import LONGEST, SIZES
 
 TaskName = Literal[
     "sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36", "sudoku-puzzle", "sudoku-6-puzzle",
@@ -193,6 +194,9 @@ class TrainConfig:
         one_of("parallel", self.parallel, ("ddp", "fsdp"))
         one_of("on_nan", self.on_nan, ("stop", "skip"))
         one_of("resume", self.resume, ("no", "yes", "auto"))
+        for name in ("lr", "weight_decay"):
+            if not math.isfinite(getattr(self, name)):
+                raise ValueError(f"{name}={getattr(self, name)}: must be a finite number")
         for name in ("lr", "clip", "save_minutes"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}={getattr(self, name)}: must be above 0")
@@ -330,6 +334,9 @@ class BenchConfig:
         for name, least in (("lengths", 1), ("batch_sizes", 1), ("latents", 0), ("candidates", 1)):
             for value in getattr(self, name) or ():
                 whole(name, value, least)
+        for length in self.lengths:
+            if length > LONGEST:
+                raise ValueError(f"lengths={length}: must be at most {LONGEST:,}")
         for size in self.sizes:
             one_of("sizes", size, tuple(SIZES))
         for precision in self.precisions:

@@ -69,9 +69,9 @@ def keep_last(folder: Path, keep: int) -> None:
 
 def saved_states(folder: Path) -> list[Path]:
     """The files to go on from, the latest first."""
-    found = [path for path in folder.glob("state-*.safetensors") if NAME.fullmatch(path.name)]
+    found = [(int(named[1]), path) for path in folder.glob("state-*.safetensors") if (named := NAME.fullmatch(path.name))]
     older = [folder / OLDER] if (folder / OLDER).is_file() else []
-    return sorted(found, key=lambda path: path.name, reverse=True) + older
+    return [path for _, path in sorted(found, reverse=True)] + older
 
 
 def saved_step(folder: Path) -> int:

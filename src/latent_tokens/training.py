@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from math import ceil, inf
+from math import ceil, inf, isfinite
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -313,7 +313,9 @@ def validation_loss(run: Run) -> float:
 
 
 def keep_if_best(run: Run, found: float) -> None:
-    """Logs a validation loss; keeps and writes the weights where it is the lowest so far."""
+    """Logs a validation loss; keeps and writes the weights where it is the lowest so far. Raises ValueError where it is not finite."""
+    if not isfinite(found):
+        raise ValueError(f"validation loss {found} at step {run.state.step}: training diverged; use a lower lr or a longer warmup")
     run.check_data()
     run.log({"validation_loss": found})
     if found < run.state.best:

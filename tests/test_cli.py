@@ -1,5 +1,6 @@
 """The command line as a user meets it: what it prints, what it writes, and one line for every mistake."""
 
+import errno
 import json
 import os
 import re
@@ -13,7 +14,7 @@ from importlib.metadata import version
 import numpy as np
 import pytest
 
-from latent_tokens import METHODS, SIZES, TASKS, TrainConfig, configs, fit
+from latent_tokens import METHODS, SIZES, TASKS, TrainConfig, configs, fit, from_pretrained, save_pretrained
 from latent_tokens.checks import printable
 from latent_tokens.cli import as_typed, main, parse
 from latent_tokens.commands import COMMANDS, DESCRIPTIONS
@@ -404,3 +405,33 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
 def test_what_a_terminal_might_obey_is_spelt_out():
     assert printable("a\x1b[31m\x07b\nc\u202e") == "a\\x1b[31m\\x07b\\nc\\u202e"
     assert printable("a\tb\nä", also="\n\t") == "a\tb\nä"
+
+
+def test_a_directory_named_like_markup_is_shown_as_it_is(tmp_path, capsys):
+    folder = tmp_path / "[" / "x]"  # "[/x]" closes a style that was never opened
+    save_pretrained(from_pretrained("sudoku-6-scdm"), folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"task": {"name": "sudoku-6"}}))
+    assert main(["evaluate", str(folder), "--num-samples", "2", "--latents", "0"]) == 0
+    assert f"{tmp_path.name}/[/x]" in "".join(capsys.readouterr().out.split("\n"))
+
+
+def test_a_length_that_no_network_has_is_refused(capsys):
+    assert main(["bench", "--lengths", "99999999999999"]) == 2
+    assert "lengths 99999999999999: must be at most 65,535" in capsys.readouterr().err.replace("lengths=", "lengths ")
+
+
+def test_memory_that_is_not_there_is_one_line(capsys):
+    assert main(["bench", "--lengths", "8", "--batch-sizes", "99999999999999", "--methods", "scdm", "--train"]) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("latent-tokens:")]
+    assert "out of memory" in line
+
+
+def test_a_directory_that_cannot_be_written_is_one_line_with_a_fix(tmp_path, capsys, monkeypatch):
+    def read_only(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("pathlib.Path.mkdir", read_only)
+    assert main(["train", "sudoku-4", "scdm", "--out", str(tmp_path / "run")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "cannot be written (Read-only file system). Make it writable, or name another directory" in line

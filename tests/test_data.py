@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from joblib import Parallel
 
 from latent_tokens import METHODS, TASKS, DataConfig, EvalConfig, Examples, TrainConfig, evaluate, fit, from_pretrained, load_data, make_data
 from latent_tokens.batches import training_batches
@@ -436,3 +437,17 @@ def test_an_array_that_is_one_value_or_takes_no_byte_is_refused_at_once(tmp_path
     np.save(folder / "train.tokens.npy", array)
     with pytest.raises(ValueError, match=r"train cannot be read .*no whole array in it .of \S+, its shape is \("):
         load_data(folder)
+
+
+def test_no_more_workers_start_than_there_is_work(monkeypatch):
+    asked = []
+
+    def parallel(n_jobs, **options):
+        asked.append(n_jobs)
+        return Parallel(n_jobs=1, **options)
+
+    monkeypatch.setattr("latent_tokens.splits.Parallel", parallel)
+    sieve = make_splits(TASKS["sudoku-4"], {"train": 10}, 0, processes=1_000)
+    assert (asked, sieve.kept) == ([1], {"train": 10})
+    make_splits(TASKS["sudoku-9"], {"train": 4_000}, 0, processes=2)
+    assert asked[1] == 2

@@ -16,7 +16,7 @@ import tyro
 from tyro.conf import DisallowNone, PositionalRequiredArgs, subcommand
 
 from latent_tokens import processes
-from latent_tokens.checks import did_you_mean, one_line
+from latent_tokens.checks import did_you_mean, first_line, one_line
 from latent_tokens.commands import COMMANDS, DESCRIPTIONS, EXAMPLES, RUN
 from latent_tokens.commands.options import REGISTRY, Option, options_of
 from latent_tokens.storage import package_version
@@ -54,6 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         message = one_line(as_typed(str(error), arguments)) or "out of memory"
         print(f"{PROGRAM}: {of_process()}{message}; reduce the batch size or the number of samples", file=sys.stderr)
+        return 2
+    except RuntimeError as error:  # torch has an error of its own for memory on an accelerator, and none on a CPU
+        if "memory" not in str(error):
+            raise
+        reason = one_line(first_line(error), 200)
+        print(f"{PROGRAM}: {of_process()}out of memory ({reason}); reduce the batch size or the number of samples", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
         again = [*arguments, *(["--resume", "auto"] if arguments[:1] == ["train"] and "--resume" not in arguments else [])]

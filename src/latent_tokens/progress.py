@@ -19,7 +19,13 @@ Advance = Callable[[int, str], None]
 @contextmanager
 def progress(description: str, total: int | None, done: int = 0) -> Iterator[Advance]:
     """Gives advance(by, figures). Without a terminal no bar is drawn, and the figures are printed each tenth of the way; with no `total`, neither."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[figures]}"), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[figures]}", markup=False),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=CONSOLE, disable=not CONSOLE.is_terminal) as bar:
         line = bar.add_task(description, total=total, completed=done, figures="")
         reached = done

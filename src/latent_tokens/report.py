@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 Row = dict[str, Any]
@@ -19,7 +20,7 @@ def table(rows: Sequence[Row], title: str) -> Table:
 
     The column of samples per second is left out if a row has no such measurement.
     """
-    sheet = Table(title=title, title_justify="left")
+    sheet = Table(title=escape(title), title_justify="left")
     metric = rows[0]["metric"]
     of_text = "entropy" in rows[0]
     timed = all("samples_per_second" in row for row in rows)

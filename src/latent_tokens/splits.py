@@ -104,9 +104,10 @@ def make_splits(
     chunk = min(CHUNK, max(64, 2 * sum(counts.values())))
     compile_kernels(task)
     first = 0
-    with Parallel(n_jobs=processes, return_as="generator") as pool:
+    workers = min(processes, math.ceil(sieve.lacking / chunk)) if sieve.open else 1  # each has a chunk to make
+    with Parallel(n_jobs=workers, return_as="generator") as pool:
         while sieve.open:
-            chunks = min(ROUND * processes, math.ceil(sieve.lacking / chunk))
+            chunks = min(ROUND * workers, math.ceil(sieve.lacking / chunk))
             starts = range(first, first + chunks * chunk, chunk)
             first = starts.stop
             for made in pool(delayed(sorted_chunk)(task, chunk, seed, start, os.getpid()) for start in starts):

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -27,8 +28,9 @@ from latent_tokens.commands.shared import task_of
 from latent_tokens.frames import Asked, Model, Setting, trace
 from latent_tokens.pretrained import find, shipped_names
 from latent_tokens.tasks import description
-from latent_tokens.web import answers
+from latent_tokens.web import answers, protection
 from latent_tokens.web.jobs import UNREAD, Job
+from latent_tokens.web.protection import Guard, PromptHeaders
 from latent_tokens.web.server import app_for
 from latent_tokens.web.shelf import Shelf
 
@@ -227,7 +229,7 @@ def test_what_is_no_http_is_refused(port):
 def test_a_body_that_does_not_come_is_not_waited_for(port, monkeypatch):
     monkeypatch.setattr(answers, "BODY_SECONDS", 0.2)
     with socket.create_connection(("127.0.0.1", port)) as speaker:
-        speaker.sendall(b"POST /api/check HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{")
+        speaker.sendall(b"POST /api/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{")
         speaker.settimeout(5)
         assert speaker.recv(100).startswith(b"HTTP/1.1 408")
 
@@ -386,3 +388,95 @@ def test_only_serve_imports_the_web():
     script = "import sys, latent_tokens.cli, latent_tokens.commands.trace, latent_tokens.demo, latent_tokens.frames, latent_tokens.web.page\n"
     script += "sys.exit(any(name in sys.modules for name in ('fastapi', 'uvicorn', 'starlette', 'pydantic')))"
     assert subprocess.run([sys.executable, "-c", script], cwd=Path.cwd(), check=False).returncode == 0
+
+
+HOSTS = {
+    "127.0.0.1": 200,
+    "localhost:9": 200,
+    "[::1]:8000": 200,
+    "LOCALHOST": 200,
+    "my-server.lan:8000": 200,
+    "evil.example": 403,
+    "evil.example:8000": 403,
+    "127.0.0.1.evil.example": 403,
+    "localhost@evil.example": 403,
+    "evil.example#localhost": 403,
+    "": 403,
+}
+
+
+@pytest.fixture(scope="module")
+def named(shelf):
+    with serving(app_for(shelf, at_once=1, seconds=MINUTE, hosts=("My-Server.lan",)), http=PromptHeaders) as found:
+        yield found
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_only_the_names_of_the_server_are_answered(named, host):
+    """A page of another site whose name points to this computer gets nothing (DNS rebinding)."""
+    for path in ("/", "/api/models"):
+        status, _, body = call(named, "GET", path, {"Host": host})
+        assert status == HOSTS[host]
+        assert status == 200 or b"--allow-host" in body
+
+
+@pytest.mark.parametrize("site", ["cross-site", "Cross-Site", "CROSS-SITE", "same-site", " cross-site "])
+def test_a_page_of_another_site_is_refused(named, site):
+    status, _, body = call(named, "GET", "/api/models", {"Sec-Fetch-Site": site})
+    assert (status, b"another site" in body) == (403, True)
+    assert call(named, "GET", "/api/models", {"Sec-Fetch-Site": "same-origin"})[0] == 200
+
+
+def test_headers_that_do_not_come_end_the_connection(named, monkeypatch):
+    monkeypatch.setattr(protection, "HEADER_SECONDS", 0.5)
+    for first in (b"", b"GET /api/models HTTP/1.1\r\nHost: localhost\r\nX-Slow: "):
+        with socket.create_connection(("127.0.0.1", named), 10) as connection:
+            begun = time.perf_counter()
+            connection.sendall(first)
+            with suppress(OSError):  # a byte now and then keeps no connection
+                while first and time.perf_counter() - begun < 5:
+                    connection.sendall(b"x")
+                    time.sleep(0.1)
+            assert connection.recv(100).startswith(b"HTTP/1.1 408") or first
+            assert time.perf_counter() - begun < 4
+    with socket.create_connection(("127.0.0.1", named), 10) as connection:  # a connection that is kept takes its time between requests
+        for _ in range(2):
+            connection.sendall(b"GET /api/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert connection.recv(1 << 20).startswith(b"HTTP/1.1 200")
+            time.sleep(0.7)
+
+
+@pytest.mark.parametrize("path", ["/api/check", "/api/masks?method=scdm"])
+def test_every_route_has_a_deadline(shelf, monkeypatch, path):
+    def slow(*_):
+        time.sleep(3)
+
+    monkeypatch.setattr("latent_tokens.web.server.checked_puzzle", slow)
+    monkeypatch.setattr("latent_tokens.web.server.drawn", slow)
+    with serving(app_for(shelf, at_once=1, seconds=0.3)) as port:
+        body = json.dumps({"model": MODEL, "puzzle": PUZZLE}) if "check" in path else None
+        begun = time.perf_counter()
+        status, _, _ = call(port, "POST" if body else "GET", path, JSON if body else {}, body)
+        assert status == 503
+        assert time.perf_counter() - begun < 2.5
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_stream_that_is_not_read_is_closed(begins):
+    """A client that does not read makes the server wait in `send`, until the deadline of the request."""
+    sent = []
+
+    async def answer(scope, receive, send):
+        if begins:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        await asyncio.sleep(60)
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "path": "/api/decode", "headers": [(b"host", b"localhost")]}
+    begun = time.perf_counter()
+    asyncio.run(Guard(answer, (), 0.2)(scope, None, send))
+    assert time.perf_counter() - begun < 5
+    assert sent[0]["status"] == (200 if begins else 503)
+    assert len(sent) == (1 if begins else 2)

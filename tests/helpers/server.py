@@ -115,9 +115,9 @@ def events(port, path, **values):
 
 
 @contextmanager
-def serving(app):
+def serving(app, **options):
     """The port of a server in this process."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none", lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none", lifespan="off", **options))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

@@ -28,6 +28,8 @@ class Serve:
     """Run directories to offer in addition to the bundled models."""
     host: str = "127.0.0.1"
     """Host name or address to listen on. Any other than this machine lets others decode here."""
+    allow_host: tuple[str, ...] = ()
+    """Other host names that a browser may use for this server, like my-server.lan, or * for any. Default: --host and the local names."""
     port: int = 8_000
     """Port to listen on. 0 takes a free one."""
     at_once: int = 4
@@ -45,6 +47,7 @@ def run_serve(command: Serve) -> int:
     try:
         import uvicorn
 
+        from latent_tokens.web.protection import PromptHeaders
         from latent_tokens.web.server import app_for
     except ImportError as error:
         raise ValueError(f"serve needs {error.name}, which is not installed. Install the extra web from a clone: pip install -e '.[web]'") from None
@@ -55,7 +58,7 @@ def run_serve(command: Serve) -> int:
 
     names = dict.fromkeys([*command.runs, *shipped_names()])
     shelf = Shelf(list(names), task_of)
-    app = app_for(shelf, command.at_once, SECONDS)
+    app = app_for(shelf, command.at_once, SECONDS, (command.host, *command.allow_host))
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // command.at_once))
     with bound(command.host, command.port) as place:
         address = address_of(place)
@@ -64,7 +67,8 @@ def run_serve(command: Serve) -> int:
         print(f"{address}  (press Ctrl-C to stop)", flush=True)
         if command.open:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-        config = uvicorn.Config(app, log_level="warning", ws="none", access_log=False, timeout_graceful_shutdown=1, server_header=False)
+        options: dict[str, Any] = {"ws": "none", "http": PromptHeaders, "access_log": False, "server_header": False}
+        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, **options)
         uvicorn.Server(config).run(sockets=[place])
     return 0
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -20,8 +23,12 @@ from latent_tokens.web.curve import Curve, measure
 from latent_tokens.web.jobs import Event, Job, LeftError, Work
 from latent_tokens.web.masks import Moment, drawn
 from latent_tokens.web.page import page, policy
+from latent_tokens.web.protection import Guard
 from latent_tokens.web.shelf import Shelf
 
+T = TypeVar("T")
+
+GRACE = 10.0  # seconds more than the longest request takes, after which its connection is closed
 CURVE = 5  # times as long as a decode may a curve take
 MOST_SIGNS = 16_000  # of a puzzle; one of 36x36 has 1,296 cells
 
@@ -72,11 +79,14 @@ class Question(Puzzle):
         return Asked(model, model.task.encode(self.puzzle), setting)
 
 
-def app_for(shelf: Shelf, at_once: int, seconds: float) -> FastAPI:
-    """The server of these models: at most so many decodes at once, none longer than `seconds`."""
+def app_for(shelf: Shelf, at_once: int, seconds: float, hosts: Sequence[str] = ()) -> FastAPI:
+    """The server of these models: at most so many decodes at once, none longer than `seconds`. It answers under the local names and those
+    of `hosts`.
+    """
     app, html = FastAPI(title="latent-tokens", docs_url=None, redoc_url=None), page()
-    slots, room_to_check = threading.Semaphore(at_once), threading.Semaphore(at_once)
+    slots, checking = threading.Semaphore(at_once), ThreadPoolExecutor(at_once, "check")
     app.add_middleware(Door, policy=policy(html))
+    app.add_middleware(Guard, hosts=hosts, seconds=CURVE * seconds + GRACE)
     for kind in (AnyHTTPException, RequestValidationError, ValueError, LeftError):
         app.add_exception_handler(kind, in_words)
 
@@ -95,19 +105,25 @@ def app_for(shelf: Shelf, at_once: int, seconds: float) -> FastAPI:
             raise HTTPException(400, "stopped before the first step" if first is None else first[1]["detail"])
         return job, first
 
+    async def in_time(work: Callable[[], T]) -> T:
+        """What work gives that no step of ours can end. Raises HTTPException if it takes too long."""
+        try:
+            return await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(checking, work), seconds)
+        except TimeoutError:
+            raise HTTPException(503, f"stopped after {seconds:g} seconds, the time that one request may take; ask for less") from None
+
     @app.get("/", response_class=HTMLResponse)
-    def the_page() -> str:
+    async def the_page() -> str:
         return html
 
     @app.get("/api/models")
-    def models() -> list[dict[str, Any]]:
+    async def models() -> list[dict[str, Any]]:
         return shelf.described
 
     @app.post("/api/check")
-    def checked(puzzle: Puzzle) -> dict[str, Any]:
+    async def checked(puzzle: Puzzle) -> dict[str, Any]:
         task = shelf.task(puzzle.model)
-        with room_to_check:
-            return checked_puzzle(task, puzzle.puzzle)
+        return await in_time(lambda: checked_puzzle(task, puzzle.puzzle))
 
     @app.post("/api/solve")
     async def solved(request: Request, question: Question) -> dict[str, Any]:
@@ -139,8 +155,8 @@ def app_for(shelf: Shelf, at_once: int, seconds: float) -> FastAPI:
         return Events(*await begin(request, work, CURVE * seconds))
 
     @app.get("/api/masks")
-    def masks(question: Annotated[MaskQuestion, Query()]) -> dict[str, Any]:
-        return drawn(Moment(**question.model_dump()))
+    async def masks(question: Annotated[MaskQuestion, Query()]) -> dict[str, Any]:
+        return await in_time(lambda: drawn(Moment(**question.model_dump())))
 
     return app
 

@@ -41,6 +41,7 @@ from rich.table import Table
 
 from latent_tokens import TrainConfig, from_pretrained, training
 from latent_tokens.cli import main
+from latent_tokens.locking import LOCK
 from latent_tokens.storage import provenance
 
 SAVE_EVERY, EVALUATE_EVERY, KEEP = 3, 7, 3
@@ -149,10 +150,11 @@ class Drill:
         self.faults.append(fault)
         self.report(fault.kind)
 
-    def train(self, folder: Path, plan: Plan | None = None, *, limit: int | None = None, die_at: int = 0) -> tuple[Child, str]:
+    def train(self, folder: Path, plan: Plan | None = None, *, limit: int | None = None, die_at: int = 0, behind: float = 0.0) -> tuple[Child, str]:
         """A process that has trained into a folder until it ended, and what the plan did to it. It must begin at the last whole state."""
         expected = whole_step(folder)
-        child = self.fork(folder, partial(main, self.arguments(folder)), limit, die_at)
+        work = partial(main, self.arguments(folder))
+        child = self.fork(folder, partial(with_clock_back, behind, work) if behind else work, limit, die_at)
         done = plan(child) if plan else ""
         child.end()
         self.check(child.code != -signal.SIGALRM, f"{folder.name}: hung, {child.told[-3:]}")
@@ -210,7 +212,7 @@ class Drill:
         step = max(child.steps("begun", "done"), default=whole_step(child.folder))
         lost = step - whole_step(child.folder)
         self.check(0 <= lost <= SAVE_EVERY, f"{child.folder.name}: step {step} was done, and {whole_step(child.folder)} is saved")
-        left = re.sub(r"-[0-9a-f]{16}|\.\d+$", "", next((path.name for path in sorted(child.folder.glob(".*"))), ""))
+        left = re.sub(r"-[0-9a-f]{16}|\.\d+$", "", next((path.name for path in sorted(child.folder.glob(".*")) if path.name != LOCK), ""))
         self.note(Fault(kind, str(child.number), step, child.moment + (moment and f": {moment}"), left and f"left {left}", lost))
 
 
@@ -245,6 +247,13 @@ def spy(tell: Callable[[str, Any], Any], folder: Path, die_at: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(watch)
+
+
+def with_clock_back(seconds: float, work: Callable[[], int]) -> int:
+    """Works while the clock of this process jumps back and forth by so many seconds; what counts on without it, monotonic, does not."""
+    now, looks = time.time, count()
+    time.time = lambda: now() - seconds * (next(looks) % 2)
+    return work()
 
 
 def whole_step(folder: Path) -> int:
@@ -400,14 +409,14 @@ def kill_with(child: Child, number: signal.Signals) -> str:
 
 def damage_what_was_saved(drill: Drill, half: Path, times: int) -> None:
     """Saved states, weights, metrics and the config: it goes on to the same end, or stops with one line."""
-    targets = ["latest", "latest two", "all", "model.safetensors", "metrics.jsonl", "config.json"]
+    targets = ["latest", "latest two", "only an older one", "all", "model.safetensors", "metrics.jsonl", "config.json"]
     for target in targets * times:
         folder = drill.place / "damaged"
         source = drill.whole if target == "model.safetensors" else half  # later steps would write better weights
         shutil.copytree(source, folder)
         before = whole_step(folder)
         states = sorted(folder.glob("state-*"), reverse=True)
-        paths = {"latest": states[:1], "latest two": states[:2], "all": states}.get(target, [folder / target])
+        paths = {"latest": states[:1], "latest two": states[:2], "only an older one": states[1:2], "all": states}.get(target, [folder / target])
         what = ", ".join(damage(path, drill.chance) for path in paths)
         child, _ = drill.train(folder)
         if child.code == 2 and target in ("all", "metrics.jsonl", "config.json"):
@@ -424,6 +433,21 @@ def damage_what_was_saved(drill: Drill, half: Path, times: int) -> None:
             begun = child.steps("begun")
             followed = f"went on from {begun[0] if begun else '-'}"
         drill.note(Fault("saved file damaged", str(child.number), before, re.sub(r"-[0-9a-f]{16}\.safetensors", "", what), followed))
+        shutil.rmtree(folder)
+
+
+def set_the_clock_back(drill: Drill, half: Path, times: int) -> None:
+    """Each start, and some steps of each, find a clock that is behind that of the files there: nothing may depend on it."""
+    for turn in range(times):
+        folder = drill.place / "clock"
+        shutil.copytree(half, folder)
+        for path in folder.iterdir():
+            os.utime(path, (time.time() + 3_600 * turn,) * 2)
+        before = whole_step(folder)
+        child, _ = drill.train(folder, behind=86_400.0 * (turn + 1))
+        drill.check(child.code == 0, f"clock set back: ended with {child.code}, {child.line}")
+        drill.compare(folder)
+        drill.note(Fault("clock set back", str(child.number), before, f"by {turn + 1} days, at every second look", "went on"))
         shutil.rmtree(folder)
 
 
@@ -652,6 +676,7 @@ def run(short: bool, kills: int, seed: int, place: Path) -> int:
             ("tmpfs full", lambda: fill_a_tmpfs(drill, times)),
             ("signals", lambda: signal_it(drill, times)),
             ("damaged", lambda: damage_what_was_saved(drill, half_way(drill), times)),
+            ("clock", lambda: set_the_clock_back(drill, drill.place / "half-way", times)),
             ("data", lambda: damage_the_data(drill, drill.place / "half-way", 2 * times)),
             ("two processes", lambda: lose_one_of_two(drill, 1 if short else 6, 12 if short else 30)),
             ("signals to one of two", lambda: signal_one_of_two(drill, 1 if short else 4, 12 if short else 30)),

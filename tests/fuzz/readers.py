@@ -20,6 +20,7 @@ from random import Random
 import numpy as np
 import torch
 from safetensors import safe_open
+from safetensors.torch import load
 from torch.optim.swa_utils import AveragedModel
 
 from fuzz.cases import TINY, TRAINING, Fixtures, files_of, put
@@ -35,6 +36,7 @@ from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.grid import symbols_of
 from latent_tokens.tasks.sources import read_source
 from latent_tokens.tasks.tokenizer import read_tokenizer
+from latent_tokens.tensor_files import tensors_sha256
 
 Case = dict[str, bytes]
 SPARED = {"task", "tool"}  # files of a case that say what to do with it
@@ -248,6 +250,7 @@ def retold(rng, case):
     try:
         config = json.loads(case["folder/config.json"])
         config["task"]["tokenizer_hash"] = sha256(case["folder/tokenizer.json"]).hexdigest()[:8]
+        case = {**case, "folder/model.safetensors": rehashed(case["folder/model.safetensors"])}
         return {**case, "folder/config.json": json.dumps(config).encode()}
     except Exception:
         return case
@@ -335,9 +338,18 @@ def state_seeds(fixtures):
     return [{"run/state.safetensors": path.read_bytes(), "run/metrics.jsonl": (folder / "metrics.jsonl").read_bytes()}]
 
 
+def rehashed(content):
+    """A tensor file that says the hash of the tensors that it has now."""
+    try:
+        right = tensors_sha256(load(content)).encode()
+    except Exception:
+        return content
+    return re.sub(rb'(tensors_sha256\\*": ?\\*")[0-9a-f]{64}', rb"\g<1>" + right, content)
+
+
 def renamed_state(rng, case):
     """A state under the name that its bytes ask for."""
-    content = case.pop("run/state.safetensors", b"")
+    content = rehashed(case.pop("run/state.safetensors", b""))
     return {**case, f"run/state-{rng.choice((0, 1, 2, 2, 7)):08d}-{sha256(content).hexdigest()[:16]}.safetensors": content}
 
 
@@ -370,7 +382,7 @@ def read_a_run(folder, fixtures):
 def renamed_in_run(rng, case):
     """A run whose states have the names that their bytes ask for."""
     for name in [name for name in case if "state-" in name]:
-        content = case.pop(name)
+        content = rehashed(case.pop(name))
         case[f"{name[: name.index('state-') + 15]}{sha256(content).hexdigest()[:16]}.safetensors"] = content
     return case
 

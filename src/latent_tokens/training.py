@@ -26,7 +26,7 @@ from latent_tokens.batches import VALIDATION, draw_examples, training_batches
 from latent_tokens.checks import check_out
 from latent_tokens.configs import FREE, Split, TrainConfig
 from latent_tokens.data import fingerprint, load_data, watched
-from latent_tokens.locking import LOCK, locked
+from latent_tokens.locking import LOCK, LockedError, locked
 from latent_tokens.memory import training_rows
 from latent_tokens.methods import METHODS, Method
 from latent_tokens.model import Transformer
@@ -115,7 +115,7 @@ def locked_by_first(folder: Path) -> Iterator[None]:
             problem = str(error)
         problem = processes.gather(problem)[0]
         if problem:
-            raise ValueError(problem)
+            raise LockedError(problem)
         yield
 
 

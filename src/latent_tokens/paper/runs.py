@@ -14,6 +14,7 @@ from typing import Any
 from latent_tokens.configs import DataConfig
 from latent_tokens.data import make_counted, task_of
 from latent_tokens.evaluation import evaluate
+from latent_tokens.locking import LockedError
 from latent_tokens.machine import fastest_device
 from latent_tokens.model import Transformer
 from latent_tokens.paper.recipes import Recipe
@@ -133,10 +134,14 @@ def is_trained(recipe: Recipe) -> bool:
 def timed(folder: Path) -> Iterator[None]:
     """Writes down how long the block took and which code it was, however it ends, once there is a run to go on with."""
     begun = time.perf_counter()
+    trained = True
     try:
         yield
+    except LockedError:
+        trained = False
+        raise
     finally:
-        if (folder / "config.json").is_file():
+        if trained and (folder / "config.json").is_file():
             append_line(folder / SITTINGS, {"seconds": time.perf_counter() - begun, "commit": source_commit()})
 
 

@@ -13,6 +13,7 @@ from latent_tokens.storage import append_line, read_lines
 Row = dict[str, Any]
 
 HASH = "row_sha256"
+FILE_HASH = "weights_file_sha256"
 DIGITS = 16  # of the hash
 TIMES = {"seconds", "train_seconds", "evaluate_seconds", "samples_per_second"}
 NOT_MEASURED = {*TIMES, "made_with", "trained_with", "trained_at", "device", "threads", HASH}
@@ -24,9 +25,14 @@ def row_hash(row: Row) -> str:
     return short_hash(json.dumps(content, sort_keys=True).encode(), DIGITS)
 
 
+def with_hash(row: Row) -> Row:
+    """A row with the hash of its content."""
+    return {**row, HASH: row_hash(row)}
+
+
 def append_result(path: Path, row: Row) -> None:
     """Append one row with its hash. Raises OSError naming the file."""
-    append_line(path, {**row, HASH: row_hash(row)})
+    append_line(path, with_hash(row))
 
 
 def read_results(path: Path, needed: Sequence[str] = ()) -> list[Row]:
@@ -65,6 +71,7 @@ def check_equal(path: Path, first: Row, second: Row) -> None:
 
 
 def same_weights(first: Row, second: Row) -> bool:
-    """Whether two rows are of the same weights: of the same tensors, or of the file without metadata whose hash version 0.1 kept."""
-    names = ("weights_sha256", "weights_file_sha256")
-    return bool({first[name] for name in names if name in first} & {second[name] for name in names if name in second})
+    """Whether two rows are of the same weights. Version 0.1 kept the hash of their file without metadata, which newer rows hold as well."""
+    if (FILE_HASH in first) == (FILE_HASH in second):
+        return bool(first["weights_sha256"] == second["weights_sha256"])
+    return bool(first.get(FILE_HASH, first["weights_sha256"]) == second.get(FILE_HASH, second["weights_sha256"]))

@@ -40,7 +40,7 @@ def run_evaluate(command: Evaluate) -> int:
     from latent_tokens.judging import evaluate_text
     from latent_tokens.pretrained import SHIPPED, find
     from latent_tokens.report import table
-    from latent_tokens.results import append_result
+    from latent_tokens.results import append_result, with_hash
     from latent_tokens.tasks import Text
 
     net, folder = model_of(command.run), find(command.run)
@@ -51,7 +51,7 @@ def run_evaluate(command: Evaluate) -> int:
 
     def keep(row: dict[str, Any]) -> None:
         if command.json:
-            print(json.dumps(row), flush=True)
+            print(json.dumps(with_hash(row)), flush=True)
         if kept is not None:
             kept.mkdir(parents=True, exist_ok=True)
             append_result(kept / "results.jsonl", row)

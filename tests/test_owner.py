@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pages import ROOT
+from helpers.documentation import ROOT
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import set_owner
@@ -16,8 +16,11 @@ HOLDING = {
     ".github/ISSUE_TEMPLATE/config.yml",
     "CITATION.cff",
     "README.md",
+    "SECURITY.md",
     "docs/index.md",
     "pyproject.toml",
+    "src/latent_tokens/web/page.html",
+    "tests/test_page.py",
 }
 
 

@@ -5,13 +5,13 @@ import re
 import pytest
 import torch
 
+from helpers.documentation import ROOT
 from latent_tokens import METHODS, SIZES, TASKS, Transformer, from_pretrained, save_pretrained
 from latent_tokens.demo import compared, puzzles, solved, watched
 from latent_tokens.frames import Asked, Model, Setting, trace
 from latent_tokens.hashing import sha256_of
 from latent_tokens.pretrained import SHIPPED
 from latent_tokens.views import COMPARISONS, chosen, measured, measured_for
-from pages import ROOT
 
 KINDS = {(False, True): "gained", (True, False): "lost", (True, True): "both", (False, False): "neither"}
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from pages import ROOT
+from helpers.documentation import ROOT
 
 NAMED = re.findall(r"`(tests/\w+\.py)::(\w+)`", (ROOT / "SECURITY.md").read_text())
 

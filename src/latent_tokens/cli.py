@@ -22,6 +22,7 @@ from latent_tokens.commands.options import REGISTRY, Option, options_of
 from latent_tokens.storage import package_version
 
 PROGRAM = "latent-tokens"
+LESS_MEMORY = "reduce the batch size or the number of samples"
 PARSING_FAILED = 2  # tyro's exit code
 PURPOSE = (
     "Train, sample from and evaluate masked diffusion models and their relatives, and set the number of latent tokens at inference. "
@@ -49,23 +50,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (ValueError, OSError) as error:
-        print(f"{PROGRAM}: {of_process()}{one_line(as_typed(str(error), arguments))}", file=sys.stderr)
-        return 2
+        message = one_line(as_typed(str(error), arguments))
     except MemoryError as error:
-        message = one_line(as_typed(str(error), arguments)) or "out of memory"
-        print(f"{PROGRAM}: {of_process()}{message}; reduce the batch size or the number of samples", file=sys.stderr)
-        return 2
+        message = f"{one_line(as_typed(str(error), arguments)) or 'out of memory'}; {LESS_MEMORY}"
     except RuntimeError as error:  # torch has an error of its own for memory on an accelerator, and none on a CPU
         if "memory" not in str(error):
             raise
-        reason = one_line(first_line(error), 200)
-        print(f"{PROGRAM}: {of_process()}out of memory ({reason}); reduce the batch size or the number of samples", file=sys.stderr)
-        return 2
+        message = f"out of memory ({one_line(first_line(error), 200)}); {LESS_MEMORY}"
     except KeyboardInterrupt as stop:
-        again = [*arguments, *(["--resume", "auto"] if arguments[:1] == ["train"] and "--resume" not in arguments else [])]
-        hint = f"; resume with: {PROGRAM} {shlex.join(again)}" if arguments[:1] in (["train"], ["reproduce"]) and stop.args else ""
-        print(f"{PROGRAM}: {of_process()}{str(stop) or 'stopped'}{hint}", file=sys.stderr)
+        print(f"{PROGRAM}: {of_process()}{str(stop) or 'stopped'}{resume_hint(stop, arguments)}", file=sys.stderr)
         return getattr(stop, "code", 130)
+    print(f"{PROGRAM}: {of_process()}{message}", file=sys.stderr)
+    return 2
+
+
+def resume_hint(stop: KeyboardInterrupt, arguments: Sequence[str]) -> str:
+    """Return how to resume what was interrupted, if it can be resumed."""
+    if arguments[:1] not in (["train"], ["reproduce"]) or not stop.args:
+        return ""
+    is_auto = arguments[0] == "reproduce" or "--resume" in arguments
+    again = [*arguments, *([] if is_auto else ["--resume", "auto"])]
+    return f"; resume with: {PROGRAM} {shlex.join(again)}"
 
 
 def parse(arguments: Sequence[str]) -> Any:

@@ -19,13 +19,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from latent_tokens import METHODS, Decoding, Method, generate, left_to_right
-from latent_tokens.attention import dense_mask, sees_earlier, sees_later
+from latent_tokens import METHODS, Decoding, Method, generate
+from latent_tokens.attention import dense_mask
 from latent_tokens.cost import cached_cost, relative_cost
-from latent_tokens.decoding import how_many
+from latent_tokens.decoding import num_candidates_and_latents
 from latent_tokens.demo import draw_bundled_figure
 from latent_tokens.layout import next_layout
-from latent_tokens.objective import draw
+from latent_tokens.objective import corrupt
 
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 LENGTH, CLEAN, MASK = 8, 3, 9
@@ -62,8 +62,7 @@ def steps() -> Data:
 
 def decoding_of(method: Method) -> Decoding:
     """Two latents where their number is free, the method's own elsewhere."""
-    free = sees_earlier(method.attention) and not sees_later(method.attention) and method.readout == "in_place"
-    return Decoding(latents=2 if free else None)
+    return Decoding(latents=2 if method.latent_control == "free" else None)
 
 
 def masks() -> Data:
@@ -71,9 +70,9 @@ def masks() -> Data:
     found = {}
     for name in SHOWN:
         method = METHODS[name]
-        order = torch.tensor([list(range(LENGTH)) if method.order is left_to_right else ORDER])
+        order = torch.tensor([list(range(LENGTH)) if method.is_left_to_right else ORDER])
         clean, left = torch.tensor([CLEAN]), torch.tensor([LENGTH - CLEAN])
-        candidates, latents = how_many(method, decoding_of(method), clean, left, torch.tensor([1]))
+        candidates, latents = num_candidates_and_latents(method, decoding_of(method), clean, left, torch.tensor([1]))
         layout = next_layout(order, clean, candidates, latents)
         mask = dense_mask(method.attention, layout)[0].int().tolist()
         found[name] = {"positions": layout.positions[0].tolist(), "clean": CLEAN, "latents": int(latents), "mask": mask}
@@ -88,7 +87,7 @@ def training() -> Data:
         tokens, known = torch.ones(1, LENGTH, dtype=torch.int64), torch.zeros(1, LENGTH, dtype=torch.bool)
         generator, drawn = torch.Generator(), None
         while drawn is None or int(drawn.layout.num_clean) != CLEAN:
-            drawn = draw(method, tokens, known, generator, mask_id=MASK)
+            drawn = corrupt(method, tokens, known, generator, mask_id=MASK)
         mask = dense_mask(method.attention, drawn.layout)[0]
         others = mask & ~drawn.layout.clean & ~torch.eye(len(mask), dtype=torch.bool)
         scored = drawn.scored[0]

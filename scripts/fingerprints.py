@@ -56,7 +56,7 @@ FILES = ROOT / "tests" / "data" / "v0.1"
 
 # Names that are not public: (today's module and name, those of the packages).
 INTERNAL = {
-    "reference generate": ("decoding.generate", "core.sampling.generate"),
+    "reference generate": ("sampling.generate", "core.sampling.generate"),
     "read_lines": ("storage.read_lines",),
     "saved_states": ("state.saved_states", "training.state.saved_states"),
     "page_with": ("web.page.page_with",),
@@ -216,7 +216,7 @@ def likelihoods():
         shuffled = rank.masked_fill(known, -1).argsort(dim=1, stable=True)
         for name in ALL_METHODS:
             method = METHODS[name]
-            order = left_to_right(known) if method.order is left_to_right else shuffled
+            order = left_to_right(known) if method.is_left_to_right else shuffled
             for latents in (None, 0, 2, "all"):
                 key = f"{name} on {task.name}, n={latents}"
                 try:

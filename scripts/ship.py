@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from latent_tokens import EvalConfig, any_order, evaluate, from_pretrained, save_pretrained
+from latent_tokens import EvalConfig, evaluate, from_pretrained, save_pretrained
 from latent_tokens.card import CARD, write_card
 from latent_tokens.evaluation import default_order
 from latent_tokens.pretrained import SHIPPED, fingerprint
@@ -34,7 +34,7 @@ def ship(run: Path, folder: Path) -> list[dict[str, Any]]:
     kept = from_pretrained(run).bfloat16().float()
     save_pretrained(kept, folder, dtype=torch.bfloat16, about={**about, "fingerprint": fingerprint(kept)})
     net, task, rows = from_pretrained(folder), described(about["task"]), []
-    orders = dict.fromkeys((default_order(net.method, task), *(["uniform"] if net.method.order is any_order else [])))
+    orders = dict.fromkeys((default_order(net.method, task), *([] if net.method.is_left_to_right else ["uniform"])))
     for order in orders:
         config = EvalConfig(latents=DIAL if about["name"] == "scdm" else None, order=order, num_samples=1_000, precision="bf16")
         rows += evaluate(net, task, config)

@@ -97,7 +97,7 @@ def suits(method, decoding_name):
     """A left-to-right method takes one candidate; a shifted readout decodes from left to right alone."""
     if method.readout == "shifted":
         return decoding_name in ("uniform", "left to right")
-    return method.order is not left_to_right or " of " not in decoding_name
+    return not method.is_left_to_right or " of " not in decoding_name
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import torch
 
 from helpers.oracle import Oracle, small_joint
 from latent_tokens import METHODS, Decoding, entropy, generate, given, growing, left_to_right, margin, top_prob
-from latent_tokens.decoding import check_shapes
+from latent_tokens.sampling import check_shapes
 
 JOINT = small_joint()
 KNOWN = torch.zeros(2, 3, dtype=torch.bool)
@@ -176,7 +176,7 @@ IMPOSSIBLE = [
     ("arm", Decoding(latents="all"), "it has no latent tokens"),
     ("arm", Decoding(candidates=2), "Use candidates=1"),
     ("ar-mtp", Decoding(candidates="all"), "Use candidates=1"),
-    ("arm", Decoding(order=given([0, 1, 2])), "Use order=left_to_right"),
+    ("arm", Decoding(order=given([0, 2, 1])), "Use order=left_to_right"),
     ("arm", Decoding(tokens_per_step=2), "one token per step"),
     ("ar-mtp-window-2", Decoding(tokens_per_step=3), "window of 2"),
     ("scdm", Decoding(latent_policy=lambda showing: showing.order.flip(1)), "latent_policy moved"),
@@ -239,7 +239,7 @@ def test_arm_continues_prefixes_alone():
     prefix = torch.tensor([[True, False, False], [True, True, False]])
     _, made = run("arm", known=prefix)
     assert made.tokens[1, :2].tolist() == [0, 0]
-    with pytest.raises(ValueError, match="row 1: its known positions are no prefix"):
+    with pytest.raises(ValueError, match="row 1: its known positions are not a prefix"):
         run("arm", known=torch.tensor([[True, False, False], [False, True, False]]))
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from latent_tokens import Task
-from latent_tokens.attention import dense_mask, independent, sees_earlier, sees_later, semi_causal
+from latent_tokens.attention import attends_earlier, attends_later, dense_mask, independent, semi_causal
 from latent_tokens.layout import next_layout
 from latent_tokens.tasks import SPLITS
 
@@ -116,8 +116,8 @@ def test_the_new_rule_is_between_sidm_and_scdm_and_leaves_the_number_of_latents_
     assert (least <= mask).all()
     assert (mask <= most).all()
     assert mask.sum(1).tolist() == [3, 3, 3, 4, 5, 6, 6, 6, 6]
-    assert sees_earlier(near)
-    assert not sees_later(near)
+    assert attends_earlier(near)
+    assert not attends_later(near)
 
 
 def adjacency(example):

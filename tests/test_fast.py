@@ -12,8 +12,6 @@ from latent_tokens import (
     Decoding,
     Size,
     Transformer,
-    any_order,
-    decoding as reference,
     entropy,
     generate,
     given,
@@ -22,10 +20,11 @@ from latent_tokens import (
     memory,
     model,
     random,
+    sampling as reference,
 )
 from latent_tokens.attention import causal, semi_causal
-from latent_tokens.decoding import begin, candidate_logits, decode, draw_tokens, finish, most_confident
-from latent_tokens.fast import FastLook, first_layer, parts
+from latent_tokens.fast import FastCandidateLogits, microbatches, qkv_table
+from latent_tokens.sampling import candidate_logits, decode, finish, most_confident, sample_tokens, start
 
 VOCAB, LENGTH = 7, 12
 STARTS = torch.tensor([0, 3, 0, 5, 1, 2, 9])
@@ -65,15 +64,15 @@ def with_latents(method, decoding):
 def follow(net, method, decoding, compare):
     """Decodes by the reference, and at each step hands `compare` its candidates' logits and what else a look is given."""
     tokens, known, lengths = problem()
-    state = begin(net, method, tokens, known, decoding, 3, None, lengths)
+    state = start(net, method, tokens, known, decoding, 3, None, lengths)
 
     def look(rows, tokens, layout, num_candidates):
         expected = candidate_logits(method.logits(net, tokens, layout), layout, num_candidates)
         compare(expected, rows, tokens, layout, num_candidates)
         return expected
 
-    decode(net, method, decoding, state, torch.arange(len(tokens)), look=look)
-    assert (state.left == 0).all()
+    decode(net, method, decoding, state, torch.arange(len(tokens)), look)
+    assert (state.num_masked == 0).all()
 
 
 def test_the_candidates_logits_are_the_references_at_every_step(monkeypatch, any_method, any_decoding):
@@ -83,14 +82,14 @@ def test_the_candidates_logits_are_the_references_at_every_step(monkeypatch, any
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_the_candidates_logits_are_the_references_for_each_position_encoding(monkeypatch, any_method, positions):
     """With one decoding: an encoding acts in the first layer and on keys and queries, whatever is decoded."""
-    decoding = DECODINGS["top-prob of 4" if any_method.order is any_order else "uniform"]
+    decoding = DECODINGS["top-prob of 4" if not any_method.is_left_to_right else "uniform"]
     assert_equal_logits(monkeypatch, untrained(positions), any_method, decoding)
 
 
 def assert_equal_logits(monkeypatch, net, any_method, decoding):
     monkeypatch.setattr(model, "TOKENS_A_GROUP", 3 * LENGTH)  # the last layer attends in groups of three rows or more
     decoding = with_latents(any_method, decoding)
-    look = FastLook(net, any_method, torch.arange(7), LENGTH, first_layer(net, 300, LENGTH))
+    look = FastCandidateLogits(net, any_method, torch.arange(7), LENGTH, qkv_table(net, 300, LENGTH))
 
     def compare(expected, *shown):
         found = look(*shown)
@@ -106,10 +105,10 @@ def close_calls(net, method, decoding, state):
 
     def look(rows, tokens, layout, num_candidates):
         candidates = candidate_logits(method.logits(net, tokens, layout), layout, num_candidates)
-        count = state.sizes[rows, state.steps[rows]].minimum(state.left[rows])
+        count = state.step_size(rows)
         picks = most_confident(candidates, decoding.confidence, num_candidates, count)
         noise = deepcopy(state.streams).uniform(rows, count)
-        drawn = [draw_tokens(candidates, picks, decoding, noise + shift) for shift in (-NEAR, NEAR)]
+        drawn = [sample_tokens(candidates, picks, decoding, noise + shift) for shift in (-NEAR, NEAR)]
         out = torch.arange(candidates.shape[1]) >= num_candidates[:, None]
         ranked = decoding.confidence(candidates).masked_fill(out, -torch.inf).sort(dim=1, descending=True).values
         for a, (row, clean, chosen) in enumerate(zip(rows.tolist(), layout.num_clean.tolist(), count.tolist(), strict=True)):
@@ -117,14 +116,14 @@ def close_calls(net, method, decoding, state):
                 found.update((row, clean + rank) for rank in range(chosen))
         return candidates
 
-    decode(net, method, decoding, state, torch.arange(len(state.tokens)), look=look)
+    decode(net, method, decoding, state, torch.arange(len(state.tokens)), look)
     return found
 
 
 def rows_that_differ(net, method, decoding, tokens, known, lengths):
     """How many rows come out otherwise than by the reference, each of which must have left it at a close call."""
     fast = generate(net, method, tokens, known, decoding, 3, lengths=lengths)
-    state = begin(net, method, tokens, known, decoding, 3, None, lengths)
+    state = start(net, method, tokens, known, decoding, 3, None, lengths)
     close, slow = close_calls(net, method, decoding, state), finish(state)
     differs = (fast.order != slow.order) | (fast.tokens != slow.tokens).gather(1, slow.order)
     rows = differs.any(1).nonzero().flatten().tolist()
@@ -142,7 +141,7 @@ def test_the_samples_are_the_references_but_where_two_choices_are_close(any_meth
 def test_where_all_candidates_are_alike_the_samples_differ_only_there():
     """Without learned positions and with nothing known, every candidate of the first step has the same logits but for rounding."""
     net, nothing = untrained("rotary"), torch.zeros(64, LENGTH).bool()
-    state = begin(net, METHODS["sidm"], nothing.long(), nothing, Decoding(candidates=3), 3, None, None)
+    state = start(net, METHODS["sidm"], nothing.long(), nothing, Decoding(candidates=3), 3, None, None)
     close = close_calls(net, METHODS["sidm"], Decoding(candidates=3), state)
     assert {(row, 0) for row in range(64)} <= close
     assert len(close) < 64 * 2
@@ -160,7 +159,7 @@ def test_where_all_candidates_are_alike_the_samples_differ_only_there():
 )
 def test_the_causal_cache_gives_what_is_computed_anew_and_spares_the_clean_slots(name, options, slots):
     net, rows = untrained(), torch.arange(7)
-    cached, anew = (FastLook(net, METHODS[name], rows, LENGTH, None) for _ in range(2))
+    cached, anew = (FastCandidateLogits(net, METHODS[name], rows, LENGTH, None) for _ in range(2))
     anew.cache, computed, widths = None, [], []
     counter = net.embedding.register_forward_hook(lambda module, inputs, output: computed.append(inputs[0].shape[1]))
 
@@ -177,10 +176,10 @@ def test_the_causal_cache_gives_what_is_computed_anew_and_spares_the_clean_slots
 @pytest.mark.parametrize("positions", ["learned", "rotary", "both"])
 def test_the_first_layer_looked_up_is_the_first_layer_computed(positions):
     net = untrained(positions)
-    table = first_layer(net, 300, LENGTH)
+    table = qkv_table(net, 300, LENGTH)
     assert table.shape == (net.table_rows, 3 * 32)
-    assert first_layer(net, 0, LENGTH) is None
-    looks = [FastLook(net, METHODS["scdm"], torch.arange(7), LENGTH, either) for either in (table, None)]
+    assert qkv_table(net, 0, LENGTH) is None
+    looks = [FastCandidateLogits(net, METHODS["scdm"], torch.arange(7), LENGTH, either) for either in (table, None)]
 
     def compare(expected, *shown):
         torch.testing.assert_close(*(look(*shown) for look in looks), atol=1e-5, rtol=0)
@@ -213,7 +212,7 @@ def test_a_batch_in_parts_gives_the_rows_of_a_whole_one(monkeypatch, name, optio
     net, (tokens, known, lengths), decoding = untrained(), problem(300), Decoding(**options)
     whole = generate(net, METHODS[name], tokens, known, decoding, 3, lengths=lengths)
     monkeypatch.setattr(memory, "DECODING_BYTES", memory.DECODING_BYTES // 200)
-    cut = parts(net, METHODS[name], begin(net, METHODS[name], tokens, known, decoding, 3, None, lengths), decoding)
+    cut = microbatches(net, METHODS[name], start(net, METHODS[name], tokens, known, decoding, 3, None, lengths), decoding)
     assert len(cut) > 3
     assert torch.cat(cut).sort().values.tolist() == list(range(300))
     assert same(generate(net, METHODS[name], tokens, known, decoding, 3, lengths=lengths), whole)
@@ -224,8 +223,8 @@ def test_a_row_follows_its_own_schedule_in_whichever_part_it_is(monkeypatch):
     tokens, known, lengths = problem(300)
     schedule = torch.rand(300, LENGTH, generator=torch.Generator().manual_seed(2)).argsort(dim=1)
     made = generate(untrained(), METHODS["mdm"], tokens, known, Decoding(order=given(schedule)), 3, lengths=lengths)
-    for row, (start, length) in enumerate(zip(known.sum(1).tolist(), lengths.tolist(), strict=True)):
-        assert made.order[row, start:length].tolist() == [position for position in schedule[row].tolist() if start <= position < length]
+    for row, (begin, length) in enumerate(zip(known.sum(1).tolist(), lengths.tolist(), strict=True)):
+        assert made.order[row, begin:length].tolist() == [position for position in schedule[row].tolist() if begin <= position < length]
 
 
 @pytest.mark.parametrize("name", ["scdm", "esolm", "arm"])
@@ -276,7 +275,7 @@ def test_another_denoiser_gets_the_reference():
 def test_in_bf16_the_logits_are_as_near_to_the_references_as_those_are_to_float32(name):
     exact, found, decoding = untrained(), [], with_latents(METHODS[name], Decoding())
     net = deepcopy(exact).bfloat16()
-    look = FastLook(net, METHODS[name], torch.arange(7), LENGTH, first_layer(net, 300, LENGTH))
+    look = FastCandidateLogits(net, METHODS[name], torch.arange(7), LENGTH, qkv_table(net, 300, LENGTH))
 
     def compare(expected, *shown):
         _, tokens, layout, num_candidates = shown
@@ -302,8 +301,8 @@ def test_under_autocast_the_cache_takes_the_precision_that_the_net_computes_in(n
 def test_rows_of_unlike_length_are_not_decoded_together():
     known = torch.arange(128) < torch.tensor([100, 20, 21, 101, 22, 100] * 20)[:, None]
     net, decoding = Transformer(Size(32, 2, 3), 7, 128).eval(), Decoding(candidates=8, latents=0)
-    state = begin(net, METHODS["scdm"], known.long(), known, decoding, 0, None, None)
-    cut = parts(net, METHODS["scdm"], state, decoding)
+    state = start(net, METHODS["scdm"], known.long(), known, decoding, 0, None, None)
+    cut = microbatches(net, METHODS["scdm"], state, decoding)
     assert sorted(row for part in cut for row in part.tolist()) == list(range(120))
     assert [len({int(known[row].sum()) // 50 for row in part}) for part in cut] == [1] * len(cut)
     assert len(cut) == 2

@@ -11,9 +11,9 @@ from PIL import Image
 
 from latent_tokens import METHODS, SIZES, TASKS, Decoding, Text, Transformer, growing, left_to_right
 from latent_tokens.cli import main
-from latent_tokens.decoding import generate
 from latent_tokens.frames import Asked, Model, Setting, has_dial, trace
 from latent_tokens.pretrained import from_pretrained
+from latent_tokens.sampling import generate
 from latent_tokens.strips import LAST_MS, animation, moments, strip
 from latent_tokens.tasks import Sudoku, SudokuPuzzle, zebra
 from latent_tokens.tensors import as_tensors
@@ -279,7 +279,7 @@ def test_what_cannot_be_decoded_is_refused_before_it_begins():
         ask(model("sudoku-4"), puzzle="1234341221434321")
     with pytest.raises(ValueError, match="latents=2 with independent attention"):
         ask(model("sudoku-4", "sidm"), Setting(latents=2))
-    with pytest.raises(ValueError, match="no prefix"):
+    with pytest.raises(ValueError, match="not a prefix"):
         ask(model("sudoku-4", "arm"), puzzle=PUZZLE)
     with pytest.raises(ValueError, match="order=top_prob with ar-mtp"):
         ask(model("sudoku-4", "ar-mtp"), Setting(order="top_prob"))

@@ -73,7 +73,7 @@ def test_the_net_takes_a_block_mask_for_the_slots_that_are_wanted():
     torch.manual_seed(0)
     net = Transformer(Size(32, 2, 2), 5, SLOTS)
     tokens = torch.randint(0, 5, (ROWS, SLOTS), generator=torch.Generator().manual_seed(0))
-    ids = METHODS["scdm"].fed(tokens, LAYOUT, net.mask_id)
+    ids = METHODS["scdm"].input_ids(tokens, LAYOUT, net.mask_id)
     wanted = ~LAYOUT.clean
     found = net(ids, LAYOUT.positions, block_mask(LAYOUT), wanted)
     torch.testing.assert_close(found, net(ids, LAYOUT.positions, dense_mask(semi_causal, LAYOUT))[wanted], atol=1e-5, rtol=0)
@@ -90,7 +90,7 @@ known = (torch.arange(160) < torch.tensor([0, 30, 3])[:, None])
 tokens = torch.randint(0, 9, (3, 160))
 for name, method in METHODS.items():
     layout = method.draw(known, lengths, torch.Generator().manual_seed(1))
-    ids, wanted = method.fed(tokens, layout, 9), ~layout.clean & layout.shown
+    ids, wanted = method.input_ids(tokens, layout, 9), ~layout.clean & layout.shown
     dense, blocks = (net(ids, layout.positions, mask(method.attention, layout), wanted) for mask in (dense_mask, block_mask))
     print(name, (dense - blocks).abs().max().item())
 """

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from latent_tokens import METHODS, Decoding, Transformer, given
-from latent_tokens.decoding import generate
 from latent_tokens.held_out import nats_along_orders
 from latent_tokens.layout import next_layout
 from latent_tokens.likelihood import in_one_pass, log_likelihood
+from latent_tokens.sampling import generate
 from latent_tokens.sizes import Size
 from latent_tokens.tasks import Examples
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from latent_tokens import METHODS, Decoding, Size, Transformer, generate, loss, model
-from latent_tokens.layout import LIKE, SMALL
-from latent_tokens.objective import draw, score
+from latent_tokens.batches import microbatches
+from latent_tokens.buckets import MAX_RATIO, MIN_SLOTS
+from latent_tokens.objective import corrupt, weighted_nll
 
 
 def generator(seed=0):
@@ -70,7 +71,7 @@ def test_what_the_net_cannot_learn_is_refused(nano):
     tokens = torch.zeros(2, 16, dtype=torch.int64)
     with pytest.raises(ValueError, match="token 4 is MASK"):
         loss(nano, METHODS["scdm"], tokens + 4, tokens > 0, generator())
-    with pytest.raises(ValueError, match="no prefix"):
+    with pytest.raises(ValueError, match="not a prefix"):
         loss(nano, METHODS["arm"], tokens, torch.arange(16).expand(2, 16) == 3, generator())
 
 
@@ -103,7 +104,7 @@ def test_a_net_that_reads_only_what_is_scored_gives_the_same_loss_and_gradients(
     tokens, known, lengths = ragged()
     found = []
     for reads in (True, False):
-        monkeypatch.setattr(small, "reads", reads, raising=False)
+        monkeypatch.setattr(small, "supports_slots", reads, raising=False)
         found.append(gradients_of(small, loss(small, any_method, tokens, known, generator(3), lengths=lengths)))
     assert_equal(*found)
 
@@ -117,8 +118,8 @@ def test_the_first_layers_table_and_groups_of_rows_take_part_in_the_loss(small, 
         small.blocks[-1].attention_out.register_forward_hook(lambda module, inputs, output: widths.append(inputs[0].dim())),
     ]
     tokens, known, lengths = ragged()
-    drawn = draw(METHODS["scdm"], tokens, known, generator(3), mask_id=4, lengths=lengths)
-    score(small, METHODS["scdm"], drawn)
+    drawn = corrupt(METHODS["scdm"], tokens, known, generator(3), mask_id=4, lengths=lengths)
+    weighted_nll(small, METHODS["scdm"], drawn)
     for counter in counters:
         counter.remove()
     assert made == [small.table_rows]
@@ -131,17 +132,17 @@ def long_batch():
     """Three hundred rows of 5 to 64 positions, as a step draws them."""
     lengths = torch.randint(5, 65, (300,), generator=generator())
     tokens = torch.randint(0, 4, (300, 64), generator=generator())
-    return draw(METHODS["scdm"], tokens, tokens < 0, generator(), mask_id=4, lengths=lengths)
+    return corrupt(METHODS["scdm"], tokens, tokens < 0, generator(), mask_id=4, lengths=lengths)
 
 
 @pytest.mark.parametrize("slots", [1, 500, 4_000, 10**9])
 def test_parts_are_every_row_once_of_like_length_and_no_more_than_allowed(long_batch, slots):
-    parts = long_batch.parts(lambda width: max(1, slots // width))
+    parts = microbatches(long_batch, lambda width: max(1, slots // width))
     assert torch.cat(parts).sort().values.tolist() == list(range(300))
     for rows in parts:
         shown = long_batch.layout.num_shown[rows]
         assert len(rows) <= max(1, slots // int(shown.max()))
-        assert shown.max() <= LIKE * shown.min() or (len(rows) - 1) * shown.max() <= SMALL
+        assert shown.max() <= MAX_RATIO * shown.min() or (len(rows) - 1) * shown.max() <= MIN_SLOTS
         assert long_batch.take(rows).layout.positions.shape == (len(rows), shown.max())
     padded = sum(len(rows) * int(long_batch.layout.num_shown[rows].max()) for rows in parts)
     assert padded < 1.2 * long_batch.layout.num_shown.sum()
@@ -149,11 +150,11 @@ def test_parts_are_every_row_once_of_like_length_and_no_more_than_allowed(long_b
 
 def test_the_parts_of_a_batch_add_up_to_its_loss_and_gradients(small, any_method):
     tokens, known, lengths = ragged()
-    drawn = draw(any_method, tokens, known, generator(3), mask_id=4, lengths=lengths)
-    parts = drawn.parts(lambda width: 5)
+    drawn = corrupt(any_method, tokens, known, generator(3), mask_id=4, lengths=lengths)
+    parts = microbatches(drawn, lambda width: 5)
     assert len(parts) >= 5
-    in_parts = [gradients_of(small, score(small, any_method, drawn.take(rows).to(torch.device("cpu")))) for rows in parts]
-    assert_equal([sum(tensors) for tensors in zip(*in_parts, strict=True)], gradients_of(small, score(small, any_method, drawn)))
+    in_parts = [gradients_of(small, weighted_nll(small, any_method, drawn.take(rows).to(torch.device("cpu")))) for rows in parts]
+    assert_equal([sum(tensors) for tensors in zip(*in_parts, strict=True)], gradients_of(small, weighted_nll(small, any_method, drawn)))
 
 
 @pytest.mark.parametrize("name", ["mdm", "scdm"])
@@ -161,7 +162,7 @@ def test_the_target_alone_is_the_next_token_behind_the_latents(name):
     """It stands last; where the number of latents is free they are from none to all, else all."""
     method = replace(METHODS[name], targets="next")
     known = torch.zeros(4_000, 6, dtype=torch.bool)
-    drawn = draw(method, torch.zeros(4_000, 6, dtype=torch.long), known, torch.Generator().manual_seed(0), mask_id=9)
+    drawn = corrupt(method, torch.zeros(4_000, 6, dtype=torch.long), known, torch.Generator().manual_seed(0), mask_id=9)
     assert (drawn.scored.sum(1) == 1).all()
     assert torch.equal(drawn.scored.long().argmax(1), drawn.layout.num_shown - 1)
     latents, left = drawn.layout.num_shown - 1 - drawn.layout.num_clean, 6 - drawn.layout.num_clean

@@ -4,8 +4,9 @@ import pytest
 import torch
 from hypothesis import given as for_all, strategies as st
 
-from latent_tokens import any_order, given, left_to_right
-from latent_tokens.order import first_order, promote, shuffle
+from helpers.oracle import Oracle, small_joint
+from latent_tokens import METHODS, Decoding, any_order, generate, given, left_to_right
+from latent_tokens.order import first_order, is_left_to_right, is_random, promote, shuffle
 from latent_tokens.partition import equal_parts, given_partition, reverse_process, sizes_of_steps
 
 masks = st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=4).map(torch.tensor)
@@ -90,3 +91,32 @@ def test_a_partition_that_forgets_positions_is_refused():
         sizes_of_steps(lambda open, noise: torch.ones(1, 2).long(), torch.ones(1, 3, dtype=torch.bool), lambda: torch.zeros(1, 3).double())
     with pytest.raises(ValueError, match="steps=0"):
         reverse_process(0)
+
+
+def last_first_or_second(known, draw):
+    """A random order of a user: the last position comes first or second, the others from left to right."""
+    noise = draw()[:, :1] < 0.5
+    key = torch.arange(known.shape[1]).repeat(len(known), 1).double()
+    key[:, -1] = torch.where(noise[:, 0], -0.5, 0.5)
+    return key.masked_fill(known, -1).argsort(dim=1, stable=True)
+
+
+def test_a_users_random_order_is_drawn_per_row():
+    known = torch.zeros(40, 3, dtype=torch.bool)
+    net = Oracle(small_joint())
+    orders = [
+        generate(net, METHODS["scdm"], known.long(), known, Decoding(order=last_first_or_second), seed=0, rows=rows).order
+        for rows in (torch.arange(40), torch.arange(40).flip(0))
+    ]
+    assert torch.equal(orders[0], orders[1].flip(0))
+    assert {tuple(row) for row in orders[0].tolist()} == {(2, 0, 1), (0, 2, 1)}
+    assert is_random(last_first_or_second)
+    assert not is_left_to_right(last_first_or_second)
+
+
+def test_left_to_right_is_known_by_what_an_order_does():
+    assert is_left_to_right(left_to_right)
+    assert is_left_to_right(lambda known: (~known).long().argsort(dim=1, stable=True))
+    assert not is_left_to_right(given([2, 1, 0]))
+    assert not is_left_to_right(given([0, 1, 2, 3]))
+    assert not is_left_to_right(any_order)

@@ -14,7 +14,7 @@ from latent_tokens import (
     DataConfig,
     Decoding,
     EvalConfig,
-    Showing,
+    PolicyInput,
     Transformer,
     evaluate,
     generate,
@@ -23,8 +23,8 @@ from latent_tokens import (
     nearest,
     relevant,
 )  # fmt: skip
-from latent_tokens.decoding import generate as reference
-from latent_tokens.relevance import by_worth
+from latent_tokens.relevance import rank_by
+from latent_tokens.sampling import generate as reference
 
 TASK = TASKS["sudoku-4"]
 CHAIN = torch.tensor([[0.0, 1, 0, 0], [1, 0, 2, 0], [0, 2, 0, 3], [0, 0, 3, 0]])  # 0 - 1 = 2 ≡ 3
@@ -61,7 +61,7 @@ def latents_of(policy, order, clean, candidates, latents, masked=None):
     """The latents that a policy shows of one row, in their order."""
     numbers = (clean, len(order) - clean if masked is None else masked, candidates, latents)
     row = torch.tensor([order])
-    found = policy(Showing(row, *(torch.tensor([number]) for number in numbers), row))
+    found = policy(PolicyInput(row, *(torch.tensor([number]) for number in numbers), row))
     assert found[0, : clean + candidates].tolist() == order[: clean + candidates]
     return found[0, clean + candidates : clean + candidates + latents].tolist()
 
@@ -82,7 +82,7 @@ def test_positions_are_counted_from_the_end_and_those_past_it_are_no_latents():
 
 
 def test_what_is_past_the_length_is_no_latent_however_much_it_is_worth():
-    policy = by_worth(lambda showing: torch.arange(8.0).expand(1, 8), "by place")
+    policy = rank_by(lambda showing: torch.arange(8.0).expand(1, 8), "by place")
     assert latents_of(policy, [2, 0, 4, 1, 3, 5, 6, 7], 1, 1, 2, masked=4) == [3, 4]
 
 

@@ -5,8 +5,8 @@ import torch
 
 from conftest import variants
 from latent_tokens import METHODS
-from latent_tokens.decoding import candidate_logits
 from latent_tokens.layout import next_layout
+from latent_tokens.sampling import candidate_logits
 from latent_tokens.sweep import sweep
 
 LENGTH = 16

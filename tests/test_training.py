@@ -17,7 +17,7 @@ from latent_tokens import METHODS, TASKS, DataConfig, EvalConfig, TrainConfig, e
 from latent_tokens.batches import training_batches
 from latent_tokens.hashing import short_hash
 from latent_tokens.methods import name_of
-from latent_tokens.objective import score
+from latent_tokens.objective import weighted_nll
 from latent_tokens.optimising import learning_rate, ramped_average
 from latent_tokens.state import DIGITS, saved_states, saved_step
 from latent_tokens.stopping import Stopped
@@ -373,7 +373,7 @@ def test_a_step_that_is_not_finite_may_be_left_out(tmp_path, monkeypatch):
     run = fit(tiny_run(tmp_path / "run", on_nan="skip"))
     assert [row for row in rows(run) if "skipped" in row] == [{"step": 3, "skipped": "loss inf, gradient norm nan"}]
     assert all(weight.isfinite().all() for weight in load_file(run / "model.safetensors").values())
-    monkeypatch.setattr("latent_tokens.optimising.score", lambda *arguments: score(*arguments) * math.inf)
+    monkeypatch.setattr("latent_tokens.optimising.score", lambda *arguments: weighted_nll(*arguments) * math.inf)
     with pytest.raises(ValueError, match="at step 9: training diverged"):
         fit(tiny_run(tmp_path / "every", on_nan="skip"))
 
@@ -385,7 +385,7 @@ def infinite_at(call):
     def counted(*arguments):
         nonlocal calls
         calls += 1
-        return score(*arguments) * (math.inf if calls == call else 1)
+        return weighted_nll(*arguments) * (math.inf if calls == call else 1)
 
     return counted
 
@@ -399,7 +399,7 @@ def test_a_signal_ends_the_step_and_saves(whole, tmp_path, number, code, monkeyp
         calls.append(None)
         if len(calls) == 5:
             os.kill(os.getpid(), number)
-        return score(*arguments)
+        return weighted_nll(*arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr("latent_tokens.optimising.score", signalled)
@@ -424,7 +424,7 @@ def test_data_that_change_while_they_are_learned_from_are_noticed(tmp_path, monk
         calls.append(None)
         if len(calls) == 5:
             flip(data / "train.tokens.npy", -1)
-        return score(*arguments)
+        return weighted_nll(*arguments)
 
     monkeypatch.setattr("latent_tokens.optimising.score", changed)
     with pytest.raises(ValueError, match="changed while it was learned from; restore it, then rerun with resume=auto"):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from latent_tokens.methods import METHODS as METHODS, Denoiser as Denoiser, Method as Method
     from latent_tokens.objective import loss as loss
     from latent_tokens.order import (
+        PolicyInput as PolicyInput,
         Showing as Showing,
         any_order as any_order,
         given as given,
@@ -48,7 +49,7 @@ HOMES = {
     "likelihood": ("log_likelihood",),
     "methods": ("METHODS", "Denoiser", "Method"),
     "objective": ("loss",),
-    "order": ("Showing", "any_order", "given", "left_to_right", "nearest", "random"),
+    "order": ("PolicyInput", "Showing", "any_order", "given", "left_to_right", "nearest", "random"),
     "partition": ("equal_parts", "given_partition", "reverse_process"),
     "pretrained": ("save_pretrained",),
     "relevance": ("influence", "relevant"),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from numpy.typing import NDArray
+from torch import Tensor
 
+from latent_tokens.buckets import bucket_by_length
 from latent_tokens.configs import TrainConfig
 from latent_tokens.methods import Method
-from latent_tokens.objective import Drawn, draw
+from latent_tokens.objective import TrainingBatch, corrupt
 from latent_tokens.tasks import Examples
 from latent_tokens.tensors import as_tensors
 
@@ -21,10 +24,10 @@ VALIDATION = 1 << 40  # the "step" whose random streams validation draws from
 
 def training_batches(
     examples: Examples, method: Method, config: TrainConfig, mask_id: int, first: int, device: torch.device
-) -> Generator[Drawn, None, None]:
+) -> Generator[TrainingBatch, None, None]:
     """The batch of each step from `first` on. Each epoch is a permutation of the examples, drawn from (seed, epoch)."""
 
-    def prepare(step: int) -> Drawn:
+    def prepare(step: int) -> TrainingBatch:
         return draw_examples(examples.take(chosen(len(examples.tokens), config, step)), method, config, mask_id, step, 0).to(device)
 
     def begin() -> None:  # a thread does not start on its process's accelerator
@@ -40,11 +43,17 @@ def training_batches(
             yield now.result()
 
 
-def draw_examples(examples: Examples, method: Method, config: TrainConfig, mask_id: int, step: int, part: int) -> Drawn:
+def draw_examples(examples: Examples, method: Method, config: TrainConfig, mask_id: int, step: int, part: int) -> TrainingBatch:
     """Examples with what is masked in them: never what is known, unless noise = "all" says that nothing is (D-8, noised positions)."""
     tokens, known, lengths = as_tensors(examples)
     known = known & (config.noise == "answer")
-    return draw(method, tokens, known, torch.Generator().manual_seed(seed_of(config, step, part)), mask_id=mask_id, lengths=lengths)
+    return corrupt(method, tokens, known, torch.Generator().manual_seed(seed_of(config, step, part)), mask_id=mask_id, lengths=lengths)
+
+
+def microbatches(batch: TrainingBatch, max_rows: Callable[[int], int]) -> list[Int[Tensor, " R"]]:
+    """Split a batch into parts of rows of similar length, each of at most `max_rows` (slots) rows."""
+    num_shown = batch.layout.num_shown
+    return [torch.tensor(rows, device=num_shown.device) for rows in bucket_by_length(num_shown.tolist(), max_rows)]
 
 
 def chosen(count: int, config: TrainConfig, step: int) -> NDArray[np.int64]:

@@ -15,19 +15,18 @@ import numpy as np
 import torch
 from torch.optim.swa_utils import AveragedModel
 
-from latent_tokens import decoding as reference, processes
-from latent_tokens.attention import causal, sees_later
+from latent_tokens import processes, sampling as reference
+from latent_tokens.attention import is_cacheable
 from latent_tokens.batches import training_batches
 from latent_tokens.configs import DEFAULT_CANDIDATES, BenchConfig, Precision, SizeName, TrainConfig, training_shape
 from latent_tokens.cost import cached_cost, relative_cost
 from latent_tokens.decoding import Decoding, Generated
 from latent_tokens.fast import generate
 from latent_tokens.machine import Machine, count_flop, describe_machine, measure_machine, peak_memory, seconds
-from latent_tokens.methods import METHODS, most_latents
+from latent_tokens.methods import METHODS
 from latent_tokens.model import Transformer
-from latent_tokens.objective import Drawn
+from latent_tokens.objective import TrainingBatch
 from latent_tokens.optimising import ramped_average, train_step
-from latent_tokens.order import left_to_right
 from latent_tokens.progress import progress
 from latent_tokens.sizes import SIZES
 from latent_tokens.tasks import Examples
@@ -140,9 +139,9 @@ def settings(config: BenchConfig) -> list[Setting]:
     found = []
     for name in config.methods:
         method = METHODS[name]
-        dial = config.latents if most_latents(method) and not sees_later(method.attention) else (None,)
-        default = (1,) if method.attention is causal else (DEFAULT_CANDIDATES,)
-        found += [(name, n, k) for n in dial for k in ((1,) if method.order is left_to_right else config.candidates or default)]
+        dial = config.latents if method.latent_control == "free" else (None,)
+        default = (1,) if is_cacheable(method.attention) else (DEFAULT_CANDIDATES,)
+        found += [(name, n, k) for n in dial for k in ((1,) if method.is_left_to_right else config.candidates or default)]
     return found
 
 
@@ -155,8 +154,9 @@ def decoding_case(net: Transformer, size: str, length: int, batch: int, name: st
         return way(net, method, nothing.long(), nothing, decoding, 0)
 
     flop = count_flop(lambda: decode(generate))
-    n = (method.window or length) - candidates if sees_later(method.attention) else latents or 0
-    if method.attention is causal:
+    is_fixed = method.latent_control == "fixed"
+    n = (method.window or length) - candidates if is_fixed else latents or 0
+    if is_cacheable(method.attention):
         cost = 1 / length if method.readout == "shifted" else cached_cost(length, candidates, n)
     else:
         cost = relative_cost(length, candidates, n)
@@ -166,7 +166,7 @@ def decoding_case(net: Transformer, size: str, length: int, batch: int, name: st
         "size": size,
         "batch": batch,
         "length": length,
-        "latents": "all" if n >= length - candidates * sees_later(method.attention) else n,
+        "latents": "all" if n >= length - candidates * is_fixed else n,
     }
     about |= {"candidates": candidates, "unit": "samples/s", "token_theory": round(1 / cost, 3)}
     return Case(about, batch, lambda: decode(generate), lambda: decode(reference.generate), flop, length * weight_bytes(net))
@@ -177,7 +177,7 @@ def forward_case(net: Transformer, size: str, length: int, batch: int) -> Case:
     method, device = METHODS["mdm"], net.head.weight.device
     tokens, known = torch.zeros(batch, length, dtype=torch.int64), torch.zeros(batch, length, dtype=torch.bool)
     layout = method.draw(known, known.new_full((batch,), length, dtype=torch.int64), torch.Generator().manual_seed(0))
-    drawn = Drawn(tokens, layout, layout.slots.expand_as(layout.positions) >= length - DEFAULT_CANDIDATES, torch.ones(batch)).to(device)
+    drawn = TrainingBatch(tokens, layout, layout.slots.expand_as(layout.positions) >= length - DEFAULT_CANDIDATES, torch.ones(batch)).to(device)
 
     @torch.no_grad()
     def fast() -> None:
@@ -198,14 +198,14 @@ def training_case(shape: str, precision: Precision) -> Case:
     padded as the shape says.
     """
     size, batch, length, padded = training_shape(shape)
-    fast, net = training_step(size, batch, length, precision, reads=True)
-    plain, _ = training_step(size, batch, padded, precision, reads=False)
+    fast, net = training_step(size, batch, length, precision, supports_slots=True)
+    plain, _ = training_step(size, batch, padded, precision, supports_slots=False)
     about = {"what": "train", "method": "mdm", "size": size, "batch": batch, "length": length, "unit": "tokens/s"}
     about |= {} if padded == length else {"reference_length": padded}
     return Case(about, batch * length, fast, plain, count_flop(fast), 3 * weight_bytes(net), count_flop(plain))
 
 
-def training_step(size: SizeName, batch: int, length: int, precision: Precision, reads: bool) -> tuple[Callable[[], None], Transformer]:
+def training_step(size: SizeName, batch: int, length: int, precision: Precision, supports_slots: bool) -> tuple[Callable[[], None], Transformer]:
     """A function that takes the next step on random tokens, and the network that learns."""
     config = TrainConfig(task="random tokens", method="mdm", size=size, batch_size=batch, precision=precision)
     tokens = np.random.default_rng(0).integers(VOCABULARY - 1, size=(4 * batch, length)).astype(np.uint8)
@@ -213,7 +213,7 @@ def training_step(size: SizeName, batch: int, length: int, precision: Precision,
     net = untrained(size, length, config.positions, config.gelu, VOCABULARY)
     averaged = AveragedModel(net, multi_avg_fn=ramped_average(config.ema)).to(accelerator.device)
     model, optimiser = accelerator.prepare(net, torch.optim.AdamW(net.parameters(), config.lr, fused=True))
-    model.mask_id, model.reads = net.mask_id, reads
+    model.mask_id, model.supports_slots = net.mask_id, supports_slots
     batches = training_batches(Examples.of(tokens, np.zeros(tokens.shape, bool)), method, config, net.mask_id, 0, accelerator.device)
 
     def step() -> None:

@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 
 from latent_tokens import processes
-from latent_tokens.attention import sees_later
 from latent_tokens.confidence import entropy, margin, top_prob
 from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig, Split
 from latent_tokens.cost import most_tokens, relative_cost
@@ -22,7 +21,7 @@ from latent_tokens.data import fingerprint, load_data
 from latent_tokens.decoding import Decoding, Step, check_decoding, growing
 from latent_tokens.fast import generate
 from latent_tokens.intervals import wilson
-from latent_tokens.methods import Method, most_latents, name_of
+from latent_tokens.methods import Method, name_of
 from latent_tokens.model import Transformer
 from latent_tokens.order import LatentPolicy, Order, any_order, left_to_right, nearest, random
 from latent_tokens.pretrained import check_fits
@@ -239,7 +238,7 @@ def decoding_for(method: Method, task: Language, config: EvalConfig, latents: in
     """
     order = config.order or default_order(method, task)
     adaptive = order in CONFIDENCES
-    if adaptive and method.order is left_to_right:
+    if adaptive and method.is_left_to_right:
         raise ValueError(
             f"order={order} is not supported by {name_of(method)}: it decodes the next token. Use order=left_to_right, or a mdm or scdm model."
         )
@@ -258,7 +257,7 @@ def decoding_for(method: Method, task: Language, config: EvalConfig, latents: in
 def check_choice(method: Method, config: EvalConfig) -> None:
     """Raises ValueError where a latent policy is asked of a method that shows all of its latents or none."""
     name = config.latent_policy or "nearest"
-    if name != "nearest" and (sees_later(method.attention) or most_latents(method) is None):
+    if name != "nearest" and method.latent_control != "free":
         raise ValueError(
             f"latent_policy={name} is not supported by {name_of(method)}: its latent tokens cannot be chosen. Use a scdm or esolm model."
         )
@@ -287,7 +286,7 @@ def policy_for(net: Transformer, task: Language, config: EvalConfig) -> LatentPo
 
 def default_order(method: Method, task: Language) -> str:
     """left_to_right for the methods that are; for the others the task's own, or top_prob (appendix D)."""
-    return "left_to_right" if method.order is left_to_right else getattr(task, "order", "top_prob")
+    return "left_to_right" if method.is_left_to_right else getattr(task, "order", "top_prob")
 
 
 def shown_latents(method: Method, decoding: Decoding) -> int | str:

@@ -1,7 +1,7 @@
-"""The same samples sooner: the candidates' logits of our Transformer from no more work than they depend on.
+"""The optimized implementation of sampling: the same loop, with the candidates' logits from no more work than they depend on.
 
-`generate` here is the public one. Every step of it is the reference's own (decoding.py); what differs is the look at the
-network, which is tested equal to it.
+`generate` here is the public one. The loop is that of sampling.py. Only the function that computes the candidates' logits
+differs, and it is tested equal to the reference.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens import decoding as reference
-from latent_tokens.attention import Rule, causal, dense_mask, sees_later
-from latent_tokens.decoding import Decoding, Generated, State, Step, begin, decode, finish
-from latent_tokens.layout import Layout, of_like_length
+from latent_tokens import sampling as reference
+from latent_tokens.attention import Rule, dense_mask, is_cacheable
+from latent_tokens.buckets import bucket_by_length
+from latent_tokens.decoding import Decoding, Generated, Step
+from latent_tokens.layout import Layout
 from latent_tokens.memory import decoding_rows
-from latent_tokens.methods import Denoiser, Method, rule_out
+from latent_tokens.methods import Denoiser, Method, exclude_mask_token
 from latent_tokens.model import Transformer
+from latent_tokens.sampling import State, decode, finish, start
 
-TABLE_BYTES = 1 << 28  # the first layer's table may take so much
+TABLE_BYTES = 1 << 28  # the largest table of the first layer
 
 
 def generate(
@@ -36,101 +38,157 @@ def generate(
     lengths: Int[Tensor, " B"] | None = None,
     on_step: Callable[[Step], None] | None = None,
 ) -> Generated:
-    """Fill in the unknown positions of each row: Algorithms 1 to 5, with several tokens a step as in appendix C.
+    """Decode the unknown positions of each row (Algorithms 1 to 5; appendix C for several tokens per step).
 
-    `tokens` is ignored where `known` is false. Row b draws from the stream (seed, rows[b]), rows = 0..B-1 by default, so a
-    row with its number comes out the same alone, in any batch and in any order. Positions from lengths[b] on take no part.
-    A batch of any size is decoded in parts that fit into memory, rows with as many known tokens together.
+    Sample i depends on (seed, rows[i]) only: it is the same alone, in any batch and in any order. A batch of any size is split
+    into parts that fit into memory. `on_step` receives the steps of one part after those of another.
 
-    For our Transformer in eval mode, without hooks, the logits are those of `decoding.generate` to rounding, and so are the samples, but
-    where two choices were that close. Any other denoiser gets the reference itself. `on_step` sees the steps of one part after the other's.
-    Raises ValueError where the decoding does not suit the method, where shapes or values are off, or logits are not finite.
+    For our Transformer in eval mode, without hooks, the logits equal those of the reference implementation up to rounding, and so
+    do the samples, unless two choices are that close. Any other network runs the reference implementation.
+
+    Args:
+        net: the network.
+        method: how it was trained.
+        tokens: token ids. Ignored where `known` is false.
+        known: true at given positions.
+        decoding: the settings.
+        seed: row b draws from the random stream (seed, rows[b]).
+        rows: the number of each row, by default 0..B-1.
+        lengths: the length of each row. Later positions take no part.
+        on_step: called with every step.
+
+    Raises:
+        ValueError: the decoding does not suit the method, shapes or values are off, or logits are not finite.
+
+    Example:
+        >>> known = torch.zeros(2, 36, dtype=torch.bool)
+        >>> generate(net, net.method, known.long(), known, Decoding(candidates=4, latents=8), seed=0).tokens.shape
+        torch.Size([2, 36])
     """
-    if not isinstance(net, Transformer) or not net.reads or net.training or net._forward_hooks or net._forward_pre_hooks:
+    if not isinstance(net, Transformer) or not is_plain(net):
         return reference.generate(net, method, tokens, known, decoding, seed, rows=rows, lengths=lengths, on_step=on_step)
-    state = begin(net, method, tokens, known, decoding, seed, rows, lengths)
+    state = start(net, method, tokens, known, decoding, seed, rows, lengths)
     with torch.inference_mode():
-        table = first_layer(net, *tokens.shape)
-        for part in parts(net, method, state, decoding):
-            decode(net, method, decoding, state, part, look=FastLook(net, method, part, tokens.shape[1], table), on_step=on_step)
+        table = qkv_table(net, *tokens.shape)
+        for part in microbatches(net, method, state, decoding):
+            candidate_logits = FastCandidateLogits(net, method, part, tokens.shape[1], table)
+            decode(net, method, decoding, state, part, candidate_logits, on_step)
     return finish(state)
 
 
-def parts(net: Transformer, method: Method, state: State, decoding: Decoding) -> list[Int[Tensor, " R"]]:
-    """The rows of a batch in parts that fit into memory, those together that show about as many slots in their first step."""
-    length, most = state.tokens.shape[1], state.sizes.max() if state.sizes.numel() else 0
-    candidates = min(max(decoding.candidates, int(most)), length) if isinstance(decoding.candidates, int) else length
-    if method.attention is causal:
-        shown = state.lengths  # each step computes as many slots in every row; those before are remembered
-    elif sees_later(method.attention) or not isinstance(decoding.latents, int):
-        shown = state.num_clean + method.room(state.left)
+def is_plain(net: Transformer) -> bool:
+    """Return whether the parts of a network may be called one by one: in eval mode, without hooks, and not a subclass with another forward."""
+    return net.supports_slots and not (net.training or net._forward_hooks or net._forward_pre_hooks)
+
+
+def microbatches(net: Transformer, method: Method, state: State, decoding: Decoding) -> list[Int[Tensor, " R"]]:
+    """Split the rows of a batch into parts that fit into memory, rows with about as many slots in their first step together."""
+    length = state.tokens.shape[1]
+    largest_step = int(state.sizes.max()) if state.sizes.numel() else 0
+    k = min(max(decoding.candidates, largest_step), length) if isinstance(decoding.candidates, int) else length
+    if is_cacheable(method.attention):
+        slots = state.lengths  # each step computes equally many slots in every row; the keys and values of earlier ones are cached
+    elif method.latent_control == "fixed" or not isinstance(decoding.latents, int):
+        slots = state.num_clean + method.max_visible(state.num_masked)
     else:
-        shown = state.num_clean + state.left.clamp(max=min(candidates + decoding.latents, length))
-    return [torch.tensor(part, device=shown.device) for part in of_like_length(shown.tolist(), partial(decoding_rows, net, candidates))]
+        slots = state.num_clean + state.num_masked.clamp(max=min(k + decoding.latents, length))
+    parts = bucket_by_length(slots.tolist(), partial(decoding_rows, net, k))
+    return [torch.tensor(part, device=slots.device) for part in parts]
 
 
-def first_layer(net: Transformer, batch: int, length: int) -> Float[Tensor, "T W"] | None:
-    """The net's table, or None where it would take more memory than it may, or more time than it saves."""
+def qkv_table(net: Transformer, batch: int, length: int) -> Float[Tensor, "T W"] | None:
+    """Return the first layer's table, or None if it takes too much memory, or more time than it saves."""
     size = net.table_rows * 3 * net.size.width * net.head.weight.element_size()
     return net.table() if size <= TABLE_BYTES and 8 * net.table_rows <= batch * length**2 else None
 
 
-class FastLook:
-    """Gives the candidates' logits of some rows, step after step (a `decoding.Look`)."""
+class FastCandidateLogits:
+    """Computes the candidates' logits of some rows, step after step (a `sampling.CandidateLogits`)."""
 
-    def __init__(self, net: Transformer, method: Method, rows: Int[Tensor, " R"], length: int, table: Float[Tensor, "T W"] | None) -> None:
-        self.net, self.method, self.table = net, method, table
-        self.cache = Cache(method, rows, length) if method.attention is causal else None
+    def __init__(
+        self,
+        net: Transformer,
+        method: Method,
+        rows: Int[Tensor, " R"],
+        length: int,
+        table: Float[Tensor, "T W"] | None,
+    ) -> None:
+        self.net = net
+        self.method = method
+        self.table = table
+        self.cache = KVCache(method, rows, length) if is_cacheable(method.attention) else None
 
     def __call__(
         self, rows: Int[Tensor, " A"], tokens: Int[Tensor, "A L"], layout: Layout, num_candidates: Int[Tensor, " A"]
     ) -> Float[Tensor, "A K V"]:
-        net, cache = self.net, self.cache
-        slots = layout.slots.expand_as(layout.positions) if cache is None else cache.missing(rows, layout)  # (A, Q)
-        ids, positions = self.method.fed(tokens, layout, net.mask_id).gather(1, slots), layout.positions.gather(1, slots)
-        wanted = (slots >= (layout.num_shown - num_candidates)[:, None]) & (slots < layout.num_shown[:, None])
-        wanted[:, 1:] &= slots[:, 1:] > slots[:, :-1]  # what pads a row repeats its last slot
-        extend = None if cache is None else partial(cache.extend, slots)
-        logits = net.read(ids, positions, seen(self.method.attention, layout, slots), wanted, self.table, extend)  # (N, V)
+        # Which slots to compute: all, or those that the cache does not hold.
+        if self.cache is None:
+            slots = layout.slots.expand_as(layout.positions)
+            append = None
+        else:
+            slots = self.cache.uncached(rows, layout)  # (A, Q)
+            append = partial(self.cache.append, slots)
+        ids = self.method.input_ids(tokens, layout, self.net.mask_id).gather(1, slots)
+        positions = layout.positions.gather(1, slots)
+
+        # Of these, the candidates need logits. Padding repeats a row's last slot, which counts once.
+        first = layout.num_shown - num_candidates
+        is_candidate = (slots >= first[:, None]) & (slots < layout.num_shown[:, None])
+        is_candidate[:, 1:] &= slots[:, 1:] > slots[:, :-1]
+        mask = query_mask(self.method.attention, layout, slots)
+        logits = self.net.read(ids, positions, mask, is_candidate, self.table, append)  # (N, V)
+
+        # Back to one line per row; a row with fewer candidates repeats its last.
         rank = torch.arange(int(num_candidates.max()), device=rows.device)
-        row_of = (num_candidates.cumsum(0) - num_candidates)[:, None] + rank.minimum(num_candidates[:, None] - 1)
-        return rule_out(net.mask_id, logits).double()[row_of]
+        before = (num_candidates.cumsum(0) - num_candidates)[:, None]
+        index = before + rank.minimum(num_candidates[:, None] - 1)  # (A, K)
+        return exclude_mask_token(self.net.mask_id, logits).double()[index]
 
 
-class Cache:
-    """Keys and values of slots that no later step changes: under the causal rule the clean ones, with a shifted readout all that were shown.
+class KVCache:
+    """Keys and values of slots that no later step changes: clean ones under the causal rule, with a shifted readout all.
 
-    Latents and candidates are written behind them and overwritten at the next step.
+    Those of latent tokens and candidates are written behind them and overwritten at the next step.
     """
 
     def __init__(self, method: Method, rows: Int[Tensor, " R"], length: int) -> None:
-        self.rows, self.length, self.keeps_shown = rows, length, method.readout == "shifted"
-        self.held, self.layers = torch.zeros_like(rows), list[Tensor]()
+        self.rows = rows
+        self.length = length
+        self.keeps_all = method.readout == "shifted"
+        self.cached = torch.zeros_like(rows)  # the number of slots of each row
+        self.layers: list[Tensor] = []
 
-    def missing(self, rows: Int[Tensor, " A"], layout: Layout) -> Int[Tensor, "A Q"]:
-        """The slots that must be computed now: those shown and not held. A row with fewer repeats its last."""
+    def uncached(self, rows: Int[Tensor, " A"], layout: Layout) -> Int[Tensor, "A Q"]:
+        """Return the slots of the input that are not cached. A row with fewer repeats its last."""
         if len(rows) < len(self.rows):
             keep = torch.isin(self.rows, rows)
-            self.rows, self.held, self.layers = rows, self.held[keep], [layer[:, keep] for layer in self.layers]
-        held, self.held = self.held, layout.num_shown if self.keeps_shown else layout.num_clean
-        count = layout.num_shown - held
+            self.rows = rows
+            self.cached = self.cached[keep]
+            self.layers = [layer[:, keep] for layer in self.layers]
+        cached = self.cached
+        self.cached = layout.num_shown if self.keeps_all else layout.num_clean
+        count = layout.num_shown - cached
         rank = torch.arange(int(count.max()), device=count.device)
-        return held[:, None] + rank.minimum(count[:, None] - 1)
+        return cached[:, None] + rank.minimum(count[:, None] - 1)
 
-    def extend(self, slots: Int[Tensor, "A Q"], number: int, k: Float[Tensor, "A H Q C"], v: Float[Tensor, "A H Q C"]) -> tuple[Tensor, Tensor]:
-        """Writes a layer's new keys and values, and gives those of all slots so far, (A, H, S, C)."""
-        if number == len(self.layers):  # the first step: in the precision that the net computes in
+    def append(self, slots: Int[Tensor, "A Q"], number: int, k: Float[Tensor, "A H Q C"], v: Float[Tensor, "A H Q C"]) -> tuple[Tensor, Tensor]:
+        """Write a layer's new keys and values, and return those of all slots so far, (A, H, S, C)."""
+        if number == len(self.layers):  # the first step: in the precision that the network computes in
             batch, heads, _, channels = v.shape
             self.layers.append(v.new_zeros(2, batch, heads, self.length, channels))
-        layer, rows = self.layers[number], torch.arange(len(slots), device=slots.device)[:, None]
-        layer[0][rows, :, slots], layer[1][rows, :, slots] = k.transpose(1, 2).to(v.dtype), v.transpose(1, 2)
+        layer = self.layers[number]
+        rows = torch.arange(len(slots), device=slots.device)[:, None]
+        layer[0][rows, :, slots] = k.transpose(1, 2).to(v.dtype)
+        layer[1][rows, :, slots] = v.transpose(1, 2)
         so_far = layer[:, :, :, : int(slots.max()) + 1]
         return so_far[0], so_far[1]
 
 
-def seen(rule: Rule, layout: Layout, queries: Int[Tensor, "A Q"]) -> Bool[Tensor, "C 1 Q S"] | None:
-    """The dense mask of these slots as attention takes it: one for all rows where they are alike, None where all is seen."""
+def query_mask(rule: Rule, layout: Layout, queries: Int[Tensor, "A Q"]) -> Bool[Tensor, "C 1 Q S"] | None:
+    """Return the dense mask of some slots: one for all rows if they are equal, None if everything is visible."""
     first = Layout(layout.positions[:1], layout.num_clean[:1], layout.num_shown[:1])
-    alike = (layout.num_clean == first.num_clean).all() & (layout.num_shown == first.num_shown).all() & (queries == queries[:1]).all()
-    mask = dense_mask(rule, *((first, queries[:1]) if alike else (layout, queries)))[:, None]
+    equal = (layout.num_clean == first.num_clean).all() & (layout.num_shown == first.num_shown).all()
+    equal = equal & (queries == queries[:1]).all()
+    mask = dense_mask(rule, first, queries[:1]) if equal else dense_mask(rule, layout, queries)
+    mask = mask[:, None]
     return None if mask.all() else mask

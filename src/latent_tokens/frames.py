@@ -11,14 +11,13 @@ from typing import Any, Literal, get_args
 from jaxtyping import Float
 from torch import Tensor
 
-from latent_tokens.attention import sees_later
 from latent_tokens.checks import at_least, one_of, whole
 from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig, OrderName
 from latent_tokens.cost import most_tokens
 from latent_tokens.decoding import Decoding, Generated, Step, check_decoding
 from latent_tokens.evaluation import CONFIDENCES, decoding_for, default_order, named_candidates, shown_candidates, shown_latents
 from latent_tokens.fast import generate
-from latent_tokens.methods import Method, most_latents, name_of
+from latent_tokens.methods import Method, name_of
 from latent_tokens.model import Transformer
 from latent_tokens.pretrained import check_fits
 from latent_tokens.solving import check_solvable
@@ -87,7 +86,8 @@ class Asked:
         """As `latent-tokens solve` decodes, with an order where one is asked for."""
         method, task, asked = self.model.net.method, self.model.task, self.setting
         free: int | Literal["all"] = "all" if asked.latents is None else DEFAULT_CANDIDATES  # where all are candidates there are no latents
-        latents = most_latents(method) if asked.latents is None else asked.latents
+        most: Literal["all"] | None = None if method.latent_control == "none" else "all"
+        latents = most if asked.latents is None else asked.latents
         found = decoding_for(method, task, EvalConfig(order=asked.order, temperature=asked.temperature), latents)
         return replace(found, candidates=named_candidates(asked.candidates or free)) if self.order in CONFIDENCES else found
 
@@ -109,7 +109,7 @@ def solvable(name: str, task: Language) -> Solvable:
 
 def has_dial(method: Method) -> bool:
     """Whether the number of latents is free when sampling."""
-    return most_latents(method) == "all" and not sees_later(method.attention)
+    return method.latent_control == "free"
 
 
 def start_of(asked: Asked) -> Event:

@@ -39,9 +39,9 @@ def nats_along_orders(
     method, device = net.method, next(net.parameters()).device
     if method is None:
         raise ValueError("net.method is None: set it to the Method that the net was trained with")
-    if order == "uniform" and method.order is left_to_right:
+    if order == "uniform" and method.is_left_to_right:
         raise ValueError("order=uniform: this method decodes from left to right alone; use order=left_to_right, or esolm, scdm or mdm")
-    fixed = order == "left_to_right" or method.order is left_to_right
+    fixed = order == "left_to_right" or method.is_left_to_right
     schedule, count = (left_to_right, 1) if fixed else (any_order, orders)
     found = np.empty((count, len(examples.tokens)))
     for start, part in zip(range(0, len(examples.tokens), ROWS), chunks_of(examples, ROWS), strict=True):

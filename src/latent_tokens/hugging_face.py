@@ -26,7 +26,7 @@ from latent_tokens.evaluation import decoding_for
 from latent_tokens.fast import generate
 from latent_tokens.hub import fetch
 from latent_tokens.layout import Layout
-from latent_tokens.methods import rule_out
+from latent_tokens.methods import exclude_mask_token
 from latent_tokens.partition import equal_parts
 from latent_tokens.pretrained import build, check_fingerprint, find
 from latent_tokens.sharing import for_transformers, push_to_hub, save_pretrained
@@ -178,7 +178,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         check_inputs(net, input_ids, places, shown)
         places, masked = places.expand_as(input_ids).masked_fill(~shown, 0), input_ids == net.mask_id
         slots = (2 * ~shown + (masked & shown)).argsort(dim=1, stable=True)  # of the input, as they are shown
-        clean, room = (shown & ~masked).sum(1), method.room((shown & masked).sum(1))
+        clean, room = (shown & ~masked).sum(1), method.max_visible((shown & masked).sum(1))
         layout = Layout(places.gather(1, slots), clean, clean + (room.clamp(max=1) if method.readout == "shifted" else room))
         row = torch.arange(len(input_ids), device=input_ids.device)[:, None].expand_as(input_ids)
         tokens = torch.full((len(input_ids), net.max_length), net.mask_id, device=input_ids.device)
@@ -186,7 +186,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         if method.readout == "shifted" and (layout.positions != layout.slots)[layout.shown].any():
             raise ValueError("input_ids: its tokens are no prefix, and a shifted readout only continues one; use scdm or mdm to infill")
         logits = method.logits(net, tokens, layout)
-        logits = rule_out(net.mask_id, logits.masked_fill(~layout.shown[..., None], 0))
+        logits = exclude_mask_token(net.mask_id, logits.masked_fill(~layout.shown[..., None], 0))
         back = slots.argsort(1)
         logits = logits.gather(1, back[..., None].expand_as(logits))
         if labels is None:

@@ -51,7 +51,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.size, self.vocab_size, self.max_length, self.positions, self.dropout, self.gelu = size, vocab_size, max_length, positions, dropout, gelu
         self.mask_id = vocab_size
-        self.reads = type(self) is Transformer  # takes `wanted`; a subclass that does too says so
+        self.supports_slots = type(self) is Transformer  # a subclass whose forward takes the wanted slots sets it
         self.embedding = nn.Embedding(vocab_size + 1, size.width)
         self.place = None if positions == "rotary" else nn.Embedding(max_length, size.width)
         self.blocks = nn.ModuleList(Block(size, dropout, gelu) for _ in range(size.layers))

@@ -13,11 +13,11 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from latent_tokens import processes
-from latent_tokens.batches import seed_of
+from latent_tokens.batches import microbatches, seed_of
 from latent_tokens.configs import TrainConfig
 from latent_tokens.memory import training_rows
 from latent_tokens.methods import Method
-from latent_tokens.objective import Drawn, score
+from latent_tokens.objective import TrainingBatch, weighted_nll
 from latent_tokens.sharding import gathered, held_back
 from latent_tokens.storage import write_whole
 from latent_tokens.tensor_files import tensors_to_bytes
@@ -28,7 +28,7 @@ class NotFinite(ArithmeticError):
 
 
 def train_step(
-    model: Any, method: Method, optimiser: Any, batch: Drawn, config: TrainConfig, step: int, accelerator: Accelerator
+    model: Any, method: Method, optimiser: Any, batch: TrainingBatch, config: TrainConfig, step: int, accelerator: Accelerator
 ) -> tuple[float, float]:
     """Takes one optimiser step; gives its loss and gradient norm. Raises NotFinite, the weights as they were, where either is not finite.
 
@@ -41,10 +41,10 @@ def train_step(
     torch.manual_seed(seed_of(config, step, processes.number()))  # for dropout, which takes no generator
     own = batch if processes.count() == 1 else batch.take(torch.from_numpy(processes.share(len(batch.tokens))).to(accelerator.device))
     loss = torch.zeros((), device=accelerator.device)
-    *others, last = own.parts(partial(training_rows, accelerator.unwrap_model(model)))
+    *others, last = microbatches(own, partial(training_rows, accelerator.unwrap_model(model)))
     for rows in (*others, last):
         with nullcontext() if rows is last else held_back(model), autocast(config, accelerator.device):
-            part = score(model, method, own.take(rows))
+            part = weighted_nll(model, method, own.take(rows))
             accelerator.backward(part * processes.count())  # of the gradients the mean over processes is taken
         loss += part.detach()
     norm = accelerator.clip_grad_norm_(model.parameters(), config.clip)
@@ -56,7 +56,7 @@ def train_step(
     return value, size
 
 
-def keep_batch(folder: Path, batch: Drawn, error: NotFinite, step: int) -> Path:
+def keep_batch(folder: Path, batch: TrainingBatch, error: NotFinite, step: int) -> Path:
     """Writes the whole batch of a step that went wrong: tokens, positions, num_clean, num_shown, scored and weight."""
     layout, path = batch.layout, folder / f"not-finite-{step:08d}.safetensors"
     parts = {"tokens": batch.tokens, "positions": layout.positions, "num_clean": layout.num_clean, "num_shown": layout.num_shown}

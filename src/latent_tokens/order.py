@@ -1,35 +1,46 @@
-"""In which order positions are decoded. An order is a permutation a row: what is clean first, as decoded, then what is masked.
+"""Decoding orders and latent policies.
 
-Noise is uniform in [0, 1), one line a row; a 1 stands where a line has ended, and leaves its entry where it is.
+An order is a permutation of the positions per row: clean ones first, as decoded, then the masked ones. A function that
+makes one takes the given positions, and may take `draw`, which returns fresh noise: uniform in [0, 1), one line per row.
+A 1 ends a line, and leaves its entry where it is.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from itertools import product
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-Order = Callable[..., Int[Tensor, "B L"]]
 Noise = Float[Tensor, "B N"]
+Draw = Callable[[], Noise]
+Order = Callable[..., Int[Tensor, "B L"]]
+"""(known[, draw]) -> a permutation per row. If its `refreshable` is true, `Decoding.refresh` reshuffles what it left masked."""
 
 
 def left_to_right(known: Bool[Tensor, "B L"]) -> Int[Tensor, "B L"]:
-    """Known positions first, then the others, both ascending."""
+    """Return the known positions, then the others, both ascending."""
     return (~known).int().argsort(dim=1, stable=True)
 
 
-def any_order(known: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B L"]:
-    """Known positions first and ascending, then the others as the noise shuffles them."""
-    return shuffle(left_to_right(known), known.sum(1), noise)
+def any_order(known: Bool[Tensor, "B L"], noise: Noise | Draw) -> Int[Tensor, "B L"]:
+    """Return the known positions, ascending, then the others as the noise shuffles them."""
+    drawn = noise() if callable(noise) else noise
+    return shuffle(left_to_right(known), known.sum(1), drawn)
+
+
+any_order.refreshable = True  # type: ignore[attr-defined]  # a uniform permutation stays one when its masked part is reshuffled
 
 
 def given(schedule: Sequence[int] | Tensor) -> Order:
-    """The order that follows `schedule`: one permutation of 0..L-1 for all rows, or one a row. Known positions move to its front.
+    """Return the order that follows `schedule`: one permutation of 0..L-1 for all rows, or one per row. Known positions come first.
 
-    Raises ValueError where it is no permutation or, when it is followed, of another length.
+    Raises:
+        ValueError: `schedule` is not a permutation or, when it is followed, has another length.
     """
     wanted = torch.as_tensor(schedule)
     wanted = wanted[None] if wanted.dim() == 1 else wanted
@@ -39,7 +50,7 @@ def given(schedule: Sequence[int] | Tensor) -> Order:
     def follow_schedule(known: Bool[Tensor, "B L"]) -> Int[Tensor, "B L"]:
         if wanted.shape[1] != known.shape[1] or len(wanted) not in (1, len(known)):
             raise ValueError(
-                f"schedule of shape {tuple(wanted.shape)} for known of shape {tuple(known.shape)}: needs one line, or one a row, of its length"
+                f"schedule of shape {tuple(wanted.shape)} for known of shape {tuple(known.shape)}: needs one line, or one per row, of its length"
             )
         order = wanted.to(known.device).expand_as(known)
         return order.gather(1, left_to_right(known.gather(1, order)))
@@ -47,99 +58,132 @@ def given(schedule: Sequence[int] | Tensor) -> Order:
     return follow_schedule
 
 
-class Showing(NamedTuple):
-    """What a latent policy is asked about, a line a row: a decoding step before its latents are chosen."""
+class PolicyInput(NamedTuple):
+    """A decoding step before its latent tokens are chosen, one line per row: the input of a latent policy."""
 
     order: Int[Tensor, "B L"]  # clean positions, candidates, the other masked ones, then those past the row's length
     num_clean: Int[Tensor, " B"]
     num_masked: Int[Tensor, " B"]
-    candidates: Int[Tensor, " B"]  # how many of the masked are decoded from in this step
-    latents: Int[Tensor, " B"]  # how many of the others are shown
-    tokens: Int[Tensor, "B L"]  # by position; MASK where undecoded
+    candidates: Int[Tensor, " B"]  # the number of candidates
+    latents: Int[Tensor, " B"]  # the number of latent tokens
+    tokens: Int[Tensor, "B L"]  # by position; MASK where masked
 
     @property
     def start(self) -> Int[Tensor, " B"]:
-        """Where in the order the latents begin."""
+        """The index in the order at which the latent tokens begin."""
         return self.num_clean + self.candidates
 
 
+Showing = PolicyInput  # the name in version 0.1
+
 LatentPolicy = Callable[..., Int[Tensor, "B L"]]
-"""Showing -> its order, rearranged among the masked that are no candidates: the next n are shown, in this order."""
+"""(PolicyInput[, draw]) -> its order, with the masked tokens after the candidates rearranged: the next n are the latent tokens."""
 
 
-def nearest(showing: Showing) -> Int[Tensor, "B L"]:
-    """The latent policy that shows the next n of the order after the candidates (Algorithm 5, line 8)."""
-    return showing.order
+def nearest(step: PolicyInput) -> Int[Tensor, "B L"]:
+    """Choose the next n of the order after the candidates (Algorithm 5, line 8)."""
+    return step.order
 
 
-def random(showing: Showing, noise: Noise) -> Int[Tensor, "B L"]:
-    """The latent policy that shows any n of those after the candidates, afresh at each step (Z_t of Algorithm 3)."""
-    return shuffle(showing.order, showing.start, noise)
+def random(step: PolicyInput, noise: Noise | Draw) -> Int[Tensor, "B L"]:
+    """Choose any n of the masked tokens after the candidates, again at each step (Z_t of Algorithm 3)."""
+    drawn = noise() if callable(noise) else noise
+    return shuffle(step.order, step.start, drawn)
 
 
-def follow(rule: Order, known: Bool[Tensor, "B L"], draw: Callable[[], Noise]) -> Int[Tensor, "B L"]:
-    """The order that a rule makes of what is known. `any_order` is handed noise; every other rule is a function of `known`.
+def is_random(rule: Order | LatentPolicy) -> bool:
+    """Return whether an order or a latent policy takes `draw` as its second argument."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(rule).parameters.values()
+    return sum(parameter.kind in kinds and parameter.default is parameter.empty for parameter in parameters) > 1
 
-    Raises ValueError where a rule gives no permutation.
+
+def is_left_to_right(order: Order) -> bool:
+    """Return whether an order decodes the first masked position next, as its permutations of three positions show."""
+    if is_random(order):
+        return False
+    known = torch.tensor(list(product((False, True), repeat=3)), device="cpu")
+    try:
+        return torch.equal(order(known), left_to_right(known))
+    except (ValueError, IndexError, RuntimeError, TypeError):  # an order for sequences of another length
+        return False
+
+
+def is_refreshable(order: Order) -> bool:
+    """Return whether the masked part of an order may be reshuffled after each step (D-14, schedule refresh)."""
+    return bool(getattr(order, "refreshable", False))
+
+
+def apply(rule: Order | LatentPolicy, subject: Any, draw: Draw) -> Int[Tensor, "B L"]:
+    """Call an order with the known positions, or a latent policy with its step. It gets `draw` if it takes a second argument."""
+    return rule(subject, draw) if is_random(rule) else rule(subject)
+
+
+def first_order(rule: Order, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], draw: Draw) -> Int[Tensor, "B L"]:
+    """Return the order before the first step: known positions, the others as the rule has them, then those past the length.
+
+    Raises:
+        ValueError: the rule does not return a permutation per row.
     """
-    return rule(known, draw()) if rule is any_order else checked(rule, rule(known), known)
+    outside = torch.arange(known.shape[1], device=known.device) >= lengths[:, None]
+    order = checked(rule, apply(rule, known | outside, draw), known)
+    group = 2 * outside.int() + (~known).int()  # (B, L): 0 known, 1 masked, 2 and 3 past the length
+    return order.gather(1, group.gather(1, order).argsort(dim=1, stable=True))
 
 
-def arrange(policy: LatentPolicy, showing: Showing, draw: Callable[[], Noise]) -> Int[Tensor, "B L"]:
-    """The order that a latent policy makes of a step. `random` is handed fresh noise; every other policy is a function of the step.
+def choose_latents(policy: LatentPolicy, step: PolicyInput, draw: Draw) -> Int[Tensor, "B L"]:
+    """Return the order of a step with its latent tokens right after the candidates (Algorithm 5, line 8).
 
-    Raises ValueError where a policy gives no permutation, or moves more than masked tokens that are no candidates.
+    Raises:
+        ValueError: the policy does not return a permutation, or moves clean tokens or candidates.
     """
-    if policy is random:
-        return random(showing, draw())
-    found = policy(showing)
-    if found is showing.order:
-        return found
-    index, moved = torch.arange(found.shape[-1], device=found.device), checked(policy, found, showing.order) != showing.order
-    fixed = (index < showing.start[:, None]) | (index >= (showing.num_clean + showing.num_masked)[:, None])
+    order = apply(policy, step, draw)
+    if order is step.order:
+        return order
+    moved = checked(policy, order, step.order) != step.order
+    index = torch.arange(order.shape[-1], device=order.device)
+    fixed = (index < step.start[:, None]) | (index >= (step.num_clean + step.num_masked)[:, None])
     if (moved & fixed).any():
-        raise ValueError("latent_policy moved clean tokens, candidates or what is past a row's length: only masked tokens after these may move")
-    return found
-
-
-def checked(rule: Callable[..., Tensor], order: Tensor, like: Tensor) -> Int[Tensor, "B L"]:
-    """What a rule gave. Raises ValueError where it is no permutation for each row."""
-    if order.shape != like.shape or not is_permutation(order):
-        raise ValueError(f"{getattr(rule, '__name__', rule)}: must give a permutation of 0..{like.shape[1] - 1} for each row")
+        raise ValueError("latent_policy moved clean tokens, candidates or positions past a row's length: only masked tokens after these may move")
     return order
 
 
-def first_order(rule: Order, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], draw: Callable[[], Noise]) -> Int[Tensor, "B L"]:
-    """The schedule to begin with: known positions, then the others as the rule has them, then those past a row's length."""
-    outside = torch.arange(known.shape[1], device=known.device) >= lengths[:, None]
-    order = follow(rule, known | outside, draw)
-    part = 2 * outside.int() + (~known).int()
-    return order.gather(1, part.gather(1, order).argsort(dim=1, stable=True))
+def checked(rule: Callable[..., Tensor], order: Tensor, like: Tensor) -> Int[Tensor, "B L"]:
+    """Return the order that a rule made. Raises ValueError if it is not a permutation per row."""
+    if order.shape != like.shape or not is_permutation(order):
+        name = getattr(rule, "__name__", rule)
+        raise ValueError(f"{name}: must give a permutation of 0..{like.shape[1] - 1} for each row")
+    return order
 
 
 def shuffle(order: Int[Tensor, "B L"], start: Int[Tensor, " B"], noise: Noise) -> Int[Tensor, "B L"]:
-    """`order` with its entries from `start` on sorted by that row's noise."""
+    """Sort each row's entries from index `start` on by that row's noise."""
     index = torch.arange(order.shape[1], device=order.device) - start[:, None]
     padded = torch.cat([noise, noise.new_ones(len(noise), 1)], dim=1)
     drawn = padded.gather(1, index.clamp(0, noise.shape[1]))
-    # what stands before `start` keeps its negative index as its key, so it stays in front and in order
-    return order.gather(1, torch.where(index < 0, index.to(noise.dtype), drawn).argsort(dim=1, stable=True))
+    # Entries before `start` keep their negative index as key, so they stay in front and in order.
+    key = torch.where(index < 0, index.to(noise.dtype), drawn)
+    return order.gather(1, key.argsort(dim=1, stable=True))
 
 
 def promote(order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], chosen: Int[Tensor, "B T"], count: Int[Tensor, " B"]) -> Int[Tensor, "B L"]:
-    """`order` with its entries `chosen` moved to index num_clean; those passed over shift right (Algorithm 4, line 10).
+    """Move chosen entries to index num_clean and shift those passed over to the right (Algorithm 4, line 10).
 
-    chosen: indices into the order, of which the first count[b] of row b hold.
+    Args:
+        order: a permutation per row.
+        num_clean: the number of clean tokens.
+        chosen: indices into the order. The first count[b] of row b are moved.
+        count: how many entries of each row are moved.
     """
     length = order.shape[1]
     index = torch.arange(length + 1, device=order.device).expand(len(order), -1)
     rank = torch.arange(chosen.shape[1], device=order.device).expand_as(chosen)
     key = torch.where(index < num_clean[:, None], index, 2 * length + index)
-    # a chosen entry that does not hold goes to the extra column `length`, which is cut off
+    # Chosen entries beyond the count go to the extra column `length`, which is cut off.
     key = key.scatter(1, torch.where(rank < count[:, None], chosen, length), length + rank)
     return order.gather(1, key[:, :length].argsort(dim=1))
 
 
 def is_permutation(order: Tensor) -> bool:
-    """Whether each row of `order` names each of 0..L-1 exactly once."""
+    """Return whether each row of `order` names each of 0..L-1 exactly once."""
     return bool((order.sort(dim=1).values == torch.arange(order.shape[1], device=order.device)).all())

@@ -141,7 +141,7 @@ def fingerprint(net: Transformer) -> list[float]:
     places = torch.arange(count, device=device)[None]
     tokens = places * (net.vocab_size // 3 + 1) % net.vocab_size
     layout = Layout(places, torch.tensor([count // 2], device=device), torch.tensor([count], device=device))
-    logits = net(net.method.fed(tokens, layout, net.mask_id), layout.positions, attention.dense_mask(net.method.attention, layout))
+    logits = net(net.method.input_ids(tokens, layout, net.mask_id), layout.positions, attention.dense_mask(net.method.attention, layout))
     waves = torch.cos(torch.outer(torch.arange(logits.shape[-1]), torch.arange(1.0, 4))) / logits.shape[-1] ** 0.5
     found = (logits[0].cpu().double() @ waves.double()).flatten().tolist()
     if not all(map(math.isfinite, found)):

@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from latent_tokens import decoding as reference
+from latent_tokens import sampling as reference
 from latent_tokens.checks import first_line
 from latent_tokens.decoding import Decoding
 from latent_tokens.doctor import Finding
 from latent_tokens.fast import generate
 from latent_tokens.machine import describe_machine, fastest_device
-from latent_tokens.methods import BLOCKS_FROM, METHODS
+from latent_tokens.methods import BLOCK_MASK_FROM, METHODS
 from latent_tokens.pretrained import SHIPPED, from_pretrained, shipped_names
 
 DRAWS = 4_000  # samples of the oracle's joint
@@ -48,7 +48,9 @@ def devices() -> Iterator[Finding]:
     few = device.type == "cpu" and threads < cores and "OMP_NUM_THREADS" in os.environ
     said = f"{threads} of {cores} cores"
     yield Finding("threads", "note" if few else "ok", said, f"OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']} holds them" if few else "")
-    blocks = f"FlexAttention from {BLOCKS_FROM:,} positions" if device.type == "cuda" else "no FlexAttention, which this package uses on CUDA only"
+    blocks = (
+        f"FlexAttention from {BLOCK_MASK_FROM:,} positions" if device.type == "cuda" else "no FlexAttention, which this package uses on CUDA only"
+    )
     apart = attention_error(device)
     if apart < 1e-3:
         yield Finding("attention", "ok", f"SDPA, {apart:.0e} from attention written out; {blocks}")

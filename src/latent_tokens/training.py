@@ -22,7 +22,7 @@ from accelerate import Accelerator
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
-from latent_tokens.batches import VALIDATION, draw_examples, training_batches
+from latent_tokens.batches import VALIDATION, draw_examples, microbatches, training_batches
 from latent_tokens.checks import check_out
 from latent_tokens.configs import FREE, Split, TrainConfig
 from latent_tokens.data import fingerprint, load_data, watched
@@ -30,7 +30,7 @@ from latent_tokens.locking import LOCK, LockedError, locked
 from latent_tokens.memory import training_rows
 from latent_tokens.methods import METHODS, Method
 from latent_tokens.model import Transformer
-from latent_tokens.objective import Drawn, score
+from latent_tokens.objective import TrainingBatch, weighted_nll
 from latent_tokens.optimising import NotFinite, autocast, keep_batch, ramped_average, train_step
 from latent_tokens.pretrained import describe, weights_bytes
 from latent_tokens.progress import CONSOLE, counting, progress
@@ -203,7 +203,7 @@ def begin(config: TrainConfig, task: Language | None, method: Method | None, acc
         put_back_best(config.folder, state)
     averaged.to(accelerator.device)
     model, optimiser = (net, optimiser) if config.parallel == "fsdp" else accelerator.prepare(net, optimiser)
-    model.mask_id, model.reads = net.mask_id, net.reads
+    model.mask_id, model.supports_slots = net.mask_id, net.supports_slots
     if config.track is not None:
         accelerator.init_trackers("latent-tokens", {name: value for name, value in settings(config).items() if value is not None})
     return Run(config, method, splits, net, averaged, optimiser, model, accelerator, state, unchanged)
@@ -216,7 +216,7 @@ def joined(config: TrainConfig) -> Accelerator:
     return processes.join(config.track, config.folder)
 
 
-def give_up(run: Run, batch: Drawn, error: NotFinite) -> NoReturn:
+def give_up(run: Run, batch: TrainingBatch, error: NotFinite) -> NoReturn:
     """Saves the state before a step that went wrong, and its batch, and raises ValueError."""
     run.save()
     kept = keep_batch(run.config.folder, batch, error, run.state.step)
@@ -307,7 +307,9 @@ def validation_loss(run: Run) -> float:
         for start in (config.batch_size * processes.share(ceil(count / config.batch_size))).tolist():
             part = examples.take(slice(start, start + config.batch_size))
             batch = draw_examples(part, run.method, config, net.mask_id, VALIDATION, start).to(device)
-            loss += len(part.tokens) * sum(score(net, run.method, batch.take(rows)).item() for rows in batch.parts(partial(training_rows, net)))
+            loss += len(part.tokens) * sum(
+                weighted_nll(net, run.method, batch.take(rows)).item() for rows in microbatches(batch, partial(training_rows, net))
+            )
     (whole,) = processes.total([loss], device)
     return whole / count
 

@@ -52,17 +52,14 @@ def check_counts(
     candidates: int | Literal["all", "growing"] | None,
 ) -> None:
     """Raises ValueError for candidates that the order ignores, and for latent tokens of which candidates="all" leaves none."""
-    from latent_tokens.attention import sees_later
     from latent_tokens.evaluation import CONFIDENCES
-    from latent_tokens.methods import most_latents, name_of
-    from latent_tokens.order import left_to_right
+    from latent_tokens.methods import name_of
 
     if order not in CONFIDENCES and candidates not in (None, 1):
-        if method.order is left_to_right:
+        if method.is_left_to_right:
             raise ValueError(f"candidates={candidates} is not supported by {name_of(method)}: it decodes the next token. Use candidates=1.")
         raise ValueError(f"candidates={candidates} with order={order}: this order decodes its next token. Use candidates=1, or order=top_prob.")
-    is_free = most_latents(method) == "all" and not sees_later(method.attention)
-    for count in latents if candidates == "all" and is_free else ():
+    for count in latents if candidates == "all" and method.latent_control == "free" else ():
         if count == "all" or (isinstance(count, int) and count > 0):
             reason = "all masked tokens are candidates, so none is a latent token"
             raise ValueError(f"latents={count} with candidates=all: {reason}. Use candidates={DEFAULT_CANDIDATES}, or latents=0.")

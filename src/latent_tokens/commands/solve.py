@@ -40,8 +40,6 @@ def run_solve(command: Solve) -> int:
     """latent-tokens solve: prints the answer, the verdict and the cost; 1 if it is not solved."""
     from latent_tokens.decoding import Decoding
     from latent_tokens.evaluation import named_candidates, shown_candidates, shown_latents
-    from latent_tokens.methods import most_latents
-    from latent_tokens.order import left_to_right
     from latent_tokens.pretrained import find, from_pretrained, shipped_names
     from latent_tokens.solving import solve
     from latent_tokens.tasks import Solvable
@@ -67,13 +65,14 @@ def run_solve(command: Solve) -> int:
         problem = task.encode(text)
     if command.candidates is not None:
         candidates = command.candidates
-    elif net.method.order is left_to_right:
+    elif net.method.is_left_to_right:
         candidates = 1
     else:
         candidates = "all" if command.latents is None else DEFAULT_CANDIDATES  # candidates="all" leaves no latent tokens
-    if net.method.order is not left_to_right:
+    if not net.method.is_left_to_right:
         check_counts(net.method, "top_prob", [command.latents], candidates)
-    latents = most_latents(net.method) if command.latents is None else command.latents
+    most: Literal["all"] | None = None if net.method.latent_control == "none" else "all"
+    latents = most if command.latents is None else command.latents
     decoding = Decoding(named_candidates(candidates), latents, temperature=command.temperature)
     attempt = solve(net, task, problem, decoding, command.seed, command.attempts)
     verdict = "\n  ".join(["not solved:", *attempt.wrong]) if attempt.wrong else "solved"

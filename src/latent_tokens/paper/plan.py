@@ -79,5 +79,5 @@ def estimate(works: Iterable[Work]) -> float:
 @cache
 def step_seconds(size: SizeName, batch: int, length: int) -> float:
     """Measure the seconds of a training step, once per shape."""
-    step, _ = training_step(size, batch, length, "fp32", reads=True)
+    step, _ = training_step(size, batch, length, "fp32", supports_slots=True)
     return statistics.median(seconds(step, Accelerator().device) for _ in range(STEPS))

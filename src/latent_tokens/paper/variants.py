@@ -18,10 +18,10 @@ from latent_tokens.decoding import Decoding
 from latent_tokens.evaluation import Adjust, Watcher
 from latent_tokens.layout import next_layout
 from latent_tokens.model import Transformer
-from latent_tokens.order import Showing
+from latent_tokens.order import PolicyInput
 from latent_tokens.paper.dead_ends import DeadEnds
 from latent_tokens.paper.foresight import Foresight
-from latent_tokens.relevance import by_worth, in_levels, relevant, tells_candidates, told_by_clean
+from latent_tokens.relevance import quantize, rank_by, relevant, support_from_clean, support_of_candidates
 from latent_tokens.tasks import Solvable, Sudoku, Task
 
 Schedule = Callable[[int, int], int | Callable[[int], int]]
@@ -54,14 +54,14 @@ def sharing(task: Task) -> Tensor:
 
 def of_a_unit(net: Transformer, task: Task, decoding: Decoding) -> Decoding:
     """Latents that share the most units with the candidates."""
-    relation = in_levels(sharing(task))
-    return replace(decoding, latent_policy=by_worth(lambda showing: tells_candidates(relation, showing), "of a unit"))
+    relation = quantize(sharing(task))
+    return replace(decoding, latent_policy=rank_by(lambda showing: support_of_candidates(relation, showing), "of a unit"))
 
 
 def constrained(net: Transformer, task: Task, decoding: Decoding) -> Decoding:
     """Latents that share units with the most clean cells."""
-    relation = in_levels(sharing(task))
-    return replace(decoding, latent_policy=by_worth(lambda showing: told_by_clean(relation, showing), "constrained"))
+    relation = quantize(sharing(task))
+    return replace(decoding, latent_policy=rank_by(lambda showing: support_from_clean(relation, showing), "constrained"))
 
 
 def constrained_of_a_unit(net: Transformer, task: Task, decoding: Decoding) -> Decoding:
@@ -72,12 +72,12 @@ def constrained_of_a_unit(net: Transformer, task: Task, decoding: Decoding) -> D
 def certain(sign: int, net: Transformer, task: Task, decoding: Decoding) -> Decoding:
     """Latents that the model itself is most (1) or least (-1) certain of, by a look at all masked tokens that is not counted as a cost."""
 
-    def certainty(showing: Showing) -> Float[Tensor, "A L"]:
+    def certainty(showing: PolicyInput) -> Float[Tensor, "A L"]:
         layout = next_layout(showing.order, showing.num_clean, showing.num_masked, torch.zeros_like(showing.num_clean))
         found = sign * top_prob(net.method.logits(net, showing.tokens, layout).double())  # (A, S), by entry of the order
         return torch.zeros_like(showing.order, dtype=found.dtype).scatter(1, showing.order[:, : found.shape[1]], found)
 
-    return replace(decoding, latent_policy=by_worth(certainty, "most certain" if sign > 0 else "least certain"))
+    return replace(decoding, latent_policy=rank_by(certainty, "most certain" if sign > 0 else "least certain"))
 
 
 def scheduled(shape: Schedule, net: Transformer, task: Task, decoding: Decoding) -> Decoding:

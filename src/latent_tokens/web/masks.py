@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from latent_tokens.attention import Rule, bidirectional, causal, dense_mask, independent, semi_causal
-from latent_tokens.decoding import Decoding, check_decoding, how_many
+from latent_tokens.decoding import Decoding, check_decoding, num_candidates_and_latents
 from latent_tokens.frames import has_dial
 from latent_tokens.layout import next_layout
 from latent_tokens.methods import METHODS, Method
-from latent_tokens.order import any_order, first_order
+from latent_tokens.order import first_order
 
 MOST_SLOTS = 64
 LATENTS = 2  # where no number is asked for and the method has a dial
@@ -63,7 +63,7 @@ def drawn(moment: Moment) -> dict[str, Any]:
     clean, left, one = (torch.tensor([count]) for count in (moment.clean, length - moment.clean, 1))
     noise = torch.rand(1, length, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     order = first_order(method.order, torch.zeros(1, length, dtype=torch.bool), torch.tensor([length]), lambda: noise)
-    candidates, latents = how_many(method, decoding, clean, left, one)
+    candidates, latents = num_candidates_and_latents(method, decoding, clean, left, one)
     layout = next_layout(order, clean, candidates, latents)
     shown = int(layout.num_shown[0])
     kinds = ["clean"] * moment.clean + ["latent"] * int(latents[0]) + ["candidate"] * int(candidates[0])
@@ -75,5 +75,5 @@ def drawn(moment: Moment) -> dict[str, Any]:
         "slots": [{"position": place, "kind": kind} for place, kind in zip(places, kinds, strict=True)],
         "mask": mask.tolist(),
         "words": SAYS[method.attention] + SHIFTED * (method.readout == "shifted"),
-        "order": "any" if method.order is any_order else "left to right",
+        "order": "left to right" if method.is_left_to_right else "any",
     }

@@ -15,7 +15,6 @@ from latent_tokens.checks import first_line
 from latent_tokens.configs import DEFAULT_CANDIDATES
 from latent_tokens.frames import Model, has_dial, solvable
 from latent_tokens.methods import Method, name_of
-from latent_tokens.order import left_to_right
 from latent_tokens.pretrained import find, from_pretrained, method_from, shapes_of
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Examples, Solvable
@@ -90,7 +89,7 @@ def describe(name: str, folder: Path, task: Solvable) -> dict[str, Any]:
         "dial": has_dial(method),
         "side": drawn.columns if drawn.box else None,
         "box": None if drawn.box is None else list(drawn.box),
-        "left_to_right": method.order is left_to_right,
+        "left_to_right": method.is_left_to_right,
         "continues_prefix": method.readout == "shifted",
         "candidates": measured().get(task.name, {}).get("candidates", DEFAULT_CANDIDATES),
         "examples": [example_of(puzzle, record) for puzzle in puzzles],

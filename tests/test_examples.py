@@ -43,6 +43,7 @@ def test_an_example_fits_two_screens(path):
     assert len(path.read_text().splitlines()) < 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs_and_learns(path, tmp_path):
     environment = os.environ | {"OMP_NUM_THREADS": "1"}

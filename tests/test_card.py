@@ -15,7 +15,7 @@ from test_training import tiny_run
 
 
 def test_a_card_says_task_recipe_and_figures(tmp_path):
-    folder = fit(tiny_run(tmp_path / "run", steps=7, method="scdm"))
+    folder = fit(tiny_run(tmp_path / "run", steps=7, size="nano", method="scdm"))
     (row,) = evaluate(from_pretrained(folder), TASKS["sudoku-4"], EvalConfig(latents=(3,), num_samples=5))
     write_card(folder, [row])
     text = (folder / "README.md").read_text()

@@ -23,7 +23,7 @@ from test_training import tiny_run
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run with a result."""
-    folder = fit(tiny_run(tmp_path_factory.mktemp("runs") / "mine", steps=3, method="scdm"))
+    folder = fit(tiny_run(tmp_path_factory.mktemp("runs") / "mine", steps=3, size="nano", method="scdm"))
     (row,) = evaluate(from_pretrained(folder), TASKS["sudoku-4"], EvalConfig(latents=(3,), num_samples=5))
     append_line(folder / RESULTS, row)
     return folder

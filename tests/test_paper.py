@@ -31,12 +31,21 @@ OURS = {"Sdk-G": "sudoku-gen", "Sdk-P": "sudoku-puzzle", "Sudoku": "sudoku-puzzl
 METHOD = {"MDM": "mdm", "SIDM": "sidm", "ARM": "arm", "AR-MTP": "ar-mtp", "MDM-uniform": "mdm", "MDM-top-prob": "mdm"}
 
 
+def reproduced(place, names):
+    """(config, table by experiment) of experiments at the smallest scale, as one user runs them one after the other."""
+    config = ReproduceConfig("table-1", "smoke", place / "results", place / "runs")
+    return config, {name: reproduce(replace(config, experiment=name)) for name in names}
+
+
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """All experiments at the smallest scale, as one user runs them one after the other; made once, as a process takes files of tests whole."""
-    place = tmp_path_factory.mktemp("paper")
-    config = ReproduceConfig("table-1", "smoke", place / "results", place / "runs")
-    return config, {name: reproduce(replace(config, experiment=name)) for name in EXPERIMENTS}
+    return reproduced(tmp_path_factory.mktemp("paper"), EXPERIMENTS)
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """What the fast tests need: a table with its figure's rows, and text."""
+    return reproduced(tmp_path_factory.mktemp("few"), ("figure-1", "table-1", "figure-text", "table-text"))
 
 
 def tables_of(source):
@@ -86,6 +95,7 @@ def test_sizes_and_budgets_are_those_of_the_paper():
     assert f"standard ARM for {ARM_ON_COUNTDOWN_EPOCHS} epochs" in source
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_runs(done, name):
     config, tables = done
@@ -96,8 +106,8 @@ def test_every_experiment_runs(done, name):
     assert len(tables[name].splitlines()) == len(dict.fromkeys(EXPERIMENTS[name].cells(SCALES["smoke"]))) + 6
 
 
-def test_nothing_is_computed_twice(done, monkeypatch):
-    config, tables = done
+def test_nothing_is_computed_twice(few, monkeypatch):
+    config, tables = few
     rows = (config.out / "smoke" / "rows.jsonl").read_text()
     names = [json.loads(line)["recipe"] for line in rows.splitlines()]
     assert len(names) == len(set(names))
@@ -115,8 +125,8 @@ def test_all_experiments_are_the_tables_of_each(done, monkeypatch):
     assert reproduce(replace(config, experiment="all")) == "\n".join(tables.values())
 
 
-def test_a_stopped_recipe_gives_the_row_of_an_undisturbed_one(done, tmp_path, monkeypatch):
-    config, _ = done
+def test_a_stopped_recipe_gives_the_row_of_an_undisturbed_one(few, tmp_path, monkeypatch):
+    config, _ = few
     (first, *_) = recipes("table-1", "smoke", config.runs)
     (again, *_) = recipes("table-1", "smoke", tmp_path)
     assert first.hash == again.hash
@@ -143,8 +153,8 @@ def test_a_stopped_recipe_gives_the_row_of_an_undisturbed_one(done, tmp_path, mo
 
 
 @pytest.mark.parametrize("what", ["weights_sha256", "data_sha256", "problems_sha256"])
-def test_a_table_refuses_rows_of_other_weights_data_or_problems(done, tmp_path, what):
-    config, _ = done
+def test_a_table_refuses_rows_of_other_weights_data_or_problems(few, tmp_path, what):
+    config, _ = few
     folder = tmp_path / "smoke"
     folder.mkdir()
     rows = [json.loads(line) for line in (config.out / "smoke" / "rows.jsonl").read_text().splitlines()]
@@ -157,17 +167,17 @@ def test_a_table_refuses_rows_of_other_weights_data_or_problems(done, tmp_path, 
         reproduce(replace(config, experiment="figure-1", out=tmp_path))
 
 
-def test_a_row_of_another_recipe_is_no_row_of_this_one(done, monkeypatch):
+def test_a_row_of_another_recipe_is_no_row_of_this_one(few, monkeypatch):
     """Where a recipe says something else, what the old one gave is left alone and the new one is missing."""
-    config, _ = done
+    config, _ = few
     budget = SCALES["smoke"].budgets["zebra"]
     monkeypatch.setitem(SCALES["smoke"].budgets, "zebra", replace(budget, training={**budget.training, "lr": 1e-3}))
     states = {work.name: work.state for work in plan(recipes("table-1", "smoke", config.runs), config.out / "smoke" / "rows.jsonl")}
     assert {name.split("-")[0]: state for name, state in states.items()} == {"sudoku": "done", "zebra": "missing", "countdown": "done"}
 
 
-def test_status_says_what_is_done_and_runs_nothing(done, tmp_path, monkeypatch):
-    config, _ = done
+def test_status_says_what_is_done_and_runs_nothing(few, tmp_path, monkeypatch):
+    config, _ = few
     monkeypatch.setattr(rooms, "run", None)
     assert reproduce(replace(config, status=True)).count("| done |") == 6
     elsewhere = replace(config, status=True, out=tmp_path / "results", runs=tmp_path / "runs")
@@ -287,6 +297,7 @@ def test_results_belong_to_recipes_that_are_listed():
     assert {row["recipe"] for row in rows} <= listed
 
 
+@pytest.mark.slow
 def test_the_table_of_claims_runs_nothing(done, tmp_path):
     config, _ = done
     text = reproduce(replace(config, experiment="claims"))
@@ -370,8 +381,8 @@ def test_what_latents_take_off_is_seen_sequence_by_sequence():
     assert taken_off({}, first) is None
 
 
-def test_text_has_a_line_for_every_seed_and_an_imported_model_must_be_there(done):
-    config, tables = done
+def test_text_has_a_line_for_every_seed_and_an_imported_model_must_be_there(few):
+    config, tables = few
     table = reproduce(replace(config, experiment="table-text", seeds=2))
     assert [line.split(" | ")[3] for line in table.splitlines()[2:8]] == ["0", "1"] * 3
     assert len(tables["figure-text"].splitlines()) == 5 + 6

@@ -331,6 +331,7 @@ def test_few_models_are_kept(shelf):
     assert list(few.kept) == names[1:3]
 
 
+@pytest.mark.slow
 def test_a_crowd_gets_answers_or_is_told_to_wait_and_memory_stays():
     with process("--at-once", "2") as (server, port):
         events(port, "/api/decode", **QUESTION)

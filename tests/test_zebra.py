@@ -80,7 +80,7 @@ def test_no_clue_can_be_spared_by_propagation():
 @given(data=st.data())
 def test_what_a_clue_leaves_is_what_enumeration_leaves(kind, data):
     """Propagation never drops a house that some true placement uses, and settles truth where every reference is one house."""
-    from sat import RELATIONS
+    from helpers.sat import RELATIONS
 
     houses = data.draw(st.integers(3, 6))
     relation = RELATIONS.get(kind, lambda x: x in (0, houses - 1))

@@ -39,10 +39,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from latent_tokens import TrainConfig, from_pretrained, training
+from latent_tokens import TrainConfig, from_pretrained
 from latent_tokens.cli import main
-from latent_tokens.locking import LOCK
 from latent_tokens.storage import provenance
+from latent_tokens.training import loop as training
+from latent_tokens.training.locking import LOCK
 
 SAVE_EVERY, EVALUATE_EVERY, KEEP = 3, 7, 3
 HANGS = 300  # seconds after which a process counts as hung

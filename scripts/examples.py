@@ -11,14 +11,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from latent_tokens.checkpoints.pretrained import SHIPPED, from_pretrained
 from latent_tokens.demo import compared, puzzles, solved
-from latent_tokens.frames import Model, Setting
-from latent_tokens.hashing import sha256_of
-from latent_tokens.pretrained import SHIPPED, from_pretrained
 from latent_tokens.progress import progress
-from latent_tokens.storage import json_bytes, write_whole
+from latent_tokens.storage import json_bytes, sha256_of, write_whole
 from latent_tokens.tasks import TASKS, Examples
-from latent_tokens.views import COMPARISONS, MEASURED, Comparison
+from latent_tokens.trace.boards import COMPARISONS, MEASURED, Comparison
+from latent_tokens.trace.record import Model, Setting
 
 LATENTS: tuple[int | Literal["all"], ...] = (0, 4, "all")
 SEED = 0  # of the puzzles, and of every decode

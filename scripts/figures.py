@@ -20,12 +20,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from latent_tokens import METHODS, Decoding, Method, generate
-from latent_tokens.attention import dense_mask
-from latent_tokens.cost import cached_cost, relative_cost
-from latent_tokens.decoding import num_candidates_and_latents
+from latent_tokens.core.attention import dense_mask
+from latent_tokens.core.cost import cached_cost, relative_cost
+from latent_tokens.core.decoding import num_candidates_and_latents
+from latent_tokens.core.layout import next_layout
+from latent_tokens.core.objective import corrupt
 from latent_tokens.demo import draw_bundled_figure
-from latent_tokens.layout import next_layout
-from latent_tokens.objective import corrupt
 
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 LENGTH, CLEAN, MASK = 8, 3, 9

@@ -15,9 +15,9 @@ from pathlib import Path
 import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from latent_tokens.checkpoints.pretrained import shipped_names
 from latent_tokens.commands.serve import bound
 from latent_tokens.commands.shared import task_of
-from latent_tokens.pretrained import shipped_names
 from latent_tokens.web.server import app_for
 from latent_tokens.web.shelf import Shelf
 

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 from latent_tokens import EvalConfig, evaluate, from_pretrained, save_pretrained
-from latent_tokens.card import CARD, write_card
-from latent_tokens.evaluation import default_order
-from latent_tokens.pretrained import SHIPPED, fingerprint
+from latent_tokens.checkpoints.pretrained import SHIPPED, fingerprint
+from latent_tokens.evaluation.evaluate import default_order
+from latent_tokens.sharing.card import CARD, write_card
 from latent_tokens.storage import read_description, read_lines, write_whole
 from latent_tokens.tasks import described
 

@@ -9,22 +9,22 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "OMP_NUM_THREADS
 
 # With CHECK_SHAPES=1, as in .ci/run, beartype checks the shapes that signatures state.
 CHECKED = (
-    "layout",
-    "order",
-    "partition",
-    "attention",
-    "streams",
-    "methods",
-    "objective",
-    "decoding",
-    "model",
-    "cost",
-    "solving",
-    "fast",
-    "memory",
-    "kernels",
-    "sweep",
-    "relevance",
+    "core.layout",
+    "core.order",
+    "core.partition",
+    "core.attention",
+    "core.streams",
+    "core.methods",
+    "core.objective",
+    "core.decoding",
+    "network.transformer",
+    "core.cost",
+    "evaluation.solve",
+    "network.fast",
+    "network.memory",
+    "network.kernels",
+    "network.sweep",
+    "core.relevance",
 )
 if os.environ.get("CHECK_SHAPES"):
     from jaxtyping import install_import_hook
@@ -104,8 +104,8 @@ def suits(method, decoding_name):
 def brief_look():
     """The machine's limits are measured on small matrices and blocks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("latent_tokens.machine.SIDE", 512)
-        patch.setattr("latent_tokens.machine.COPIED", 1 << 24)
+        patch.setattr("latent_tokens.bench.machine.SIDE", 512)
+        patch.setattr("latent_tokens.bench.machine.COPIED", 1 << 24)
         yield
 
 

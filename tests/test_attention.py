@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from latent_tokens import METHODS
-from latent_tokens.attention import bidirectional, causal, dense_mask, independent, semi_causal
-from latent_tokens.layout import Layout
+from latent_tokens.core.attention import bidirectional, causal, dense_mask, independent, semi_causal
+from latent_tokens.core.layout import Layout
 
 CLEAN, SHOWN, SLOTS = 3, 6, 8
 

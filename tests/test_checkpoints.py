@@ -17,13 +17,13 @@ from safetensors.torch import load_file, save_file
 
 from helpers.published_network import Published, lightning
 from latent_tokens import from_pretrained
-from latent_tokens.attention import causal, dense_mask, independent, semi_causal
-from latent_tokens.checkpoints import import_checkpoint
+from latent_tokens.checkpoints.folding import BUFFER
+from latent_tokens.checkpoints.published import import_checkpoint
+from latent_tokens.checkpoints.torchfile import Inert, is_plain_tensor, read_torch
 from latent_tokens.cli import main
-from latent_tokens.folding import BUFFER
-from latent_tokens.layout import Layout
-from latent_tokens.methods import METHODS
-from latent_tokens.torchfile import Inert, is_plain_tensor, read_torch
+from latent_tokens.core.attention import causal, dense_mask, independent, semi_causal
+from latent_tokens.core.layout import Layout
+from latent_tokens.core.methods import METHODS
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from hypothesis import assume, given, strategies as st
 
 from latent_tokens import TASKS
 from latent_tokens.tasks import configured
-from latent_tokens.tasks.countdown import CHARACTERS, HELD_OUT_TARGETS, answer_text, texts
-from latent_tokens.tasks.equations import first_solution, stack_of
-from latent_tokens.tasks.sources import read_source
+from latent_tokens.tasks.countdown.equations import first_solution, stack_of
+from latent_tokens.tasks.countdown.puzzles import CHARACTERS, HELD_OUT_TARGETS, answer_text, texts
+from latent_tokens.tasks.readers.sources import read_source
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data" / "countdown" / "ye2025_cd4_train_head2000.jsonl"
 FIVE, FOUR = TASKS["countdown"], TASKS["countdown-4"]

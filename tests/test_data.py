@@ -15,13 +15,13 @@ import torch
 from joblib import Parallel
 
 from latent_tokens import METHODS, TASKS, DataConfig, EvalConfig, Examples, TrainConfig, evaluate, fit, from_pretrained, load_data, make_data
-from latent_tokens.batches import training_batches
 from latent_tokens.cli import main
-from latent_tokens.data import fingerprint
-from latent_tokens.splits import make_problems, make_splits
+from latent_tokens.data.datasets import fingerprint
+from latent_tokens.data.splits import make_problems, make_splits
 from latent_tokens.tasks import SPLITS, configured
-from latent_tokens.tasks.countdown import texts
-from latent_tokens.tasks.zebra import read_prompt
+from latent_tokens.tasks.countdown.puzzles import texts
+from latent_tokens.tasks.zebra.puzzles import read_prompt
+from latent_tokens.training.batches import training_batches
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data"
 SIZES = {"num_train": 300, "num_validation": 20, "num_test": 20}
@@ -373,7 +373,7 @@ def test_a_puzzle_to_infill_is_shown_before_its_solution(tmp_path, capsys):
 
 
 def test_the_benchmark_prints_rates_in_one_process_and_in_two(capsys, monkeypatch):
-    monkeypatch.setattr("latent_tokens.rates.SECONDS", 0.02)
+    monkeypatch.setattr("latent_tokens.bench.rates.SECONDS", 0.02)
     assert main(["data", "sudoku-4", "--benchmark", "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["cores"] for row in rows] == [1, 2]
@@ -446,7 +446,7 @@ def test_no_more_workers_start_than_there_is_work(monkeypatch):
         asked.append(n_jobs)
         return Parallel(n_jobs=1, **options)
 
-    monkeypatch.setattr("latent_tokens.splits.Parallel", parallel)
+    monkeypatch.setattr("latent_tokens.data.splits.Parallel", parallel)
     sieve = make_splits(TASKS["sudoku-4"], {"train": 10}, 0, processes=1_000)
     assert (asked, sieve.kept) == ([1], {"train": 10})
     make_splits(TASKS["sudoku-9"], {"train": 4_000}, 0, processes=2)

@@ -7,7 +7,7 @@ import torch
 
 from helpers.oracle import Oracle, small_joint
 from latent_tokens import METHODS, Decoding, entropy, generate, given, growing, left_to_right, margin, top_prob
-from latent_tokens.sampling import check_shapes
+from latent_tokens.core.sampling import check_shapes
 
 JOINT = small_joint()
 KNOWN = torch.zeros(2, 3, dtype=torch.bool)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from latent_tokens.tasks import deduction, solver
-from latent_tokens.tasks.deduction import locked_candidates, naked_pairs, naked_triplets, unique_rectangles, xy_wings
+from latent_tokens.tasks.sudoku import deduction, solver
+from latent_tokens.tasks.sudoku.deduction import locked_candidates, naked_pairs, naked_triplets, unique_rectangles, xy_wings
 
 PUZZLES = Path(__file__).parents[2] / "shared" / "data" / "sudoku"
 UNITS = {box: solver.units(*box) for box in ((2, 2), (2, 3), (3, 3), (6, 6))}

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 import latent_tokens
-from latent_tokens import doctor, selftest
+from latent_tokens.bench import doctor, selftest
+from latent_tokens.bench.doctor import GIGABYTE, Finding
+from latent_tokens.checkpoints.pretrained import shipped_names
 from latent_tokens.cli import main
-from latent_tokens.doctor import GIGABYTE, Finding
-from latent_tokens.pretrained import shipped_names
 
 Usage = namedtuple("Usage", "total used free")
 

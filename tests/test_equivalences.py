@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from latent_tokens import METHODS, SIZES, Decoding, Transformer, generate, growing, left_to_right, loss, random, reverse_process
-from latent_tokens.attention import causal, dense_mask, independent, semi_causal
-from latent_tokens.cost import relative_cost, tokens_processed
-from latent_tokens.layout import Layout, next_layout
+from latent_tokens.core.attention import causal, dense_mask, independent, semi_causal
+from latent_tokens.core.cost import relative_cost, tokens_processed
+from latent_tokens.core.layout import Layout, next_layout
 
 LENGTH = 16
 NOTHING_KNOWN = torch.zeros(7, LENGTH, dtype=torch.bool)

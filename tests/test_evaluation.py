@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from latent_tokens import METHODS, SIZES, TASKS, DataConfig, EvalConfig, Transformer, evaluate, load_data, make_data
-from latent_tokens.intervals import wilson
+from latent_tokens.evaluation.intervals import wilson
 
 TASK = TASKS["sudoku-4"]
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from latent_tokens import Task
-from latent_tokens.attention import attends_earlier, attends_later, dense_mask, independent, semi_causal
-from latent_tokens.layout import next_layout
+from latent_tokens.core.attention import attends_earlier, attends_later, dense_mask, independent, semi_causal
+from latent_tokens.core.layout import next_layout
 from latent_tokens.tasks import SPLITS
 
 ROOT = Path(__file__).parents[1]

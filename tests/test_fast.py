@@ -7,24 +7,12 @@ import pytest
 import torch
 
 from helpers.oracle import Oracle, small_joint
-from latent_tokens import (
-    METHODS,
-    Decoding,
-    Size,
-    Transformer,
-    entropy,
-    generate,
-    given,
-    left_to_right,
-    loss,
-    memory,
-    model,
-    random,
-    sampling as reference,
-)
-from latent_tokens.attention import causal, semi_causal
-from latent_tokens.fast import FastCandidateLogits, microbatches, qkv_table
-from latent_tokens.sampling import candidate_logits, decode, finish, most_confident, sample_tokens, start
+from latent_tokens import METHODS, Decoding, Size, Transformer, entropy, generate, given, left_to_right, loss, random
+from latent_tokens.core import sampling as reference
+from latent_tokens.core.attention import causal, semi_causal
+from latent_tokens.core.sampling import candidate_logits, decode, finish, most_confident, sample_tokens, start
+from latent_tokens.network import memory, transformer as model
+from latent_tokens.network.fast import FastCandidateLogits, microbatches, qkv_table
 
 VOCAB, LENGTH = 7, 12
 STARTS = torch.tensor([0, 3, 0, 5, 1, 2, 9])
@@ -240,7 +228,7 @@ def test_a_batch_of_one_row_or_none_is_decoded(nano, name, batch):
 def test_a_watcher_sees_the_steps_of_the_reference(name, monkeypatch):
     net, (tokens, known, lengths), seen = untrained(), problem(), ({}, {})
     known &= METHODS[name].readout == "in_place"
-    monkeypatch.setattr("latent_tokens.fast.decoding_rows", lambda net, candidates, width: 2)
+    monkeypatch.setattr("latent_tokens.network.fast.decoding_rows", lambda net, candidates, width: 2)
     for module, found in zip((generate, reference.generate), seen, strict=True):
 
         def watch(step, found=found):

@@ -10,14 +10,15 @@ import torch
 from PIL import Image
 
 from latent_tokens import METHODS, SIZES, TASKS, Decoding, Text, Transformer, growing, left_to_right
+from latent_tokens.checkpoints.pretrained import from_pretrained
 from latent_tokens.cli import main
-from latent_tokens.frames import Asked, Model, Setting, has_dial, trace
-from latent_tokens.pretrained import from_pretrained
-from latent_tokens.sampling import generate
-from latent_tokens.strips import LAST_MS, animation, moments, strip
-from latent_tokens.tasks import Sudoku, SudokuPuzzle, zebra
-from latent_tokens.tensors import as_tensors
-from latent_tokens.views import EXAMPLES, check, examples, measured, view
+from latent_tokens.core.sampling import generate
+from latent_tokens.data.tensors import as_tensors
+from latent_tokens.tasks import Sudoku, SudokuPuzzle
+from latent_tokens.tasks.zebra import puzzles as zebra
+from latent_tokens.trace.boards import EXAMPLES, check, examples, measured, view
+from latent_tokens.trace.images import LAST_MS, animation, moments, strip
+from latent_tokens.trace.record import Asked, Model, Setting, has_dial, trace
 from latent_tokens.web import page
 
 PUZZLE = EXAMPLES[4][1]
@@ -295,7 +296,7 @@ def test_more_latents_than_a_machine_counts_are_all():
 
 
 def test_what_tell_raises_ends_the_decode():
-    from latent_tokens.frames import watch
+    from latent_tokens.trace.record import watch
 
     heard = []
 

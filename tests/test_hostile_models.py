@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from latent_tokens import DataConfig, fit, from_pretrained, make_data
-from latent_tokens.card import card
+from latent_tokens.checkpoints.hub import check_links
 from latent_tokens.cli import main
-from latent_tokens.hub import check_links
-from latent_tokens.sharing import RESULTS
+from latent_tokens.sharing.card import card
+from latent_tokens.sharing.hub_methods import RESULTS
 from test_training import tiny_run
 
 

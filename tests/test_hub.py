@@ -11,10 +11,10 @@ import yaml
 
 from helpers.hub import Cut, serving
 from latent_tokens import METHODS, DataConfig, EvalConfig, TrainConfig, Transformer, evaluate, fit, from_pretrained, make_data
-from latent_tokens.card import CARD
+from latent_tokens.checkpoints.pretrained import SHIPPED, find
 from latent_tokens.cli import main
-from latent_tokens.pretrained import SHIPPED, find
-from latent_tokens.sharing import MODULE, RESULTS
+from latent_tokens.sharing.card import CARD
+from latent_tokens.sharing.hub_methods import MODULE, RESULTS
 from latent_tokens.storage import append_line, read_description
 from latent_tokens.tasks import TASKS, described
 from test_training import tiny_run
@@ -128,15 +128,15 @@ def test_a_download_that_stops_half_way_is_one_line_and_no_model(run, tmp_path):
 
 
 def test_what_comes_along_asks_no_network(monkeypatch):
-    monkeypatch.setattr("latent_tokens.pretrained.fetch", pytest.fail)
-    monkeypatch.setattr("latent_tokens.sharing.fetch", pytest.fail)
+    monkeypatch.setattr("latent_tokens.checkpoints.pretrained.fetch", pytest.fail)
+    monkeypatch.setattr("latent_tokens.sharing.hub_methods.fetch", pytest.fail)
     assert Transformer.from_pretrained("sudoku-6-scdm").method == METHODS["scdm"]
     assert find("sudoku-6-scdm") == SHIPPED / "sudoku-6-scdm"
 
 
 @pytest.mark.parametrize("name", ["a/b/c", "/a/b", "../b", "a b/c", "hub:a/b", "a/"])
 def test_what_is_no_name_on_the_hub_is_not_asked_for(name, monkeypatch):
-    monkeypatch.setattr("latent_tokens.hub.ask_hub", pytest.fail)
+    monkeypatch.setattr("latent_tokens.checkpoints.hub.ask_hub", pytest.fail)
     with pytest.raises(ValueError, match=r"not a bundled model \([^)]*\)$"):
         from_pretrained(name)
 

@@ -15,8 +15,8 @@ pytest.importorskip("transformers")
 from transformers import AutoConfig, AutoModelForMaskedLM, GenerationConfig
 
 from latent_tokens import METHODS, SIZES, Decoding, Transformer, entropy, equal_parts, from_pretrained, generate, growing, left_to_right
-from latent_tokens.hugging_face import GeneratedOutput, LatentTokensConfig, LatentTokensForMaskedLM
-from latent_tokens.layout import Layout
+from latent_tokens.core.layout import Layout
+from latent_tokens.sharing.hugging_face import GeneratedOutput, LatentTokensConfig, LatentTokensForMaskedLM
 
 LENGTH, MASK = 16, 4
 
@@ -54,7 +54,7 @@ import torch
 assert "latent_tokens" not in sys.modules
 model, info = AutoModelForMaskedLM.from_pretrained(sys.argv[1], trust_remote_code=True, output_loading_info=True)
 assert not any(info.values()), info
-assert type(model).__module__ == "latent_tokens.hugging_face"
+assert type(model).__module__ == "latent_tokens.sharing.hugging_face"
 ids = torch.tensor(json.loads(sys.argv[2]))
 print(json.dumps([model(ids).logits[..., :-1].tolist(), model.generate(ids, seed=5).sequences.tolist()]))
 model.save_pretrained(sys.argv[1] + "-again")

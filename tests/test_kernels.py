@@ -9,9 +9,9 @@ from torch.nn.attention.flex_attention import create_block_mask
 from torch.nn.functional import scaled_dot_product_attention
 
 from latent_tokens import METHODS, Decoding, Size, Transformer, generate
-from latent_tokens.attention import dense_mask, semi_causal
-from latent_tokens.kernels import FEW_ROWS, Linear, attend
-from latent_tokens.layout import Layout
+from latent_tokens.core.attention import dense_mask, semi_causal
+from latent_tokens.core.layout import Layout
+from latent_tokens.network.kernels import FEW_ROWS, Linear, attend
 
 ROWS, HEADS, SLOTS, CHANNELS = 3, 2, 24, 8
 LAYOUT = Layout(torch.arange(SLOTS).expand(ROWS, -1), torch.tensor([0, 9, 23]), torch.tensor([SLOTS, SLOTS, SLOTS]))
@@ -82,7 +82,7 @@ def test_the_net_takes_a_block_mask_for_the_slots_that_are_wanted():
 BLOCKS = """
 import torch
 from latent_tokens import METHODS, Decoding, Size, Transformer, generate
-from latent_tokens.attention import block_mask, dense_mask
+from latent_tokens.core.attention import block_mask, dense_mask
 torch.manual_seed(0)
 torch.set_grad_enabled(False)
 net, lengths = Transformer(Size(32, 2, 3), 9, 160).eval(), torch.tensor([160, 150, 90])

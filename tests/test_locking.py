@@ -12,16 +12,16 @@ from contextlib import contextmanager
 
 import pytest
 
-from latent_tokens import locking
 from latent_tokens.cli import main
-from latent_tokens.locking import LOCK, LockedError, locked
-from latent_tokens.training import fit
+from latent_tokens.training import locking
+from latent_tokens.training.locking import LOCK, LockedError, locked
+from latent_tokens.training.loop import fit
 from test_training import rows, tiny_run
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from latent_tokens.locking import locked
+from latent_tokens.training.locking import locked
 with locked(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(60)

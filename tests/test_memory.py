@@ -4,8 +4,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from latent_tokens import SIZES, Size, Transformer, fit, memory
-from latent_tokens.memory import decoding_rows, training_rows
+from latent_tokens import SIZES, Size, Transformer, fit
+from latent_tokens.network import memory
+from latent_tokens.network.memory import decoding_rows, training_rows
 from test_training import rows, tiny_run
 
 NET = Transformer(Size(32, 2, 3), 7, 64)

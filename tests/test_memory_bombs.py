@@ -10,10 +10,10 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from latent_tokens.limited import rehearse
-from latent_tokens.tasks.plain_pickle import read_plain_pickle
-from latent_tokens.tasks.tokenizer import read_tokenizer
-from latent_tokens.tasks.tokenizer_growth import MOST_GROWTH
+from latent_tokens.checkpoints.limited import rehearse
+from latent_tokens.tasks.readers.pickles import read_plain_pickle
+from latent_tokens.tasks.text.tokenizer import read_tokenizer
+from latent_tokens.tasks.text.tokenizer_growth import MOST_GROWTH
 
 GIGABYTE = 1_000_000  # KB, as the system counts them
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from latent_tokens import METHODS, Decoding, Size, Transformer, generate, loss, model
-from latent_tokens.batches import microbatches
-from latent_tokens.buckets import MAX_RATIO, MIN_SLOTS
-from latent_tokens.objective import corrupt, weighted_nll
+from latent_tokens import METHODS, Decoding, Size, Transformer, generate, loss
+from latent_tokens.core.objective import corrupt, weighted_nll
+from latent_tokens.network import transformer as model
+from latent_tokens.network.buckets import MAX_RATIO, MIN_SLOTS
+from latent_tokens.training.batches import microbatches
 
 
 def generator(seed=0):

@@ -15,11 +15,11 @@ from playwright.sync_api import sync_playwright
 
 from helpers.documentation import ROOT
 from latent_tokens import TrainConfig, fit, from_pretrained
+from latent_tokens.checkpoints.pretrained import find
 from latent_tokens.commands.serve import bound
 from latent_tokens.commands.shared import task_of
-from latent_tokens.frames import Asked, Model, Setting, trace
-from latent_tokens.pretrained import find
-from latent_tokens.views import measured
+from latent_tokens.trace.boards import measured
+from latent_tokens.trace.record import Asked, Model, Setting, trace
 from latent_tokens.web.page import page_with
 from latent_tokens.web.server import app_for
 from latent_tokens.web.shelf import Shelf

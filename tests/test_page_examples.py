@@ -7,11 +7,11 @@ import torch
 
 from helpers.documentation import ROOT
 from latent_tokens import METHODS, SIZES, TASKS, Transformer, from_pretrained, save_pretrained
+from latent_tokens.checkpoints.pretrained import SHIPPED
 from latent_tokens.demo import compared, puzzles, solved, watched
-from latent_tokens.frames import Asked, Model, Setting, trace
-from latent_tokens.hashing import sha256_of
-from latent_tokens.pretrained import SHIPPED
-from latent_tokens.views import COMPARISONS, chosen, measured, measured_for
+from latent_tokens.storage import sha256_of
+from latent_tokens.trace.boards import COMPARISONS, chosen, measured, measured_for
+from latent_tokens.trace.record import Asked, Model, Setting, trace
 
 KINDS = {(False, True): "gained", (True, False): "lost", (True, True): "both", (False, False): "neither"}
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from latent_tokens.checkpoints.pretrained import SHIPPED
 from latent_tokens.configs import ReproduceConfig
-from latent_tokens.data import task_of
+from latent_tokens.data.datasets import task_of
 from latent_tokens.paper import reproduce as rooms
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.claims import claims, claims_table, verdict
@@ -22,9 +23,8 @@ from latent_tokens.paper.runs import check_together, measured, run, train
 from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import Line, lines, markdown, printed
 from latent_tokens.paper.texts import held_out, taken_off, text_markdown
-from latent_tokens.pretrained import SHIPPED
 from latent_tokens.storage import read_lines
-from latent_tokens.training import keep_if_best
+from latent_tokens.training.loop import keep_if_best
 
 SOURCES = sorted((Path(__file__).parents[2] / "shared" / "paper").glob("*.txt"))
 OURS = {"Sdk-G": "sudoku-gen", "Sdk-P": "sudoku-puzzle", "Sudoku": "sudoku-puzzle", "Zebra": "zebra", "CD": "countdown", "Countdown": "countdown"}
@@ -138,7 +138,7 @@ def test_a_stopped_recipe_gives_the_row_of_an_undisturbed_one(few, tmp_path, mon
         keep_if_best(begun, found)
 
     with monkeypatch.context() as patch:
-        patch.setattr("latent_tokens.training.keep_if_best", stop)
+        patch.setattr("latent_tokens.training.loop.keep_if_best", stop)
         with pytest.raises(InterruptedError):
             run([again], results)
     assert not results.is_file()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from latent_tokens import TASKS, Decoding, from_pretrained
-from latent_tokens.sampling import generate
+from latent_tokens.core.sampling import generate
 
 TASK = TASKS["sudoku-6"]
 BOUND = {torch.float32: 2e-5, torch.bfloat16: 0.2}  # total variation at the worst slot of all; measured: 3e-6 to 1e-5, and 0.04 to 0.1

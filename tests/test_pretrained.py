@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from latent_tokens import METHODS, from_pretrained, save_pretrained
-from latent_tokens.pretrained import shipped_names
+from latent_tokens.checkpoints.pretrained import shipped_names
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from hypothesis import given, strategies as st
 from helpers.sat import SudokuClauses
 from latent_tokens import TASKS
 from latent_tokens.tasks import configured
-from latent_tokens.tasks.deduction import deduce
-from latent_tokens.tasks.sources import read_source
+from latent_tokens.tasks.readers.sources import read_source
+from latent_tokens.tasks.sudoku.deduction import deduce
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data" / "sudoku"
 FILES = ["norvig_easy50.txt", "norvig_hardest11.txt", "top95.txt", "magictour_top1465.txt", "ye2025_sudoku_test_first500.csv"]

@@ -23,8 +23,8 @@ from latent_tokens import (
     nearest,
     relevant,
 )  # fmt: skip
-from latent_tokens.relevance import rank_by
-from latent_tokens.sampling import generate as reference
+from latent_tokens.core.relevance import rank_by
+from latent_tokens.core.sampling import generate as reference
 
 TASK = TASKS["sudoku-4"]
 CHAIN = torch.tensor([[0.0, 1, 0, 0], [1, 0, 2, 0], [0, 2, 0, 3], [0, 0, 3, 0]])  # 0 - 1 = 2 ≡ 3

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from latent_tokens.configs import ReproduceConfig
+from latent_tokens.evaluation.results import HASH, append_result, read_results, row_hash
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reproduce import reproduce
 from latent_tokens.paper.runs import measured, run
-from latent_tokens.results import HASH, append_result, read_results, row_hash
 
 ROWS = Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl"
 

@@ -22,12 +22,12 @@ import torch
 
 from helpers.server import JSON, MALFORMED, MODEL, PUZZLE, QUESTION, call, crowd, events, get, post, process, resident, serving
 from latent_tokens import METHODS, SIZES, TASKS, EvalConfig, Transformer, evaluate, from_pretrained, save_pretrained
+from latent_tokens.checkpoints.pretrained import find, shipped_names
 from latent_tokens.cli import main
 from latent_tokens.commands.serve import bound
 from latent_tokens.commands.shared import task_of
-from latent_tokens.frames import Asked, Model, Setting, trace
-from latent_tokens.pretrained import find, shipped_names
 from latent_tokens.tasks import description
+from latent_tokens.trace.record import Asked, Model, Setting, trace
 from latent_tokens.web import answers, protection
 from latent_tokens.web.jobs import UNREAD, Job
 from latent_tokens.web.protection import Guard, PromptHeaders
@@ -386,7 +386,7 @@ def test_without_the_extra_serve_says_how_to_get_it():
 
 
 def test_only_serve_imports_the_web():
-    script = "import sys, latent_tokens.cli, latent_tokens.commands.trace, latent_tokens.demo, latent_tokens.frames, latent_tokens.web.page\n"
+    script = "import sys, latent_tokens.cli, latent_tokens.commands.trace, latent_tokens.demo, latent_tokens.trace.record, latent_tokens.web.page\n"
     script += "sys.exit(any(name in sys.modules for name in ('fastapi', 'uvicorn', 'starlette', 'pydantic')))"
     assert subprocess.run([sys.executable, "-c", script], cwd=Path.cwd(), check=False).returncode == 0
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from latent_tokens import TASKS, DataConfig, load_data, make_data
-from latent_tokens.tasks.plain_pickle import read_plain_pickle
-from latent_tokens.tasks.sources import read_source
-from latent_tokens.tasks.zebra import read_prompt
+from latent_tokens.tasks.readers.pickles import read_plain_pickle
+from latent_tokens.tasks.readers.sources import read_source
+from latent_tokens.tasks.zebra.puzzles import read_prompt
 
 PUZZLE, BOARDS, ZEBRA, FOUR = TASKS["sudoku-puzzle"], TASKS["sudoku-9"], TASKS["zebra"], TASKS["countdown-4"]
 
@@ -29,7 +29,7 @@ def shah_rows(count):
 
 def shah_zebras(count):
     """Zebra records as Shah et al. write them, of puzzles made here: [tokens, table, order]."""
-    from latent_tokens.tasks.zebra import WORDS, answer
+    from latent_tokens.tasks.zebra.puzzles import WORDS, answer
 
     examples, records = ZEBRA.generate(count, seed=1), []
     for row in examples.tokens:
@@ -349,7 +349,7 @@ def test_a_long_bad_row_is_quoted_in_part(tmp_path):
 
 
 def test_as_many_rows_are_read_as_are_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("latent_tokens.tasks.sources.PART", 2)
+    monkeypatch.setattr("latent_tokens.tasks.readers.sources.PART", 2)
     (tmp_path / "x.txt").write_text(f"{QUIZ}\n" * 7)
     for most in (1, 2, 3, 4, 5, 7):
         assert len(read_source(PUZZLE, tmp_path / "x.txt", skip_bad=False, most=most)[0].tokens) == most

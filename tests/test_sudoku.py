@@ -8,8 +8,8 @@ from hypothesis import given, settings, strategies as st
 
 from helpers.sat import SudokuClauses
 from latent_tokens import TASKS, Examples
-from latent_tokens.tasks.grid import SYMBOLS
-from latent_tokens.tasks.sudoku import read_puzzle
+from latent_tokens.tasks.sudoku.boards import read_puzzle
+from latent_tokens.tasks.sudoku.grid import SYMBOLS
 
 NAMES = ["sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36"]
 EASY = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
@@ -128,7 +128,7 @@ def test_soft_loss_has_the_papers_reference_values():
 
 
 def test_a_search_that_runs_long_gives_up(monkeypatch):
-    monkeypatch.setattr("latent_tokens.tasks.grid.MOST_NODES", 3)
+    monkeypatch.setattr("latent_tokens.tasks.sudoku.grid.MOST_NODES", 3)
     task = TASKS["sudoku-9"]
     problem = task.encode(EASY)
     assert task.count_solutions(problem) is None

@@ -5,9 +5,9 @@ import torch
 
 from conftest import variants
 from latent_tokens import METHODS
-from latent_tokens.layout import next_layout
-from latent_tokens.sampling import candidate_logits
-from latent_tokens.sweep import sweep
+from latent_tokens.core.layout import next_layout
+from latent_tokens.core.sampling import candidate_logits
+from latent_tokens.network.sweep import sweep
 
 LENGTH = 16
 NUM_CLEAN = torch.tensor([0, 5, 15, 14, 15, 13])

@@ -15,14 +15,15 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 
 from latent_tokens import DataConfig, EvalConfig, TrainConfig, fit, from_pretrained, load_data, make_data
 from latent_tokens.cli import main
-from latent_tokens.corpus import key_of, split_of
-from latent_tokens.documents import SHORTEST, blocks_of, documents, files_of, length_of, pieces
-from latent_tokens.evaluation import decoding_for
-from latent_tokens.judging import LanguageModel
-from latent_tokens.tasks import Text, tokenizer
+from latent_tokens.data.corpus import key_of, split_of
+from latent_tokens.data.documents import SHORTEST, blocks_of, documents, files_of, length_of, pieces
+from latent_tokens.evaluation.evaluate import decoding_for
+from latent_tokens.evaluation.generative_perplexity import LanguageModel
+from latent_tokens.tasks import Text
 from latent_tokens.tasks.base import evenly
-from latent_tokens.tasks.text import text_described
-from latent_tokens.tasks.tokenizer import END, EXPRESSIONS, Bytes, Learned, learn_bpe, read_tokenizer
+from latent_tokens.tasks.text import tokenizer
+from latent_tokens.tasks.text.task import text_described
+from latent_tokens.tasks.text.tokenizer import END, EXPRESSIONS, Bytes, Learned, learn_bpe, read_tokenizer
 
 WORDS = ["the", "cell", "row", "box", "unit", "candidate", "is", "open", "known", "masked", "latent", "and", "shown", "decoded", "next", "first"]
 
@@ -355,7 +356,7 @@ def whole_pieces(text, size):
 def test_a_text_is_cut_in_the_same_places_however_it_is_read(text, block):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("PIECES", 4), ("SHORTEST", 3), ("LONGEST", 6)):
-            patch.setattr(f"latent_tokens.documents.{name}", value)
+            patch.setattr(f"latent_tokens.data.documents.{name}", value)
         blocks = [text[start : start + block] for start in range(0, len(text), block)]
         assert length_of(blocks) >= min(len(text), 24)
         cut = list(pieces([*blocks[:1], "", *blocks[1:]], length_of(["", *blocks])))
@@ -363,7 +364,7 @@ def test_a_text_is_cut_in_the_same_places_however_it_is_read(text, block):
 
 
 def test_where_a_text_is_cut(monkeypatch):
-    monkeypatch.setattr("latent_tokens.documents.SHORTEST", 4)
+    monkeypatch.setattr("latent_tokens.data.documents.SHORTEST", 4)
     for text, cut in {
         "abcd e\n\nfghijklmnopq": ["abcd e\n\n", "fghijklm", "nopq"],  # after a paragraph; after twice the size where there is no place
         "abcd\ne fghij": ["abcd\n", "e fghij"],
@@ -374,7 +375,7 @@ def test_where_a_text_is_cut(monkeypatch):
 
 @pytest.mark.parametrize("block", [3, 4, 5, 7, 100])
 def test_a_file_is_read_in_blocks_as_if_it_were_whole(tmp_path, monkeypatch, block):
-    monkeypatch.setattr("latent_tokens.documents.BLOCK", block)
+    monkeypatch.setattr("latent_tokens.data.documents.BLOCK", block)
     file, text = tmp_path / "a.txt", "\ufeffa\r\né\r\n\ufeff€\rx\n\r\n😀\r"
     file.write_bytes(text.encode())
     assert "".join(blocks_of(file)) == "a\né\n\ufeff€\rx\n\n😀\r"
@@ -421,8 +422,8 @@ def test_what_the_manifest_counts(tmp_path, monkeypatch):
     assert all(split_of(text) == {1: "validation", 2: "test"}.get(key_of(text)[0] % 16, "train") for text in texts)
     file = tmp_path / "a.jsonl"
     file.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*texts, texts[0], " ", " "]))
-    monkeypatch.setattr("latent_tokens.corpus.HELD", 1)
-    monkeypatch.setattr("latent_tokens.corpus.BATCH", 4)
+    monkeypatch.setattr("latent_tokens.data.corpus.HELD", 1)
+    monkeypatch.setattr("latent_tokens.data.corpus.BATCH", 4)
     done = []
     folder = make_data(DataConfig("text", tmp_path / "out", source=str(file), length=6, num_train=5, num_test=0), done.append)
     assert sum(done) == 67
@@ -444,8 +445,8 @@ def test_a_long_text_is_tokenized_in_pieces_to_the_same_tokens(monkeypatch):
     learned = learn_bpe(iter([text]), 300)
     (whole,) = learned.encode([text])
     for size in (1, 7, 100):
-        monkeypatch.setattr("latent_tokens.tasks.tokenizer.PIECE", size)
-        monkeypatch.setattr("latent_tokens.tasks.tokenizer.TOGETHER", 5 * size)
+        monkeypatch.setattr("latent_tokens.tasks.text.tokenizer.PIECE", size)
+        monkeypatch.setattr("latent_tokens.tasks.text.tokenizer.TOGETHER", 5 * size)
         assert "".join(tokenizer.pieces(text)) == text
         if size == 100:  # so far there is always a place to cut
             assert [len(ids) for ids in learned.encode(["", text, "a"])] == [0, len(whole), 1]
@@ -484,7 +485,7 @@ def test_a_text_is_tokenized_in_pieces_where_that_gives_the_same_tokens(monkeypa
     inner.train_from_iterator([text], trainers.BpeTrainer(vocab_size=400, special_tokens=[END], show_progress=False))
     learned = Learned(inner, name)
     assert learned.cuts == cuts
-    monkeypatch.setattr("latent_tokens.tasks.tokenizer.PIECE", 90)
+    monkeypatch.setattr("latent_tokens.tasks.text.tokenizer.PIECE", 90)
     assert learned.encode([text])[0].tolist() == inner.encode(text).ids
     inner.normalizer = normalizers.Lowercase()
     assert not Learned(inner, name).cuts

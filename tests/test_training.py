@@ -14,14 +14,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 
 from latent_tokens import METHODS, TASKS, DataConfig, EvalConfig, TrainConfig, evaluate, fit, from_pretrained, make_data
-from latent_tokens.batches import training_batches
-from latent_tokens.hashing import short_hash
-from latent_tokens.methods import name_of
-from latent_tokens.objective import weighted_nll
-from latent_tokens.optimising import learning_rate, ramped_average
-from latent_tokens.state import DIGITS, saved_states, saved_step
-from latent_tokens.stopping import Stopped
-from latent_tokens.storage import write_whole
+from latent_tokens.core.methods import name_of
+from latent_tokens.core.objective import weighted_nll
+from latent_tokens.storage import short_hash, write_whole
+from latent_tokens.training.batches import training_batches
+from latent_tokens.training.signals import Stopped
+from latent_tokens.training.state import DIGITS, saved_states, saved_step
+from latent_tokens.training.step import learning_rate, ramped_average
 
 
 def tiny_run(out, **changes):
@@ -357,7 +356,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path):
 def test_a_loss_that_is_not_finite_stops_at_the_last_good_state(whole, tmp_path, monkeypatch):
     config = tiny_run(tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr("latent_tokens.optimising.score", infinite_at(8))
+        patch.setattr("latent_tokens.training.step.score", infinite_at(8))
         with pytest.raises(ValueError, match=r"loss inf, .* at step 7: training diverged; its batch is .*not-finite-00000007.safetensors"):
             fit(config)
     batch = load_file(config.folder / "not-finite-00000007.safetensors")
@@ -369,11 +368,11 @@ def test_a_loss_that_is_not_finite_stops_at_the_last_good_state(whole, tmp_path,
 
 
 def test_a_step_that_is_not_finite_may_be_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("latent_tokens.optimising.score", infinite_at(3))
+    monkeypatch.setattr("latent_tokens.training.step.score", infinite_at(3))
     run = fit(tiny_run(tmp_path / "run", on_nan="skip"))
     assert [row for row in rows(run) if "skipped" in row] == [{"step": 3, "skipped": "loss inf, gradient norm nan"}]
     assert all(weight.isfinite().all() for weight in load_file(run / "model.safetensors").values())
-    monkeypatch.setattr("latent_tokens.optimising.score", lambda *arguments: weighted_nll(*arguments) * math.inf)
+    monkeypatch.setattr("latent_tokens.training.step.score", lambda *arguments: weighted_nll(*arguments) * math.inf)
     with pytest.raises(ValueError, match="at step 9: training diverged"):
         fit(tiny_run(tmp_path / "every", on_nan="skip"))
 
@@ -402,7 +401,7 @@ def test_a_signal_ends_the_step_and_saves(whole, tmp_path, number, code, monkeyp
         return weighted_nll(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr("latent_tokens.optimising.score", signalled)
+        patch.setattr("latent_tokens.training.step.score", signalled)
         with pytest.raises(Stopped, match="stopped at step 5 of 12") as stopped:
             fit(config)
     assert stopped.value.code == code
@@ -426,7 +425,7 @@ def test_data_that_change_while_they_are_learned_from_are_noticed(tmp_path, monk
             flip(data / "train.tokens.npy", -1)
         return weighted_nll(*arguments)
 
-    monkeypatch.setattr("latent_tokens.optimising.score", changed)
+    monkeypatch.setattr("latent_tokens.training.step.score", changed)
     with pytest.raises(ValueError, match="changed while it was learned from; restore it, then rerun with resume=auto"):
         fit(config)
     assert saved_states(config.folder)[0].name.startswith("state-00000003-")

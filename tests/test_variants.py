@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 from helpers.oracle import Oracle, small_joint
 from latent_tokens import METHODS, TASKS, Decoding, EvalConfig, Showing, evaluate
 from latent_tokens.configs import ExperimentName
-from latent_tokens.data import task_of
+from latent_tokens.core.sampling import generate
+from latent_tokens.data.datasets import task_of
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.dead_ends import DeadEnds
 from latent_tokens.paper.experiments import EXPERIMENTS
@@ -24,7 +25,6 @@ from latent_tokens.paper.foresight import Foresight
 from latent_tokens.paper.recipes import recipes, settings
 from latent_tokens.paper.tables import lines, markdown
 from latent_tokens.paper.variants import VARIANTS, a_share, certain, constant, constrained, early, late, of_a_unit, scheduled, sharing
-from latent_tokens.sampling import generate
 from latent_tokens.tasks import configured
 
 TASK = TASKS["sudoku-4"]

@@ -9,7 +9,7 @@ from rich.console import Console
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from latent_tokens.tasks import Text
-from latent_tokens.watching import PART, STYLES, watching, whole_characters
+from latent_tokens.trace.terminal import PART, STYLES, watching, whole_characters
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def pictures(monkeypatch):
         __enter__ = lambda self: self  # noqa: E731
         __exit__ = lambda self, *of: None  # noqa: E731
 
-    monkeypatch.setattr("latent_tokens.watching.Live", Live)
+    monkeypatch.setattr("latent_tokens.trace.terminal.Live", Live)
     return seen
 
 

@@ -10,9 +10,10 @@ from hypothesis import assume, given, strategies as st
 
 from helpers.sat import zebra_solutions
 from latent_tokens import TASKS
-from latent_tokens.tasks import clues as rules, configured
-from latent_tokens.tasks.sources import read_source
-from latent_tokens.tasks.zebra import WORDS, in_words, read_prompt
+from latent_tokens.tasks import configured
+from latent_tokens.tasks.readers.sources import read_source
+from latent_tokens.tasks.zebra import clues as rules
+from latent_tokens.tasks.zebra.puzzles import WORDS, in_words, read_prompt
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data" / "zebra" / "reasoning_gym_80.jsonl"
 TASK, SMALL = TASKS["zebra"], TASKS["zebra-3"]

@@ -7,18 +7,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from latent_tokens.confidence import entropy as entropy, margin as margin, top_prob as top_prob
+    from latent_tokens.checkpoints.pretrained import save_pretrained as save_pretrained
     from latent_tokens.configs import DataConfig as DataConfig, EvalConfig as EvalConfig, TrainConfig as TrainConfig
-    from latent_tokens.data import load_data as load_data, make_data as make_data
-    from latent_tokens.decoding import Decoding as Decoding, Generated as Generated, Step as Step, growing as growing
-    from latent_tokens.evaluation import evaluate as evaluate
-    from latent_tokens.fast import generate as generate
-    from latent_tokens.held_out import nats_along_orders as nats_along_orders
-    from latent_tokens.layout import Layout as Layout
-    from latent_tokens.likelihood import log_likelihood as log_likelihood
-    from latent_tokens.methods import METHODS as METHODS, Denoiser as Denoiser, Method as Method
-    from latent_tokens.objective import loss as loss
-    from latent_tokens.order import (
+    from latent_tokens.core.confidence import entropy as entropy, margin as margin, top_prob as top_prob
+    from latent_tokens.core.decoding import Decoding as Decoding, Generated as Generated, Step as Step, growing as growing
+    from latent_tokens.core.layout import Layout as Layout
+    from latent_tokens.core.likelihood import log_likelihood as log_likelihood
+    from latent_tokens.core.methods import METHODS as METHODS, Denoiser as Denoiser, Method as Method
+    from latent_tokens.core.objective import loss as loss
+    from latent_tokens.core.order import (
         PolicyInput as PolicyInput,
         Showing as Showing,
         any_order as any_order,
@@ -27,38 +24,41 @@ if TYPE_CHECKING:
         nearest as nearest,
         random as random,
     )
-    from latent_tokens.partition import equal_parts as equal_parts, given_partition as given_partition, reverse_process as reverse_process
-    from latent_tokens.pretrained import save_pretrained as save_pretrained
-    from latent_tokens.relevance import influence as influence, relevant as relevant
-    from latent_tokens.sharing import Transformer as Transformer, from_pretrained as from_pretrained
+    from latent_tokens.core.partition import equal_parts as equal_parts, given_partition as given_partition, reverse_process as reverse_process
+    from latent_tokens.core.relevance import influence as influence, relevant as relevant
+    from latent_tokens.data.datasets import load_data as load_data, make_data as make_data
+    from latent_tokens.data.tensors import as_numpy as as_numpy, as_tensors as as_tensors
+    from latent_tokens.evaluation.evaluate import evaluate as evaluate
+    from latent_tokens.evaluation.held_out import nats_along_orders as nats_along_orders
+    from latent_tokens.network.fast import generate as generate
+    from latent_tokens.network.sweep import sweep as sweep
+    from latent_tokens.sharing.hub_methods import Transformer as Transformer, from_pretrained as from_pretrained
     from latent_tokens.sizes import SIZES as SIZES, Size as Size
-    from latent_tokens.sweep import sweep as sweep
     from latent_tokens.tasks import TASKS as TASKS, Examples as Examples, Task as Task, Text as Text
-    from latent_tokens.tensors import as_numpy as as_numpy, as_tensors as as_tensors
-    from latent_tokens.training import fit as fit
+    from latent_tokens.training.loop import fit as fit
 
 HOMES = {
     "configs": ("DataConfig", "EvalConfig", "TrainConfig"),
-    "data": ("load_data", "make_data"),
-    "confidence": ("entropy", "margin", "top_prob"),
-    "decoding": ("Decoding", "Generated", "Step", "growing"),
-    "evaluation": ("evaluate",),
-    "fast": ("generate",),
-    "held_out": ("nats_along_orders",),
-    "layout": ("Layout",),
-    "likelihood": ("log_likelihood",),
-    "methods": ("METHODS", "Denoiser", "Method"),
-    "objective": ("loss",),
-    "order": ("PolicyInput", "Showing", "any_order", "given", "left_to_right", "nearest", "random"),
-    "partition": ("equal_parts", "given_partition", "reverse_process"),
-    "pretrained": ("save_pretrained",),
-    "relevance": ("influence", "relevant"),
-    "sharing": ("Transformer", "from_pretrained"),
+    "data.datasets": ("load_data", "make_data"),
+    "core.confidence": ("entropy", "margin", "top_prob"),
+    "core.decoding": ("Decoding", "Generated", "Step", "growing"),
+    "evaluation.evaluate": ("evaluate",),
+    "network.fast": ("generate",),
+    "evaluation.held_out": ("nats_along_orders",),
+    "core.layout": ("Layout",),
+    "core.likelihood": ("log_likelihood",),
+    "core.methods": ("METHODS", "Denoiser", "Method"),
+    "core.objective": ("loss",),
+    "core.order": ("PolicyInput", "Showing", "any_order", "given", "left_to_right", "nearest", "random"),
+    "core.partition": ("equal_parts", "given_partition", "reverse_process"),
+    "checkpoints.pretrained": ("save_pretrained",),
+    "core.relevance": ("influence", "relevant"),
+    "sharing.hub_methods": ("Transformer", "from_pretrained"),
     "sizes": ("SIZES", "Size"),
-    "sweep": ("sweep",),
+    "network.sweep": ("sweep",),
     "tasks": ("TASKS", "Examples", "Task", "Text"),
-    "tensors": ("as_numpy", "as_tensors"),
-    "training": ("fit",),
+    "data.tensors": ("as_numpy", "as_tensors"),
+    "training.loop": ("fit",),
 }
 HOME_OF = {name: module for module, names in HOMES.items() for name in names}
 

@@ -11,22 +11,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from latent_tokens.card import write_card
+from latent_tokens.bench.machine import fastest_device
+from latent_tokens.checkpoints.pretrained import SHIPPED, fingerprint, from_pretrained, save_pretrained
 from latent_tokens.checks import check_out
 from latent_tokens.configs import DEFAULT_CANDIDATES, DemoConfig, EvalConfig, OrderName, TrainConfig
-from latent_tokens.evaluation import evaluate
-from latent_tokens.fast import generate
-from latent_tokens.frames import Asked, Model, Setting, trace
-from latent_tokens.machine import fastest_device
-from latent_tokens.pretrained import SHIPPED, fingerprint, from_pretrained, save_pretrained
+from latent_tokens.data.tensors import as_numpy, as_tensors
+from latent_tokens.evaluation.evaluate import evaluate
+from latent_tokens.evaluation.report import figure
+from latent_tokens.evaluation.results import append_result, read_results
+from latent_tokens.network.fast import generate
 from latent_tokens.progress import Advance, progress
-from latent_tokens.report import figure
-from latent_tokens.results import append_result, read_results
+from latent_tokens.sharing.card import write_card
 from latent_tokens.storage import json_bytes, read_description, write_whole
 from latent_tokens.tasks import TASKS, Examples, Sudoku, SudokuPuzzle
-from latent_tokens.tensors import as_numpy, as_tensors
-from latent_tokens.training import fit
-from latent_tokens.views import COMPARISONS, Comparison, chosen
+from latent_tokens.trace.boards import COMPARISONS, Comparison, chosen
+from latent_tokens.trace.record import Asked, Model, Setting, trace
+from latent_tokens.training.loop import fit
 from latent_tokens.web.page import page_with
 
 Row = dict[str, Any]

@@ -17,7 +17,7 @@ from latent_tokens import METHODS, SIZES, TASKS, TrainConfig, Transformer, fit, 
 from latent_tokens.cli import main
 from latent_tokens.sizes import Size
 from latent_tokens.tasks import Text, description
-from latent_tokens.tasks.zebra import WORDS as CLUE_WORDS, answer, read_prompt
+from latent_tokens.tasks.zebra.puzzles import WORDS as CLUE_WORDS, answer, read_prompt
 
 TINY = Size(8, 2, 1)
 TASK_NAMES = ("sudoku-4", "sudoku-6-puzzle", "zebra-3", "countdown-3")
@@ -128,7 +128,7 @@ class Fixtures:
         if what == "countdown-3":
             problems = [TASKS[what].decode(row) for row in tokens]
             assert problems
-            from latent_tokens.tasks.countdown import texts
+            from latent_tokens.tasks.countdown.puzzles import texts
 
             rows = [dict(zip(("input", "output"), texts(row), strict=True)) for row in tokens]
             (place / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -26,17 +26,17 @@ from torch.optim.swa_utils import AveragedModel
 from fuzz.cases import TINY, TRAINING, Fixtures, files_of, put
 from fuzz.mutations import NUMBERS, WORDS, changed, mutated, written
 from latent_tokens import TASKS, Transformer, cli, load_data
+from latent_tokens.checkpoints.tensor_files import tensors_sha256
 from latent_tokens.commands import RUN, Bench
 from latent_tokens.configs import DemoConfig, ReproduceConfig
-from latent_tokens.data import fingerprint
-from latent_tokens.optimising import ramped_average
-from latent_tokens.state import clear_later, load_state, saved_states
+from latent_tokens.data.datasets import fingerprint
 from latent_tokens.storage import read_lines
 from latent_tokens.tasks import Examples, Text
-from latent_tokens.tasks.grid import symbols_of
-from latent_tokens.tasks.sources import read_source
-from latent_tokens.tasks.tokenizer import read_tokenizer
-from latent_tokens.tensor_files import tensors_sha256
+from latent_tokens.tasks.readers.sources import read_source
+from latent_tokens.tasks.sudoku.grid import symbols_of
+from latent_tokens.tasks.text.tokenizer import read_tokenizer
+from latent_tokens.training.state import clear_later, load_state, saved_states
+from latent_tokens.training.step import ramped_average
 
 Case = dict[str, bytes]
 SPARED = {"task", "tool"}  # files of a case that say what to do with it

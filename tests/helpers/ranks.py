@@ -9,7 +9,7 @@ from pathlib import Path
 
 FORKSERVER = multiprocessing.get_context("forkserver")
 FORKSERVER.set_forkserver_preload(
-    ["latent_tokens.training", "latent_tokens.evaluation", "latent_tokens.cli", "torch._dynamo", "torch.distributed.fsdp"]
+    ["latent_tokens.training.loop", "latent_tokens.evaluation.evaluate", "latent_tokens.cli", "torch._dynamo", "torch.distributed.fsdp"]
 )
 SECONDS = 300
 

@@ -1,6 +1,7 @@
 """The command line, which at the end of training prints how large a share of weights, EMA weights and optimizer state this rank holds."""
 
-from latent_tokens import cli, training
+from latent_tokens import cli
+from latent_tokens.training import loop as training
 
 
 def share(tensors):

@@ -1,6 +1,7 @@
 """The command line, if no more than one row of a batch fits into memory."""
 
-from latent_tokens import cli, memory
+from latent_tokens import cli
+from latent_tokens.network import memory
 
 
 def entry():

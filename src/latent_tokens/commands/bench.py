@@ -28,9 +28,9 @@ def run_bench(command: Bench) -> int:
     """latent-tokens bench: a table or JSON lines; with --growth also a figure."""
     from rich.console import Console
 
-    from latent_tokens.bench import bench
-    from latent_tokens.growth import grow
-    from latent_tokens.report import speed_table
+    from latent_tokens.bench.bench import bench
+    from latent_tokens.bench.growth import grow
+    from latent_tokens.evaluation.report import speed_table
 
     keep_freed_memory()
     if command.growth is not None:

@@ -37,7 +37,7 @@ def run_data(command: Data) -> int:
     if not processes.is_first():
         return 0  # rank 0 makes it, with one worker process per core
 
-    from latent_tokens.data import make_counted, read_manifest
+    from latent_tokens.data.datasets import make_counted, read_manifest
     from latent_tokens.progress import CONSOLE
     from latent_tokens.tasks import SPLITS
 
@@ -82,7 +82,7 @@ def check_mode(command: Data) -> None:
 
 def show_data(config: DataConfig, count: int) -> int:
     """latent-tokens data --show: puzzles with their solutions."""
-    from latent_tokens.data import preview, task_of
+    from latent_tokens.data.datasets import preview, task_of
     from latent_tokens.tasks import Sudoku
 
     whole("show", count, 1)
@@ -99,8 +99,8 @@ def show_data(config: DataConfig, count: int) -> int:
 
 def benchmark_data(config: DataConfig, as_json: bool) -> int:
     """latent-tokens data --benchmark: one rate per line, as text or JSON."""
-    from latent_tokens.data import task_of
-    from latent_tokens.rates import measure_rates
+    from latent_tokens.bench.rates import measure_rates
+    from latent_tokens.data.datasets import task_of
 
     if config.from_file:
         raise ValueError(f"source={config.source}: --benchmark measures generated examples. Leave it out.")

@@ -13,7 +13,7 @@ def run_demo(config: DemoConfig) -> int:
     from rich.console import Console
 
     from latent_tokens.demo import demo
-    from latent_tokens.report import table
+    from latent_tokens.evaluation.report import table
 
     keep_freed_memory()
     rows, references = demo(config)

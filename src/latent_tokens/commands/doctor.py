@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from latent_tokens.doctor import Finding
+    from latent_tokens.bench.doctor import Finding
 
 STYLES = {"ok": "green", "note": "yellow", "problem": "bold red"}
 
@@ -48,12 +48,12 @@ def run_doctor(command: Doctor) -> int:
 
 def examine(folder: Path) -> Iterator[Finding]:
     """Every finding: of the installation, the directory and, if the libraries can be imported, the self-test."""
-    from latent_tokens import doctor
+    from latent_tokens.bench import doctor
     from latent_tokens.checks import first_line
 
     yield from doctor.examine(folder)
     try:
-        from latent_tokens import selftest
+        from latent_tokens.bench import selftest
     except Exception as error:  # of a library that is missing or broken: anything
         yield doctor.Finding("self-test", "problem", f"cannot start ({first_line(error)})", "fix the problems above, or reinstall latent-tokens")
         return

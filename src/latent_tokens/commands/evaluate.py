@@ -36,11 +36,11 @@ def run_evaluate(command: Evaluate) -> int:
     """latent-tokens evaluate: a table, or JSON lines."""
     from rich.console import Console
 
-    from latent_tokens.evaluation import default_order, evaluate
-    from latent_tokens.judging import evaluate_text
-    from latent_tokens.pretrained import SHIPPED, find
-    from latent_tokens.report import table
-    from latent_tokens.results import append_result, with_hash
+    from latent_tokens.checkpoints.pretrained import SHIPPED, find
+    from latent_tokens.evaluation.evaluate import default_order, evaluate
+    from latent_tokens.evaluation.generative_perplexity import evaluate_text
+    from latent_tokens.evaluation.report import table
+    from latent_tokens.evaluation.results import append_result, with_hash
     from latent_tokens.tasks import Text
 
     net, folder = model_of(command.run), find(command.run)
@@ -81,8 +81,8 @@ def judged_by(row: dict[str, Any]) -> str:
 
 def judge_of(command: Evaluate, task: Any, device: Any) -> Any:
     """The evaluator model that the command names. Raises ValueError if the data set to learn one from has other tokens."""
-    from latent_tokens.evaluation import read_split
-    from latent_tokens.judging import find_judge
+    from latent_tokens.evaluation.evaluate import read_split
+    from latent_tokens.evaluation.generative_perplexity import find_judge
 
     data = command.config.data
     return find_judge(command.judge or "trigrams", task, None if data is None else read_split(task, data, "validation"), device)

@@ -29,8 +29,8 @@ def run_export(command: Export) -> int:
     """latent-tokens export: prints the directory."""
     import torch
 
-    from latent_tokens.pretrained import from_pretrained
-    from latent_tokens.sharing import save_pretrained
+    from latent_tokens.checkpoints.pretrained import from_pretrained
+    from latent_tokens.sharing.hub_methods import save_pretrained
 
     check_out(command.out)
     dtype = torch.bfloat16 if command.precision == "bf16" else torch.float32

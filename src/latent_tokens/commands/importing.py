@@ -31,11 +31,11 @@ class Import:
 
 def run_import(command: Import) -> int:
     """latent-tokens import: prints what was read, and the directory."""
-    from latent_tokens.checkpoints import import_checkpoint
-    from latent_tokens.methods import name_of
-    from latent_tokens.pretrained import fingerprint, save_pretrained
+    from latent_tokens.checkpoints.pretrained import fingerprint, save_pretrained
+    from latent_tokens.checkpoints.published import import_checkpoint
+    from latent_tokens.core.methods import name_of
     from latent_tokens.storage import provenance
-    from latent_tokens.tasks.tokenizer import read_tokenizer
+    from latent_tokens.tasks.text.tokenizer import read_tokenizer
 
     check_out(command.out)
     coder = None if command.tokenizer is None else read_tokenizer(command.tokenizer)
@@ -65,7 +65,7 @@ def origin_of(command: Import, found: Any) -> dict[str, Any]:
 def text_of(net: Any, coder: Any, name: str) -> tuple[dict[str, Any], dict[str, bytes]]:
     """(the description of the text task, the tokenizer's files). Raises ValueError if net and tokenizer do not fit."""
     from latent_tokens.tasks import Text
-    from latent_tokens.tasks.tokenizer import FILE, Learned
+    from latent_tokens.tasks.text.tokenizer import FILE, Learned
 
     if coder.vocab_size != net.vocab_size:
         raise ValueError(

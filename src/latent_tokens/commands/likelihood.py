@@ -43,11 +43,11 @@ class Likelihood:
 
 def run_likelihood(command: Likelihood) -> int:
     """latent-tokens likelihood: a line for each number of latents."""
-    from latent_tokens.decoding import Decoding
-    from latent_tokens.evaluation import default_order, shown_latents
-    from latent_tokens.held_out import nats_along_orders
-    from latent_tokens.methods import name_of
-    from latent_tokens.pretrained import check_fits, find
+    from latent_tokens.checkpoints.pretrained import check_fits, find
+    from latent_tokens.core.decoding import Decoding
+    from latent_tokens.core.methods import name_of
+    from latent_tokens.evaluation.evaluate import default_order, shown_latents
+    from latent_tokens.evaluation.held_out import nats_along_orders
     from latent_tokens.progress import counting
     from latent_tokens.tasks import Text
 
@@ -83,8 +83,8 @@ def run_likelihood(command: Likelihood) -> int:
 
 def read_examples(command: Likelihood, task: Any) -> Any:
     """The sequences of the text. Raises ValueError if there is none, or a data set has other tokens."""
-    from latent_tokens.documents import text_of
-    from latent_tokens.evaluation import read_split
+    from latent_tokens.data.documents import text_of
+    from latent_tokens.evaluation.evaluate import read_split
     from latent_tokens.tasks.base import evenly
 
     if (command.text is None) == (command.data is None):
@@ -106,7 +106,7 @@ def read_examples(command: Likelihood, task: Any) -> Any:
 
 def summed_up(nats: Any, examples: Any) -> dict[str, Any]:
     """A row: nats per token, their standard error over orders, and perplexity with its 95% interval over sequences, if there are several."""
-    from latent_tokens.judging import perplexity
+    from latent_tokens.evaluation.generative_perplexity import perplexity
 
     tokens = examples.lengths.astype(int)
     each = nats.sum(1) / tokens.sum()

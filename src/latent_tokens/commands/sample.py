@@ -50,9 +50,9 @@ class Sample:
 
 def run_sample(command: Sample) -> int:
     """latent-tokens sample: samples as text, or JSON lines."""
-    from latent_tokens.decoding import check_decoding
-    from latent_tokens.evaluation import decoding_for, default_order
-    from latent_tokens.pretrained import check_fits, find
+    from latent_tokens.checkpoints.pretrained import check_fits, find
+    from latent_tokens.core.decoding import check_decoding
+    from latent_tokens.evaluation.evaluate import decoding_for, default_order
     from latent_tokens.tasks import Text
 
     count = (1 if command.show else 2) if command.num_samples is None else command.num_samples
@@ -90,8 +90,8 @@ def draw(net: Any, decoding: Any, command: Sample, task: Any, problems: Any) -> 
     """(samples, the order of each, tokens processed, seconds): each rank draws its shard, and all ranks return all samples."""
     import torch
 
-    from latent_tokens.fast import generate
-    from latent_tokens.tensors import as_numpy, as_tensors
+    from latent_tokens.data.tensors import as_numpy, as_tensors
+    from latent_tokens.network.fast import generate
 
     if command.show and processes.count() > 1:
         raise ValueError(f"show=True: shows the sample of one process, and there are {processes.count()}. Start it without a launcher.")
@@ -100,7 +100,7 @@ def draw(net: Any, decoding: Any, command: Sample, task: Any, problems: Any) -> 
     tokens, known, lengths = as_tensors(problems.take(own), device)
     begun, watched = time.perf_counter(), cast(Any, nullcontext())
     if command.show:
-        from latent_tokens.watching import watching
+        from latent_tokens.trace.terminal import watching
 
         watched = watching(task, tokens, known, lengths)
     with watched as on_step:
@@ -114,7 +114,7 @@ def problems_of(command: Sample, task: Any, count: int) -> Any:
     """The problems, one per sample. Raises ValueError for a prompt that the task cannot take."""
     import numpy as np
 
-    from latent_tokens.splits import make_problems
+    from latent_tokens.data.splits import make_problems
     from latent_tokens.tasks import Examples, Text
 
     if not isinstance(task, Text):

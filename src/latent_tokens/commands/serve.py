@@ -53,7 +53,7 @@ def run_serve(command: Serve) -> int:
         raise ValueError(f"serve needs {error.name}, which is not installed. Install the extra web from a clone: pip install -e '.[web]'") from None
     import torch
 
-    from latent_tokens.pretrained import shipped_names
+    from latent_tokens.checkpoints.pretrained import shipped_names
     from latent_tokens.web.shelf import Shelf
 
     names = dict.fromkeys([*command.runs, *shipped_names()])

@@ -23,8 +23,8 @@ def keep_freed_memory() -> None:
 
 def model_of(run: str | Path) -> Any:
     """The model of a run directory or a bundled model, on the fastest device available."""
-    from latent_tokens.machine import fastest_device
-    from latent_tokens.pretrained import from_pretrained
+    from latent_tokens.bench.machine import fastest_device
+    from latent_tokens.checkpoints.pretrained import from_pretrained
 
     return from_pretrained(run).to(fastest_device())
 
@@ -52,8 +52,8 @@ def check_counts(
     candidates: int | Literal["all", "growing"] | None,
 ) -> None:
     """Raises ValueError for candidates that the order ignores, and for latent tokens of which candidates="all" leaves none."""
-    from latent_tokens.evaluation import CONFIDENCES
-    from latent_tokens.methods import name_of
+    from latent_tokens.core.methods import name_of
+    from latent_tokens.evaluation.evaluate import CONFIDENCES
 
     if order not in CONFIDENCES and candidates not in (None, 1):
         if method.is_left_to_right:

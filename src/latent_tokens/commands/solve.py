@@ -38,12 +38,12 @@ class Solve:
 
 def run_solve(command: Solve) -> int:
     """latent-tokens solve: prints the answer, the verdict and the cost; 1 if it is not solved."""
-    from latent_tokens.decoding import Decoding
-    from latent_tokens.evaluation import named_candidates, shown_candidates, shown_latents
-    from latent_tokens.pretrained import find, from_pretrained, shipped_names
-    from latent_tokens.solving import solve
+    from latent_tokens.checkpoints.pretrained import find, from_pretrained, shipped_names
+    from latent_tokens.core.decoding import Decoding
+    from latent_tokens.evaluation.evaluate import named_candidates, shown_candidates, shown_latents
+    from latent_tokens.evaluation.solve import solve
     from latent_tokens.tasks import Solvable
-    from latent_tokens.tasks.sudoku import read_puzzle
+    from latent_tokens.tasks.sudoku.boards import read_puzzle
 
     whole("attempts", command.attempts, 1)
     text = puzzle_text(command.puzzle)

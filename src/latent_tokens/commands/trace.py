@@ -48,9 +48,9 @@ class Trace:
 
 def run_trace(command: Trace) -> int:
     """latent-tokens trace: writes the files, prints the verdicts and the paths."""
-    from latent_tokens.frames import trace
     from latent_tokens.storage import write_whole
-    from latent_tokens.strips import animation, strip
+    from latent_tokens.trace.images import animation, strip
+    from latent_tokens.trace.record import trace
     from latent_tokens.web.page import page_with
 
     outputs = [path for path in (command.out, command.gif, command.png) if path is not None]
@@ -91,8 +91,8 @@ def check_outputs(outputs: list[Path], replace: bool) -> None:
 
 def caption_of(decodes: list[Any]) -> str:
     """How the puzzle was chosen, if it is one of the examples of these weights and the decodes are those that it was chosen by; else ""."""
-    from latent_tokens.evaluation import shown_candidates, shown_latents
-    from latent_tokens.views import chosen, measured_for
+    from latent_tokens.evaluation.evaluate import shown_candidates, shown_latents
+    from latent_tokens.trace.boards import chosen, measured_for
 
     first = decodes[0]
     record = measured_for(first.model.task, first.model.net.folder / "model.safetensors")
@@ -109,8 +109,8 @@ def caption_of(decodes: list[Any]) -> str:
 
 def decodes_of(command: Trace) -> list[Any]:
     """The decode, and the one to compare it with."""
-    from latent_tokens.frames import Asked, Model, Setting
-    from latent_tokens.pretrained import find, from_pretrained
+    from latent_tokens.checkpoints.pretrained import find, from_pretrained
+    from latent_tokens.trace.record import Asked, Model, Setting
 
     def asked(run: str, latents: int | Literal["all"] | None) -> Asked:
         model = Model(run, from_pretrained(run), task_of(find(run)))

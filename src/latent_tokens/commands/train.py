@@ -9,7 +9,7 @@ from latent_tokens.configs import TrainConfig
 
 def run_train(config: TrainConfig) -> int:
     """latent-tokens train: prints the run directory."""
-    from latent_tokens.training import fit
+    from latent_tokens.training.loop import fit
 
     for name in ("num_train", "num_validation"):
         if config.data is not None and getattr(config, name) != getattr(TrainConfig, name):

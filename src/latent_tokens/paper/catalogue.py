@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from latent_tokens.model import Transformer
+from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.reference import DATA_SETS, MILLIONS_OF_PARAMETERS
 from latent_tokens.paper.scales import SCALES
 from latent_tokens.sizes import SIZES

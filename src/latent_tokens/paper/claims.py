@@ -10,12 +10,12 @@ from statistics import fmean
 from typing import Any
 
 from latent_tokens.configs import OrderName, ScaleName
-from latent_tokens.intervals import half_interval
+from latent_tokens.evaluation.intervals import half_interval
+from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.paper.experiments import MODELS, ORDERS, WITH_LATENTS, Cell, boards
 from latent_tokens.paper.recipes import of_cells
 from latent_tokens.paper.scales import SCALES, Latents
 from latent_tokens.paper.tables import Line, lines, stand_in
-from latent_tokens.report import ORDER_NAMES, as_markdown
 
 Row = dict[str, Any]
 

@@ -11,12 +11,12 @@ from math import log2
 from pathlib import Path
 from typing import Any
 
-from latent_tokens.methods import METHODS
+from latent_tokens.core.methods import METHODS
+from latent_tokens.evaluation.report import COLOURS, ORDER_NAMES, save_sheet
 from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED, Cell
 from latent_tokens.paper.scales import Latents
 from latent_tokens.paper.tables import Line, printed, stand_in
 from latent_tokens.paper.variants import VARIANTS, label
-from latent_tokens.report import COLOURS, ORDER_NAMES, save_sheet
 
 KIND_COLOURS = {**COLOURS, "ar-mtp-window": "#E69F00", "ar-ntp": "#56B4E9"}
 LOWEST_TOP = 10  # percent: a shorter axis would show noise as a curve

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.decoding import Step
+from latent_tokens.core.decoding import Step
 from latent_tokens.tasks.base import Tokens
 
 Row = dict[str, Any]

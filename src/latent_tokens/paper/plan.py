@@ -10,15 +10,15 @@ from pathlib import Path
 
 from accelerate import Accelerator
 
-from latent_tokens.bench import training_step
+from latent_tokens.bench.bench import training_step
+from latent_tokens.bench.machine import seconds
 from latent_tokens.configs import SizeName
-from latent_tokens.data import task_of
-from latent_tokens.evaluation import DEFAULT_SAMPLES
-from latent_tokens.machine import seconds
+from latent_tokens.data.datasets import task_of
+from latent_tokens.evaluation.evaluate import DEFAULT_SAMPLES
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.runs import measured
-from latent_tokens.state import saved_step
 from latent_tokens.tasks import Text
+from latent_tokens.training.state import saved_step
 
 STEPS = 5  # measured for an estimate
 PASS = 3  # a training step computes about three forward passes

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from latent_tokens.configs import FREE, DataConfig, EvalConfig, ScaleName, TrainConfig
-from latent_tokens.data import GENERATOR
-from latent_tokens.hashing import short_hash
+from latent_tokens.data.datasets import GENERATOR
 from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED, Cell
 from latent_tokens.paper.reference import ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS
 from latent_tokens.paper.scales import SCALES, Budget, Scale
 from latent_tokens.paper.variants import VARIANTS, Variant
+from latent_tokens.storage import short_hash
 
 IRRELEVANT = ("data", "processes", *FREE)  # settings that no outcome depends on; the data have a config of their own
 

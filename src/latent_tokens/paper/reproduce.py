@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from latent_tokens.bench.machine import fastest_device
 from latent_tokens.configs import ReproduceConfig, ScaleName
-from latent_tokens.judging import SMOLLM2, is_installed, language_model
-from latent_tokens.machine import fastest_device
+from latent_tokens.evaluation.generative_perplexity import SMOLLM2, is_installed, language_model
+from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.claims import claims_table
 from latent_tokens.paper.experiments import EXPERIMENTS
@@ -19,7 +20,6 @@ from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import lines, markdown
 from latent_tokens.paper.texts import draw_text, text_markdown
 from latent_tokens.progress import CONSOLE
-from latent_tokens.report import as_markdown
 from latent_tokens.storage import write_whole
 
 Row = dict[str, Any]

@@ -11,20 +11,20 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from latent_tokens.bench.machine import fastest_device
+from latent_tokens.checkpoints.pretrained import from_pretrained
+from latent_tokens.checkpoints.tensor_files import file_sha256, read_tensor_file, tensors_sha256
 from latent_tokens.configs import DataConfig
-from latent_tokens.data import make_counted, task_of
-from latent_tokens.evaluation import evaluate
-from latent_tokens.locking import LockedError
-from latent_tokens.machine import fastest_device
-from latent_tokens.model import Transformer
+from latent_tokens.data.datasets import make_counted, task_of
+from latent_tokens.evaluation.evaluate import evaluate
+from latent_tokens.evaluation.results import append_result, check_equal, read_results, same_weights
+from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.texts import measure_text
-from latent_tokens.pretrained import from_pretrained
-from latent_tokens.results import append_result, check_equal, read_results, same_weights
-from latent_tokens.state import saved_step
 from latent_tokens.storage import append_line, read_description, read_lines, source_commit
-from latent_tokens.tensor_files import file_sha256, read_tensor_file, tensors_sha256
-from latent_tokens.training import fit
+from latent_tokens.training.locking import LockedError
+from latent_tokens.training.loop import fit
+from latent_tokens.training.state import saved_step
 
 SITTINGS = "sittings.jsonl"  # in a run folder: the seconds of each stretch that it was trained in
 

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 
 from latent_tokens.configs import ScaleName
-from latent_tokens.data import fingerprint
-from latent_tokens.evaluation import read_split
-from latent_tokens.held_out import nats_along_orders
-from latent_tokens.intervals import half_interval
-from latent_tokens.judging import evaluate_text, find_judge
-from latent_tokens.model import Transformer
+from latent_tokens.data.datasets import fingerprint
+from latent_tokens.evaluation.evaluate import read_split
+from latent_tokens.evaluation.generative_perplexity import evaluate_text, find_judge
+from latent_tokens.evaluation.held_out import nats_along_orders
+from latent_tokens.evaluation.intervals import half_interval
+from latent_tokens.evaluation.report import COLOURS, as_markdown, save_sheet
+from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.reference import TEXT
 from latent_tokens.paper.tables import Line
 from latent_tokens.progress import counting
-from latent_tokens.report import COLOURS, as_markdown, save_sheet
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Text, described
 from latent_tokens.tasks.base import evenly

@@ -13,15 +13,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from latent_tokens.checks import Names
-from latent_tokens.confidence import top_prob
-from latent_tokens.decoding import Decoding
-from latent_tokens.evaluation import Adjust, Watcher
-from latent_tokens.layout import next_layout
-from latent_tokens.model import Transformer
-from latent_tokens.order import PolicyInput
+from latent_tokens.core.confidence import top_prob
+from latent_tokens.core.decoding import Decoding
+from latent_tokens.core.layout import next_layout
+from latent_tokens.core.order import PolicyInput
+from latent_tokens.core.relevance import quantize, rank_by, relevant, support_from_clean, support_of_candidates
+from latent_tokens.evaluation.evaluate import Adjust, Watcher
+from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.dead_ends import DeadEnds
 from latent_tokens.paper.foresight import Foresight
-from latent_tokens.relevance import quantize, rank_by, relevant, support_from_clean, support_of_candidates
 from latent_tokens.tasks import Solvable, Sudoku, Task
 
 Schedule = Callable[[int, int], int | Callable[[int], int]]

@@ -9,11 +9,11 @@ from typing import Any
 
 from latent_tokens.checks import Names, one_of
 from latent_tokens.tasks.base import SPLITS, Examples, Keys, Known, Language, Scores, Solvable, Task, Tokens, hash_rows, joined, split_by_key
-from latent_tokens.tasks.countdown import Countdown
-from latent_tokens.tasks.puzzle import SudokuPuzzle
-from latent_tokens.tasks.sudoku import SIZES, Sudoku
-from latent_tokens.tasks.text import Text, text_described
-from latent_tokens.tasks.zebra import Zebra
+from latent_tokens.tasks.countdown.puzzles import Countdown
+from latent_tokens.tasks.sudoku.boards import SIZES, Sudoku
+from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
+from latent_tokens.tasks.text.task import Text, text_described
+from latent_tokens.tasks.zebra.puzzles import Zebra
 
 OTHER_NAMES = {"sudoku-gen": "sudoku-9", "sudoku-large": "sudoku-36"}  # the paper's
 FIXED = ("name", "box_rows", "box_columns", "num_train", "length")  # fields that make a task what it is

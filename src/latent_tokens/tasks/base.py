@@ -9,7 +9,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.tasks.draws import mixed
+from latent_tokens.tasks.rng import mixed
 
 Tokens = NDArray[np.uint8 | np.uint16]
 Known = NDArray[np.bool_]

@@ -11,14 +11,14 @@ import torch
 
 from latent_tokens.checks import whole
 from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig, OrderName
-from latent_tokens.cost import most_tokens
-from latent_tokens.decoding import Decoding, Step, check_decoding
-from latent_tokens.evaluation import CONFIDENCES, decoding_for, default_order, named_candidates, shown_latents
-from latent_tokens.fast import generate
-from latent_tokens.frames import Model, Tell, has_dial
-from latent_tokens.intervals import wilson
-from latent_tokens.splits import make_problems
-from latent_tokens.tensors import as_numpy, as_tensors
+from latent_tokens.core.cost import most_tokens
+from latent_tokens.core.decoding import Decoding, Step, check_decoding
+from latent_tokens.data.splits import make_problems
+from latent_tokens.data.tensors import as_numpy, as_tensors
+from latent_tokens.evaluation.evaluate import CONFIDENCES, decoding_for, default_order, named_candidates, shown_latents
+from latent_tokens.evaluation.intervals import wilson
+from latent_tokens.network.fast import generate
+from latent_tokens.trace.record import Model, Tell, has_dial
 
 DIAL: tuple[int | Literal["all"], ...] = (0, 4, 16, "all")
 TOGETHER = 20  # problems that are decoded at once, and make the next point

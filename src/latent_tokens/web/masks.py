@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from latent_tokens.attention import Rule, bidirectional, causal, dense_mask, independent, semi_causal
-from latent_tokens.decoding import Decoding, check_decoding, num_candidates_and_latents
-from latent_tokens.frames import has_dial
-from latent_tokens.layout import next_layout
-from latent_tokens.methods import METHODS, Method
-from latent_tokens.order import first_order
+from latent_tokens.core.attention import Rule, bidirectional, causal, dense_mask, independent, semi_causal
+from latent_tokens.core.decoding import Decoding, check_decoding, num_candidates_and_latents
+from latent_tokens.core.layout import next_layout
+from latent_tokens.core.methods import METHODS, Method
+from latent_tokens.core.order import first_order
+from latent_tokens.trace.record import has_dial
 
 MOST_SLOTS = 64
 LATENTS = 2  # where no number is asked for and the method has a dial

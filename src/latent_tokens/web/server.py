@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from latent_tokens.configs import OrderName
-from latent_tokens.frames import Asked, Setting, brief, given, watch
 from latent_tokens.tasks import Solvable
-from latent_tokens.views import check, view
+from latent_tokens.trace.boards import check, view
+from latent_tokens.trace.record import Asked, Setting, brief, given, watch
 from latent_tokens.web.answers import Door, Events, in_words
 from latent_tokens.web.curve import Curve, measure
 from latent_tokens.web.jobs import Event, Job, LeftError, Work

@@ -11,15 +11,15 @@ from typing import Any
 
 from safetensors import SafetensorError
 
+from latent_tokens.checkpoints.pretrained import find, from_pretrained, method_from, shapes_of
 from latent_tokens.checks import first_line
 from latent_tokens.configs import DEFAULT_CANDIDATES
-from latent_tokens.frames import Model, has_dial, solvable
-from latent_tokens.methods import Method, name_of
-from latent_tokens.pretrained import find, from_pretrained, method_from, shapes_of
+from latent_tokens.core.methods import Method, name_of
+from latent_tokens.data.tensors import as_tensors
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Examples, Solvable
-from latent_tokens.tensors import as_tensors
-from latent_tokens.views import COMPARISONS, chosen, examples, measured, measured_for, view
+from latent_tokens.trace.boards import COMPARISONS, chosen, examples, measured, measured_for, view
+from latent_tokens.trace.record import Model, has_dial, solvable
 
 MOST_KEPT = 4
 SHOWN = 100  # signs of a wrong name

@@ -1,0 +1,83 @@
+"""The four attention rules of the paper, and the masks they give for a layout.
+
+A rule is a predicate (query slot, key slot, number of clean slots) -> bool, on integers or on tensors that broadcast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jaxtyping import Bool, Int
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask
+
+from latent_tokens.core.layout import Layout
+
+Rule = Callable[[Any, Any, Any], Any]
+
+
+def bidirectional(q: Any, k: Any, c: Any) -> Any:
+    """Every slot attends to every slot: MDM and AR-MTP."""
+    return (q >= 0) & (k >= 0)
+
+
+def independent(q: Any, k: Any, c: Any) -> Any:
+    """Every slot attends to the clean slots, a masked slot also to itself: SIDM (equation 1)."""
+    return (k < c) | (k == q)
+
+
+def semi_causal(q: Any, k: Any, c: Any) -> Any:
+    """Every slot attends to the clean slots, a masked slot also to itself and the masked slots before it: SCDM (equation 2)."""
+    return (k < c) | (k <= q)
+
+
+def causal(q: Any, k: Any, c: Any) -> Any:
+    """Every slot attends to itself and to the slots before it, clean or not: Eso-LM (B) and ARM."""
+    return k <= q
+
+
+def attends_later(rule: Rule) -> bool:
+    """Return whether a masked slot attends to a masked one after it. If so, leaving one out changes the model."""
+    return bool(rule(0, 1, 0))
+
+
+def attends_earlier(rule: Rule) -> bool:
+    """Return whether a masked slot attends to a masked one before it. If so, latent tokens influence what follows them."""
+    return bool(rule(1, 0, 0))
+
+
+def is_cacheable(rule: Rule) -> bool:
+    """Return whether no slot attends to a later one, clean or masked. If so, keys and values of clean slots never change."""
+    return not any(rule(0, 1, num_clean) for num_clean in (0, 1, 2))
+
+
+def visible(rule: Rule, q: Tensor, k: Tensor, num_clean: Tensor, num_shown: Tensor) -> Tensor:
+    """Return whether slot q attends to slot k: as the rule says inside the input, and a padding slot to itself only."""
+    inside: Tensor = rule(q, k, num_clean)
+    return (inside & (q < num_shown) & (k < num_shown)) | (q == k)
+
+
+def dense_mask(rule: Rule, layout: Layout, queries: Int[Tensor, "B Q"] | None = None) -> Bool[Tensor, "B Q S"]:
+    """Return the attention mask of a layout.
+
+    Args:
+        rule: the attention rule.
+        layout: the input of the pass.
+        queries: the query slots, by default all.
+
+    Returns:
+        mask[b, i, j], true if slot queries[b, i] attends to slot j. A padding slot attends to itself only.
+    """
+    q = (layout.slots if queries is None else queries)[..., :, None]
+    return visible(rule, q, layout.slots, layout.num_clean[:, None, None], layout.num_shown[:, None, None])
+
+
+def block_mask(rule: Rule, layout: Layout) -> BlockMask:
+    """Return the dense mask of a layout in FlexAttention's form, which skips blocks that are all false."""
+
+    def mask(row: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return visible(rule, q, k, layout.num_clean[row], layout.num_shown[row])
+
+    slots = layout.positions.shape[1]
+    return create_block_mask(mask, len(layout.positions), None, slots, slots, device=str(layout.positions.device))

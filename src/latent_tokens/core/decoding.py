@@ -1,0 +1,168 @@
+"""The settings of sampling, what it returns, and how many tokens the input of a step holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from latent_tokens.checks import is_whole
+from latent_tokens.core.confidence import Confidence, top_prob
+from latent_tokens.core.layout import Layout
+from latent_tokens.core.methods import Method, name_of
+from latent_tokens.core.order import LatentPolicy, Order, is_left_to_right, nearest
+from latent_tokens.core.partition import Partition
+
+Count = int | Literal["all"] | Callable[[int], int]
+
+
+def growing(clean: int) -> int:
+    """Return the number of clean tokens + 1: few candidates early, all of them late (D-33, adaptive candidates)."""
+    return clean + 1
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How to sample. Raises ValueError for a value out of range."""
+
+    candidates: Count = 1  # k, or number of clean tokens -> k: the step decodes the most confident of the next k
+    latents: Count | None = None  # n, or number of masked tokens -> n; None = the method's own
+    tokens_per_step: int | Partition = 1  # or equal_parts(T), reverse_process(T), or that of a given_partition (appendix C)
+    order: Order | None = None  # None = the method's own
+    confidence: Confidence = top_prob  # of the raw logits, before temperature (D-16, confidence)
+    latent_policy: LatentPolicy = nearest  # which masked tokens are the n, and in what order
+    refresh: bool = True  # reshuffle an any_order schedule after every step; False is Algorithm 5 as printed (D-14, schedule refresh)
+    temperature: float | int = 1.0  # 0 = argmax
+    top_p: float | int = 1.0  # sample from the smallest set of tokens with this much probability
+
+    def __post_init__(self) -> None:
+        if self.candidates != "all" and not callable(self.candidates) and not is_whole(self.candidates, 1):
+            allowed = "must be a whole number from 1, 'all', or a function of the number of clean tokens"
+            raise ValueError(f"candidates={self.candidates}: {allowed}")
+        n = self.latents
+        if n is not None and n != "all" and not callable(n) and not is_whole(n, 0):
+            allowed = "must be a whole number from 0, 'all', a function of the number masked, or None"
+            raise ValueError(f"latents={n!r}: {allowed}")
+        if not callable(self.tokens_per_step) and not is_whole(self.tokens_per_step, 1):
+            raise ValueError(f"tokens_per_step={self.tokens_per_step}: must be a whole number from 1, or a partition")
+        if self.order is not None and not callable(self.order):
+            raise ValueError(f"order={self.order}: must be a function of known; given(schedule) makes one")
+        if not 0 <= self.temperature < float("inf"):
+            raise ValueError(f"temperature={self.temperature}: must be 0 (argmax) or more, and finite")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p={self.top_p}: must be above 0 and at most 1")
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What `generate` returns, for B rows of L positions."""
+
+    tokens: Int[Tensor, "B L"]
+    order: Int[Tensor, "B L"]  # known positions first, then the others as decoded, then those past the length
+    processed: Int[Tensor, " B"]  # tokens processed, summed over steps
+    forward_passes: int  # the largest number of steps of a row
+
+
+@dataclass(frozen=True)
+class Step:
+    """One decoding step, as `on_step` receives it: all that is needed to draw it. A is the number of unfinished rows."""
+
+    rows: Int[Tensor, " A"]  # which rows of the batch
+    number: Int[Tensor, " A"]  # steps that each row has taken before
+    layout: Layout  # the input: layout.positions, num_clean, num_shown
+    num_candidates: Int[Tensor, " A"]
+    chosen: Int[Tensor, "A T"]  # positions decoded in this step, the most confident first; -1 in rows that decode fewer
+    tokens: Int[Tensor, "A T"]  # the tokens decoded there; -1 likewise
+    look: Callable[[], Float[Tensor, "A S V"]]  # computes the logits of every slot
+
+    @cached_property
+    def probabilities(self) -> Float[Tensor, "A S V"]:
+        """Predicted probabilities at every masked slot, before temperature and top-p. Computed on first use."""
+        with torch.no_grad():
+            return self.look().softmax(-1)
+
+    @property
+    def candidates(self) -> list[list[int]]:
+        """The candidate positions of each row, in the order of their slots."""
+        return self._slots(self.layout.num_shown - self.num_candidates, self.layout.num_shown)
+
+    @property
+    def latents(self) -> list[list[int]]:
+        """The latent positions of each row, in the order of their slots."""
+        return self._slots(self.layout.num_clean, self.layout.num_shown - self.num_candidates)
+
+    def _slots(self, start: Int[Tensor, " A"], stop: Int[Tensor, " A"]) -> list[list[int]]:
+        rows = zip(self.layout.positions.tolist(), start.tolist(), stop.tolist(), strict=True)
+        return [positions[a:b] for positions, a, b in rows]
+
+
+def order_of(method: Method, decoding: Decoding) -> Order:
+    """Return the decoding order: the decoding's, else the method's own."""
+    return method.order if decoding.order is None else decoding.order
+
+
+def num_candidates_and_latents(
+    method: Method,
+    decoding: Decoding,
+    num_clean: Int[Tensor, " A"],
+    num_masked: Int[Tensor, " A"],
+    step_size: Int[Tensor, " A"],
+) -> tuple[Int[Tensor, " A"], Int[Tensor, " A"]]:
+    """Return k and n of each row, together at most the method's window.
+
+    If fewer than n + k masked tokens are left, the candidates stay and the latent tokens shrink (D-13, last decoding steps).
+    """
+    visible = method.max_visible(num_masked)
+    if (step_size > visible).any():
+        raise ValueError(
+            f"{int(step_size.max())} tokens in one step with a window of {method.window}: it shows no more masked tokens than that; use fewer a step"
+        )
+    k = resolve_count(decoding.candidates, visible, num_clean, "candidates", least=1).maximum(step_size)
+    latents = method.latents if decoding.latents is None else decoding.latents
+    if latents is None or method.latent_control == "fixed":
+        latents = "all"
+    n = resolve_count(latents, visible - k, num_masked, "latents", least=0)
+    return k, n
+
+
+def resolve_count(number: Count, limit: Int[Tensor, " A"], counts: Int[Tensor, " A"], name: str, least: int) -> Int[Tensor, " A"]:
+    """Return a number of tokens per row, at most `limit`: all, a fixed number, or a function of the row's count.
+
+    Raises:
+        ValueError: the function does not return a whole number from `least`.
+    """
+    if not callable(number):
+        return limit if number == "all" else limit.clamp(max=number)
+    numbers = torch.tensor([number(count) for count in counts.tolist()], device=counts.device)
+    if numbers.is_floating_point() or (numbers < least).any():
+        raise ValueError(f"{name} gives {numbers.tolist()} for {counts.tolist()} tokens: must be whole numbers from {least}")
+    return numbers.minimum(limit)
+
+
+def check_decoding(method: Method, decoding: Decoding) -> None:
+    """Raise ValueError, naming what to use, if the method cannot decode so."""
+    name = "this method" if name_of(method) == "custom" else name_of(method)
+    n = getattr(decoding.latents, "__name__", decoding.latents)
+    if method.latent_control == "fixed" and n is not None and n != "all":
+        trained = f"ar-mtp-window-{n + 1}" if isinstance(n, int) else "ar-mtp-window-N"
+        reason = "its number of latent tokens is fixed when it is trained"
+        raise ValueError(f"latents={n} is not supported by {name}: {reason}. Use latents=all, a scdm or esolm model, or train {trained}.")
+    if method.latent_control == "none" and n is not None and n != 0:
+        reason = "it has no latent tokens"
+        raise ValueError(f"latents={n} is not supported by {name}: {reason}. Use latents=0, or a scdm, esolm or ar-mtp model.")
+    if method.is_left_to_right and decoding.candidates != 1:
+        k = getattr(decoding.candidates, "__name__", decoding.candidates)
+        reason = "it decodes the next token"
+        raise ValueError(f"candidates={k} is not supported by {name}: {reason}. Use candidates=1, or a mdm or scdm model.")
+    if method.readout == "shifted" and decoding.order is not None and not is_left_to_right(decoding.order):
+        reason = "it decodes from left to right only"
+        raise ValueError(f"order is not supported by {name}: {reason}. Use order=left_to_right, or a mdm or scdm model.")
+    if method.readout == "shifted" and decoding.tokens_per_step != 1:
+        reason = "it predicts one token per step"
+        tokens = decoding.tokens_per_step
+        raise ValueError(f"tokens_per_step={tokens} is not supported by {name}: {reason}. Use tokens_per_step=1.")

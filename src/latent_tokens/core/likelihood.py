@@ -1,0 +1,120 @@
+"""Exact likelihood of a sequence along a decoding order, one token at a time.
+
+`log_likelihood` takes every step as decoding does. `in_one_pass` computes the same for rules under which one pass holds all
+steps, and is tested equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from latent_tokens.core.attention import is_cacheable
+from latent_tokens.core.layout import next_layout
+from latent_tokens.core.methods import Denoiser, Method, exclude_mask_token
+
+Report = Callable[[int], None]
+
+
+@torch.no_grad()
+def log_likelihood(
+    net: Denoiser,
+    method: Method,
+    tokens: Int[Tensor, "B L"],
+    order: Int[Tensor, "B L"],
+    num_known: Int[Tensor, " B"],
+    lengths: Int[Tensor, " B"],
+    latents: int | Literal["all"] | None = None,
+    report: Report = lambda done: None,
+) -> Float[Tensor, "B L"]:
+    """Return the log-probability of each token given those before it in `order`.
+
+    Args:
+        net: the network.
+        method: how it was trained.
+        tokens: complete sequences.
+        order: a permutation per row, known positions first.
+        num_known: the number of given tokens of each row.
+        lengths: the length of each row.
+        latents: n, as in decoding with k = 1 and an order that is not reshuffled. None is the method's own number.
+        report: called after every step with 1.
+
+    Returns:
+        Nats in float64, by entry of the order: 0 for given tokens and past the length. The sum of a row is its log-likelihood given
+        its known tokens.
+
+    Raises:
+        ValueError: a left-to-right method gets another order, or a method latent tokens that it does not support.
+    """
+    check(method, order, num_known, lengths, latents)
+    n = method.latents if latents is None else latents
+    if method.readout == "shifted" or (is_cacheable(method.attention) and n == 0):
+        return in_one_pass(net, method, tokens, order, num_known, lengths)
+    log_probabilities = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
+    for step in range(int(num_known.min()), int(lengths.max())):
+        rows = ((num_known <= step) & (step < lengths)).nonzero().flatten()
+        if not len(rows):
+            continue
+        num_clean = torch.full_like(rows, step)
+        most = method.max_visible(lengths[rows] - num_clean) - 1
+        num_latents = most if n in (None, "all") else most.clamp(max=int(n))
+        layout = next_layout(order[rows], num_clean, torch.ones_like(rows), num_latents)
+        target = layout.slots == layout.num_shown[:, None] - 1
+        logits = method.logits_at(target, net, tokens[rows], layout)  # (R, V)
+        log_probabilities[rows, step] = log_probability(logits, tokens[rows, order[rows, step]])
+        report(1)
+    return log_probabilities
+
+
+@torch.no_grad()
+def in_one_pass(
+    net: Denoiser,
+    method: Method,
+    tokens: Int[Tensor, "B L"],
+    order: Int[Tensor, "B L"],
+    num_known: Int[Tensor, " B"],
+    lengths: Int[Tensor, " B"],
+) -> Float[Tensor, "B L"]:
+    """Return `log_likelihood` for n = 0 under the causal rule from one pass, as no clean token attends to a later one.
+
+    With a shifted readout each slot receives the token before it. Otherwise the clean tokens are followed by one MASK for every
+    step, which attends to the clean tokens before its own and to itself.
+    """
+    batch, length = tokens.shape
+    rank = torch.arange(length, device=tokens.device)
+    masked = (rank >= num_known[:, None]) & (rank < lengths[:, None])
+    arranged = tokens.gather(1, order)
+    if method.readout == "shifted":
+        layout = next_layout(order, num_known, (lengths - num_known).clamp(min=1), torch.zeros_like(num_known))
+        logits = method.logits(net, tokens, layout)
+    else:
+        before = rank[:, None] > rank
+        own = torch.eye(length, dtype=torch.bool, device=tokens.device)
+        top = torch.cat([before | own, torch.zeros_like(own)], 1)
+        mask = torch.cat([top, torch.cat([before, own], 1)]).expand(batch, -1, -1)
+        ids = torch.cat([arranged, torch.full_like(arranged, net.mask_id)], 1)
+        logits = exclude_mask_token(net.mask_id, net(ids, order.repeat(1, 2), mask))[:, length:]
+    log_probabilities = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
+    at = masked[:, : logits.shape[1]]  # no slot is past the longest row
+    log_probabilities[masked] = log_probability(logits[at], arranged[masked])
+    return log_probabilities
+
+
+def log_probability(logits: Float[Tensor, "N V"], tokens: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+    """Return the log-probability of each token under its row of logits, in float64."""
+    return logits.double().log_softmax(-1).gather(1, tokens[:, None])[:, 0]
+
+
+def check(method: Method, order: Tensor, num_known: Tensor, lengths: Tensor, latents: int | Literal["all"] | None) -> None:
+    """Raise ValueError if a left-to-right method gets another order, or a method latent tokens that it does not support."""
+    rank = torch.arange(order.shape[1], device=order.device).expand_as(order)
+    if method.is_left_to_right and (order != rank)[rank < lengths[:, None]].any():
+        raise ValueError("order: this method decodes from left to right; use order=left_to_right, or esolm, scdm or mdm")
+    if method.latent_control == "fixed" and latents not in (None, "all"):
+        raise ValueError(f"latents={latents}: its latents are all masked tokens that it shows; use latents=all, or scdm or esolm")
+    if latents not in (None, 0) and method.latent_control == "none":
+        raise ValueError(f"latents={latents}: this method can use none; use latents=0, or scdm or esolm")

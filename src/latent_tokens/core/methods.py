@@ -1,0 +1,190 @@
+"""Every model of the paper as an entry of METHODS, and the two things a method does: draw a training layout, return logits."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, cast, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from latent_tokens.checks import Names, is_whole, one_of, whole
+from latent_tokens.core.attention import (
+    Rule,
+    attends_earlier,
+    attends_later,
+    bidirectional,
+    block_mask,
+    causal,
+    dense_mask,
+    independent,
+    semi_causal,
+)
+from latent_tokens.core.layout import Layout, next_layout
+from latent_tokens.core.order import Order, any_order, first_order, is_left_to_right, left_to_right
+
+BLOCK_MASK_FROM = 1_024  # slots: on an accelerator, longer inputs get their mask in blocks
+
+LatentControl = Literal["none", "fixed", "free"]
+
+
+@runtime_checkable
+class Denoiser(Protocol):
+    """Any callable (ids, positions, mask) -> logits with an integer `mask_id`.
+
+    ids, positions: Int[B, S]; mask: Bool[B, S, S]; logits: Float[B, S, V]. A column `mask_id` of the logits is never chosen.
+    If `supports_slots` is true (`reads`, its name in version 0.1, is understood too), it takes a fourth argument,
+    slots Bool[B, S], and returns the logits of these slots only, (N, V), row by row. On an accelerator its mask may then be
+    a FlexAttention BlockMask.
+    """
+
+    mask_id: int
+
+    def __call__(self, ids: Tensor, positions: Tensor, mask: Tensor, /) -> Tensor: ...
+
+
+def supports_slots(net: Denoiser) -> bool:
+    """Return whether a denoiser takes the slots that are asked for as its fourth argument."""
+    return bool(getattr(net, "supports_slots", getattr(net, "reads", False)))
+
+
+@dataclass(frozen=True)
+class Method:
+    """A model: how it is trained, and its input at inference (sections 3 to 5 of the paper; the table in docs/concepts.md)."""
+
+    order: Order
+    attention: Rule
+    window: int | None = None  # the largest number of masked tokens in the input; None = all
+    targets: Literal["all", "next"] = "all"  # which masked tokens of the input training scores
+    weight: Literal["elbo", "flat"] = "elbo"  # divide by the number of targets, or of unknown positions (D-4, loss weight; D-5, AR-MTP normalization)
+    readout: Literal["in_place", "shifted"] = "in_place"  # shifted: slot j receives the token before it, and MASK at slot 0
+    latents: int | None = 0  # n if Decoding.latents is None; None = all
+
+    def __post_init__(self) -> None:
+        if self.latents is not None:
+            whole("latents", self.latents, 0)
+        if self.window is not None and not is_whole(self.window, 1):
+            raise ValueError(f"window={self.window}: a window shows at least 1 masked token; None shows all")
+        if self.readout == "shifted" and not self.is_left_to_right:
+            raise ValueError("readout=shifted: each slot receives the token to its left, so order must be left_to_right")
+        if self.readout == "shifted" and self.targets == "next":
+            raise ValueError("targets=next with readout=shifted: one pass trains every step, so its targets are all. Use targets=all, or ar-ntp-N.")
+        one_of("targets", self.targets, ("all", "next"))
+        one_of("weight", self.weight, ("elbo", "flat"))
+        one_of("readout", self.readout, ("in_place", "shifted"))
+
+    @property
+    def is_left_to_right(self) -> bool:
+        """Whether the method decodes the first masked position next."""
+        return is_left_to_right(self.order)
+
+    @property
+    def latent_control(self) -> LatentControl:
+        """How n, the number of latent tokens, is set: "none" (there are none), "fixed" (by training) or "free" (at inference)."""
+        if self.readout == "shifted":
+            return "none"
+        if attends_later(self.attention):
+            return "fixed"
+        return "free" if attends_earlier(self.attention) else "none"
+
+    def draw(self, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], generator: torch.Generator) -> Layout:
+        """Draw a training layout: an order, and the number of clean tokens, uniform on {#known .. length-1} and stratified over the batch.
+
+        With targets="next" the target is the last slot, as at inference: behind all other masked tokens of the input, or behind a
+        uniform number of them if the number is free. A shifted readout trains every step at once: its clean slots are the known
+        ones, its masked slots all others.
+        """
+
+        def uniform(*shape: int) -> Tensor:
+            noise = torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64)
+            return noise.to(known.device)
+
+        order = first_order(self.order, known, lengths, lambda: uniform(*known.shape))
+        num_clean = known.sum(1)
+        if self.readout == "in_place":
+            stratum = (torch.arange(len(known), device=known.device) / len(known) + uniform(1)) % 1
+            num_clean = num_clean + (stratum * (lengths - num_clean)).long()
+        num_masked = self.max_visible(lengths - num_clean)
+        if self.targets == "all":
+            return next_layout(order, num_clean, candidates=num_masked, latents=torch.zeros_like(num_masked))
+        latents = num_masked - 1
+        if self.latent_control == "free":
+            latents = (uniform(len(known)) * num_masked).long().minimum(latents)
+        return next_layout(order, num_clean, candidates=torch.ones_like(num_masked), latents=latents)
+
+    def check_known(self, known: Bool[Tensor, "B L"]) -> None:
+        """Raise ValueError if the readout is shifted and the known positions of a row are not a prefix."""
+        gap = known[:, 1:] & ~known[:, :-1]
+        if self.readout == "shifted" and gap.any():
+            row = int(gap.any(1).nonzero()[0])
+            raise ValueError(f"row {row}: its known positions are not a prefix, and a shifted readout only continues one; use scdm or mdm to infill")
+
+    def max_visible(self, num_masked: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
+        """Return how many of a row's masked tokens the input may hold: all, or the window."""
+        return num_masked if self.window is None else num_masked.clamp(max=self.window)
+
+    def logits(self, net: Denoiser, tokens: Int[Tensor, "B L"], layout: Layout) -> Float[Tensor, "B S V"]:
+        """Return the network's logits at every slot of the layout, with MASK excluded (D-2, MASK token)."""
+        ids = self.input_ids(tokens, layout, net.mask_id)
+        return exclude_mask_token(net.mask_id, net(ids, layout.positions, dense_mask(self.attention, layout)))
+
+    def logits_at(self, slots: Bool[Tensor, "B S"], net: Denoiser, tokens: Int[Tensor, "B L"], layout: Layout) -> Float[Tensor, "N V"]:
+        """Return `logits` at the given slots only, row by row. A denoiser with `supports_slots` computes no others."""
+        if not supports_slots(net):
+            return self.logits(net, tokens, layout)[slots]
+        ids = self.input_ids(tokens, layout, net.mask_id)
+        is_long = layout.positions.shape[1] >= BLOCK_MASK_FROM and tokens.is_cuda
+        mask = block_mask(self.attention, layout) if is_long else dense_mask(self.attention, layout)
+        return exclude_mask_token(net.mask_id, cast(Any, net)(ids, layout.positions, mask, slots))
+
+    def input_ids(self, tokens: Int[Tensor, "B L"], layout: Layout, mask_id: int) -> Int[Tensor, "B S"]:
+        """Return the token id at every slot of the input: the token if clean, else MASK. With a shifted readout the token before it."""
+        tokens_at = tokens.gather(1, layout.positions)  # (B, S)
+        if self.readout == "shifted":
+            return tokens_at.roll(1, dims=1).masked_fill(~layout.shown | (layout.slots == 0), mask_id)
+        return tokens_at.masked_fill(~layout.clean, mask_id)
+
+
+def exclude_mask_token(mask_id: int, logits: Float[Tensor, "*N V"]) -> Float[Tensor, "*N V"]:
+    """Return the logits with the column of MASK, if there is one, at minus infinity."""
+    if logits.shape[-1] > mask_id:
+        return logits.index_fill(-1, torch.tensor([mask_id], device=logits.device), -torch.inf)
+    return logits
+
+
+def windowed(window: int, targets: Literal["all", "next"]) -> Method:
+    """Return AR-MTP-Window-n (targets="all") or AR-NTP-n (targets="next") for n = window: n - 1 latent tokens (section 5.3)."""
+    return Method(left_to_right, bidirectional, window=window, targets=targets, weight="flat", latents=None)
+
+
+def windowed_by_name(name: str) -> Method | None:
+    """Return the method that ar-mtp-window-N or ar-ntp-N names, N >= 1, and None for any other name."""
+    match = re.fullmatch(r"(ar-mtp-window|ar-ntp)-([1-9][0-9]*)", name)
+    return match and windowed(int(match[2]), "all" if match[1] == "ar-mtp-window" else "next")
+
+
+# fmt: off
+METHODS: Names[Method] = Names("method", {
+    "mdm":              Method(any_order, bidirectional, latents=None),
+    "sidm":             Method(any_order, independent),
+    "scdm":             Method(any_order, semi_causal),
+    "esolm":            Method(any_order, causal),
+    "arm":              Method(left_to_right, causal, weight="flat", readout="shifted"),
+    "ar-mtp":           Method(left_to_right, bidirectional, weight="flat", latents=None),
+    "ar-mtp-window-16": windowed(16, "all"),
+    "ar-ntp-16":        windowed(16, "next"),
+}, windowed_by_name, also=("ar-mtp-window-N", "ar-ntp-N"))
+# fmt: on
+
+
+def name_of(method: Method) -> str:
+    """Return the method's name in METHODS, with its weight and targets if they differ from the entry, or "custom"."""
+    names = [*METHODS, *(f"{kind}-{method.window}" for kind in ("ar-mtp-window", "ar-ntp") if method.window)]
+    for changed in ((), ("weight",), ("targets",), ("weight", "targets")):
+        values = {field: getattr(method, field) for field in changed}
+        for name in names:
+            if METHODS[name].readout == method.readout and replace(METHODS[name], **values) == method:
+                return f"{name} ({', '.join(values.values())})" if values else name
+    return "custom"

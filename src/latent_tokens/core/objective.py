@@ -1,0 +1,104 @@
+"""The training loss: one function for every method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from latent_tokens.core.layout import Layout
+from latent_tokens.core.methods import Denoiser, Method
+
+
+@dataclass(frozen=True)
+class TrainingBatch:
+    """A corrupted batch: the layout of its input, the slots that are scored, and their weight in the loss."""
+
+    tokens: Int[Tensor, "B L"]
+    layout: Layout
+    scored: Bool[Tensor, "B S"]
+    weight: Float[Tensor, " B"]  # of each scored slot of a row
+
+    def take(self, rows: Int[Tensor, " R"]) -> TrainingBatch:
+        """Return some rows, without the padding that none of them needs. The losses of all rows add up to that of the batch."""
+        num_shown = self.layout.num_shown[rows]
+        width = int(num_shown.max())
+        layout = Layout(self.layout.positions[rows, :width], self.layout.num_clean[rows], num_shown)
+        return TrainingBatch(self.tokens[rows], layout, self.scored[rows, :width], self.weight[rows])
+
+    def to(self, device: torch.device) -> TrainingBatch:
+        """Return the batch on a device. Copies to an accelerator are asynchronous."""
+
+        def move(x: Tensor) -> Tensor:
+            return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
+
+        layout = Layout(move(self.layout.positions), move(self.layout.num_clean), move(self.layout.num_shown))
+        return TrainingBatch(move(self.tokens), layout, move(self.scored), move(self.weight))
+
+
+def loss(
+    net: Denoiser,
+    method: Method,
+    tokens: Int[Tensor, "B L"],
+    known: Bool[Tensor, "B L"],
+    generator: torch.Generator,
+    *,
+    lengths: Int[Tensor, " B"] | None = None,
+) -> Float[Tensor, ""]:
+    """Return the method's loss on a batch in nats per token, from one forward pass (appendix B; D-4, loss weight; D-5, AR-MTP normalization).
+
+    With weight="elbo" it is, for an any-order method, an unbiased estimate of the negative ELBO per unknown token. With "flat" it
+    is the sum over targets divided by the number of unknown positions.
+
+    Args:
+        net: the network.
+        method: how to train it.
+        tokens: complete sequences.
+        known: true at given positions, which are never masked.
+        generator: draws orders and numbers of clean tokens.
+        lengths: the length of each row. Later positions take no part.
+
+    Raises:
+        ValueError: a row has no unknown position, a token is MASK, or the method cannot take the known positions.
+    """
+    return weighted_nll(net, method, corrupt(method, tokens, known, generator, mask_id=net.mask_id, lengths=lengths))
+
+
+def corrupt(
+    method: Method,
+    tokens: Int[Tensor, "B L"],
+    known: Bool[Tensor, "B L"],
+    generator: torch.Generator,
+    *,
+    mask_id: int,
+    lengths: Int[Tensor, " B"] | None = None,
+) -> TrainingBatch:
+    """Draw the random part of `loss`: orders and numbers of clean tokens. Raises as `loss`."""
+    tokens = tokens.long()
+    batch, length = tokens.shape
+    lengths = torch.full((batch,), length, device=tokens.device) if lengths is None else lengths
+    inside = torch.arange(length, device=tokens.device) < lengths[:, None]
+    known = known & inside
+    num_unknown = lengths - known.sum(1)
+    if (num_unknown < 1).any():
+        raise ValueError(f"row {int(num_unknown.argmin())} has no unknown position: there is nothing to predict in it")
+    if (inside & (tokens == mask_id)).any():
+        raise ValueError(f"token {mask_id} is MASK: tokens must be complete sequences, the masked positions are drawn here")
+    method.check_known(known)
+    layout = method.draw(known, lengths, generator)
+    scored = layout.shown & ~layout.clean
+    if method.targets == "next":
+        scored &= layout.slots == layout.num_shown[:, None] - 1
+    divisor = scored.sum(1) if method.weight == "elbo" else num_unknown
+    return TrainingBatch(tokens, layout, scored, 1 / divisor / batch)
+
+
+def weighted_nll(net: Denoiser, method: Method, batch: TrainingBatch) -> Float[Tensor, ""]:
+    """Return the weighted negative log-likelihood of the scored tokens: the network's part of `loss`."""
+    logits = method.logits_at(batch.scored, net, batch.tokens, batch.layout)
+    targets = batch.tokens.gather(1, batch.layout.positions)[batch.scored]
+    nll = F.cross_entropy(logits.float(), targets, reduction="none")
+    return (nll * batch.weight[:, None].expand_as(batch.scored)[batch.scored]).sum()

@@ -1,0 +1,268 @@
+"""Sampling: one loop for every method, order, number of candidates and number of latent tokens (Algorithms 1 to 5).
+
+This is the reference implementation. The network sees exactly the slots of the step, and the loop reads like the algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from latent_tokens.core.confidence import Confidence
+from latent_tokens.core.decoding import (
+    Decoding,
+    Generated,
+    Step,
+    check_decoding,
+    num_candidates_and_latents,
+    order_of,
+)
+from latent_tokens.core.layout import Layout, next_layout
+from latent_tokens.core.methods import Denoiser, Method
+from latent_tokens.core.order import PolicyInput, choose_latents, first_order, is_refreshable, promote, shuffle
+from latent_tokens.core.partition import sizes_of_steps
+from latent_tokens.core.streams import Streams
+
+CandidateLogits = Callable[[Int[Tensor, " A"], Int[Tensor, "A L"], Layout, Int[Tensor, " A"]], Float[Tensor, "A K V"]]
+"""(rows, their tokens, their layout, k) -> the candidates' logits in float64. A row with fewer candidates repeats its last."""
+
+
+@dataclass
+class State:
+    """B rows between two steps. `decode` changes it in place."""
+
+    tokens: Int[Tensor, "B L"]  # MASK where masked
+    order: Int[Tensor, "B L"]  # the first num_clean entries are clean, those up to the length are masked
+    num_clean: Int[Tensor, " B"]
+    lengths: Int[Tensor, " B"]
+    sizes: Int[Tensor, "B T"]  # how many tokens each step of a row decodes
+    steps: Int[Tensor, " B"]  # steps taken
+    processed: Int[Tensor, " B"]  # tokens processed, summed over steps
+    streams: Streams
+
+    @property
+    def num_masked(self) -> Int[Tensor, " B"]:
+        return self.lengths - self.num_clean
+
+    def unfinished(self, rows: Int[Tensor, " R"]) -> Int[Tensor, " A"]:
+        """Return those of the rows that have masked tokens."""
+        return rows[self.num_masked[rows] > 0]
+
+    def step_size(self, rows: Int[Tensor, " A"]) -> Int[Tensor, " A"]:
+        """Return how many tokens the next step of each row decodes."""
+        return self.sizes[rows, self.steps[rows]].minimum(self.num_masked[rows])
+
+
+def generate(
+    net: Denoiser,
+    method: Method,
+    tokens: Int[Tensor, "B L"],
+    known: Bool[Tensor, "B L"],
+    decoding: Decoding,
+    seed: int,
+    *,
+    rows: Int[Tensor, " B"] | None = None,
+    lengths: Int[Tensor, " B"] | None = None,
+    on_step: Callable[[Step], None] | None = None,
+) -> Generated:
+    """Decode the unknown positions of each row (Algorithms 1 to 5; appendix C for several tokens per step).
+
+    Args:
+        net: the network.
+        method: how it was trained.
+        tokens: token ids. Ignored where `known` is false.
+        known: true at given positions.
+        decoding: the settings.
+        seed: row b draws from the random stream (seed, rows[b]), so that it does not depend on its batch.
+        rows: the number of each row, by default 0..B-1.
+        lengths: the length of each row. Later positions take no part.
+        on_step: called with every step.
+
+    Raises:
+        ValueError: the decoding does not suit the method, shapes or values are off, or logits are not finite.
+    """
+    state = start(net, method, tokens, known, decoding, seed, rows, lengths)
+    every_slot = partial(candidates_of_every_slot, net, method)
+    decode(net, method, decoding, state, torch.arange(len(tokens), device=tokens.device), every_slot, on_step)
+    return finish(state)
+
+
+def start(
+    net: Denoiser,
+    method: Method,
+    tokens: Int[Tensor, "B L"],
+    known: Bool[Tensor, "B L"],
+    decoding: Decoding,
+    seed: int,
+    rows: Int[Tensor, " B"] | None,
+    lengths: Int[Tensor, " B"] | None,
+) -> State:
+    """Return the state before the first step, with the first order and the step sizes drawn. Raises as `generate`."""
+    tokens = tokens.long()
+    batch, length = tokens.shape
+    everyone = torch.arange(batch, device=tokens.device)
+    lengths = torch.full_like(everyone, length) if lengths is None else lengths
+    rows = everyone if rows is None else rows
+
+    # Check the request.
+    check_decoding(method, decoding)
+    check_shapes(tokens, known, lengths, rows)
+    inside = torch.arange(length, device=tokens.device) < lengths[:, None]
+    known = known & inside
+    check_known(net, method, tokens, known)
+
+    # Draw the first order, then the step sizes.
+    masked = ~known & inside
+    streams = Streams(seed, rows)
+    draw = partial(streams.uniform, everyone, masked.sum(1))
+    order = first_order(order_of(method, decoding), known, lengths, draw)
+    sizes = sizes_of_steps(decoding.tokens_per_step, masked, draw)
+
+    steps = torch.zeros_like(lengths)
+    processed = torch.zeros_like(lengths)
+    return State(tokens.masked_fill(masked, net.mask_id), order, known.sum(1), lengths, sizes, steps, processed, streams)
+
+
+@torch.no_grad()
+def decode(
+    net: Denoiser,
+    method: Method,
+    decoding: Decoding,
+    state: State,
+    rows: Int[Tensor, " R"],
+    candidate_logits: CandidateLogits,
+    on_step: Callable[[Step], None] | None = None,
+) -> None:
+    """Decode these rows to their end (Algorithm 5 with refresh).
+
+    Args:
+        net: the network, for the probabilities that `on_step` may ask for.
+        method: how it was trained.
+        decoding: the settings.
+        state: changed in place.
+        rows: the rows to decode.
+        candidate_logits: computes the candidates' logits of a step. The optimized implementation passes another function.
+        on_step: called with every step.
+    """
+    refresh = decoding.refresh and is_refreshable(order_of(method, decoding))
+    while len(rows := state.unfinished(rows)):
+        tokens = state.tokens[rows]
+        order = state.order[rows]
+        num_clean = state.num_clean[rows]
+        num_masked = state.num_masked[rows]
+        count = state.step_size(rows)
+        k, n = num_candidates_and_latents(method, decoding, num_clean, num_masked, count)
+
+        # Lines 6-10: arrange [clean | latents | candidates], predict the candidates.
+        step = PolicyInput(order, num_clean, num_masked, k, n, tokens)
+        arranged = choose_latents(decoding.latent_policy, step, partial(state.streams.uniform, rows, num_masked - k))
+        layout = next_layout(arranged, num_clean, k, n)
+        logits = candidate_logits(rows, tokens, layout, k)  # (A, K, V)
+
+        # Line 11: choose the most confident candidates, sample their tokens.
+        picks = most_confident(logits, decoding.confidence, k, count)  # (A, T)
+        drawn = sample_tokens(logits, picks, decoding, state.streams.uniform(rows, count))  # (A, T)
+        entries = num_clean[:, None] + picks
+        positions = order.gather(1, entries.clamp(max=order.shape[1] - 1))
+        holds = torch.arange(picks.shape[1], device=order.device) < count[:, None]
+
+        # Algorithm 4, line 10: promote them to clean; then reshuffle what is masked.
+        state.tokens[rows[:, None].expand_as(holds)[holds], positions[holds]] = drawn[holds]
+        order = promote(order, num_clean, entries, count)
+        if refresh:
+            order = shuffle(order, num_clean + count, state.streams.uniform(rows, num_masked - count))
+        number = state.steps[rows]
+        state.order[rows] = order
+        state.num_clean[rows] = num_clean + count
+        state.steps[rows] = number + 1
+        state.processed[rows] += layout.num_shown
+
+        if on_step is not None:
+            chosen = positions.masked_fill(~holds, -1)
+            look = partial(method.logits, net, tokens, layout)
+            on_step(Step(rows, number, layout, k, chosen, drawn.masked_fill(~holds, -1), look))
+
+
+def finish(state: State) -> Generated:
+    """Return the samples of a state in which every row is finished."""
+    return Generated(state.tokens, state.order, state.processed, max(state.steps.tolist(), default=0))
+
+
+def candidates_of_every_slot(
+    net: Denoiser,
+    method: Method,
+    rows: Int[Tensor, " A"],
+    tokens: Int[Tensor, "A L"],
+    layout: Layout,
+    num_candidates: Int[Tensor, " A"],
+) -> Float[Tensor, "A K V"]:
+    """Return the candidates' logits from a pass that computes those of every slot (line 10)."""
+    return candidate_logits(method.logits(net, tokens, layout), layout, num_candidates)
+
+
+def candidate_logits(logits: Float[Tensor, "A S V"], layout: Layout, num_candidates: Int[Tensor, " A"]) -> Float[Tensor, "A K V"]:
+    """Return the logits of each row's last `num_candidates` slots, in float64. A row with fewer repeats its last."""
+    rank = torch.arange(int(num_candidates.max()), device=logits.device)
+    slots = (layout.num_shown - num_candidates)[:, None] + rank.minimum(num_candidates[:, None] - 1)  # (A, K)
+    return logits.gather(1, slots[:, :, None].expand(-1, -1, logits.shape[-1])).double()
+
+
+def most_confident(
+    logits: Float[Tensor, "A K V"], confidence: Confidence, num_candidates: Int[Tensor, " A"], count: Int[Tensor, " A"]
+) -> Int[Tensor, "A T"]:
+    """Return which candidates to decode, the most confident first, ties by order.
+
+    If a row decodes all of its candidates, they keep their order. The first count[a] of row a hold.
+    """
+    rank = torch.arange(logits.shape[1], device=logits.device)
+    scores = confidence(logits).masked_fill((count >= num_candidates)[:, None], 0)
+    scores = scores.masked_fill(rank >= num_candidates[:, None], -torch.inf)
+    return scores.argsort(dim=1, descending=True, stable=True)[:, : int(count.max())]
+
+
+def sample_tokens(
+    candidates: Float[Tensor, "A K V"], picks: Int[Tensor, "A T"], decoding: Decoding, noise: Float[Tensor, "A T"]
+) -> Int[Tensor, "A T"]:
+    """Sample a token for each pick by inverse CDF, or return the argmax at temperature 0 (D-18, token sampling).
+
+    Raises:
+        ValueError: the logits are not finite.
+    """
+    logits = candidates.gather(1, picks[:, :, None].expand(-1, -1, candidates.shape[-1]))  # (A, T, V)
+    logits = logits - logits.amax(-1, keepdim=True)
+    if logits.isnan().any():
+        raise ValueError("the net's logits are not finite where a token is to be drawn: its weights have diverged, or are damaged")
+    if decoding.temperature == 0:
+        return logits.argmax(-1)
+    probabilities = (logits / decoding.temperature).softmax(-1)
+    if decoding.top_p < 1:
+        ranked, ids = probabilities.sort(dim=-1, descending=True, stable=True)
+        beyond = ranked.cumsum(-1) - ranked >= decoding.top_p
+        probabilities = torch.zeros_like(ranked).scatter(-1, ids, ranked.masked_fill(beyond, 0))
+    cdf = probabilities.cumsum(-1)
+    return (cdf / cdf[..., -1:] <= noise[..., None]).sum(-1)
+
+
+def check_shapes(tokens: Tensor, known: Tensor, lengths: Tensor, rows: Tensor) -> None:
+    """Raise ValueError if the shapes of the rows to decode do not match."""
+    batch, length = tokens.shape
+    if known.shape != tokens.shape or lengths.shape != (batch,) or rows.shape != (batch,):
+        shapes = f"known {tuple(known.shape)}, lengths {tuple(lengths.shape)}, rows {tuple(rows.shape)}"
+        raise ValueError(f"tokens {(batch, length)} with {shapes}: known must be of the shape of tokens, lengths and rows of its first")
+    if ((lengths < 0) | (lengths > length)).any():
+        raise ValueError(f"lengths={lengths.tolist()}: must lie in 0..{length}")
+
+
+def check_known(net: Denoiser, method: Method, tokens: Tensor, known: Tensor) -> None:
+    """Raise ValueError if a known position holds no token, or the method cannot take the known positions."""
+    wrong = known & ((tokens < 0) | (tokens == net.mask_id))
+    if wrong.any():
+        row, position = wrong.nonzero()[0].tolist()
+        token = int(tokens[row, position])
+        raise ValueError(f"row {row}, position {position}: token {token} is no known token; mark it as unknown instead")
+    method.check_known(known)

@@ -1,0 +1,1 @@
+"""Data sets: examples by split, documents and packed text, with a manifest."""

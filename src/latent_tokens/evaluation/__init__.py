@@ -1,0 +1,1 @@
+"""Accuracy, cost, likelihood and generative perplexity of a model, with intervals."""

@@ -1,0 +1,56 @@
+"""What a model gives text it did not learn from: the nats of each sequence, exactly, along orders in which it could be decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from latent_tokens.core.likelihood import log_likelihood
+from latent_tokens.core.order import any_order, first_order, left_to_right
+from latent_tokens.core.streams import Streams
+from latent_tokens.data.splits import chunks_of
+from latent_tokens.data.tensors import as_tensors
+from latent_tokens.network.transformer import Transformer
+from latent_tokens.tasks import Examples
+
+ROWS = 32  # sequences that go through the model together
+
+
+def nats_along_orders(
+    net: Transformer,
+    examples: Examples,
+    *,
+    orders: int = 1,
+    order: Literal["uniform", "left_to_right"] | None = None,
+    latents: int | Literal["all"] | None = None,
+    seed: int = 0,
+    report: Callable[[int], None] = lambda done: None,
+) -> NDArray[np.float64]:
+    """(K, N): minus the log-likelihood of each of N sequences along each of K orders, in nats; K is 1 from left to right.
+
+    Sequence i draws its orders from the stream (seed, i), whatever the number of latents. Their mean over uniform orders is the bound
+    (ELBO) that masked diffusion models are trained on. `report` hears of sequences. Raises ValueError as `log_likelihood` does.
+    """
+    method, device = net.method, next(net.parameters()).device
+    if method is None:
+        raise ValueError("net.method is None: set it to the Method that the net was trained with")
+    if order == "uniform" and method.is_left_to_right:
+        raise ValueError("order=uniform: this method decodes from left to right alone; use order=left_to_right, or esolm, scdm or mdm")
+    fixed = order == "left_to_right" or method.is_left_to_right
+    schedule, count = (left_to_right, 1) if fixed else (any_order, orders)
+    found = np.empty((count, len(examples.tokens)))
+    for start, part in zip(range(0, len(examples.tokens), ROWS), chunks_of(examples, ROWS), strict=True):
+        tokens, known, lengths = as_tensors(part, device)
+        rows = torch.arange(start, start + len(tokens), device=device)
+        draw = partial(Streams(seed, rows).uniform, rows - start, torch.full_like(rows, tokens.shape[1]))
+        for number in range(count):
+            arranged = first_order(schedule, known, lengths, draw)
+            nats = -log_likelihood(net, method, tokens, arranged, known.sum(1), lengths, latents).sum(1)
+            found[number, start : start + len(tokens)] = nats.cpu()
+            report(len(tokens))
+    return found

@@ -1,0 +1,1 @@
+"""The transformer and the optimized implementations that are tested equal to the reference in core."""

@@ -1,0 +1,1 @@
+"""Model cards, the Hub, and the transformers adapter."""

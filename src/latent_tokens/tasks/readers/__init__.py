@@ -1,0 +1,1 @@
+"""Readers of data files that others published."""

@@ -1,0 +1,253 @@
+"""Puzzles that others made, in the files they come in: Shah et al. (2024), Ye et al. (2025), Sudoku-Extreme (2025), and lists of 81 characters."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latent_tokens.tasks.base import Examples, Task, joined
+from latent_tokens.tasks.countdown.puzzles import Countdown
+from latent_tokens.tasks.readers.pickles import LONGEST_EMPTY, read_plain_pickle
+from latent_tokens.tasks.sudoku.boards import Sudoku
+from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
+from latent_tokens.tasks.zebra.puzzles import Zebra
+
+STRATEGIES = range(9)  # 0 is given; 1 is unused
+PART = 10_000  # examples joined at a time
+LONGEST_REASON = 300  # characters of what is said of a bad row, which may quote it
+
+Record = tuple[str, Callable[[], Examples]]  # where it stands, and what reads it
+Report = Callable[[int], None]
+
+
+def read_source(task: Task, path: Path, skip_bad: bool, report: Report = lambda done: None, most: int | None = None) -> tuple[Examples, list[str]]:
+    """(the examples of a file, all or the first `most`; what was wrong with the rows that were left out).
+
+    Raises ValueError where the file is of no kind that the task has, or for its first bad row unless they are skipped.
+    """
+    parts: list[Examples] = []
+    rows: list[Examples] = []
+    bad: list[str] = []
+    read = 0
+    for where, record in records(task, path):
+        if read == most:
+            break
+        try:
+            rows.append(record())
+            read += 1
+        except ValueError as error:
+            reason = str(error) if len(str(error)) <= LONGEST_REASON else f"{str(error)[:LONGEST_REASON]} ..."
+            bad.append(f"{path.name}, {where}: {reason}")
+            if not skip_bad:
+                raise ValueError(f"{path}, {where}: {reason}; --skip-bad leaves such rows out") from None
+        if len(rows) == PART:
+            parts.append(joined(rows))
+            rows.clear()
+        report(1)
+    if not read:
+        raise ValueError(f"{path}: no example in it" + (f"; the first of {len(bad)} bad rows: {bad[0]}" if bad else ""))
+    return joined([*parts, *rows]), bad
+
+
+def records(task: Task, path: Path) -> Iterator[Record]:
+    """The records of a file, by the kind of its name's ending."""
+    readers = next((kinds for types, kinds in READERS if isinstance(task, types)), {})
+    reader = readers.get(path.suffix, readers.get("other"))
+    if reader is None:
+        known = ", ".join(readers) or "none"
+        raise ValueError(f"source={path}: {task.name} is read from files that end in {known}")
+    if not path.is_file():
+        raise ValueError(f"source={path}: no such file, nor a source of {task.name}")
+    return reader(task, path)
+
+
+def shah_sudoku(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
+    """Shah et al.'s .npy: the number of givens, then (row, column, value, strategy) of every cell, givens first."""
+    array = load_npy(path)
+    width = 4 * task.side**2 + 1
+    if array.ndim != 2 or array.shape[1] != width or array.dtype.kind not in "iu":
+        raise ValueError(f"{path}: holds {array.dtype} {array.shape}; {task.name} takes whole numbers (N, {width})")
+    for number, row in enumerate(array):
+        yield f"row {number} (from 0)", partial(shah_row, task, row)
+
+
+def shah_row(task: Sudoku | SudokuPuzzle, row: NDArray[np.int64]) -> Examples:
+    """One example of Shah et al.'s Sudoku. Raises ValueError for what cannot be."""
+    side, num_givens, cells = task.side, int(row[0]), row[1:].reshape(-1, 4).astype(np.int64)
+    rows, columns, values, strategies = cells.T
+    for name, found, low, high in (("row", rows, 0, side - 1), ("column", columns, 0, side - 1), ("value", values, 1, side)):
+        off = (found < low) | (found > high)
+        if off.any():
+            raise ValueError(f"{name} {found[off][0]}: must be {low} to {high}")
+    if not 0 <= num_givens <= len(cells):
+        raise ValueError(f"{num_givens} givens of {len(cells)} cells")
+    places = rows * side + columns
+    if len(np.unique(places)) < len(places):
+        raise ValueError("a cell stands in it twice")
+    if not np.isin(strategies, STRATEGIES).all() or ((strategies == 0) != (np.arange(len(cells)) < num_givens)).any():
+        raise ValueError(f"the strategies do not say that the first {num_givens} cells, and no others, are given")
+    solution = np.empty(len(cells), np.int16)
+    solution[places] = values - 1
+    givens = np.full(len(cells), -1, np.int16)
+    givens[places[:num_givens]] = solution[places[:num_givens]]
+    return task.example(givens, solution)
+
+
+def sudoku_csv(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
+    """A .csv, by its first line: Ye et al.'s quizzes and solutions, or Sudoku-Extreme; a character a cell, 0 or . where empty."""
+    lines = read_lines(path)
+    row = CSV_ROWS.get(lines[0] if lines else "")
+    if row is None:
+        raise ValueError(f"{path}: its first line is {''.join(lines[:1])[:80]!r}; it must be {' or '.join(CSV_ROWS)}")
+    for number, line in enumerate(lines[1:], start=2):
+        if line.strip():
+            yield f"line {number}", partial(row, task, line.strip())
+
+
+def quiz_row(task: Sudoku | SudokuPuzzle, line: str) -> Examples:
+    """One example of Ye et al.'s Sudoku."""
+    return puzzle_row(task, line.split(","), columns=2)
+
+
+def extreme_row(task: Sudoku | SudokuPuzzle, line: str) -> Examples:
+    """One example of Sudoku-Extreme, whose source may be quoted. Raises ValueError for what cannot be."""
+    try:
+        (columns,) = csv.reader([line], strict=True)
+    except csv.Error as error:
+        raise ValueError(f"no row of a .csv ({error})") from None
+    if len(columns) != 4:
+        raise ValueError(f"{len(columns)} columns: must be 4")
+    _, question, answer, rating = columns
+    if not (rating.isascii() and rating.isdigit()):
+        raise ValueError(f"rating {rating!r}: must be a whole number from 0")
+    return puzzle_row(task, [question, answer], columns=2)
+
+
+def sudoku_lines(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
+    """A puzzle a line, a character a cell, 0 or . where empty."""
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            yield f"line {number}", partial(puzzle_row, task, [line.strip()], columns=1)
+
+
+def puzzle_row(task: Sudoku | SudokuPuzzle, texts: list[str], columns: int) -> Examples:
+    """One example from a puzzle and, where the file has it, its solution."""
+    if len(texts) != columns:
+        raise ValueError(f"{len(texts)} columns: must be {columns}")
+    return task.example(*(task.grid.cells(text) for text in texts))
+
+
+def shah_zebra(task: Zebra, path: Path) -> Iterator[Record]:
+    """Shah et al.'s .pkl: a list of [tokens, table, order]."""
+    try:
+        content = read_plain_pickle(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if not isinstance(content, list):
+        raise ValueError(f"{path}: holds a {type(content).__name__}; it must be a list of [tokens, table, order]")
+    for number, record in enumerate(content):
+        yield f"row {number} (from 0)", partial(shah_zebra_row, task, record)
+
+
+def shah_zebra_row(task: Zebra, record: Any) -> Examples:
+    """One example of Shah et al.'s Zebra: the clues are what stands before ANSWER, the answer is the table."""
+    words = record[0] if isinstance(record, list) and len(record) == 3 else None
+    if not is_text(words) or "ANSWER" not in words:
+        raise ValueError("must be [tokens, table, order], the tokens text with ANSWER among it")
+    return zebra_row(task, words[: words.index("ANSWER")], record[1])
+
+
+def zebra_row(task: Zebra, words: list[str], table: Any) -> Examples:
+    """One example from clue tokens and a table whose first row numbers the houses."""
+    lists = table.tolist() if isinstance(table, np.ndarray) else table
+    if not isinstance(lists, list) or not lists or not all(isinstance(row, list) and all(type(value) is int for value in row) for row in lists):
+        raise ValueError("its table is no rows of whole numbers")
+    numbered, *rows = lists
+    if numbered != list(range(len(numbered))):
+        raise ValueError(f"the first row of its table is {numbered}: it must number the houses from 0")
+    return task.example(words, len(numbered), rows)
+
+
+def zebra_jsonl(task: Zebra, path: Path) -> Iterator[Record]:
+    """A JSON object a line: clues, a list of tokens; solution, rows of which the first numbers the houses."""
+
+    def row(text: str) -> Examples:
+        clues, table = json_fields(text, clues=list, solution=list)
+        if not is_text(clues):
+            raise ValueError("its clues are no list of text")
+        return zebra_row(task, clues, table)
+
+    return json_lines(path, row)
+
+
+def is_text(words: Any) -> TypeGuard[list[str]]:
+    """Whether something is a list of text."""
+    return isinstance(words, list) and all(isinstance(word, str) for word in words)
+
+
+def countdown_jsonl(task: Countdown, path: Path) -> Iterator[Record]:
+    """Ye et al.'s .jsonl: input, numbers and target; output, equations."""
+
+    def row(text: str) -> Examples:
+        problem, answer = json_fields(text, input=str, output=str)
+        return task.example(problem, answer)
+
+    return json_lines(path, row)
+
+
+def json_lines(path: Path, row: Callable[[str], Examples]) -> Iterator[Record]:
+    """A record a line that is not blank."""
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            yield f"line {number}", partial(row, line)
+
+
+def json_fields(text: str, **wanted: type) -> list[Any]:
+    """The fields of a JSON object. Raises ValueError where it is none, or one is missing or of another type."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON ({error})") from None
+    for name, kind in wanted.items():
+        if not isinstance(content, dict) or not isinstance(content.get(name), kind):
+            raise ValueError(f"must be an object with {' and '.join(wanted)}, {name} a {kind.__name__}")
+    return [content[name] for name in wanted]
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text file. Raises ValueError where it is none."""
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: no text in UTF-8 ({error.reason} at byte {error.start})") from None
+
+
+def load_npy(path: Path) -> NDArray[Any]:
+    """The array of a .npy file, mapped rather than read. Raises ValueError where it is cut off, damaged, no array, or holds objects or nothing."""
+    try:
+        array = np.lib.format.open_memmap(path, mode="r")
+    except (MemoryError, RecursionError):  # what Python's parser raises
+        raise ValueError(f"{path}: no whole array in it (its header is nested too deep)") from None
+    except Exception as error:  # a damaged header can fail in any way
+        raise ValueError(f"{path}: no whole array in it ({type(error).__name__})") from None
+    if not array.ndim or (not array.nbytes and max(array.shape) > LONGEST_EMPTY):  # what takes no byte can be endless
+        raise ValueError(f"{path}: no whole array in it (of {array.dtype}, its shape is {array.shape})")
+    return array
+
+
+CSV_ROWS: dict[str, Callable[[Sudoku | SudokuPuzzle, str], Examples]] = {
+    "quizzes,solutions": quiz_row,
+    "source,question,answer,rating": extreme_row,
+}
+READERS: tuple[tuple[tuple[type, ...], dict[str, Callable[..., Iterator[Record]]]], ...] = (
+    ((Sudoku, SudokuPuzzle), {".npy": shah_sudoku, ".csv": sudoku_csv, "other": sudoku_lines}),
+    ((Zebra,), {".pkl": shah_zebra, ".jsonl": zebra_jsonl}),
+    ((Countdown,), {".jsonl": countdown_jsonl}),
+)

@@ -1,0 +1,171 @@
+"""Sudoku of any box: boards to learn, puzzles to infill, and the verifier."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latent_tokens.checks import one_of
+from latent_tokens.tasks.base import Examples, Keys, Known, Scores, Tokens, hash_rows, split_by_key
+from latent_tokens.tasks.sudoku import pattern, solver
+from latent_tokens.tasks.sudoku.grid import Cells, Grid, symbols_of
+
+T = TypeVar("T", bound=np.generic)
+
+NODES_PER_CELL = 12  # a search for a board that needs more begins anew
+PAPER_LENGTHS = {9: 128, 36: 1536}  # by side (table of datasets); others to the next 64
+
+
+@dataclass(frozen=True)
+class Sudoku:
+    """Boards of side box_rows * box_columns as row-major cells 0..side-1; meets the Task protocol (appendix F.2).
+
+    With padding = "paper", [BOS] cells [EOS] and more EOS up to the paper's length, all of them predicted.
+    """
+
+    name: str
+    box_rows: int
+    box_columns: int
+    num_train: int = 100_000
+    source: Literal["solver", "pattern"] = "solver"  # D-9, board sources: numbers from the two are not comparable
+    padding: Literal["none", "paper"] = "none"
+
+    @property
+    def side(self) -> int:
+        return self.grid.side
+
+    def __post_init__(self) -> None:
+        one_of("source", self.source, ("solver", "pattern"))
+        one_of("padding", self.padding, ("none", "paper"))
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The geometry, and all that needs no tokens."""
+        return Grid(self.box_rows, self.box_columns)
+
+    @property
+    def num_cells(self) -> int:
+        return self.grid.num_cells
+
+    @property
+    def length(self) -> int:
+        if self.padding == "none":
+            return self.num_cells
+        return PAPER_LENGTHS.get(self.side, math.ceil((self.num_cells + 2) / 64) * 64)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.side if self.padding == "none" else self.side + 2
+
+    @property
+    def note(self) -> str | None:
+        """What a user of the boards should know."""
+        if self.source == "pattern":
+            return "all pattern boards are one board up to symmetry: splits share no board, but test transformations, not boards"
+        return "there are 288 boards of 4x4 in all" if self.side == 4 else None
+
+    @property
+    def metric(self) -> str:
+        return "valid"
+
+    def generate(self, count: int, seed: int, first: int = 0) -> Examples:
+        """Valid boards, nothing known. The pattern of 9x9 shuffles all bands alike, as the paper's release does (52.3 M boards)."""
+        boards = np.empty((count, self.num_cells), np.uint8)
+        if self.source == "solver":
+            solver.fill_boards(boards, self.grid.unit_of, seed, first, NODES_PER_CELL * self.num_cells)
+        else:
+            pattern.pattern_boards(boards, self.box_rows, self.box_columns, self.side == 9, seed, first)
+        return Examples.of(self._framed(boards), known=0)
+
+    def example(self, givens: Cells, solution: Cells | None = None) -> Examples:
+        """A puzzle as a board to infill: the solution, its givens known. Cells are digits 0..side-1, or -1 where empty.
+
+        Raises ValueError as `Grid.solution` does.
+        """
+        board = self.grid.solution(givens, solution).astype(np.uint8)[None]
+        return self.infilling(board, givens[None] >= 0)
+
+    def infilling(self, boards: Tokens, known: Known) -> Examples:
+        """Boards (N, cells) of which some cells (N, cells) are known; the frame is not."""
+        start = 0 if self.padding == "none" else 1
+        return Examples.of(self._framed(boards), np.pad(known, ((0, 0), (start, self.length - self.num_cells - start))))
+
+    def _framed(self, boards: Tokens) -> Tokens:
+        """Boards (N, cells) as sequences (N, L)."""
+        if self.padding == "none":
+            return boards
+        tokens = np.full((len(boards), self.length), self.side + 1, np.uint8)
+        tokens[:, 0] = self.side
+        tokens[:, 1 : self.num_cells + 1] = boards
+        return tokens
+
+    def boards(self, tokens: NDArray[T]) -> NDArray[T]:
+        """The cells (N, cells) of sequences (N, L), or what stands for them."""
+        return tokens if self.padding == "none" else tokens[:, 1 : self.num_cells + 1]
+
+    def well_framed(self, tokens: Tokens) -> NDArray[np.bool_]:
+        """Which of N sequences are [BOS] digits [EOS] with padding = "paper"; all of them without."""
+        if self.padding == "none":
+            return np.ones(len(tokens), np.bool_)
+        framed: NDArray[np.bool_] = (tokens[:, 0] == self.side) & (tokens[:, self.num_cells + 1] == self.side + 1)
+        return framed & (self.boards(tokens) < self.side).all(1)
+
+    def keys(self, examples: Examples) -> Keys:
+        """By board."""
+        return np.asarray(hash_rows(np.ascontiguousarray(self.boards(examples.tokens))))
+
+    def splits(self, examples: Examples) -> NDArray[np.int8]:
+        """By key."""
+        return split_by_key(self.keys(examples))
+
+    def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
+        """valid: whether all 3 * side units are complete. soft_loss: the sum over units of 1 - (distinct digits) / side (appendix F.5), 3 (side - 1)
+        for a wrong frame. exact, cells: where truth has known cells, the agreement of the others with it."""
+        framed = self.well_framed(tokens)
+        complete = self.grid.distinct(self.boards(tokens)) / self.side
+        soft_loss = np.where(framed, (1 - complete).sum(1), 3 * (self.side - 1))  # a wrong frame as all cells equal, as the release has it
+        figures = {"valid": (framed & (complete == 1).all(1)).astype(np.float64), "soft_loss": soft_loss}
+        if truth is not None and truth.known.any():
+            same, asked = self.boards(tokens) == self.boards(truth.tokens), ~self.boards(truth.known)
+            figures |= {"exact": (framed & (same | ~asked).all(1)).astype(np.float64), "cells": (same & asked).sum(1) / asked.sum(1)}
+        return figures
+
+    def verify(self, tokens: Tokens) -> list[str]:
+        """The units of one board that lack a digit, by name; none where it is valid."""
+        frame = [] if self.well_framed(tokens[None])[0] else ["the frame is not [BOS] digits [EOS]"]
+        return frame + [f"{unit} lacks a digit" for unit in self.grid.incomplete(self.boards(tokens[None])[0])]
+
+    def encode(self, text: str) -> Examples:
+        """A puzzle to infill, as `Grid.cells` reads it."""
+        givens = self.grid.cells(text)
+        return self.infilling(givens.clip(0).astype(np.uint8)[None], givens[None] >= 0)
+
+    def count_solutions(self, problem: Examples, most: int = 2) -> int | None:
+        """How many boards (at most `most`) agree with the known cells; None where the search ran too long to tell."""
+        tokens, known = self.boards(problem.tokens)[0], self.boards(problem.known)[0]
+        return self.grid.count_solutions(np.where(known, tokens.astype(np.int16), np.int16(-1)), most)
+
+    def decode(self, tokens: Tokens) -> str:
+        """The board as a framed grid; a cell that holds no digit shows as a dot."""
+        return self.grid.draw(self.boards(tokens[None])[0])
+
+
+SIZES = (
+    Sudoku("sudoku-4", 2, 2),
+    Sudoku("sudoku-6", 2, 3),
+    Sudoku("sudoku-9", 3, 3),
+    Sudoku("sudoku-16", 4, 4),
+    Sudoku("sudoku-36", 6, 6, source="pattern"),
+)
+
+
+def read_puzzle(text: str) -> tuple[Sudoku, Examples]:
+    """The Sudoku whose size the text's length says, and the puzzle as `Sudoku.encode` reads it."""
+    by_size = {task.num_cells: task for task in SIZES}
+    task = by_size[len(symbols_of(text, set(by_size)))]
+    return task, task.encode(text)

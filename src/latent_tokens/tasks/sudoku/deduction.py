@@ -1,0 +1,222 @@
+"""Sudoku without guessing, by the human strategies of Shah et al. (2024, arXiv:2409.10502); numba kernels.
+
+These are naked and hidden single, naked pair and triplet, locked candidate, XY-wing and unique rectangle; Sudoku of any box, side at most 36.
+`candidates` is uint64[L]: the digits that a cell may still hold, as bits; no bits where the cell has its digit.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from latent_tokens.tasks.rng import count_bits
+
+
+@numba.njit(cache=True)
+def deduce(cells, unit_of, solution):  # type: ignore[no-untyped-def]
+    """Whether the strategies find every cell; False also on a contradiction. `solution` receives the digits found, -1 where none.
+
+    The unique rectangle takes it for granted that the puzzle has one solution, so True does not show that there is no other.
+    """
+    side = unit_of[-1, 0] + 1
+    candidates = np.full(len(cells), (np.uint64(1) << np.uint64(side)) - np.uint64(1))
+    used = np.zeros(3 * side, np.uint64)
+    solution[:] = -1
+    for cell in range(len(cells)):
+        if cells[cell] >= 0 and not place(cell, np.uint64(1) << np.uint64(cells[cell]), candidates, unit_of, used, solution):
+            return False
+    cells_of = cells_by_unit(unit_of)
+    removed = True
+    while removed and place_singles(candidates, unit_of, used, solution) and solution.min() < 0:
+        removed = (
+            naked_pairs(candidates, cells_of)
+            or locked_candidates(candidates, unit_of, cells_of)
+            or naked_triplets(candidates, cells_of)
+            or xy_wings(candidates, unit_of)
+            or unique_rectangles(candidates, unit_of, cells_of)
+        )
+    return solution.min() >= 0
+
+
+@numba.njit(cache=True)
+def cells_by_unit(unit_of):  # type: ignore[no-untyped-def]
+    """The cells of each unit in ascending order: int64[3N, N]."""
+    side = unit_of[-1, 0] + 1
+    cells_of = np.empty((3 * side, side), np.int64)
+    count = np.zeros(3 * side, np.int64)
+    for cell in range(len(unit_of)):
+        for u in unit_of[cell]:
+            cells_of[u, count[u]] = cell
+            count[u] += 1
+    return cells_of
+
+
+@numba.njit(cache=True)
+def place(cell, bit, candidates, unit_of, used, solution):  # type: ignore[no-untyped-def]
+    """Whether the digit fits the cell, that is, stands in none of its units; writes it there if so."""
+    for u in unit_of[cell]:
+        if used[u] & bit:
+            return False
+        used[u] |= bit
+    candidates[cell] = 0
+    solution[cell] = count_bits(bit - np.uint64(1))
+    return True
+
+
+@numba.njit(cache=True)
+def place_singles(candidates, unit_of, used, solution):  # type: ignore[no-untyped-def]
+    """Whether no contradiction came up. Places naked and hidden singles until there are none, and keeps `candidates` up to date."""
+    placed = True
+    while placed:
+        placed = False
+        for cell in range(len(candidates)):
+            if solution[cell] >= 0:
+                continue
+            mask = candidates[cell] & ~(used[unit_of[cell, 0]] | used[unit_of[cell, 1]] | used[unit_of[cell, 2]])
+            candidates[cell] = mask
+            if mask & (mask - np.uint64(1)) == 0:
+                if mask == 0:
+                    return False
+                place(cell, mask, candidates, unit_of, used, solution)
+                placed = True
+        once = digits_with_one_place(candidates, unit_of, used)
+        for cell in range(len(candidates)):
+            hidden = candidates[cell] & (once[unit_of[cell, 0]] | once[unit_of[cell, 1]] | once[unit_of[cell, 2]])
+            if hidden:
+                if hidden & (hidden - np.uint64(1)) or not place(cell, hidden, candidates, unit_of, used, solution):
+                    return False
+                placed = True
+    return True
+
+
+@numba.njit(cache=True)
+def digits_with_one_place(candidates, unit_of, used):  # type: ignore[no-untyped-def]
+    """The digits that each unit may still hold in one cell only: uint64[3N]."""
+    once, twice = np.zeros_like(used), np.zeros_like(used)
+    for cell in range(len(candidates)):
+        for u in unit_of[cell]:
+            twice[u] |= once[u] & candidates[cell]
+            once[u] |= candidates[cell]
+    # A cell passed over before a digit was placed in its unit still has that digit as a candidate.
+    return once & ~(twice | used)
+
+
+@numba.njit(cache=True)
+def strike(cell, digits, candidates):  # type: ignore[no-untyped-def]
+    """Whether the cell had any of the digits as candidates; it has them no longer."""
+    had = candidates[cell] & digits
+    candidates[cell] &= ~digits
+    return had != 0
+
+
+@numba.njit(cache=True)
+def sees(a, b, unit_of):  # type: ignore[no-untyped-def]
+    """Whether two different cells share a unit."""
+    return a != b and (unit_of[a, 0] == unit_of[b, 0] or unit_of[a, 1] == unit_of[b, 1] or unit_of[a, 2] == unit_of[b, 2])
+
+
+@numba.njit(cache=True)
+def naked_pairs(candidates, cells_of):  # type: ignore[no-untyped-def]
+    """Whether a candidate was removed: two cells of a unit with the same two candidates take them from the unit's other cells."""
+    removed = False
+    for unit in cells_of:
+        for a in unit:
+            pair = candidates[a]
+            if count_bits(pair) != 2:
+                continue
+            for b in unit:
+                if b > a and candidates[b] == pair:
+                    for cell in unit:
+                        if cell not in (a, b):
+                            removed |= strike(cell, pair, candidates)
+    return removed
+
+
+@numba.njit(cache=True)
+def naked_triplets(candidates, cells_of):  # type: ignore[no-untyped-def]
+    """Whether a candidate was removed: three cells of a unit with three candidates together take them from the unit's other cells."""
+    removed = False
+    for unit in cells_of:
+        few = [cell for cell in unit if 1 <= count_bits(candidates[cell]) <= 3]
+        for a in few:
+            for b in few:
+                both = candidates[a] | candidates[b]
+                if b <= a or count_bits(both) > 3:
+                    continue
+                for c in few:
+                    triplet = both | candidates[c]
+                    if c > b and count_bits(triplet) == 3:
+                        for cell in unit:
+                            if cell not in (a, b, c):
+                                removed |= strike(cell, triplet, candidates)
+    return removed
+
+
+@numba.njit(cache=True)
+def locked_candidates(candidates, unit_of, cells_of):  # type: ignore[no-untyped-def]
+    """Whether a candidate was removed: what a box has in one line only, the line's other cells lose (pointing), or vice versa (claiming)."""
+    removed = False
+    side = cells_of.shape[1]
+    inside = np.zeros(3 * side, np.uint64)
+    for u in range(3 * side):
+        kind = u // side
+        for other_kind in range(3):
+            if (kind == 2) == (other_kind == 2):
+                continue
+            seen, apart = np.uint64(0), np.uint64(0)
+            for cell in cells_of[u]:
+                v, mask = unit_of[cell, other_kind], candidates[cell]
+                apart |= seen & ~inside[v] & mask
+                seen |= mask
+                inside[v] |= mask
+            for cell in cells_of[u]:
+                v = unit_of[cell, other_kind]
+                locked = inside[v] & ~apart
+                inside[v] = 0
+                if locked:
+                    for further in cells_of[v]:
+                        if unit_of[further, kind] != u:
+                            removed |= strike(further, locked, candidates)
+    return removed
+
+
+@numba.njit(cache=True)
+def xy_wings(candidates, unit_of):  # type: ignore[no-untyped-def]
+    """Whether a candidate was removed, by one wing: cell {a, b} sees {a, c} and {b, c}; what sees both of these loses c."""
+    twos = [cell for cell in range(len(candidates)) if count_bits(candidates[cell]) == 2]
+    removed = False
+    for pivot in twos:
+        for wing in twos:
+            if not sees(pivot, wing, unit_of):
+                continue
+            third = candidates[pivot] ^ candidates[wing]
+            digit = candidates[wing] & third
+            for other in twos:
+                if candidates[other] == third and sees(pivot, other, unit_of):
+                    for cell in range(len(candidates)):
+                        if sees(cell, wing, unit_of) and sees(cell, other, unit_of):
+                            removed |= strike(cell, digit, candidates)
+                    if removed:
+                        return True
+    return False
+
+
+@numba.njit(cache=True)
+def unique_rectangles(candidates, unit_of, cells_of):  # type: ignore[no-untyped-def]
+    """Whether a candidate was removed, by one rectangle of type 1: two rows, columns and boxes, {a, b} in three corners and not in the fourth.
+
+    With a or b there too, a and b could change places: the solution would not be the only one. No corner is given: those have no candidates.
+    """
+    for corner in range(len(candidates)):
+        row, column, box = unit_of[corner]
+        pair = candidates[corner]
+        if count_bits(pair) != 2:
+            continue
+        for across in cells_of[row]:
+            for down in cells_of[column]:
+                if corner in (across, down) or candidates[across] != pair or candidates[down] != pair:
+                    continue
+                two_boxes = (unit_of[across, 2] == box) != (unit_of[down, 2] == box)
+                if two_boxes and strike(across + down - corner, pair, candidates):
+                    return True
+    return False

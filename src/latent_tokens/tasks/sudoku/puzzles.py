@@ -1,0 +1,151 @@
+"""Sudoku puzzles as a text of two boards: the puzzle is the prompt, its only solution the answer (Shah et al., 2024; appendix F.3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latent_tokens.checks import is_whole, one_of
+from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, hash_rows, split_by_key
+from latent_tokens.tasks.sudoku import digging
+from latent_tokens.tasks.sudoku.boards import NODES_PER_CELL, Sudoku
+from latent_tokens.tasks.sudoku.grid import Cells, Grid
+
+PAD = 0
+LEAST_CLUES = {4: 4, 6: 8, 9: 21}  # by side; digging meets 20 or fewer in 9x9 less than once in ten thousand boards
+
+
+@dataclass(frozen=True)
+class SudokuPuzzle:
+    """[BOS] puzzle [SEP] solution, digits 1..side and an id for an empty cell; with padding = "paper", [EOS] and PAD follow and are predicted too."""
+
+    name: str
+    box_rows: int
+    box_columns: int
+    num_train: int = 1_800_000
+    clues: int | Literal["minimal"] = "minimal"
+    guessing: Literal["never", "allowed"] = "never"  # never: what deduction solves (tasks.deduction), as in the original
+    padding: Literal["none", "paper"] = "none"
+
+    def __post_init__(self) -> None:
+        one_of("guessing", self.guessing, ("never", "allowed"))
+        one_of("padding", self.padding, ("none", "paper"))
+        least, most = LEAST_CLUES[self.side], self.side**2 - 1
+        if self.clues != "minimal" and not (is_whole(self.clues) and least <= self.clues <= most):
+            why = " (one solution takes at least 17, McGuire et al., 2014, and digging hardly ever gets below 21)" if self.side == 9 else ""
+            raise ValueError(f"clues={self.clues}: must be 'minimal' or {least} to {most}{why}")
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The geometry, and all that needs no tokens."""
+        return Grid(self.box_rows, self.box_columns)
+
+    @property
+    def side(self) -> int:
+        return self.grid.side
+
+    @property
+    def start(self) -> int:
+        """Where the answer begins."""
+        return self.side**2 + 2
+
+    @property
+    def length(self) -> int:
+        end = 2 * self.side**2 + 2
+        return end if self.padding == "none" else math.ceil((end + 1) / 64) * 64
+
+    @property
+    def vocab_size(self) -> int:
+        return self.side + 5
+
+    @property
+    def metric(self) -> str:
+        return "exact"
+
+    def generate(self, count: int, seed: int, first: int = 0) -> Examples:
+        """Solvable dug out of random boards."""
+        puzzles, boards = np.empty((2, count, self.side**2), np.int16)
+        clues = 0 if self.clues == "minimal" else self.clues
+        limit = NODES_PER_CELL * self.side**2
+        digging.dig_puzzles(puzzles, boards, self.grid.unit_of, clues, self.guessing == "allowed", limit, seed, first)
+        return self._examples(puzzles, boards)
+
+    def _examples(self, puzzles: NDArray[np.int16], boards: NDArray[np.int16]) -> Examples:
+        """Examples from cells (N, cells) with digits 0..side-1, or -1 where empty; an empty board leaves PAD."""
+        empty, sep, bos, eos = (self.side + offset for offset in (1, 2, 3, 4))
+        tokens = np.full((len(boards), self.length), PAD, np.uint8)
+        tokens[:, 0], tokens[:, self.start - 1] = bos, sep
+        tokens[:, 1 : self.start - 1] = np.where(puzzles < 0, empty, puzzles + 1)
+        tokens[:, self.start : self.start + self.side**2] = boards + 1
+        tokens[:, self.start + self.side**2 :][:, :1] = eos
+        return Examples.of(tokens, known=self.start)
+
+    def example(self, givens: Cells, solution: Cells | None = None) -> Examples:
+        """One example from cells, digits 0..side-1 or -1. Raises ValueError as `Grid.solution` does."""
+        return self._examples(givens[None], self.grid.solution(givens, solution)[None])
+
+    def givens(self, tokens: Tokens) -> NDArray[np.int16]:
+        """The prompt's cells (N, cells): digits 0..side-1, or -1 where empty."""
+        cells = tokens[:, 1 : self.start - 1].astype(np.int16)
+        return np.where((cells >= 1) & (cells <= self.side), cells - 1, np.int16(-1))
+
+    def answers(self, tokens: Tokens) -> Tokens:
+        """The answer's cells (N, cells): digits 0..side-1, or 255 where there is none."""
+        cells = tokens[:, self.start : self.start + self.side**2]
+        return np.where((cells >= 1) & (cells <= self.side), cells - 1, 255).astype(np.uint8)
+
+    def to_infill(self, examples: Examples, boards: Sudoku) -> Examples:
+        """The puzzles as boards of a task, the givens known."""
+        return boards.infilling(self.answers(examples.tokens), self.givens(examples.tokens) >= 0)
+
+    def keys(self, examples: Examples) -> Keys:
+        """By board: puzzles of one board never stand in two splits."""
+        return np.asarray(hash_rows(self.answers(examples.tokens)))
+
+    def splits(self, examples: Examples) -> NDArray[np.int8]:
+        """By key."""
+        return split_by_key(self.keys(examples))
+
+    def encode(self, text: str) -> Examples:
+        """A puzzle, as `Grid.cells` reads it."""
+        givens = self.grid.cells(text)[None]
+        return self._examples(givens, np.full_like(givens, -1))
+
+    def count_solutions(self, problem: Examples, most: int = 2) -> int | None:
+        """How many boards (at most `most`) agree with the puzzle; None where the search ran too long to tell."""
+        return self.grid.count_solutions(self.givens(problem.tokens)[0], most)
+
+    def decode(self, tokens: Tokens) -> str:
+        """The puzzle and its answer side by side, as framed grids."""
+        puzzle, filled = self.grid.draw(self.givens(tokens[None])[0]), self.grid.draw(self.answers(tokens[None])[0])
+        return "\n".join(f"{left}     {right}" for left, right in zip(puzzle.splitlines(), filled.splitlines(), strict=True))
+
+    def verify(self, tokens: Tokens) -> list[str]:
+        """The units of the answer that lack a digit, the givens that it changes, and an end that is missing."""
+        givens, filled = self.givens(tokens[None])[0], self.answers(tokens[None])[0]
+        changed = np.flatnonzero((givens >= 0) & (filled != givens)).tolist()
+        lacking = [f"{unit} lacks a digit" for unit in self.grid.incomplete(filled)]
+        differing = [f"{self.grid.cell_name(cell)} is given as {givens[cell] + 1}" for cell in changed]
+        return [*lacking, *differing, *["the answer goes on after its last cell"] * (not self._ended(tokens[None])[0])]
+
+    def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
+        """valid: a board that keeps its givens. exact: the stored solution. cells: the share of the empty cells that agree with it."""
+        givens, filled = self.givens(tokens), self.answers(tokens)
+        framed = self._ended(tokens)
+        complete = (self.grid.distinct(filled) == self.side).all(1)
+        valid = complete & ((givens < 0) | (filled == givens)).all(1) & framed
+        figures = {"valid": valid.astype(np.float64)}
+        if truth is not None:
+            same, empty = filled == self.answers(truth.tokens), givens < 0
+            figures |= {"exact": (same.all(1) & framed).astype(np.float64), "cells": (same & empty).sum(1) / empty.sum(1)}
+        return figures
+
+    def _ended(self, tokens: Tokens) -> NDArray[np.bool_]:
+        """Which of N answers end where they should, for a padding that predicts the end."""
+        end = tokens[:, self.start + self.side**2 :][:, :1]
+        return np.asarray(((end == self.side + 4) | (end == PAD)).all(1))

@@ -1,0 +1,1 @@
+"""One decode as data, pictures and terminal output."""

@@ -39,15 +39,15 @@ def learned(method: Method, examples: Examples, seed: int = 0) -> Transformer:
     """A small network trained on the examples. `fit` does more, and saves; it writes down methods whose rule is one of the package's."""
     torch.manual_seed(seed)
     net = Transformer(Size(64, 4, 3), TASK.vocab_size, TASK.length, positions="learned", gelu="exact")
-    optimiser = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=0.0)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, total_steps=STEPS)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=0.0)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=STEPS)
     tokens, known, _ = as_tensors(examples)
     generator = torch.Generator().manual_seed(seed)
     for _ in range(STEPS):
         rows = torch.randint(len(tokens), (64,), generator=generator)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss(net, method, tokens[rows], known[rows], generator).backward()
-        optimiser.step()
+        optimizer.step()
         schedule.step()
     return net.eval()
 

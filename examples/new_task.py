@@ -15,7 +15,7 @@ from latent_tokens.tasks import Examples, Keys, Scores, Tokens, hash_rows, split
 
 LINES = [line for i in range(5) for line in ((i, (i + 1) % 5), (i, i + 5), (i + 5, (i + 2) % 5 + 5))]  # of a ring, spokes and a star
 NEIGHBOURS = [[b for line in LINES if a in line for b in line if b != a] for a in range(10)]  # three for each point
-COLOURS = "RGBY"  # token 0 is R
+COLORS = "RGBY"  # token 0 is R
 
 
 @dataclass(frozen=True)
@@ -24,18 +24,18 @@ class PetersenColouring:
 
     name: str = "petersen-colouring"
     length: int = 10
-    vocab_size: int = len(COLOURS)
+    vocab_size: int = len(COLORS)
     metric: str = "valid"
     num_train: int = 4_000  # of the 12,960 colourings that there are
 
     def generate(self, count: int, seed: int, first: int = 0) -> Examples:
         """Point after point takes a random colour that no neighbour has: of four, one is always left. Each example has its own random stream."""
-        tokens, known = np.full((count, 10), len(COLOURS), np.uint8), np.zeros((count, 10), np.bool_)
+        tokens, known = np.full((count, 10), len(COLORS), np.uint8), np.zeros((count, 10), np.bool_)
         for row in range(count):
             random = np.random.default_rng((seed, first + row))
             for point in range(10):
                 taken = tokens[row, NEIGHBOURS[point]].tolist()
-                tokens[row, point] = next(colour for colour in random.permutation(len(COLOURS)) if colour not in taken)
+                tokens[row, point] = next(colour for colour in random.permutation(len(COLORS)) if colour not in taken)
             known[row, random.permutation(10)[:3]] = True
         return Examples.of(tokens, known)
 
@@ -50,19 +50,19 @@ class PetersenColouring:
     def encode(self, text: str) -> Examples:
         """A problem like R.G.. ...Y.: the ring, then the star, a dot for the model to fill in."""
         letters = "".join(text.split())
-        if len(letters) != 10 or set(letters) - set(COLOURS + "."):
-            raise ValueError(f"{text!r}: must be 10 of {COLOURS} or dots")
-        tokens = np.array([[COLOURS.find(letter) for letter in letters]])
+        if len(letters) != 10 or set(letters) - set(COLORS + "."):
+            raise ValueError(f"{text!r}: must be 10 of {COLORS} or dots")
+        tokens = np.array([[COLORS.find(letter) for letter in letters]])
         return Examples.of(tokens.clip(0).astype(np.uint8), known=tokens >= 0)
 
     def decode(self, tokens: Tokens) -> str:
         """Ten letters as `encode` takes them."""
-        letters = "".join(COLOURS[token] if token < len(COLOURS) else "." for token in tokens)
+        letters = "".join(COLORS[token] if token < len(COLORS) else "." for token in tokens)
         return f"{letters[:5]} {letters[5:]}"
 
     def verify(self, tokens: Tokens) -> list[str]:
         """The points without colour, and the lines that join two of one."""
-        wrong = [f"point {point} has no colour" for point in np.flatnonzero(tokens >= len(COLOURS))]
+        wrong = [f"point {point} has no colour" for point in np.flatnonzero(tokens >= len(COLORS))]
         return wrong + [f"points {a} and {b} are joined and alike" for a, b in LINES if tokens[a] == tokens[b]]
 
     def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:

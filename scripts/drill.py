@@ -466,7 +466,7 @@ def damage_the_data(drill: Drill, half: Path, times: int) -> None:
     files = [path for path in sorted(drill.data.iterdir()) if not path.name.startswith("test.")]
     good = {path: (path.read_bytes(), path.stat()) for path in files}
 
-    def put_back() -> None:
+    def restore_files() -> None:
         for path, (content, _) in good.items():
             path.write_bytes(content)
 
@@ -487,7 +487,7 @@ def damage_the_data(drill: Drill, half: Path, times: int) -> None:
             told = [about for about in child.told if about[0] in ("done", "saved")]
             saved = child.steps("saved")
             drill.check(whole_step(folder) == max([before, *saved]), f"data damaged: saved what it should not have, {told}")
-        put_back()
+        restore_files()
         drill.finish(folder)
         step = max(child.steps("begun", "done"), default=before)
         drill.note(Fault("data damaged", str(child.number), step, f"{child.moment if running else 'before'}: {what or harmed}", followed, 0))

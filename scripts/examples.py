@@ -14,10 +14,10 @@ import numpy as np
 from latent_tokens.checkpoints.pretrained import SHIPPED, from_pretrained
 from latent_tokens.demo import compared, puzzles, solved
 from latent_tokens.progress import progress
-from latent_tokens.storage import json_bytes, sha256_of, write_whole
+from latent_tokens.storage import json_bytes, sha256_of, write_atomic
 from latent_tokens.tasks import TASKS, Examples
 from latent_tokens.trace.boards import COMPARISONS, MEASURED, Comparison
-from latent_tokens.trace.record import Model, Setting
+from latent_tokens.trace.record import DecodeSettings, LoadedModel
 
 LATENTS: tuple[int | Literal["all"], ...] = (0, 4, "all")
 SEED = 0  # of the puzzles, and of every decode
@@ -39,12 +39,12 @@ SETS = (PuzzleSet("sudoku-6", 400, 14, 4), PuzzleSet("sudoku-9", 150, 36, 8))
 def measure(puzzle_set: PuzzleSet) -> dict[str, Any]:
     """The record of one task: the counts over the set, and the first puzzles of each kind in KEPT."""
     name = f"{puzzle_set.task}-scdm"
-    model = Model(name, from_pretrained(name), TASKS[puzzle_set.task])
+    model = LoadedModel(name, from_pretrained(name), TASKS[puzzle_set.task])
     problems = puzzles(model.task, puzzle_set.num_puzzles, puzzle_set.num_givens, SEED)
     results = {}
     for latents in LATENTS:
         with progress(f"{name}, n = {latents}", puzzle_set.num_puzzles) as advance:
-            results[str(latents)] = solved(model, problems, Setting(latents, puzzle_set.candidates, seed=SEED), advance)
+            results[str(latents)] = solved(model, problems, DecodeSettings(latents, puzzle_set.candidates, seed=SEED), advance)
     kinds = np.where(results["all"], np.where(results["0"], "both", "gained"), np.where(results["0"], "lost", "neither"))
     chosen = [(kind, int(place)) for kind, count in KEPT.items() for place in np.flatnonzero(kinds == kind)[:count]]
     return {
@@ -71,7 +71,7 @@ def as_text(problems: Examples, place: int) -> str:
 
 if __name__ == "__main__":
     records = {puzzle_set.task: measure(puzzle_set) for puzzle_set in SETS}
-    write_whole({MEASURED: json_bytes(records)})
+    write_atomic({MEASURED: json_bytes(records)})
     for task, record in records.items():
         shares = ", ".join(f"n = {latents}: {count} ({100 * count / record['puzzles']:.1f}%)" for latents, count in record["solved"].items())
         print(f"{task}, {record['puzzles']} puzzles, {record['givens']} givens, k = {record['candidates']}. Solved at {shares}.")

@@ -31,7 +31,7 @@ FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 LENGTH, CLEAN, MASK = 8, 3, 9
 ORDER = [2, 5, 0, 7, 1, 6, 3, 4]  # of the any-order methods: three positions are clean, position 7 is next
 SHOWN = ("mdm", "sidm", "scdm", "esolm", "arm", "ar-mtp", "ar-mtp-window-3", "ar-ntp-3")
-COLOURS = {"clean": "#0072B2", "latent": "#E69F00", "candidate": "#009E73", "left out": "#EEEEEE"}
+COLORS = {"clean": "#0072B2", "latent": "#E69F00", "candidate": "#009E73", "left out": "#EEEEEE"}
 INK = "#222222"
 
 Data = dict[str, Any]
@@ -123,7 +123,7 @@ def draw_steps(data: Data) -> Figure:
         axes.set(xlim=(0, LENGTH), ylim=(len(data["steps"]), 0), yticks=[row + 0.5 for row in range(len(data["steps"]))])
         axes.set_yticklabels(range(1, len(data["steps"]) + 1))
         axes.set_xticks([place + 0.5 for place in range(LENGTH)], list(range(LENGTH)))
-    legend(sheet, {role: role for role in COLOURS}, "ring: the candidate that is decoded")
+    legend(sheet, {role: role for role in COLORS}, "ring: the candidate that is decoded")
     return sheet
 
 
@@ -136,7 +136,7 @@ def draw_masks(data: Data) -> Figure:
         grid(axes, seen["mask"], roles)
         label_slots(axes, seen["positions"], roles)
         axes.set_title(f"{name}, n = {seen['latents']}", fontsize=10)
-    legend(sheet, {role: role for role in list(COLOURS)[:3]}, "a row: a slot and what it sees, numbered by position")
+    legend(sheet, {role: role for role in list(COLORS)[:3]}, "a row: a slot and what it sees, numbered by position")
     return sheet
 
 
@@ -172,7 +172,7 @@ def draw_cost(data: Data) -> Figure:
 
 def cell(axes: Axes, row: float, column: float, role: str, text: str = "", ring: bool = False) -> None:
     """One filled square with a number in it."""
-    axes.add_patch(Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, facecolor=COLOURS[role], edgecolor="none"))
+    axes.add_patch(Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, facecolor=COLORS[role], edgecolor="none"))
     if ring:
         axes.add_patch(Rectangle((column + 0.08, row + 0.08), 0.84, 0.84, facecolor="none", edgecolor=INK, linewidth=2))
     axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=9, color="white" if role in ("clean", "candidate") else INK)
@@ -196,7 +196,7 @@ def label_slots(axes: Axes, positions: list[int], roles: list[str]) -> None:
     axes.set_yticks(places, positions)
     for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
         for label, role in zip(labels, roles, strict=True):
-            label.set(color=COLOURS[role], fontsize=8.5, fontweight="bold")
+            label.set(color=COLORS[role], fontsize=8.5, fontweight="bold")
 
 
 def frame(axes: Axes, title: str, below: str) -> None:
@@ -209,7 +209,7 @@ def frame(axes: Axes, title: str, below: str) -> None:
 
 def legend(sheet: Figure, names: dict[str, str], also: str) -> None:
     """What the roles' colours mean, and a line, below."""
-    entries = [*(Patch(facecolor=COLOURS[role], label=name) for role, name in names.items()), Patch(facecolor="none", label=also)]
+    entries = [*(Patch(facecolor=COLORS[role], label=name) for role, name in names.items()), Patch(facecolor="none", label=also)]
     sheet.legend(handles=entries, loc="outside lower center", ncols=len(entries), fontsize=8.5, frameon=False)
 
 

@@ -21,7 +21,7 @@ from latent_tokens import EvalConfig, evaluate, from_pretrained, save_pretrained
 from latent_tokens.checkpoints.pretrained import SHIPPED, fingerprint
 from latent_tokens.evaluation.evaluate import default_order
 from latent_tokens.sharing.card import CARD, write_card
-from latent_tokens.storage import read_description, read_lines, write_whole
+from latent_tokens.storage import read_description, read_lines, write_atomic
 from latent_tokens.tasks import described
 
 DIAL = (0, 16, "all")
@@ -47,7 +47,7 @@ def put(folder: Path, rows: list[dict[str, Any]]) -> None:
     shutil.copytree(folder, SHIPPED / folder.name)
     own = {(row["task"], row["method"]) for row in rows}
     others = [row for row in read_lines(RESULTS) if (row["task"], row["method"]) not in own]
-    write_whole({RESULTS: "".join(f"{json.dumps(row)}\n" for row in [*others, *rows]).encode()})
+    write_atomic({RESULTS: "".join(f"{json.dumps(row)}\n" for row in [*others, *rows]).encode()})
     write_card(SHIPPED / folder.name, rows)
 
 

@@ -391,11 +391,11 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    way_out = said.splitlines()[-1]
-    assert "stopped at step" in way_out
+    hint = said.splitlines()[-1]
+    assert "stopped at step" in hint
     assert (
         f"resume with: latent-tokens train sudoku-4 scdm --steps 300 --batch-size 4 --num-train 64 --num-validation 8 --out '{run}' --resume auto"
-        in way_out
+        in hint
     )
     assert main([*command, "--resume", "auto"]) == 0
     steps = [row["step"] for row in lines((run / "metrics.jsonl").read_text()) if "validation_loss" not in row]

@@ -58,7 +58,7 @@ def test_it_prints_plain_lines_where_there_is_no_terminal_and_a_table_where_ther
 def test_a_disk_that_is_nearly_full(free, verdict, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda folder: Usage(10**12, 10**12 - free, free))
     found = doctor.disk(Path.cwd())
-    assert (found.verdict, bool(found.way_out)) == (verdict, verdict != "ok")
+    assert (found.verdict, bool(found.hint)) == (verdict, verdict != "ok")
     assert f"{free / GIGABYTE:.1f} GB free" in found.found
 
 
@@ -86,12 +86,12 @@ def lacking(monkeypatch, absent, instead=None):
 def test_an_extra_or_a_library_that_is_missing_or_too_old(monkeypatch):
     lacking(monkeypatch, "tokenizers")
     found = of(list(doctor.extras()), "extra text")
-    assert (found.verdict, found.way_out) == ("note", "in a clone: pip install -e '.[text]'")
+    assert (found.verdict, found.hint) == ("note", "in a clone: pip install -e '.[text]'")
     assert "tokenizers (not installed)" in found.found
     lacking(monkeypatch, "numba")
     found = of(list(doctor.versions()), "numba")
     assert (found.verdict, found.found) == ("problem", "not installed")
-    assert found.way_out.startswith("pip install 'numba")
+    assert found.hint.startswith("pip install 'numba")
     lacking(monkeypatch, "torch", "1.13.0")
     found = of(list(doctor.versions()), "torch")
     assert found.verdict == "problem"
@@ -163,4 +163,4 @@ def test_a_model_that_was_damaged_in_a_copied_package_is_named(tmp_path):
     assert {finding.about for finding in findings if finding.verdict == "problem"} == {"model sudoku-6-arm", "model sudoku-6-mdm"}
     assert "damaged" in of(findings, "model sudoku-6-arm").found
     assert "its logits differ" in of(findings, "model sudoku-6-mdm").found
-    assert "pip install --force-reinstall" in of(findings, "model sudoku-6-mdm").way_out
+    assert "pip install --force-reinstall" in of(findings, "model sudoku-6-mdm").hint

@@ -83,7 +83,7 @@ def test_every_figure_is_on_a_page():
 
 def test_what_is_drawn_is_what_is_held(tmp_path):
     """A slot that sees one slot less is one cell paler, and the file says so."""
-    data, pale = figures.masks(), f"fill: {figures.COLOURS['left out'].lower()}"
+    data, pale = figures.masks(), f"fill: {figures.COLORS['left out'].lower()}"
     figures.save("masks", data, tmp_path / "same.svg")
     data["mdm"]["mask"][0][0] = 0
     figures.save("masks", data, tmp_path / "other.svg")

@@ -19,7 +19,7 @@ from latent_tokens.checkpoints.pretrained import find
 from latent_tokens.commands.serve import bound
 from latent_tokens.commands.shared import task_of
 from latent_tokens.trace.boards import measured
-from latent_tokens.trace.record import Asked, Model, Setting, trace
+from latent_tokens.trace.record import DecodeRequest, DecodeSettings, LoadedModel, trace
 from latent_tokens.web.page import page_with
 from latent_tokens.web.server import app_for
 from latent_tokens.web.shelf import Shelf
@@ -34,7 +34,7 @@ PATIENCE = 30.0  # seconds
 
 
 def model(name):
-    return Model(name, from_pretrained(name), task_of(find(name)))
+    return LoadedModel(name, from_pretrained(name), task_of(find(name)))
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +200,7 @@ def test_a_decode_is_watched_step_by_step(opened, address):
 
 
 def test_the_numbers_are_those_of_the_decode(opened, address):
-    made = trace(Asked(model("sudoku-6-scdm"), model("sudoku-6-scdm").task.encode(SIX), Setting(2, 4, "top_prob", 0.0, 3)))
+    made = trace(DecodeRequest(model("sudoku-6-scdm"), model("sudoku-6-scdm").task.encode(SIX), DecodeSettings(2, 4, "top_prob", 0.0, 3)))
     page = opened(address)
     watch(page)
     page.get_by_label("Candidates").first.select_option("4")
@@ -443,7 +443,7 @@ def test_a_trace_needs_no_server(opened, tmp_path):
     puzzle = asked.task.encode("003020600900305001001806400008102900700000008006708200002609500800203009005010300")
     file = tmp_path / "trace.html"
     caption = "Chosen <example>: 40 of 150 & more"
-    file.write_text(page_with([trace(Asked(asked, puzzle, Setting(latents, 8))) for latents in (0, "all")], caption))
+    file.write_text(page_with([trace(DecodeRequest(asked, puzzle, DecodeSettings(latents, 8))) for latents in (0, "all")], caption))
     page = opened(file.as_uri(), offline=True)
     assert page.locator("#caption").inner_text() == caption
     assert verdicts(page) == [f"Decoded in {puzzle.known.size - puzzle.known.sum()} steps. Play to the end for the verdict."] * 2

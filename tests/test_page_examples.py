@@ -11,7 +11,7 @@ from latent_tokens.checkpoints.pretrained import SHIPPED
 from latent_tokens.demo import compared, puzzles, solved, watched
 from latent_tokens.storage import sha256_of
 from latent_tokens.trace.boards import COMPARISONS, chosen, measured, measured_for
-from latent_tokens.trace.record import Asked, Model, Setting, trace
+from latent_tokens.trace.record import DecodeRequest, DecodeSettings, LoadedModel, trace
 
 KINDS = {(False, True): "gained", (True, False): "lost", (True, True): "both", (False, False): "neither"}
 
@@ -28,13 +28,13 @@ def test_examples_were_measured_with_the_bundled_weights(task):
 @pytest.mark.parametrize("task", ["sudoku-6", "sudoku-9"])
 def test_example_labels_are_the_verdicts_of_the_model(task):
     record = measured()[task]
-    model = Model(record["model"], from_pretrained(record["model"]), TASKS[task])
+    model = LoadedModel(record["model"], from_pretrained(record["model"]), TASKS[task])
     for example in record["examples"]:
         problem = model.task.encode(example["puzzle"])
         assert int(problem.known.sum()) == record["givens"]
         assert model.task.count_solutions(problem, most=2) == 1
-        decodes = {n: Setting(n if n == "all" else int(n), record["candidates"], seed=record["seed"]) for n in example["solved"]}
-        assert {n: trace(Asked(model, problem, setting))["end"]["right"] for n, setting in decodes.items()} == example["solved"]
+        decodes = {n: DecodeSettings(n if n == "all" else int(n), record["candidates"], seed=record["seed"]) for n in example["solved"]}
+        assert {n: trace(DecodeRequest(model, problem, setting))["end"]["right"] for n, setting in decodes.items()} == example["solved"]
         assert example["kind"] == KINDS[example["solved"]["0"], example["solved"]["all"]]
 
 
@@ -46,9 +46,9 @@ def test_examples_belong_to_these_weights_only(tmp_path):
 
 
 def test_solved_in_a_batch_is_what_a_single_decode_is():
-    model = Model("sudoku-6-scdm", from_pretrained("sudoku-6-scdm"), TASKS["sudoku-6"])
-    problems, setting = puzzles(model.task, 12, 14, 3), Setting(0, 4)
-    alone = [trace(Asked(model, problems.take(slice(i, i + 1)), setting))["end"]["right"] for i in range(12)]
+    model = LoadedModel("sudoku-6-scdm", from_pretrained("sudoku-6-scdm"), TASKS["sudoku-6"])
+    problems, setting = puzzles(model.task, 12, 14, 3), DecodeSettings(0, 4)
+    alone = [trace(DecodeRequest(model, problems.take(slice(i, i + 1)), setting))["end"]["right"] for i in range(12)]
     found = solved(model, problems, setting, lambda by, figures: None)
     assert found.tolist() == alone
     assert len(set(alone)) == 2

@@ -142,9 +142,9 @@ def test_a_process_may_have_nothing_to_do(one, tmp_path):
 def test_a_rank_that_joined_nobody_is_the_first(monkeypatch):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    assert processes.is_first()
+    assert processes.is_main()
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert not processes.is_first()
+    assert not processes.is_main()
 
 
 def test_a_data_set_is_made_once(tmp_path):

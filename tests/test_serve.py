@@ -27,7 +27,7 @@ from latent_tokens.cli import main
 from latent_tokens.commands.serve import bound
 from latent_tokens.commands.shared import task_of
 from latent_tokens.tasks import description
-from latent_tokens.trace.record import Asked, Model, Setting, trace
+from latent_tokens.trace.record import DecodeRequest, DecodeSettings, LoadedModel, trace
 from latent_tokens.web import answers, protection
 from latent_tokens.web.jobs import UNREAD, Job
 from latent_tokens.web.protection import Guard, PromptHeaders
@@ -38,7 +38,7 @@ MINUTE = 60.0
 
 
 def load(name):
-    return Model(name, from_pretrained(name), task_of(find(name)))
+    return LoadedModel(name, from_pretrained(name), task_of(find(name)))
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def test_solve_answers_as_the_command_does(port, capsys, setting, arguments):
 
 def test_decode_streams_the_trace(port):
     got = events(port, "/api/decode", **QUESTION, latents=4, seed=2)
-    expected = trace(Asked(load(MODEL), TASKS["sudoku-6"].encode(PUZZLE), Setting(latents=4, seed=2)))
+    expected = trace(DecodeRequest(load(MODEL), TASKS["sudoku-6"].encode(PUZZLE), DecodeSettings(latents=4, seed=2)))
     for one in (got[-1][1], expected["end"]):
         one.pop("seconds")
     assert got == [("start", expected["start"]), *(("frame", frame) for frame in expected["frames"]), ("end", expected["end"])]

@@ -16,11 +16,11 @@ from safetensors.torch import load_file, save
 from latent_tokens import METHODS, TASKS, DataConfig, EvalConfig, TrainConfig, evaluate, fit, from_pretrained, make_data
 from latent_tokens.core.methods import name_of
 from latent_tokens.core.objective import weighted_nll
-from latent_tokens.storage import short_hash, write_whole
+from latent_tokens.storage import short_hash, write_atomic
 from latent_tokens.training.batches import training_batches
-from latent_tokens.training.signals import Stopped
+from latent_tokens.training.signals import Preempted
 from latent_tokens.training.state import DIGITS, saved_states, saved_step
-from latent_tokens.training.step import learning_rate, ramped_average
+from latent_tokens.training.step import ema_update, learning_rate
 
 
 def tiny_run(out, **changes):
@@ -341,12 +341,12 @@ def test_every_method_can_be_trained(tmp_path):
 
 def test_a_full_disk_leaves_what_was_there(tmp_path):
     path = tmp_path / "file"
-    write_whole({path: b"old"})
+    write_atomic({path: b"old"})
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
     try:
         with pytest.raises(OSError, match="file: cannot be written"):
-            write_whole({tmp_path / "beside": b"small", path: b"new" * 1_000})
+            write_atomic({tmp_path / "beside": b"small", path: b"new" * 1_000})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_bytes() == b"old"
@@ -402,7 +402,7 @@ def test_a_signal_ends_the_step_and_saves(whole, tmp_path, number, code, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr("latent_tokens.training.step.score", signalled)
-        with pytest.raises(Stopped, match="stopped at step 5 of 12") as stopped:
+        with pytest.raises(Preempted, match="stopped at step 5 of 12") as stopped:
             fit(config)
     assert stopped.value.code == code
     assert signal.getsignal(number) is not None
@@ -470,9 +470,9 @@ def test_targets_that_are_not_the_rows_own_are_kept(tmp_path):
 
 def test_averaged_weights_follow_the_ramp():
     averaged, current = [torch.zeros(1)], [torch.ones(1)]
-    ramped_average(0.9999)(averaged, current, 1)
+    ema_update(0.9999)(averaged, current, 1)
     assert averaged[0].item() == pytest.approx(1 - 2 / 11)
-    ramped_average(0.0)(averaged, current, 1)
+    ema_update(0.0)(averaged, current, 1)
     assert averaged[0].item() == 1
 
 

@@ -12,7 +12,7 @@ LONGEST_LINE = 1_000  # signs
 LARGEST = 1 << 63  # what no tensor counts to
 
 
-def at_least(name: str, value: object, least: int) -> None:
+def check_min(name: str, value: object, least: int) -> None:
     """Raises ValueError where `value` is no number from `least`."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not value >= least:
         raise ValueError(f"{name}={value}: must be a number from {least}")
@@ -23,13 +23,13 @@ def is_whole(value: object, least: int | None = None) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value < LARGEST and (least is None or value >= least)
 
 
-def whole(name: str, value: object, least: int) -> None:
+def check_int(name: str, value: object, least: int) -> None:
     """Raises ValueError where `value` is no whole number from `least` to 2^63 - 1."""
     if not is_whole(value, least):
         raise ValueError(f"{name}={value}: must be a whole number from {least}, below 2^63")
 
 
-def one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
+def check_choice(name: str, value: object, allowed: tuple[object, ...]) -> None:
     """Raises ValueError where `value` is none of those allowed."""
     if value not in allowed:
         words = [str(word) for word in allowed if word is not None]
@@ -42,7 +42,7 @@ def did_you_mean(value: object, names: Iterable[str]) -> str:
     return f". Did you mean {close[0]}?" if close else ""
 
 
-class Names(dict[str, T]):
+class Registry(dict[str, T]):
     """A table of named things: a dict that answers an unknown name with a ValueError that lists the known ones.
 
     `other` may return a value for a name that is not in the table, or None. `also` are such names, for the message.

@@ -220,7 +220,7 @@ def as_typed(message: str, arguments: Sequence[str]) -> str:
 
 def of_process() -> str:
     """The rank of the process that reports, unless it is rank 0."""
-    return "" if processes.is_first() else f"process {processes.number()}: "
+    return "" if processes.is_main() else f"process {processes.rank()}: "
 
 
 def entry() -> None:

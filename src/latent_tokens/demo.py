@@ -22,10 +22,10 @@ from latent_tokens.evaluation.results import append_result, read_results
 from latent_tokens.network.fast import generate
 from latent_tokens.progress import Advance, progress
 from latent_tokens.sharing.card import write_card
-from latent_tokens.storage import json_bytes, read_description, write_whole
+from latent_tokens.storage import json_bytes, read_description, write_atomic
 from latent_tokens.tasks import TASKS, Examples, Sudoku, SudokuPuzzle
 from latent_tokens.trace.boards import COMPARISONS, Comparison, chosen
-from latent_tokens.trace.record import Asked, Model, Setting, trace
+from latent_tokens.trace.record import DecodeRequest, DecodeSettings, LoadedModel, trace
 from latent_tokens.training.loop import fit
 from latent_tokens.web.page import page_with
 
@@ -62,10 +62,10 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
     steps = training(config).steps
     summary = {"task": TASK, "steps": steps, "train_seconds": round(seconds, 1)}
     brief = {name: [{key: row[key] for key in ROW_KEYS if key in row} for row in part] for name, part in (("rows", rows), ("references", references))}
-    write_whole({config.out / "summary.json": json_bytes({**summary, **brief})})
+    write_atomic({config.out / "summary.json": json_bytes({**summary, **brief})})
     made = f"{TASK}, {training(config).size} (0.8M parameters), {steps:,} steps of {training(config).batch_size} boards"
     draw_figure(rows, references, made, config.out / "latents.png")
-    write_whole({config.out / "trace.html": page_with(*watched(run, PUZZLES if config.scale == "full" else 10)).encode()})
+    write_atomic({config.out / "trace.html": page_with(*watched(run, PUZZLES if config.scale == "full" else 10)).encode()})
     return rows, references
 
 
@@ -73,10 +73,10 @@ def watched(run: Path, count: int) -> tuple[list[Trace], str]:
     """(traces of one puzzle with no latent tokens and with all, a caption that says how the puzzle was chosen from `count` generated ones)."""
     task = TASKS[TASK]
     assert isinstance(task, Sudoku)
-    model = Model(f"{TASK}-scdm", from_pretrained(run), task)
+    model = LoadedModel(f"{TASK}-scdm", from_pretrained(run), task)
     problems = puzzles(task, count, GIVENS, PUZZLE_SEED)
     with progress(f"comparing n = {WATCHED[0]} and n = {WATCHED[1]} on {count} puzzles", 2 * count) as advance:
-        without, with_all = (solved(model, problems, Setting(latents, CANDIDATES), advance) for latents in WATCHED)
+        without, with_all = (solved(model, problems, DecodeSettings(latents, CANDIDATES), advance) for latents in WATCHED)
     counts: dict[str, Any] = {"puzzles": count, "givens": GIVENS, "candidates": CANDIDATES, "seed": 0, **compared(without, with_all)}
     gained = with_all & ~without
     place = int(gained.argmax())
@@ -87,7 +87,7 @@ def watched(run: Path, count: int) -> tuple[list[Trace], str]:
         solutions = f"Solved with all: {int(with_all.sum())}. Solved with none: {int(without.sum())}."
         caption = f"First of {count} generated puzzles ({setting}). No puzzle is solved with all latent tokens and wrong with none. {solutions}"
     problem = problems.take(slice(place, place + 1))
-    return [trace(Asked(model, problem, Setting(latents, CANDIDATES))) for latents in WATCHED], caption
+    return [trace(DecodeRequest(model, problem, DecodeSettings(latents, CANDIDATES))) for latents in WATCHED], caption
 
 
 def puzzles(task: Sudoku, count: int, givens: int, seed: int) -> Examples:
@@ -96,10 +96,10 @@ def puzzles(task: Sudoku, count: int, givens: int, seed: int) -> Examples:
     return generator.to_infill(generator.generate(count, seed), task)
 
 
-def solved(model: Model, problems: Examples, setting: Setting, advance: Advance) -> NDArray[np.bool_]:
+def solved(model: LoadedModel, problems: Examples, setting: DecodeSettings, advance: Advance) -> NDArray[np.bool_]:
     """Which of N problems (N,) the model solves exactly. Each is decoded with the random numbers that `watch` uses for it alone."""
     net, found = model.net, []
-    decoding = Asked(model, problems.take(slice(1)), setting).decoding
+    decoding = DecodeRequest(model, problems.take(slice(1)), setting).decoding
     for start in range(0, len(problems.tokens), TOGETHER):
         part = problems.take(slice(start, start + TOGETHER))
         tokens, known, lengths = as_tensors(part, next(net.parameters()).device)

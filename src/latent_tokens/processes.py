@@ -25,58 +25,58 @@ def join(tracker: str | None = None, folder: Path | None = None) -> Accelerator:
     return Accelerator(cpu=alone, log_with=tracker, project_dir=folder)
 
 
-def number() -> int:
+def rank() -> int:
     """Which of them this is, from 0."""
     return int(os.environ.get("RANK", "0")) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else 0
 
 
-def is_first() -> bool:
+def is_main() -> bool:
     """Whether this one writes and prints for all."""
-    return number() == 0
+    return rank() == 0
 
 
-def count() -> int:
+def world_size() -> int:
     """How many have joined."""
     import torch.distributed as dist
 
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
-def share(total: int) -> NDArray[np.int64]:
+def shard_indices(total: int) -> NDArray[np.int64]:
     """Which of `total` things, counted over all processes, are this one's: every count-th, so that the shares are as equal as can be."""
     import numpy as np
 
-    return np.arange(number() if count() > 1 else 0, total, count())
+    return np.arange(rank() if world_size() > 1 else 0, total, world_size())
 
 
-def whole(rows: NDArray[Any]) -> NDArray[Any]:
+def gather_rows(rows: NDArray[Any]) -> NDArray[Any]:
     """The rows of all shares, each process giving those of its own, in the order of the things that were shared; the same in all of them."""
     import numpy as np
 
-    parts = gather(rows)
+    parts = all_gather_object(rows)
     together = np.empty((sum(map(len, parts)), *rows.shape[1:]), np.result_type(*parts))
     for place, part in enumerate(parts):
         together[place :: len(parts)] = part
     return together
 
 
-def total(values: list[float], device: torch.device) -> list[float]:
+def all_reduce_sum(values: list[float], device: torch.device) -> list[float]:
     """The sums of each value over all processes, the same in all of them."""
     import torch
     import torch.distributed as dist
 
-    if count() == 1:
+    if world_size() == 1:
         return values
     sums = torch.tensor(values, dtype=torch.float64, device=device)
     dist.all_reduce(sums)
     return [float(value) for value in sums.tolist()]
 
 
-def gather(value: Any) -> list[Any]:
+def all_gather_object(value: Any) -> list[Any]:
     """The value of each process, in their order, in all of them."""
     import torch.distributed as dist
 
-    found: list[Any] = [None] * count()
+    found: list[Any] = [None] * world_size()
     if len(found) == 1:
         return [value]
     dist.all_gather_object(found, value)
@@ -84,20 +84,20 @@ def gather(value: Any) -> list[Any]:
 
 
 @contextmanager
-def none_lost() -> Iterator[None]:
+def translate_peer_failure() -> Iterator[None]:
     """Raises ConnectionError, one line, where another process is gone: what the backends say of it differs."""
     try:
         yield
     except RuntimeError as error:
-        if count() == 1 or not re.search("gloo|NCCL|onnection", str(error)):
+        if world_size() == 1 or not re.search("gloo|NCCL|onnection", str(error)):
             raise
         said = re.sub(r"\[\S*\] ?", "", str(error)).split(". ")[0].splitlines()[0]  # no address, and no advice
         raise ConnectionError(f"another process is gone ({said.strip()}); rerun with --resume auto") from error
 
 
-def together() -> None:
+def barrier() -> None:
     """Waits until all have come here."""
     import torch.distributed as dist
 
-    if count() > 1:
+    if world_size() > 1:
         dist.barrier()

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from latent_tokens import processes
 
-CONSOLE = Console(stderr=True, markup=False, quiet=not processes.is_first())
+CONSOLE = Console(stderr=True, markup=False, quiet=not processes.is_main())
 
 Advance = Callable[[int, str], None]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from latent_tokens.checks import Names, whole
+from latent_tokens.checks import Registry, check_int
 
 LONGEST = 65_535  # positions of a sequence: lengths are kept in 16 bits
 
@@ -19,12 +19,12 @@ class Size:
 
     def __post_init__(self) -> None:
         for name in ("width", "heads", "layers"):
-            whole(name, getattr(self, name), 1)
+            check_int(name, getattr(self, name), 1)
         if self.width % (2 * self.heads):
             raise ValueError(f"width={self.width} with heads={self.heads}: a head needs a whole, even number of channels for rotary positions")
 
 
-SIZES: Names[Size] = Names(
+SIZES: Registry[Size] = Registry(
     "size",
     {
         "pico": Size(16, 2, 2),

@@ -29,7 +29,7 @@ APPEND_SECONDS = 5.0
 FORMAT = 1  # of every folder that this version writes
 
 
-def write_whole(contents: dict[Path, bytes]) -> None:
+def write_atomic(contents: dict[Path, bytes]) -> None:
     """Puts each content at its path. Where one cannot be written (a full disk, say) it raises OSError, and what stood there stays."""
     beside = {path: path.with_name(f".{path.name}.{os.getpid()}") for path in contents}
     path = next(iter(contents))
@@ -51,15 +51,15 @@ def write_whole(contents: dict[Path, bytes]) -> None:
 
 
 def half_written(folder: Path) -> list[Path]:
-    """What `write_whole` had begun in a folder when its process was killed."""
+    """What `write_atomic` had begun in a folder when its process was killed."""
     return [path for path in folder.glob(".*") if re.fullmatch(r"\..+\.\d+", path.name)]
 
 
-def put_back(contents: dict[Path, bytes]) -> None:
-    """Writes those that are not there, or not as they should be. Raises OSError as `write_whole` does."""
+def restore_files(contents: dict[Path, bytes]) -> None:
+    """Writes those that are not there, or not as they should be. Raises OSError as `write_atomic` does."""
     wrong = {path: content for path, content in contents.items() if not path.is_file() or path.read_bytes() != content}
     if wrong:
-        write_whole(wrong)
+        write_atomic(wrong)
 
 
 def flush_folder(folder: Path) -> None:
@@ -73,7 +73,7 @@ def flush_folder(folder: Path) -> None:
 
 
 @contextmanager
-def unfinished(folder: Path) -> Iterator[Path]:
+def atomic_directory(folder: Path) -> Iterator[Path]:
     """A folder beside, which takes the name when all has gone well; what an earlier attempt left there is removed first.
 
     Raises OSError naming the folder where it cannot be written.
@@ -191,26 +191,26 @@ def parse_row(line: bytes) -> tuple[dict[str, Any] | None, str]:
     return (row, "") if isinstance(row, dict) else (None, f"a {type(row).__name__} where an object must be")
 
 
-def read_description(folder: Path, file: str, what: str, needed: Sequence[str] = (), way_out: str | None = None) -> dict[str, Any]:
+def read_description(folder: Path, file: str, what: str, needed: Sequence[str] = (), hint: str | None = None) -> dict[str, Any]:
     """The JSON file that says what a folder holds, with the keys `needed`.
 
     Raises ValueError where it is missing, damaged or of another version, with the way out where it is not to make `what` again.
     """
-    way_out = way_out or f"make the {what} again"
+    hint = hint or f"make the {what} again"
     path = folder / file
     if not path.is_file():
         raise ValueError(f"{folder}: no {what} ({file} is missing)")
     try:
         content = json.loads(path.read_text())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: damaged ({error}); {way_out}") from None
+        raise ValueError(f"{path}: damaged ({error}); {hint}") from None
     found = content.get("format") if isinstance(content, dict) else None
     if found != FORMAT:
         ours = f"latent-tokens {package_version()} reads format {FORMAT}"
-        raise ValueError(f"{path}: format {found}, and {ours}; use the version that wrote it, or {way_out}")
+        raise ValueError(f"{path}: format {found}, and {ours}; use the version that wrote it, or {hint}")
     lacking = [key for key in needed if key not in content]
     if lacking:
-        raise ValueError(f"{path}: damaged (it has no {', '.join(lacking)}); {way_out}")
+        raise ValueError(f"{path}: damaged (it has no {', '.join(lacking)}); {hint}")
     return dict(content)
 
 

@@ -35,8 +35,8 @@ from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.readers.sources import read_source
 from latent_tokens.tasks.sudoku.grid import symbols_of
 from latent_tokens.tasks.text.tokenizer import read_tokenizer
-from latent_tokens.training.state import clear_later, load_state, saved_states
-from latent_tokens.training.step import ramped_average
+from latent_tokens.training.state import discard_after, load_state, saved_states
+from latent_tokens.training.step import ema_update
 
 Case = dict[str, bytes]
 SPARED = {"task", "tool"}  # files of a case that say what to do with it
@@ -355,18 +355,18 @@ def renamed_state(rng, case):
 
 def read_a_state(folder, fixtures):
     net = Transformer(TINY, TASKS["sudoku-4"].vocab_size, TASKS["sudoku-4"].length)
-    optimiser = torch.optim.AdamW(net.parameters())
-    state = load_state(folder / "run", net, AveragedModel(net, multi_avg_fn=ramped_average(0.9)), optimiser)
+    optimizer = torch.optim.AdamW(net.parameters())
+    state = load_state(folder / "run", net, AveragedModel(net, multi_avg_fn=ema_update(0.9)), optimizer)
     for parameter in net.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    optimiser.step()
-    clear_later(folder / "run", state.step, keep=2)
+    optimizer.step()
+    discard_after(folder / "run", state.step, keep=2)
 
 
 def read_metrics(folder, fixtures):
     file = the(folder, "folder/*.jsonl")
     assert all(isinstance(row, dict) for row in read_lines(file))
-    clear_later(folder / "folder", 1, keep=2)
+    discard_after(folder / "folder", 1, keep=2)
 
 
 def lines_seeds(fixtures):

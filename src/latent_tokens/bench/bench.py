@@ -30,7 +30,7 @@ from latent_tokens.progress import progress
 from latent_tokens.sizes import SIZES
 from latent_tokens.tasks import Examples
 from latent_tokens.training.batches import training_batches
-from latent_tokens.training.step import ramped_average, train_step
+from latent_tokens.training.step import ema_update, train_step
 
 VOCABULARY = 32  # of the networks that train: the paper's (checkpoints.md)
 WARM_UP = 3  # training steps before any is measured: until the allocator holds what a step takes
@@ -195,7 +195,7 @@ def forward_case(net: Transformer, size: str, length: int, batch: int) -> Case:
 
 
 def training_case(shape: str, precision: Precision) -> Case:
-    """An optimiser step of mdm, clipping and averaged weights included. The plain way takes every slot through the last layer, of sequences
+    """An optimizer step of mdm, clipping and averaged weights included. The plain way takes every slot through the last layer, of sequences
     padded as the shape says.
     """
     size, batch, length, padded = training_shape(shape)
@@ -212,13 +212,13 @@ def training_step(size: SizeName, batch: int, length: int, precision: Precision,
     tokens = np.random.default_rng(0).integers(VOCABULARY - 1, size=(4 * batch, length)).astype(np.uint8)
     method, accelerator, numbers = METHODS["mdm"], processes.join(), count()
     net = untrained(size, length, config.positions, config.gelu, VOCABULARY)
-    averaged = AveragedModel(net, multi_avg_fn=ramped_average(config.ema)).to(accelerator.device)
-    model, optimiser = accelerator.prepare(net, torch.optim.AdamW(net.parameters(), config.lr, fused=True))
+    averaged = AveragedModel(net, multi_avg_fn=ema_update(config.ema)).to(accelerator.device)
+    model, optimizer = accelerator.prepare(net, torch.optim.AdamW(net.parameters(), config.lr, fused=True))
     model.mask_id, model.supports_slots = net.mask_id, supports_slots
     batches = training_batches(Examples.of(tokens, np.zeros(tokens.shape, bool)), method, config, net.mask_id, 0, accelerator.device)
 
     def step() -> None:
-        train_step(model, method, optimiser, next(batches), config, next(numbers), accelerator)
+        train_step(model, method, optimizer, next(batches), config, next(numbers), accelerator)
         averaged.update_parameters(net)
 
     for _ in range(WARM_UP):

@@ -31,7 +31,7 @@ class Finding:
     about: str
     verdict: Verdict
     found: str
-    way_out: str = ""
+    hint: str = ""
 
 
 def examine(folder: Path) -> Iterator[Finding]:
@@ -57,13 +57,13 @@ def versions() -> Iterator[Finding]:
 
 def installed(one: Requirement) -> Finding:
     """Whether a library is there, in a version that suits."""
-    way_out = f"pip install '{one.name}{one.specifier}'"
+    hint = f"pip install '{one.name}{one.specifier}'"
     try:
         found = version(one.name)
     except PackageNotFoundError:
-        return Finding(one.name, "problem", "not installed", way_out)
+        return Finding(one.name, "problem", "not installed", hint)
     if not one.specifier.contains(found, prereleases=True):
-        return Finding(one.name, "problem", f"{found}, and {one.specifier} is needed", way_out)
+        return Finding(one.name, "problem", f"{found}, and {one.specifier} is needed", hint)
     return Finding(one.name, "ok", found)
 
 
@@ -89,11 +89,11 @@ def extras() -> Iterator[Finding]:
 def disk(folder: Path) -> Finding:
     """The room on the disk of a folder."""
     free = shutil.disk_usage(folder).free
-    said, way_out = f"{free / GIGABYTE:,.1f} GB free", "free some, or write elsewhere with --out"
+    said, hint = f"{free / GIGABYTE:,.1f} GB free", "free some, or write elsewhere with --out"
     if free < TOO_LITTLE:
-        return Finding("disk", "problem", f"{said}; a run with its states takes {TOO_LITTLE / GIGABYTE:.1f}", way_out)
+        return Finding("disk", "problem", f"{said}; a run with its states takes {TOO_LITTLE / GIGABYTE:.1f}", hint)
     if free < LITTLE:
-        return Finding("disk", "note", f"{said}; the paper's data sets take {LITTLE / GIGABYTE:.0f}", way_out)
+        return Finding("disk", "note", f"{said}; the paper's data sets take {LITTLE / GIGABYTE:.0f}", hint)
     return Finding("disk", "ok", said)
 
 

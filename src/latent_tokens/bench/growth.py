@@ -13,7 +13,7 @@ import torch
 
 from latent_tokens.bench.bench import Case, Setting, decoding_case, measure_all, nets, settings
 from latent_tokens.configs import BenchConfig, Precision
-from latent_tokens.evaluation.report import COLOURS, save_sheet
+from latent_tokens.evaluation.report import COLORS, save_sheet
 
 Row = dict[str, Any]
 
@@ -75,7 +75,7 @@ def draw_figure(rows: Sequence[Row], stem: Path) -> None:
             where = [row["length"] if row[panel] == "all" else row[panel] for row in curve]
             tokens = [row["batch"] * row["length"] ** 2 / row["token_theory"] for row in curve]
             scale = curve[-1]["seconds"] / tokens[-1]
-            colour = COLOURS.get(method, "#E69F00")
+            colour = COLORS.get(method, "#E69F00")
             axes.plot([max(x, 0.5) for x in where], [row["seconds"] for row in curve], "o", color=colour, label=method)
             axes.plot([max(x, 0.5) for x in where], [scale * count for count in tokens], "-", linewidth=1, color=colour)
         axes.set(xscale="log", yscale="log", xlabel={"latents": "latent tokens n"}.get(panel, panel), ylabel="seconds")

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from latent_tokens.checkpoints.hub import fetch, is_name
 from latent_tokens.checkpoints.tensor_files import read_tensor_file, tensors_to_bytes
-from latent_tokens.checks import at_least, did_you_mean, first_line, one_of, whole
+from latent_tokens.checks import check_choice, check_int, check_min, did_you_mean, first_line
 from latent_tokens.core import attention, order
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Method
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import LONGEST, Size
-from latent_tokens.storage import FORMAT, json_bytes, read_description, write_whole
+from latent_tokens.storage import FORMAT, json_bytes, read_description, write_atomic
 from latent_tokens.tasks import Language
 
 FINGERPRINT = 16  # positions
@@ -89,12 +89,12 @@ def shapes_of(weights: Path) -> dict[str, tuple[int, ...]]:
 def check_model(model: Mapping[str, Any]) -> None:
     """Raises ValueError where what a config says of a network cannot be."""
     for name in ("vocab_size", "max_length"):
-        whole(name, model[name], 1)
+        check_int(name, model[name], 1)
     if model["max_length"] > LONGEST:
         raise ValueError(f"max_length={model['max_length']}: must be at most {LONGEST:,}")
-    one_of("positions", model["positions"], ("both", "rotary", "learned"))
-    one_of("gelu", model.get("gelu", "tanh"), ("exact", "tanh"))
-    at_least("dropout", model["dropout"], 0)
+    check_choice("positions", model["positions"], ("both", "rotary", "learned"))
+    check_choice("gelu", model.get("gelu", "tanh"), ("exact", "tanh"))
+    check_min("dropout", model["dropout"], 0)
 
 
 def check_about(about: dict[str, Any], file: Path) -> None:
@@ -124,7 +124,7 @@ def save_pretrained(
     folder, config = Path(folder), json_bytes({**describe(net), **(about or {})})
     folder.mkdir(parents=True, exist_ok=True)
     others = {folder / name: content for name, content in (beside or {}).items()}
-    write_whole({**others, folder / "model.safetensors": weights_bytes(net.state_dict(), dtype), folder / "config.json": config})
+    write_atomic({**others, folder / "model.safetensors": weights_bytes(net.state_dict(), dtype), folder / "config.json": config})
 
 
 def weights_bytes(weights: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> bytes:

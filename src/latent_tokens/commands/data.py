@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from latent_tokens import processes
-from latent_tokens.checks import whole
+from latent_tokens.checks import check_int
 from latent_tokens.configs import DataConfig
 
 MOST_SHOWN = 1_000
@@ -34,7 +34,7 @@ def run_data(command: Data) -> int:
     if command.benchmark:
         return benchmark_data(command.config, command.json)
 
-    if not processes.is_first():
+    if not processes.is_main():
         return 0  # rank 0 makes it, with one worker process per core
 
     from latent_tokens.data.datasets import make_counted, read_manifest
@@ -85,7 +85,7 @@ def show_data(config: DataConfig, count: int) -> int:
     from latent_tokens.data.datasets import preview, task_of
     from latent_tokens.tasks import Sudoku
 
-    whole("show", count, 1)
+    check_int("show", count, 1)
     if count > MOST_SHOWN:
         raise ValueError(f"show={count}: must be at most {MOST_SHOWN:,}")
     task = task_of(config)

@@ -32,7 +32,7 @@ def run_doctor(command: Doctor) -> int:
     findings, table = [], Table("", "what", "found")
     for finding in examine(Path.cwd()):
         findings.append(finding)
-        words = f"{finding.found}\n-> {finding.way_out}" if finding.way_out else finding.found
+        words = f"{finding.found}\n-> {finding.hint}" if finding.hint else finding.found
         table.add_row(Text(finding.verdict, STYLES[finding.verdict]), Text(finding.about), Text(words))
         if command.json:
             print(json.dumps(asdict(finding)), flush=True)

@@ -67,7 +67,7 @@ def run_evaluate(command: Evaluate) -> int:
         rows = evaluate_text(net, task, command.config, judge_of(command, task, next(net.parameters()).device), on_row=keep)
     else:
         rows = evaluate(net, task, command.config, on_row=keep)
-    if not command.json and processes.is_first():
+    if not command.json and processes.is_main():
         Console(width=None if sys.stdout.isatty() else 110).print(
             table(rows, f"{command.run}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}")
         )

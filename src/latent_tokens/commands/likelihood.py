@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from tyro.conf import Positional
 
-from latent_tokens.checks import one_of, whole
+from latent_tokens.checks import check_choice, check_int
 from latent_tokens.commands.shared import model_of, task_of
 
 DEFAULT_SEQUENCES, DEFAULT_ORDERS = 64, 4
@@ -53,8 +53,8 @@ def run_likelihood(command: Likelihood) -> int:
 
     for name in ("orders", "num_sequences"):
         if getattr(command, name) is not None:
-            whole(name, getattr(command, name), 1)
-    one_of("order", command.order, (None, "uniform", "left_to_right"))
+            check_int(name, getattr(command, name), 1)
+    check_choice("order", command.order, (None, "uniform", "left_to_right"))
     net, task = model_of(command.run), task_of(find(command.run))
     if not isinstance(task, Text):
         raise ValueError(f"run={command.run}: learned {task.name}, and a likelihood is of text. Use a text model.")
@@ -66,7 +66,7 @@ def run_likelihood(command: Likelihood) -> int:
     examples = read_examples(command, task)
     for latents in command.latents or (None,):
         if latents != "all" and latents is not None:
-            whole("latents", latents, 0)
+            check_int("latents", latents, 0)
         shown = shown_latents(net.method, Decoding(latents=latents))
         name = f"{name_of(net.method)} n={shown}"
         with counting(f"likelihood, {name}", None) as report:

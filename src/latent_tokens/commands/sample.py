@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 from tyro.conf import Positional
 
 from latent_tokens import processes
-from latent_tokens.checks import printable, whole
+from latent_tokens.checks import check_int, printable
 from latent_tokens.commands.shared import check_counts, model_of, task_of
 from latent_tokens.configs import EvalConfig, OrderName
 
@@ -56,7 +56,7 @@ def run_sample(command: Sample) -> int:
     from latent_tokens.tasks import Text
 
     count = (1 if command.show else 2) if command.num_samples is None else command.num_samples
-    whole("num_samples", count, 1)
+    check_int("num_samples", count, 1)
     net, task = model_of(command.run), task_of(find(command.run))
     check_fits(net, task)
     if not isinstance(task, Text) and (command.prompt is not None or command.show):
@@ -72,7 +72,7 @@ def run_sample(command: Sample) -> int:
     check_counts(net.method, command.order or default_order(net.method, task), [command.latents], command.candidates)
     problems = problems_of(command, task, count)
     samples, orders, processed, seconds = draw(net, decoding, command, task, problems)
-    if not processes.is_first():
+    if not processes.is_main():
         return 0
     words = judged(task, samples, problems)
     for sample, order, length, (said, about) in zip(samples, orders.tolist(), problems.lengths.tolist(), words, strict=True):
@@ -93,9 +93,9 @@ def draw(net: Any, decoding: Any, command: Sample, task: Any, problems: Any) -> 
     from latent_tokens.data.tensors import as_numpy, as_tensors
     from latent_tokens.network.fast import generate
 
-    if command.show and processes.count() > 1:
-        raise ValueError(f"show=True: shows the sample of one process, and there are {processes.count()}. Start it without a launcher.")
-    own = processes.share(len(problems.tokens))
+    if command.show and processes.world_size() > 1:
+        raise ValueError(f"show=True: shows the sample of one process, and there are {processes.world_size()}. Start it without a launcher.")
+    own = processes.shard_indices(len(problems.tokens))
     device = next(net.parameters()).device
     tokens, known, lengths = as_tensors(problems.take(own), device)
     begun, watched = time.perf_counter(), cast(Any, nullcontext())
@@ -106,8 +106,8 @@ def draw(net: Any, decoding: Any, command: Sample, task: Any, problems: Any) -> 
     with watched as on_step:
         rows = torch.from_numpy(own).to(device)
         made = generate(net, net.method, tokens, known, decoding, command.seed, rows=rows, lengths=lengths, on_step=on_step)
-    samples, orders = processes.whole(as_numpy(made.tokens)), processes.whole(as_numpy(made.order))
-    return samples, orders, sum(processes.gather(int(made.processed.sum()))), time.perf_counter() - begun
+    samples, orders = processes.gather_rows(as_numpy(made.tokens)), processes.gather_rows(as_numpy(made.order))
+    return samples, orders, sum(processes.all_gather_object(int(made.processed.sum()))), time.perf_counter() - begun
 
 
 def problems_of(command: Sample, task: Any, count: int) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tyro.conf import Positional
 
-from latent_tokens.checks import whole
+from latent_tokens.checks import check_int
 from latent_tokens.commands.shared import task_of
 
 SECONDS = 120.0  # the longest decode
@@ -40,8 +40,8 @@ class Serve:
 
 def run_serve(command: Serve) -> int:
     """latent-tokens serve: prints the address of the page and serves it until Ctrl-C."""
-    whole("at_once", command.at_once, 1)
-    whole("port", command.port, 0)
+    check_int("at_once", command.at_once, 1)
+    check_int("port", command.port, 0)
     if command.port > MOST_PORT:
         raise ValueError(f"port={command.port}: must be at most {MOST_PORT}")
     try:

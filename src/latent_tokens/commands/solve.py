@@ -8,7 +8,7 @@ from typing import Literal
 
 from tyro.conf import Positional
 
-from latent_tokens.checks import whole
+from latent_tokens.checks import check_int
 from latent_tokens.commands.shared import check_counts, latents_in_words, task_of
 from latent_tokens.configs import DEFAULT_CANDIDATES
 
@@ -45,7 +45,7 @@ def run_solve(command: Solve) -> int:
     from latent_tokens.tasks import Solvable
     from latent_tokens.tasks.sudoku.boards import read_puzzle
 
-    whole("attempts", command.attempts, 1)
+    check_int("attempts", command.attempts, 1)
     text = puzzle_text(command.puzzle)
     if command.run is None:
         if "," in text or "CLUE_END" in text:

@@ -48,7 +48,7 @@ class Trace:
 
 def run_trace(command: Trace) -> int:
     """latent-tokens trace: writes the files, prints the verdicts and the paths."""
-    from latent_tokens.storage import write_whole
+    from latent_tokens.storage import write_atomic
     from latent_tokens.trace.images import animation, strip
     from latent_tokens.trace.record import trace
     from latent_tokens.web.page import page_with
@@ -65,7 +65,7 @@ def run_trace(command: Trace) -> int:
         (command.gif, lambda: animation(traces, caption)),
         (command.png, lambda: strip(traces)),
     )
-    write_whole({path: made() for path, made in kinds if path is not None})
+    write_atomic({path: made() for path, made in kinds if path is not None})
     for one in traces:
         start, end = one["start"], one["end"]
         verdict = "solved" if end["right"] else "wrong"
@@ -110,12 +110,12 @@ def caption_of(decodes: list[Any]) -> str:
 def decodes_of(command: Trace) -> list[Any]:
     """The decode, and the one to compare it with."""
     from latent_tokens.checkpoints.pretrained import find, from_pretrained
-    from latent_tokens.trace.record import Asked, Model, Setting
+    from latent_tokens.trace.record import DecodeRequest, DecodeSettings, LoadedModel
 
-    def asked(run: str, latents: int | Literal["all"] | None) -> Asked:
-        model = Model(run, from_pretrained(run), task_of(find(run)))
-        setting = Setting(latents, command.candidates, command.order, command.temperature, command.seed)
-        request = Asked(model, model.task.encode(puzzle_text(command.puzzle)), setting)
+    def asked(run: str, latents: int | Literal["all"] | None) -> DecodeRequest:
+        model = LoadedModel(run, from_pretrained(run), task_of(find(run)))
+        setting = DecodeSettings(latents, command.candidates, command.order, command.temperature, command.seed)
+        request = DecodeRequest(model, model.task.encode(puzzle_text(command.puzzle)), setting)
         check_counts(model.net.method, request.order, [latents], command.candidates)
         return request
 

@@ -16,6 +16,6 @@ def run_train(config: TrainConfig) -> int:
             raise ValueError(f"{name}={getattr(config, name)} with data={config.data}: the data set has its own examples. Leave one of the two out.")
     keep_freed_memory()
     folder = fit(config)
-    if processes.is_first():
+    if processes.is_main():
         print(folder)
     return 0

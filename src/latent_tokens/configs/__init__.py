@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from latent_tokens.checks import at_least, one_of, whole
+from latent_tokens.checks import check_choice, check_int, check_min
 from latent_tokens.sizes import LONGEST, SIZES
 
 TaskName = Literal[
@@ -80,15 +80,15 @@ class DataConfig:
     def __post_init__(self) -> None:
         for name in ("num_train", "num_validation", "num_test"):
             if getattr(self, name) is not None:
-                whole(name, getattr(self, name), 0)
+                check_int(name, getattr(self, name), 0)
         if self.num_train == self.num_validation == self.num_test == 0:
             raise ValueError("num_train=0 with num_validation=0 and num_test=0: there is nothing to make. Ask for at least one example.")
         if self.processes is not None:
-            whole("processes", self.processes, 1)
+            check_int("processes", self.processes, 1)
             if self.processes > MOST_PROCESSES:
                 raise ValueError(f"processes={self.processes}: must be at most {MOST_PROCESSES:,}")
-        whole("seed", self.seed, 0)
-        one_of("split", self.split, (None, *get_args(Split)))
+        check_int("seed", self.seed, 0)
+        check_choice("split", self.split, (None, *get_args(Split)))
         if not self.from_file and (self.split or self.skip_bad):
             name = "split" if self.split else "skip_bad"
             raise ValueError(f"{name}={getattr(self, name)}: is for puzzles of a file. Name the file: source=FILE.")
@@ -177,23 +177,23 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "num_train", "num_validation", "evaluate_every", "save_every", "keep"):
-            whole(name, getattr(self, name), 1)
+            check_int(name, getattr(self, name), 1)
         for name in ("warmup", "seed"):
-            whole(name, getattr(self, name), 0)
+            check_int(name, getattr(self, name), 0)
         for name in ("weight_decay", "ema", "dropout"):
-            at_least(name, getattr(self, name), 0)
-        one_of("size", self.size, tuple(SIZES))
-        one_of("schedule", self.schedule, ("cosine", "constant"))
-        one_of("positions", self.positions, ("both", "rotary", "learned"))
-        one_of("gelu", self.gelu, ("exact", "tanh"))
-        one_of("weight", self.weight, (None, "elbo", "flat"))
-        one_of("targets", self.targets, (None, "all", "next"))
-        one_of("noise", self.noise, ("answer", "all"))
-        one_of("precision", self.precision, ("auto", "fp32", "bf16"))
-        one_of("track", self.track, (None, *get_args(TrackerName)))
-        one_of("parallel", self.parallel, ("ddp", "fsdp"))
-        one_of("on_nan", self.on_nan, ("stop", "skip"))
-        one_of("resume", self.resume, ("no", "yes", "auto"))
+            check_min(name, getattr(self, name), 0)
+        check_choice("size", self.size, tuple(SIZES))
+        check_choice("schedule", self.schedule, ("cosine", "constant"))
+        check_choice("positions", self.positions, ("both", "rotary", "learned"))
+        check_choice("gelu", self.gelu, ("exact", "tanh"))
+        check_choice("weight", self.weight, (None, "elbo", "flat"))
+        check_choice("targets", self.targets, (None, "all", "next"))
+        check_choice("noise", self.noise, ("answer", "all"))
+        check_choice("precision", self.precision, ("auto", "fp32", "bf16"))
+        check_choice("track", self.track, (None, *get_args(TrackerName)))
+        check_choice("parallel", self.parallel, ("ddp", "fsdp"))
+        check_choice("on_nan", self.on_nan, ("stop", "skip"))
+        check_choice("resume", self.resume, ("no", "yes", "auto"))
         for name in ("lr", "weight_decay"):
             if not math.isfinite(getattr(self, name)):
                 raise ValueError(f"{name}={getattr(self, name)}: must be a finite number")
@@ -259,20 +259,20 @@ class EvalConfig:
     def __post_init__(self) -> None:
         for name in ("num_samples", "batch_size"):
             if getattr(self, name) is not None:
-                whole(name, getattr(self, name), 1)
-        whole("seed", self.seed, 0)
+                check_int(name, getattr(self, name), 1)
+        check_int("seed", self.seed, 0)
         if self.latents is not None and (not isinstance(self.latents, tuple) or not self.latents):
             raise ValueError(f"latents={self.latents!r}: must be a tuple of numbers or 'all', like (0, 4, 'all')")
         for latents in self.latents or ():
             if latents != "all":
-                whole("latents", latents, 0)
+                check_int("latents", latents, 0)
         if self.candidates not in (None, "all", "growing"):
-            whole("candidates", self.candidates, 1)
+            check_int("candidates", self.candidates, 1)
         if self.tokens_per_step is not None:
-            whole("tokens_per_step", self.tokens_per_step, 1)
-        one_of("order", self.order, (None, *get_args(OrderName)))
-        one_of("latent_policy", self.latent_policy, (None, *get_args(PolicyName)))
-        one_of("precision", self.precision, ("fp32", "bf16"))
+            check_int("tokens_per_step", self.tokens_per_step, 1)
+        check_choice("order", self.order, (None, *get_args(OrderName)))
+        check_choice("latent_policy", self.latent_policy, (None, *get_args(PolicyName)))
+        check_choice("precision", self.precision, ("fp32", "bf16"))
 
 
 @dataclass(frozen=True)
@@ -323,9 +323,9 @@ class BenchConfig:
     """Number of measurements, in turn. Medians are reported."""
 
     def __post_init__(self) -> None:
-        whole("rounds", self.rounds, 1)
-        whole("vocabulary", self.vocabulary, 2)
-        one_of("positions", self.positions, ("both", "rotary", "learned"))
+        check_int("rounds", self.rounds, 1)
+        check_int("vocabulary", self.vocabulary, 2)
+        check_choice("positions", self.positions, ("both", "rotary", "learned"))
         for name in ("sizes", "lengths", "batch_sizes", "latents", "precisions"):
             if not getattr(self, name):
                 raise ValueError(f"{name}=: is empty. Give at least one value.")
@@ -333,14 +333,14 @@ class BenchConfig:
             raise ValueError("methods= with train=: both are empty, so there is nothing to measure. Give at least one value.")
         for name, least in (("lengths", 1), ("batch_sizes", 1), ("latents", 0), ("candidates", 1)):
             for value in getattr(self, name) or ():
-                whole(name, value, least)
+                check_int(name, value, least)
         for length in self.lengths:
             if length > LONGEST:
                 raise ValueError(f"lengths={length}: must be at most {LONGEST:,}")
         for size in self.sizes:
-            one_of("sizes", size, tuple(SIZES))
+            check_choice("sizes", size, tuple(SIZES))
         for precision in self.precisions:
-            one_of("precisions", precision, get_args(Precision))
+            check_choice("precisions", precision, get_args(Precision))
         for shape in self.train:
             training_shape(shape)
 
@@ -389,4 +389,4 @@ class ReproduceConfig:
 
     def __post_init__(self) -> None:
         if self.seeds is not None:
-            whole("seeds", self.seeds, 1)
+            check_int("seeds", self.seeds, 1)

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens.checks import Names, is_whole, one_of, whole
+from latent_tokens.checks import Registry, check_choice, check_int, is_whole
 from latent_tokens.core.attention import (
     Rule,
     attends_earlier,
@@ -64,16 +64,16 @@ class Method:
 
     def __post_init__(self) -> None:
         if self.latents is not None:
-            whole("latents", self.latents, 0)
+            check_int("latents", self.latents, 0)
         if self.window is not None and not is_whole(self.window, 1):
             raise ValueError(f"window={self.window}: a window shows at least 1 masked token; None shows all")
         if self.readout == "shifted" and not self.is_left_to_right:
             raise ValueError("readout=shifted: each slot receives the token to its left, so order must be left_to_right")
         if self.readout == "shifted" and self.targets == "next":
             raise ValueError("targets=next with readout=shifted: one pass trains every step, so its targets are all. Use targets=all, or ar-ntp-N.")
-        one_of("targets", self.targets, ("all", "next"))
-        one_of("weight", self.weight, ("elbo", "flat"))
-        one_of("readout", self.readout, ("in_place", "shifted"))
+        check_choice("targets", self.targets, ("all", "next"))
+        check_choice("weight", self.weight, ("elbo", "flat"))
+        check_choice("readout", self.readout, ("in_place", "shifted"))
 
     @property
     def is_left_to_right(self) -> bool:
@@ -166,7 +166,7 @@ def windowed_by_name(name: str) -> Method | None:
 
 
 # fmt: off
-METHODS: Names[Method] = Names("method", {
+METHODS: Registry[Method] = Registry("method", {
     "mdm":              Method(any_order, bidirectional, latents=None),
     "sidm":             Method(any_order, independent),
     "scdm":             Method(any_order, semi_causal),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from latent_tokens.configs import DataConfig, Split
 from latent_tokens.data.documents import documents, files_of, has_fields
-from latent_tokens.storage import FORMAT, json_bytes, provenance, sha256_of, unfinished, write_whole
+from latent_tokens.storage import FORMAT, atomic_directory, json_bytes, provenance, sha256_of, write_atomic
 from latent_tokens.tasks import SPLITS, Text
 from latent_tokens.tasks.base import HELD_OUT, evenly
 from latent_tokens.tasks.text.tokenizer import FILE, Learned, Tokenizer, learn_bpe, read_tokenizer
@@ -41,12 +41,12 @@ def make_text(config: DataConfig, report: Report) -> Path:
     if config.field is not None and not has_fields(source):
         raise ValueError(f"field={config.field}: is for a .jsonl or a data set of the library datasets; {source} has no fields, leave it out")
     read = partial(documents, source, config.field or "text")
-    with unfinished(config.folder) as beside:
+    with atomic_directory(config.folder) as beside:
         if name.startswith("bpe:"):
             learned = learn_bpe((text for text in read() if split_of(text) == "train"), size_of_bpe(name))
-            write_whole({beside / FILE: learned.to_json()})
+            write_atomic({beside / FILE: learned.to_json()})
         elif isinstance(other := read_tokenizer(name), Learned):
-            write_whole({beside / FILE: other.to_json()})
+            write_atomic({beside / FILE: other.to_json()})
         task = Text(Text.length if config.length is None else config.length, "bytes" if name == "bytes" else FILE, beside)
         found, passed = pack(read(), task.coder, task.length, config.num_train, beside, report)
         for split, asked in (("validation", config.num_validation), ("test", config.num_test)):
@@ -63,7 +63,7 @@ def make_text(config: DataConfig, report: Report) -> Path:
         what = {"format": FORMAT, "task": task.description(), "tokens": task.vocab_size, "source": source.name, **passed}
         what |= {"not_read": files_of(source)[1]} if source.is_dir() and not has_fields(source) else {}
         what |= {"splits": about, "made_with": provenance()}
-        write_whole({beside / "manifest.json": json_bytes(what)})
+        write_atomic({beside / "manifest.json": json_bytes(what)})
     return config.folder
 
 

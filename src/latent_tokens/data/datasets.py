@@ -15,7 +15,7 @@ from latent_tokens.configs import DataConfig, Split
 from latent_tokens.data.corpus import make_text
 from latent_tokens.data.splits import Report, chunks_of, make_splits
 from latent_tokens.progress import counting
-from latent_tokens.storage import FORMAT, json_bytes, provenance, read_description, sha256_of, unfinished, write_whole
+from latent_tokens.storage import FORMAT, atomic_directory, json_bytes, provenance, read_description, sha256_of, write_atomic
 from latent_tokens.tasks import SPLITS, Examples, Language, Solvable, Sudoku, SudokuPuzzle, Task, Text, configured, described, description
 from latent_tokens.tasks.readers.sources import load_npy, read_source
 
@@ -24,7 +24,7 @@ AT_ONCE = 10_000  # examples
 GENERATOR = 1  # raised when a change gives other examples for the same task and seed
 
 
-def made_here(task: Task, config: DataConfig, report: Report) -> tuple[dict[Split, Examples], dict[str, Any]]:
+def generate_splits(task: Task, config: DataConfig, report: Report) -> tuple[dict[Split, Examples], dict[str, Any]]:
     """(examples by split, what the manifest says of their origin)."""
     counts, processes = counts_of(task, config), config.processes or os.cpu_count() or 1
     sieve = make_splits(task, counts, config.seed, seen=keys_of(config.apart_from, task), processes=processes, report=report)
@@ -33,7 +33,7 @@ def made_here(task: Task, config: DataConfig, report: Report) -> tuple[dict[Spli
     return sieve.examples(), {"seed": config.seed, "generator": GENERATOR, **passed_over, "smaller_than_asked": smaller}
 
 
-def made_by_others(task: Task, config: DataConfig, report: Report) -> tuple[dict[Split, Examples], dict[str, Any]]:
+def import_splits(task: Task, config: DataConfig, report: Report) -> tuple[dict[Split, Examples], dict[str, Any]]:
     """(the examples of the config's file by split, what the manifest says of their origin); all in `config.split` where it names one.
 
     Where one split takes all and nothing is kept out, no more rows are read than are asked for.
@@ -106,8 +106,8 @@ def make_data(config: DataConfig, report: Report = lambda done: None) -> Path:
     if config.task == Text.name:
         return make_text(config, report)
     task = task_of(config)
-    with unfinished(config.folder) as beside:
-        splits, origin = (made_by_others if config.from_file else made_here)(task, config, report)
+    with atomic_directory(config.folder) as beside:
+        splits, origin = (import_splits if config.from_file else generate_splits)(task, config, report)
         if not splits:
             raise ValueError(f"{config.task}: no example is left of what was asked for; ask for more, or keep less out")
         about = {split: {"examples": len(examples.tokens), "sha256": fingerprint(examples)} for split, examples in splits.items()}
@@ -120,7 +120,7 @@ def make_data(config: DataConfig, report: Report = lambda done: None) -> Path:
         apart = {str(folder): read_manifest(folder)[1]["splits"] for folder in config.apart_from}
         settings = {name: value for name, value in description(task).items() if not (config.from_file and name in OF_GENERATORS)}
         what = {"format": FORMAT, "task": settings, "note": getattr(task, "note", None), "apart_from": apart}
-        write_whole({beside / "manifest.json": json_bytes({**what, **origin, "splits": about, "made_with": provenance()})})
+        write_atomic({beside / "manifest.json": json_bytes({**what, **origin, "splits": about, "made_with": provenance()})})
     return config.folder
 
 
@@ -149,7 +149,7 @@ def load_data(folder: Path, splits: Sequence[Split] = ("train", "validation", "t
     return task, {split: load_split(folder, task, split, manifest["splits"][split]) for split in splits if split in manifest["splits"]}
 
 
-def watched(data: Path | None) -> Callable[[], bool]:
+def change_detector(data: Path | None) -> Callable[[], bool]:
     """Tells whether the files of a data set are still those that they were now, by their size and the time they were written."""
 
     def seen() -> dict[str, tuple[int, int, int]]:

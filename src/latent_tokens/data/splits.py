@@ -30,7 +30,7 @@ Report = Callable[[int], None]
 
 
 @dataclass
-class Sieve:
+class SplitBuilder:
     """Examples by split, each puzzle once, up to the counts that are wanted; and how many were passed over."""
 
     wanted: Mapping[Split, int]
@@ -95,12 +95,12 @@ def make_splits(
     seen: set[int] | None = None,
     processes: int = 1,
     report: Report = lambda done: None,
-) -> Sieve:
+) -> SplitBuilder:
     """The first `counts` different examples of each split; the same on any number of processes. `report` hears how many are new.
 
     A split of which the task has not so many stays smaller; examples whose keys are among `seen` do not come in.
     """
-    sieve = Sieve(counts, seen=set() if seen is None else seen)
+    sieve = SplitBuilder(counts, seen=set() if seen is None else seen)
     chunk = min(CHUNK, max(64, 2 * sum(counts.values())))
     compile_kernels(task)
     first = 0

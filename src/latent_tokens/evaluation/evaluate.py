@@ -89,7 +89,7 @@ def evaluate(
         asked = replace(decoding, latent_policy=policy)
         row = measure(model, task, problems, config, adjust(model, task, asked) if adjust else asked, watcher and watcher())
         rows.append({**row, **about})
-        if processes.is_first():
+        if processes.is_main():
             on_row(rows[-1])
     return rows
 
@@ -188,12 +188,12 @@ def answer(
 
     Each process answers its share, and all of them get all; seconds are those of the slowest. Raises ValueError for a watcher of several.
     """
-    if watcher is not None and processes.count() > 1:
-        raise ValueError(f"{processes.count()} processes: what is watched while it is decoded takes one; leave out the launcher")
+    if watcher is not None and processes.world_size() > 1:
+        raise ValueError(f"{processes.world_size()} processes: what is watched while it is decoded takes one; leave out the launcher")
     device = next(net.parameters()).device
     samples: list[Tokens] = [np.zeros((0, problems.tokens.shape[1]), np.uint8)]  # for a process that has no share
     processed, passes, seconds, most, count = 0, 0, 0.0, 0, len(problems.tokens)
-    own = processes.share(count)
+    own = processes.shard_indices(count)
     with progress(label(net.method, decoding), len(own)) as advance:
         for start in range(0, len(own), config.batch_size):
             chosen = own[start : start + config.batch_size]
@@ -210,10 +210,10 @@ def answer(
             passes = max(passes, made.forward_passes)
             most += int(most_tokens(lengths, known.sum(1)).sum())
             advance(len(chosen), f"{(start + len(chosen)) / seconds:.3g} samples/s")
-    all_processed, all_most, all_passes, all_seconds = zip(*processes.gather((processed, most, passes, seconds)), strict=True)
+    all_processed, all_most, all_passes, all_seconds = zip(*processes.all_gather_object((processed, most, passes, seconds)), strict=True)
     processed, most, passes, seconds = sum(all_processed), sum(all_most), max(all_passes), max(all_seconds)
     by_formula = paper_cost(problems.tokens.shape[1], decoding, shown_latents(net.method, decoding))
-    return processes.whole(np.concatenate(samples)), {
+    return processes.gather_rows(np.concatenate(samples)), {
         "processed": processed / count,
         "relative_cost": round(processed / most, 4),
         "paper_cost": None if by_formula is None else round(by_formula, 4),

@@ -237,7 +237,7 @@ def evaluate_text(
     policy, rows = policy_for(model, task, config), list[Row]()
     for decoding in (replace(one, latent_policy=policy) for one in decodings):
         samples, costs = answer(model, problems, config, decoding)
-        if not processes.is_first():  # the first judges for all
+        if not processes.is_main():  # the first judges for all
             continue
         with counting(f"judging by {judge.name}", count) as report:
             nats, counts = judge(task, samples, report)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 Row = dict[str, Any]
 
-COLOURS = {"scdm": "#0072B2", "mdm": "#D55E00", "sidm": "#009E73", "arm": "#666666", "ar-mtp": "#CC79A7", "esolm": "#56B4E9"}  # Okabe and Ito (2008)
+COLORS = {"scdm": "#0072B2", "mdm": "#D55E00", "sidm": "#009E73", "arm": "#666666", "ar-mtp": "#CC79A7", "esolm": "#56B4E9"}  # Okabe and Ito (2008)
 ORDER_NAMES = {"top_prob": "top-prob", "uniform": "uniform", "left_to_right": "left to right"}
 
 
@@ -88,7 +88,7 @@ def figure(curve: Sequence[Row], references: Sequence[Row], title: str, caption:
         draw_points(axes, [row], marker="D", linestyle="none")
     for row in (curve[-1], *references):
         at = (row["relative_cost"], row["valid"])
-        axes.annotate(row["method"].upper(), at, (9, 4), textcoords="offset points", color=COLOURS[row["method"]], weight="bold")
+        axes.annotate(row["method"].upper(), at, (9, 4), textcoords="offset points", color=COLORS[row["method"]], weight="bold")
     axes.set(xlabel="tokens processed, relative to n = all", ylabel="valid boards (%)", ylim=(0, None))
     axes.margins(x=0.08)
     axes.spines[["top", "right"]].set_visible(False)
@@ -102,7 +102,7 @@ def draw_points(axes: Any, rows: Sequence[Row], marker: str, linestyle: str) -> 
     below = [row["valid"] - row["ci95"][0] for row in rows]
     above = [row["ci95"][1] - row["valid"] for row in rows]
     costs = [row["relative_cost"] for row in rows]
-    axes.errorbar(costs, shares, [below, above], color=COLOURS[rows[0]["method"]], marker=marker, linestyle=linestyle, capsize=3)
+    axes.errorbar(costs, shares, [below, above], color=COLORS[rows[0]["method"]], marker=marker, linestyle=linestyle, capsize=3)
 
 
 def save_sheet(sheet: Any, title: str, caption: str, stem: Path) -> list[Path]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from latent_tokens.checks import Names
+from latent_tokens.checks import Registry
 from latent_tokens.configs import OrderName
 from latent_tokens.paper.reference import AR_MTP, TOP_PROB, UNIFORM, Column
 from latent_tokens.paper.scales import Latents, Scale
@@ -70,7 +70,7 @@ def windows(task: str, scale: Scale, *others: str) -> list[Cell]:
     return [Cell(task, method, "left_to_right") for method in ("arm", *names, *others)]
 
 
-EXPERIMENTS: Names[Experiment] = Names(
+EXPERIMENTS: Registry[Experiment] = Registry(
     "experiment",
     {
         "figure-1": Experiment(

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from latent_tokens.core.methods import METHODS
-from latent_tokens.evaluation.report import COLOURS, ORDER_NAMES, save_sheet
+from latent_tokens.evaluation.report import COLORS, ORDER_NAMES, save_sheet
 from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED, Cell
 from latent_tokens.paper.scales import Latents
 from latent_tokens.paper.tables import Line, printed, stand_in
 from latent_tokens.paper.variants import VARIANTS, label
 
-KIND_COLOURS = {**COLOURS, "ar-mtp-window": "#E69F00", "ar-ntp": "#56B4E9"}
+KIND_COLOURS = {**COLORS, "ar-mtp-window": "#E69F00", "ar-ntp": "#56B4E9"}
 LOWEST_TOP = 10  # percent: a shorter axis would show noise as a curve
 DEAD = "dead ends, "  # how variants begin that are watched for them
 CANDIDATE_COLOURS = {"k=1": "#666666", "k=8": "#0072B2", "k=all": "#D55E00", "k=growing": "#009E73"}

@@ -20,7 +20,7 @@ from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import lines, markdown
 from latent_tokens.paper.texts import draw_text, text_markdown
 from latent_tokens.progress import CONSOLE
-from latent_tokens.storage import write_whole
+from latent_tokens.storage import write_atomic
 
 Row = dict[str, Any]
 
@@ -76,7 +76,7 @@ def write(asked: list[Recipe], experiment: str, scale: ScaleName, folder: Path) 
     command = f"latent-tokens reproduce {experiment} --scale {scale}"
     of_text = all(line.is_text for line in shown)
     table = (text_markdown if of_text else markdown)(shown, experiment, scale)
-    write_whole({folder / f"{experiment}.md": table.encode()})
+    write_atomic({folder / f"{experiment}.md": table.encode()})
     (draw_text if of_text else draw)(shown, experiment, command, folder / experiment)
     return table
 
@@ -87,7 +87,7 @@ def write_claims(config: ReproduceConfig) -> str:
     found = claims_table(config.scale, config.runs, measured(folder / ROWS), config.seeds)
     table = f"{found}\n`latent-tokens reproduce claims --scale {config.scale}`\n"
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole({folder / "claims.md": table.encode()})
+    write_atomic({folder / "claims.md": table.encode()})
     return table
 
 

@@ -6,7 +6,7 @@ import pydoc_data.topics
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from latent_tokens.checks import Names
+from latent_tokens.checks import Registry
 from latent_tokens.configs import TaskName
 from latent_tokens.paper.reference import CANDIDATES, DATA_SETS
 
@@ -77,7 +77,7 @@ def seconds(task: TaskName, **data: Any) -> Budget:
     return Budget(task, training, {"num_train": 256, "num_validation": 16, "num_test": 16, **data}, 4)
 
 
-SCALES: Names[Scale] = Names(
+SCALES: Registry[Scale] = Registry(
     "scale",
     {
         "smoke": Scale(

@@ -16,7 +16,7 @@ from latent_tokens.evaluation.evaluate import read_split
 from latent_tokens.evaluation.generative_perplexity import evaluate_text, find_judge
 from latent_tokens.evaluation.held_out import nats_along_orders
 from latent_tokens.evaluation.intervals import half_interval
-from latent_tokens.evaluation.report import COLOURS, as_markdown, save_sheet
+from latent_tokens.evaluation.report import COLORS, as_markdown, save_sheet
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.recipes import Recipe
@@ -150,7 +150,7 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
         for method in methods:
             own = [line for line in shown if line.cell.method == method]
             points = [(line, *point) for line in own if (point := point_of(line, shown, what)) is not None]
-            style: dict[str, Any] = {"color": COLOURS[method], "label": method}
+            style: dict[str, Any] = {"color": COLORS[method], "label": method}
             if own[0].cell.latents is None:
                 for _, value, _ in points:
                     axes.axhline(value, linewidth=1, linestyle="--", **style)

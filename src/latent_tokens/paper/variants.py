@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from latent_tokens.checks import Names
+from latent_tokens.checks import Registry
 from latent_tokens.core.confidence import top_prob
 from latent_tokens.core.decoding import Decoding
 from latent_tokens.core.layout import next_layout
@@ -126,7 +126,7 @@ def late(length: int, size: int) -> Callable[[int], int]:
     return late
 
 
-VARIANTS: Names[Variant] = Names(
+VARIANTS: Registry[Variant] = Registry(
     "variant",
     {
         "plain": Variant(),

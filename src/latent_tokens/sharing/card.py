@@ -19,8 +19,8 @@ from latent_tokens.configs import FREE, TrainConfig
 from latent_tokens.core.methods import name_of
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.network.transformer import Transformer
-from latent_tokens.storage import read_description, write_whole
-from latent_tokens.training.loop import EARLIER
+from latent_tokens.storage import read_description, write_atomic
+from latent_tokens.training.loop import LEGACY_DEFAULTS
 
 Row = dict[str, Any]
 
@@ -42,7 +42,7 @@ OF_MADE_DATA = ("num_train", "num_validation")  # said of no data set that was b
 
 def write_card(folder: Path, rows: Sequence[Row], *, license: str = "apache-2.0", name: str | None = None) -> None:
     """Writes the card of a saved model into its folder, with those of the rows. Raises ValueError where the folder holds no model."""
-    write_whole({folder / CARD: card(folder, rows, license=license, name=name).encode()})
+    write_atomic({folder / CARD: card(folder, rows, license=license, name=name).encode()})
 
 
 def card(folder: Path, rows: Sequence[Row], *, license: str = "apache-2.0", name: str | None = None) -> str:
@@ -114,7 +114,7 @@ def code(value: Any) -> str:
 
 def recipe(about: dict[str, Any]) -> str:
     """How a model was trained: the command, and every setting that says something of it."""
-    trained, made = {**EARLIER, **about["training"]}, about.get("made_with", {})
+    trained, made = {**LEGACY_DEFAULTS, **about["training"]}, about.get("made_with", {})
     data, digest = trained.get("data"), about.get("data_sha256", {}).get("train", "")
     settings = [field for field in fields(TrainConfig) if field.name not in (*SAID, *FREE, *(OF_MADE_DATA if data else ()))]
     said = {field.name: trained[field.name] for field in settings if trained.get(field.name) is not None}

@@ -22,7 +22,7 @@ from transformers.utils.generic import ModelOutput
 from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.pretrained import build, check_fingerprint, find
 from latent_tokens.checkpoints.tensor_files import read_tensor_file
-from latent_tokens.checks import whole
+from latent_tokens.checks import check_int
 from latent_tokens.configs import EvalConfig, OrderName
 from latent_tokens.core.decoding import Decoding, Step, check_decoding
 from latent_tokens.core.layout import Layout
@@ -244,14 +244,14 @@ class LatentTokensForMaskedLM(PreTrainedModel):
     def decoding(self, asked: Settings) -> Decoding:
         """The Decoding that settings mean for this model. Raises ValueError where they do not suit its method."""
         if asked.num_latent_tokens not in (None, "all"):
-            whole("num_latent_tokens", asked.num_latent_tokens, 0)
+            check_int("num_latent_tokens", asked.num_latent_tokens, 0)
         if asked.steps is not None and asked.tokens_per_step is not None:
             raise ValueError(f"steps={asked.steps} and tokens_per_step={asked.tokens_per_step}: one follows from the other; give one of them")
         if asked.do_sample is False and asked.temperature:
             raise ValueError(f"do_sample=False with temperature={asked.temperature}: without sampling the likeliest token is taken; leave one out")
         for name, least in (("steps", 1), ("seed", 0)):
             if getattr(asked, name) is not None:
-                whole(name, getattr(asked, name), least)
+                check_int(name, getattr(asked, name), least)
         temperature = 0.0 if asked.do_sample is False and asked.temperature is None else asked.temperature
         config = EvalConfig(
             candidates=asked.candidates, order=asked.order, tokens_per_step=asked.tokens_per_step, temperature=temperature, top_p=asked.top_p

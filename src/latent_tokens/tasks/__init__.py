@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from latent_tokens.checks import Names, one_of
+from latent_tokens.checks import Registry, check_choice
 from latent_tokens.tasks.base import SPLITS, Examples, Keys, Known, Language, Scores, Solvable, Task, Tokens, hash_rows, joined, split_by_key
 from latent_tokens.tasks.countdown.puzzles import Countdown
 from latent_tokens.tasks.sudoku.boards import SIZES, Sudoku
@@ -30,7 +30,7 @@ EVERY: tuple[Solvable, ...] = (
     Countdown("countdown-4", 4, num_train=SMALL),
 )
 BY_NAME = {task.name: task for task in EVERY}
-TASKS: Names[Solvable] = Names("task", BY_NAME | {paper: BY_NAME[ours] for paper, ours in OTHER_NAMES.items()})
+TASKS: Registry[Solvable] = Registry("task", BY_NAME | {paper: BY_NAME[ours] for paper, ours in OTHER_NAMES.items()})
 
 __all__ = [
     "SPLITS",
@@ -60,7 +60,7 @@ __all__ = [
 
 def named(name: str) -> Language:
     """The task of that name, or text, which has no examples of its own. Raises ValueError for any other name."""
-    one_of("task", name, (*TASKS, Text.name))
+    check_choice("task", name, (*TASKS, Text.name))
     return Text() if name == Text.name else TASKS[name]
 
 

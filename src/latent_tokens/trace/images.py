@@ -27,7 +27,7 @@ NARROW, WIDE, LEGEND_WIDTH = 2.2, 4.0, 8.4  # inches: a square board, another on
 MOVING = 3.64  # inches: a square board of an animation, two of which are 800 pixels wide
 MARGIN, TITLE, CAPTION, LEGEND_HEIGHT, NOTE_LINE = 0.14, 0.28, 0.3, 0.5, 0.17  # inches: left and right of a board, above it, below it, the foot
 PIXELS = 110  # an inch
-COLOURS, BAR = 32, 20  # of an animation; pixels
+COLORS, BAR = 32, 20  # of an animation; pixels
 NOTE_WIDTH = 15.5  # characters per inch of a note
 FRAME_MS, LAST_MS = 250, 5_000  # milliseconds per picture of an animation
 
@@ -85,7 +85,7 @@ def animation(traces: Sequence[Trace], note: str = "") -> bytes:
     count = max(map(len, rows))
     drawn = [figure([row[min(i, len(row) - 1)] for row in rows], len(rows), MOVING, note) for i in range(count)]
     pictures = [Image.open(io.BytesIO(png(picture))).convert("RGB") for picture in drawn]
-    palette = with_swatches(pictures[len(pictures) // 2]).quantize(COLOURS)
+    palette = with_swatches(pictures[len(pictures) // 2]).quantize(COLORS)
     pictures = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     made, times = io.BytesIO(), [FRAME_MS] * (count - 1) + [LAST_MS]
     pictures[0].save(made, "GIF", save_all=True, append_images=pictures[1:], duration=times, loop=0, optimize=True)

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from latent_tokens.checkpoints.pretrained import check_fits
-from latent_tokens.checks import at_least, one_of, whole
+from latent_tokens.checks import check_choice, check_int, check_min
 from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig, OrderName
 from latent_tokens.core.cost import most_tokens
 from latent_tokens.core.decoding import Decoding, Generated, Step, check_decoding
@@ -34,7 +34,7 @@ DIGITS = 3  # of a probability
 
 
 @dataclass(frozen=True)
-class Setting:
+class DecodeSettings:
     """How a puzzle is to be decoded; None is what `latent-tokens solve` does. Raises ValueError for a value out of range."""
 
     latents: int | Literal["all"] | None = None  # None: as many as the method can use
@@ -45,16 +45,16 @@ class Setting:
 
     def __post_init__(self) -> None:
         if self.latents not in (None, "all"):
-            whole("latents", self.latents, 0)
+            check_int("latents", self.latents, 0)
         if self.candidates not in (None, "all", "growing"):
-            whole("candidates", self.candidates, 1)
-        one_of("order", self.order, (None, *get_args(OrderName)))
-        at_least("temperature", self.temperature, 0)
-        whole("seed", self.seed, 0)
+            check_int("candidates", self.candidates, 1)
+        check_choice("order", self.order, (None, *get_args(OrderName)))
+        check_min("temperature", self.temperature, 0)
+        check_int("seed", self.seed, 0)
 
 
 @dataclass(frozen=True)
-class Model:
+class LoadedModel:
     """A network, what it learned, and the name that it goes by. Raises ValueError where they do not fit, or the task has no puzzles."""
 
     name: str
@@ -66,12 +66,12 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Asked:
+class DecodeRequest:
     """A puzzle that a model is to decode in a setting. Raises ValueError where it has no answer, or the method cannot decode so."""
 
-    model: Model
+    model: LoadedModel
     problem: Examples
-    setting: Setting
+    setting: DecodeSettings
 
     def __post_init__(self) -> None:
         method, problem = self.model.net.method, self.problem
@@ -107,12 +107,12 @@ def solvable(name: str, task: Language) -> Solvable:
     return task
 
 
-def has_dial(method: Method) -> bool:
+def has_free_latents(method: Method) -> bool:
     """Whether the number of latents is free when sampling."""
     return method.latent_control == "free"
 
 
-def start_of(asked: Asked) -> Event:
+def start_of(asked: DecodeRequest) -> Event:
     """What is known before the first step; docs/watching.md says what each entry holds."""
     model, drawn, problem, method = asked.model, asked.view, asked.problem, asked.model.net.method
     return {
@@ -129,7 +129,7 @@ def start_of(asked: Asked) -> Event:
             "temperature": asked.decoding.temperature,
             "seed": asked.setting.seed,
         },
-        "dial": has_dial(method),
+        "dial": has_free_latents(method),
         "all_processed": all_processed(problem),
     }
 
@@ -151,7 +151,7 @@ def all_processed(problem: Examples) -> int:
     return int(most_tokens(lengths, known.sum(1))[0])
 
 
-def watch(asked: Asked, tell: Tell) -> Generated:
+def watch(asked: DecodeRequest, tell: Tell) -> Generated:
     """Decodes the puzzle and tells of it: `start`, a `frame` a step, `end`. What `tell` raises ends the decoding."""
     tell("start", start_of(asked))
     cell_of = {place: cell for cell, place in enumerate(asked.view.positions)}
@@ -168,7 +168,7 @@ def watch(asked: Asked, tell: Tell) -> Generated:
     return made
 
 
-def answer(asked: Asked, on_step: Callable[[Step], None] | None = None) -> tuple[Generated, float]:
+def answer(asked: DecodeRequest, on_step: Callable[[Step], None] | None = None) -> tuple[Generated, float]:
     """(what `generate` gives for the puzzle, seconds). It draws from the stream (seed, 0), as the first attempt of `latent-tokens solve`."""
     net, begun = asked.model.net, time.perf_counter()
     tokens, known, lengths = as_tensors(asked.problem, next(net.parameters()).device)
@@ -199,7 +199,7 @@ def beliefs(places: list[int], probabilities: Float[Tensor, "N V"], cell_of: dic
             yield str(cell_of[place]), [pair for pair in rounded if pair[1] > 0]
 
 
-def end_of(asked: Asked, made: Generated, seconds: float) -> Event:
+def end_of(asked: DecodeRequest, made: Generated, seconds: float) -> Event:
     """The verdict: what is wrong in words and where, and what it cost."""
     tokens = as_numpy(made.tokens[0])
     wrong = asked.model.task.verify(tokens)
@@ -207,14 +207,14 @@ def end_of(asked: Asked, made: Generated, seconds: float) -> Event:
     return {"right": not wrong, "wrong": wrong, "broken": broken, "processed": int(made.processed[0]), "seconds": round(seconds, 3)}
 
 
-def trace(asked: Asked) -> Event:
+def trace(asked: DecodeRequest) -> Event:
     """The whole decode as one object: `start`, `frames` and `end`."""
     found: dict[str, list[Event]] = {"start": [], "frame": [], "end": []}
     watch(asked, lambda kind, event: found[kind].append(event))
     return {"start": found["start"][0], "frames": found["frame"], "end": found["end"][0]}
 
 
-def brief(asked: Asked, on_step: Callable[[Step], None]) -> Event:
+def brief(asked: DecodeRequest, on_step: Callable[[Step], None]) -> Event:
     """The trace without frames, and the answer's cells."""
     made, seconds = answer(asked, on_step)
     tokens = made.tokens[0].tolist()

@@ -27,23 +27,23 @@ from latent_tokens.checks import check_out
 from latent_tokens.configs import FREE, Split, TrainConfig
 from latent_tokens.core.methods import METHODS, Method
 from latent_tokens.core.objective import TrainingBatch, weighted_nll
-from latent_tokens.data.datasets import fingerprint, load_data, watched
+from latent_tokens.data.datasets import change_detector, fingerprint, load_data
 from latent_tokens.data.splits import chunks_of, make_splits
 from latent_tokens.network.memory import training_rows
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import CONSOLE, counting, progress
 from latent_tokens.sizes import SIZES
-from latent_tokens.storage import append_line, half_written, json_bytes, provenance, put_back, read_description, write_whole
+from latent_tokens.storage import append_line, half_written, json_bytes, provenance, read_description, restore_files, write_atomic
 from latent_tokens.tasks import Examples, Language, Task, Text, description, named
 from latent_tokens.training.batches import VALIDATION, draw_examples, microbatches, training_batches
 from latent_tokens.training.locking import LOCK, LockedError, locked
-from latent_tokens.training.sharding import gathered, put_together, shard
-from latent_tokens.training.signals import Stopped, interruptible
-from latent_tokens.training.state import State, clear_later, load_state, save_state
-from latent_tokens.training.step import NotFinite, autocast, keep_batch, ramped_average, train_step
+from latent_tokens.training.sharding import full_tensor, shard, unsharded
+from latent_tokens.training.signals import Preempted, interruptible
+from latent_tokens.training.state import State, discard_after, load_state, save_state
+from latent_tokens.training.step import NotFinite, autocast, ema_update, keep_batch, train_step
 
-EARLIER = {"gelu": "tanh"}  # what runs were started with before it was a setting
-LOST = "start the same in another folder, and copy its config.json here"
+LEGACY_DEFAULTS = {"gelu": "tanh"}  # what runs were started with before it was a setting
+RESTORE_HINT = "start the same in another folder, and copy its config.json here"
 LOG_EVERY = 50  # steps between two lines of metrics.jsonl
 MOST_SKIPPED = 10  # steps in a row
 
@@ -57,7 +57,7 @@ class Run:
     splits: dict[Split, Examples]
     net: Transformer
     averaged: AveragedModel
-    optimiser: Any
+    optimizer: Any
     model: Any  # the net as the processes share it
     accelerator: Accelerator
     state: State
@@ -66,7 +66,7 @@ class Run:
     def save(self) -> None:
         """Writes all that it can be gone on from, once for all processes. Raises ValueError, and writes nothing, where the data changed."""
         self.check_data()
-        save_state(self.config.folder, self.net, self.averaged, self.optimiser, self.state, self.config.keep)
+        save_state(self.config.folder, self.net, self.averaged, self.optimizer, self.state, self.config.keep)
 
     def check_data(self) -> None:
         """Raises ValueError where the data changed."""
@@ -75,7 +75,7 @@ class Run:
 
     def log(self, row: dict[str, Any]) -> None:
         """Adds a row to the metrics, once for all processes."""
-        if processes.is_first():
+        if processes.is_main():
             append_line(self.config.folder / "metrics.jsonl", {"step": self.state.step, **row})
         if self.config.track is not None:
             self.accelerator.log(row, step=self.state.step)
@@ -88,15 +88,15 @@ def fit(config: TrainConfig, *, task: Language | None = None, method: Method | N
     Under torchrun or accelerate launch every process takes its share of each batch, and what is learned does not depend on how many there
     are, but for rounding and dropout.
 
-    SIGINT (Ctrl-C), SIGTERM and SIGUSR1 end the step, save, and raise Stopped; `resume="auto"` goes on. Raises ValueError for a config that is
+    SIGINT (Ctrl-C), SIGTERM and SIGUSR1 end the step, save, and raise Preempted; `resume="auto"` goes on. Raises ValueError for a config that is
     not possible or not the one the run was started with, where the loss is not finite, or the data changed; OSError where the disk is full.
     """
-    with processes.none_lost():
+    with processes.translate_peer_failure():
         accelerator = joined(config)
         with locked_by_first(config.folder):
-            run = begin(config, task, method, accelerator)
-            go_on(run)
-            processes.together()
+            run = setup(config, task, method, accelerator)
+            train(run)
+            processes.barrier()
             run.accelerator.end_training()
     return config.folder
 
@@ -107,19 +107,19 @@ def locked_by_first(folder: Path) -> Iterator[None]:
     with ExitStack() as stack:
         problem = ""
         try:
-            if processes.is_first():
+            if processes.is_main():
                 if folder.exists() and not folder.is_dir():
                     check_out(folder)
                 stack.enter_context(locked(folder))
         except (ValueError, OSError) as error:
             problem = str(error)
-        problem = processes.gather(problem)[0]
+        problem = processes.all_gather_object(problem)[0]
         if problem:
             raise LockedError(problem)
         yield
 
 
-def go_on(run: Run) -> None:
+def train(run: Run) -> None:
     """Takes the steps that are left. Raises as `fit` does."""
     config = run.config
     state, batches = run.state, training_batches(run.splits["train"], run.method, config, run.net.mask_id, run.state.step, run.accelerator.device)
@@ -129,12 +129,12 @@ def go_on(run: Run) -> None:
         a_step = config.batch_size * float(run.splits["train"].lengths.mean())  # tokens
         for batch in batches:
             try:
-                value, norm = train_step(run.model, run.method, run.optimiser, batch, config, state.step, run.accelerator)
+                value, norm = train_step(run.model, run.method, run.optimizer, batch, config, state.step, run.accelerator)
             except NotFinite as error:
                 skipped += 1
                 if config.on_nan == "stop" or skipped == MOST_SKIPPED:
                     give_up(run, batch, error)
-                run.optimiser.zero_grad()
+                run.optimizer.zero_grad()
                 state.step += 1
                 run.log({"skipped": str(error)})
             else:
@@ -153,33 +153,33 @@ def go_on(run: Run) -> None:
             if state.step % config.evaluate_every == 0 or last:
                 keep_if_best(run, validation_loss(run))
             late = time.perf_counter() - saved > 60 * config.save_minutes
-            stop, due = processes.total([len(caught), late and processes.is_first()], run.accelerator.device)
+            stop, due = processes.all_reduce_sum([len(caught), late and processes.is_main()], run.accelerator.device)
             if state.step % config.save_every == 0 or last or stop or due:
                 run.save()
                 saved = time.perf_counter()
             if stop and not last:
-                raise Stopped(f"stopped at step {state.step} of {config.steps}, saved in {config.folder}", caught)
+                raise Preempted(f"stopped at step {state.step} of {config.steps}, saved in {config.folder}", caught)
 
 
-def begin(config: TrainConfig, task: Language | None, method: Method | None, accelerator: Accelerator) -> Run:
+def setup(config: TrainConfig, task: Language | None, method: Method | None, accelerator: Accelerator) -> Run:
     """A run at its first step, or at the one that its folder says. Raises as `fit` does."""
     method = METHODS[config.method] if method is None else method
     method = replace(method, **{name: value for name in ("weight", "targets") if (value := getattr(config, name)) is not None})
     going_on = config.resume == "yes" or (config.resume == "auto" and (config.folder / "config.json").is_file())
-    started = read_description(config.folder, "config.json", "run to resume", way_out=LOST) if going_on else None
+    started = read_description(config.folder, "config.json", "run to resume", hint=RESTORE_HINT) if going_on else None
     check_start(config) if started is None else check_same(config.folder, started.get("training"), settings(config))
-    unchanged = watched(config.data)
+    unchanged = change_detector(config.data)
     task, splits = training_data(config, named(config.task) if task is None else task)
     check_known(method, splits["train"])
-    if config.batch_size < processes.count():
-        raise ValueError(f"batch_size={config.batch_size}: must be at least the number of processes, {processes.count()}")
+    if config.batch_size < processes.world_size():
+        raise ValueError(f"batch_size={config.batch_size}: must be at least the number of processes, {processes.world_size()}")
     data = {split: fingerprint(examples) for split, examples in splits.items()}
 
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
         net = Transformer(SIZES[config.size], task.vocab_size, task.length, config.positions, config.dropout, config.gelu)
     net.method = method
-    processes.together()  # all have seen that the folder is empty before it is written to
+    processes.barrier()  # all have seen that the folder is empty before it is written to
     about = {"task": description(task), "name": config.method, "training": settings(config), "data_sha256": data}
     made = json.loads(json_bytes({**describe(net), **about}))
     beside = {config.folder / name: content for name, content in (task.files() if isinstance(task, Text) else {}).items()}
@@ -187,26 +187,26 @@ def begin(config: TrainConfig, task: Language | None, method: Method | None, acc
         check_same(config.folder, started.get("data_sha256"), data)
         check_same(config.folder, started.get("model"), made["model"])
         check_same(config.folder, started, {name: made[name] for name in ("method", "task")})
-    elif processes.is_first():
+    elif processes.is_main():
         write_start(config.folder, made, beside)
-    averaged = AveragedModel(net, multi_avg_fn=ramped_average(config.ema))
+    averaged = AveragedModel(net, multi_avg_fn=ema_update(config.ema))
     if config.parallel == "fsdp":
         for part in (net, averaged.module):
             shard(part.to(accelerator.device), accelerator.device)
-    optimiser = torch.optim.AdamW(net.parameters(), config.lr, weight_decay=config.weight_decay, fused=True)
-    state = State() if started is None else load_state(config.folder, net, averaged, optimiser)
-    if len(set(processes.gather(state.step))) > 1:  # it also waits until all have read, before what is of later steps goes
+    optimizer = torch.optim.AdamW(net.parameters(), config.lr, weight_decay=config.weight_decay, fused=True)
+    state = State() if started is None else load_state(config.folder, net, averaged, optimizer)
+    if len(set(processes.all_gather_object(state.step))) > 1:  # it also waits until all have read, before what is of later steps goes
         raise ValueError(f"{config.folder}: its processes read states of unlike steps; see that all of them see the same files, then go on again")
-    if started is not None and processes.is_first():
-        clear_later(config.folder, state.step, config.keep)
-        put_back(beside)
+    if started is not None and processes.is_main():
+        discard_after(config.folder, state.step, config.keep)
+        restore_files(beside)
         put_back_best(config.folder, state)
     averaged.to(accelerator.device)
-    model, optimiser = (net, optimiser) if config.parallel == "fsdp" else accelerator.prepare(net, optimiser)
+    model, optimizer = (net, optimizer) if config.parallel == "fsdp" else accelerator.prepare(net, optimizer)
     model.mask_id, model.supports_slots = net.mask_id, net.supports_slots
     if config.track is not None:
         accelerator.init_trackers("latent-tokens", {name: value for name, value in settings(config).items() if value is not None})
-    return Run(config, method, splits, net, averaged, optimiser, model, accelerator, state, unchanged)
+    return Run(config, method, splits, net, averaged, optimizer, model, accelerator, state, unchanged)
 
 
 def joined(config: TrainConfig) -> Accelerator:
@@ -238,7 +238,7 @@ def write_start(folder: Path, made: dict[str, Any], beside: dict[Path, bytes]) -
     folder.mkdir(parents=True, exist_ok=True)
     for left in half_written(folder):
         left.unlink()
-    write_whole({folder / "config.json": json_bytes({**made, "made_with": provenance()}), **beside})
+    write_atomic({folder / "config.json": json_bytes({**made, "made_with": provenance()}), **beside})
 
 
 def put_back_best(folder: Path, state: State) -> None:
@@ -247,7 +247,7 @@ def put_back_best(folder: Path, state: State) -> None:
     if state.best == inf:
         path.unlink(missing_ok=True)
     elif state.weights:  # a state of version 0.1 has none
-        put_back({path: weights_bytes(state.weights)})
+        restore_files({path: weights_bytes(state.weights)})
 
 
 def training_data(config: TrainConfig, task: Language) -> tuple[Language, dict[Split, Examples]]:
@@ -290,8 +290,8 @@ def settings(config: TrainConfig) -> dict[str, Any]:
 def check_same(folder: Path, started: Any, wanted: dict[Any, Any]) -> None:
     """Raises ValueError naming the first value that is not the one the run was started with."""
     if not isinstance(started, dict):
-        raise ValueError(f"{folder / 'config.json'}: damaged; {LOST}")
-    started = EARLIER | started
+        raise ValueError(f"{folder / 'config.json'}: damaged; {RESTORE_HINT}")
+    started = LEGACY_DEFAULTS | started
     for name, value in wanted.items():
         if started.get(name) != value:
             before = str(started.get(name))[:99]
@@ -303,14 +303,14 @@ def validation_loss(run: Run) -> float:
     config, examples, net = run.config, run.splits["validation"], cast(Transformer, run.averaged.module)
     net.eval()
     loss, count, device = 0.0, len(examples.tokens), run.accelerator.device
-    with torch.no_grad(), put_together(net), autocast(config, device):
-        for start in (config.batch_size * processes.share(ceil(count / config.batch_size))).tolist():
+    with torch.no_grad(), unsharded(net), autocast(config, device):
+        for start in (config.batch_size * processes.shard_indices(ceil(count / config.batch_size))).tolist():
             part = examples.take(slice(start, start + config.batch_size))
             batch = draw_examples(part, run.method, config, net.mask_id, VALIDATION, start).to(device)
             loss += len(part.tokens) * sum(
                 weighted_nll(net, run.method, batch.take(rows)).item() for rows in microbatches(batch, partial(training_rows, net))
             )
-    (whole,) = processes.total([loss], device)
+    (whole,) = processes.all_reduce_sum([loss], device)
     return whole / count
 
 
@@ -322,6 +322,6 @@ def keep_if_best(run: Run, found: float) -> None:
     run.log({"validation_loss": found})
     if found < run.state.best:
         run.state.best = found
-        run.state.weights = {name: gathered(tensor).detach().cpu().clone() for name, tensor in run.averaged.module.state_dict().items()}
-        if processes.is_first():
-            write_whole({run.config.folder / "model.safetensors": weights_bytes(run.state.weights)})
+        run.state.weights = {name: full_tensor(tensor).detach().cpu().clone() for name, tensor in run.averaged.module.state_dict().items()}
+        if processes.is_main():
+            write_atomic({run.config.folder / "model.safetensors": weights_bytes(run.state.weights)})

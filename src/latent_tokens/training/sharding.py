@@ -21,16 +21,16 @@ from latent_tokens import processes
 
 def shard(net: nn.Module, device: torch.device) -> None:
     """Leaves each process, of several, its part of every weight."""
-    if processes.count() > 1:
-        fully_shard(net, mesh=init_device_mesh(device.type, (processes.count(),)), reshard_after_forward=False)
+    if processes.world_size() > 1:
+        fully_shard(net, mesh=init_device_mesh(device.type, (processes.world_size(),)), reshard_after_forward=False)
 
 
-def gathered(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """The whole of a tensor, in all processes, which must all ask for it."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def parted(tensor: Tensor, like: Tensor) -> Tensor:
+def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
     """What this process keeps of a whole tensor, which all of them have: the part that it has of `like`. Nothing is sent."""
     if not isinstance(like, DTensor):
         return tensor
@@ -38,7 +38,7 @@ def parted(tensor: Tensor, like: Tensor) -> Tensor:
 
 
 @contextmanager
-def put_together(net: nn.Module) -> Iterator[None]:
+def unsharded(net: nn.Module) -> Iterator[None]:
     """The net is whole within, so that processes may call it unlike numbers of times."""
     if not isinstance(net, FSDPModule):
         yield
@@ -51,7 +51,7 @@ def put_together(net: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def held_back(model: Any) -> Iterator[None]:
+def no_sync(model: Any) -> Iterator[None]:
     """Gradients stay with the process that computed them: they are summed over processes once a step, with its last part."""
     if not isinstance(model, FSDPModule):
         with getattr(model, "no_sync", nullcontext)():

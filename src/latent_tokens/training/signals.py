@@ -8,15 +8,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
-TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h
+EX_TEMPFAIL = 75  # EX_TEMPFAIL of sysexits.h
 
 
-class Stopped(KeyboardInterrupt):
+class Preempted(KeyboardInterrupt):
     """Signals ended training after a step, which is saved. `code` is the exit status that says so: 130 for Ctrl-C, else 75, for a scheduler."""
 
     def __init__(self, message: str, caught: Sequence[int]) -> None:
         super().__init__(message)
-        self.code = 128 + signal.SIGINT if signal.SIGINT in caught else TRY_AGAIN
+        self.code = 128 + signal.SIGINT if signal.SIGINT in caught else EX_TEMPFAIL
 
 
 @contextmanager

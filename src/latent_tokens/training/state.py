@@ -21,8 +21,8 @@ from latent_tokens.checkpoints.tensor_files import SHA256, check_tensors, tensor
 from latent_tokens.checks import first_line, is_whole
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import CONSOLE
-from latent_tokens.storage import half_written, read_lines, short_hash, write_whole
-from latent_tokens.training.sharding import gathered, parted
+from latent_tokens.storage import half_written, read_lines, short_hash, write_atomic
+from latent_tokens.training.sharding import full_tensor, shard_like
 
 DIGITS = 16  # of the hash in a name
 NAME = re.compile(rf"state-(\d+)-([0-9a-f]{{{DIGITS}}})\.safetensors")
@@ -34,33 +34,33 @@ OLDER = "state.safetensors"  # the one state that runs of version 0.1 keep
 class State:
     """What changes while training, beside the weights that learn."""
 
-    step: int = 0  # optimiser steps taken
+    step: int = 0  # optimizer steps taken
     best: float = math.inf  # lowest validation loss
     recent: list[float] = field(default_factory=list)  # losses since the last line of metrics
     weights: dict[str, Tensor] = field(default_factory=dict)  # the averaged ones at the lowest validation loss, on the CPU
 
 
-def save_state(folder: Path, net: Transformer, averaged: AveragedModel, optimiser: Any, state: State, keep: int) -> None:
+def save_state(folder: Path, net: Transformer, averaged: AveragedModel, optimizer: Any, state: State, keep: int) -> None:
     """Writes all that training needs to go on, in one file, once for all processes, and removes all but the last `keep` of them."""
     tensors = {f"net.{name}": tensor for name, tensor in net.state_dict().items()}
     tensors |= {f"averaged.{name}": tensor for name, tensor in averaged.state_dict().items()}
     tensors |= {f"best.{name}": tensor for name, tensor in state.weights.items()}
-    for number, values in optimiser.state_dict()["state"].items():
+    for number, values in optimizer.state_dict()["state"].items():
         tensors |= {f"optimiser.{number}.{name}": tensor for name, tensor in values.items()}
     whole: dict[str, Tensor] = {}
     for name in sorted(tensors):  # in one order in all processes
-        tensor = gathered(tensors[name].detach())
-        if processes.is_first():
+        tensor = full_tensor(tensors[name].detach())
+        if processes.is_main():
             whole[name] = tensor.cpu().contiguous()
-    if not processes.is_first():
+    if not processes.is_main():
         return
     about = {"step": state.step, "best": state.best, "recent": state.recent, SHA256: tensors_sha256(whole)}
     content = save(whole, {"state": json.dumps(about)})  # one entry of metadata, whose place in the file is always the same
-    write_whole({folder / f"state-{state.step:08d}-{short_hash(content, DIGITS)}.safetensors": content})
-    keep_last(folder, keep)
+    write_atomic({folder / f"state-{state.step:08d}-{short_hash(content, DIGITS)}.safetensors": content})
+    prune(folder, keep)
 
 
-def keep_last(folder: Path, keep: int) -> None:
+def prune(folder: Path, keep: int) -> None:
     """Removes all saved states but the last `keep`."""
     for path in saved_states(folder)[keep:]:
         path.unlink(missing_ok=True)
@@ -82,7 +82,7 @@ def saved_step(folder: Path) -> int:
     return read_state(latest)[0].step if named is None else int(named[1])
 
 
-def load_state(folder: Path, net: Transformer, averaged: AveragedModel, optimiser: torch.optim.Optimizer) -> State:
+def load_state(folder: Path, net: Transformer, averaged: AveragedModel, optimizer: torch.optim.Optimizer) -> State:
     """Puts back what `save_state` wrote last, and gives the rest of it; a damaged file is passed over for the one before, and a line says so.
 
     Raises ValueError where none is whole.
@@ -91,7 +91,7 @@ def load_state(folder: Path, net: Transformer, averaged: AveragedModel, optimise
     for path in paths:
         try:
             state, parts = read_state(path)
-            load_tensors(parts, net, averaged, optimiser)
+            load_tensors(parts, net, averaged, optimizer)
         except ValueError as error:
             CONSOLE.print(f"{error}; passed over for the one before it", highlight=False, soft_wrap=True)
             continue
@@ -133,30 +133,30 @@ def check_state(about: Any) -> None:
         raise ValueError(f"its step, best and recent are {step}, {best} and {recent}"[:200])
 
 
-def load_tensors(parts: dict[str, dict[str, Tensor]], net: Transformer, averaged: AveragedModel, optimiser: torch.optim.Optimizer) -> None:
+def load_tensors(parts: dict[str, dict[str, Tensor]], net: Transformer, averaged: AveragedModel, optimizer: torch.optim.Optimizer) -> None:
     """Loads the tensors of a state. Raises ValueError where they are another network's."""
     moments: dict[int, dict[str, Tensor]] = {}
     try:
         for name, tensor in parts["optimiser"].items():
             number, what = name.split(".")
             moments.setdefault(int(number), {})[what] = tensor
-        check_moments(moments, [parameter for group in optimiser.param_groups for parameter in group["params"]])
+        check_moments(moments, [parameter for group in optimizer.param_groups for parameter in group["params"]])
         if parts["best"] and {name: tensor.shape for name, tensor in parts["best"].items()} != {
             name: tensor.shape for name, tensor in net.state_dict().items()
         }:
             raise ValueError("its best weights have other names or shapes")
         for module, name in ((net, "net"), (averaged, "averaged")):
-            module.load_state_dict(alike(parts[name], module.state_dict()))
-        weights = [parameter for group in optimiser.param_groups for parameter in group["params"]]
-        parted_moments = {place: alike(found, dict.fromkeys(MOMENTS, weights[place])) for place, found in moments.items()}
-        optimiser.load_state_dict({**optimiser.state_dict(), "state": parted_moments})
+            module.load_state_dict(shard_all(parts[name], module.state_dict()))
+        weights = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        parted_moments = {place: shard_all(found, dict.fromkeys(MOMENTS, weights[place])) for place, found in moments.items()}
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": parted_moments})
     except (RuntimeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"a saved state is of another network ({first_line(error)})") from None
 
 
-def alike(whole: dict[str, Tensor], shared: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Whole tensors, each parted among the processes as the one of its name is."""
-    return {name: parted(tensor, shared[name]) if name in shared else tensor for name, tensor in whole.items()}
+def shard_all(whole: dict[str, Tensor], shared: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Whole tensors, each shard_like among the processes as the one of its name is."""
+    return {name: shard_like(tensor, shared[name]) if name in shared else tensor for name, tensor in whole.items()}
 
 
 def check_moments(moments: dict[int, dict[str, Tensor]], parameters: list[Tensor]) -> None:
@@ -172,7 +172,7 @@ def check_moments(moments: dict[int, dict[str, Tensor]], parameters: list[Tensor
             raise ValueError(f"moments {number} are {found}, of a weight of {tuple(parameter.shape)}"[:300])
 
 
-def clear_later(folder: Path, step: int, keep: int) -> None:
+def discard_after(folder: Path, step: int, keep: int) -> None:
     """Removes what was written after that step, rows of metrics and states; files that a killed process had begun, and states that it had yet
     to remove.
 
@@ -182,7 +182,7 @@ def clear_later(folder: Path, step: int, keep: int) -> None:
         named = NAME.fullmatch(path.name)
         if named is not None and int(named[1]) > step:
             path.unlink()
-    keep_last(folder, keep)
+    prune(folder, keep)
     for left in half_written(folder):
         left.unlink()
     metrics = folder / "metrics.jsonl"
@@ -191,6 +191,6 @@ def clear_later(folder: Path, step: int, keep: int) -> None:
     except (KeyError, TypeError) as error:
         raise ValueError(f"{metrics}: damaged ({error!r}); remove it to go on") from None
     if rows:
-        write_whole({metrics: "".join(json.dumps(row) + "\n" for row in rows).encode()})
+        write_atomic({metrics: "".join(json.dumps(row) + "\n" for row in rows).encode()})
     else:
         metrics.unlink(missing_ok=True)

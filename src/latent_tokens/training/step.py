@@ -1,4 +1,4 @@
-"""One optimiser step: a batch in parts, over all processes, and what may go wrong with its numbers."""
+"""One optimizer step: a batch in parts, over all processes, and what may go wrong with its numbers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from latent_tokens.configs import TrainConfig
 from latent_tokens.core.methods import Method
 from latent_tokens.core.objective import TrainingBatch, weighted_nll
 from latent_tokens.network.memory import training_rows
-from latent_tokens.storage import write_whole
+from latent_tokens.storage import write_atomic
 from latent_tokens.training.batches import microbatches, seed_of
-from latent_tokens.training.sharding import gathered, held_back
+from latent_tokens.training.sharding import full_tensor, no_sync
 
 
 class NotFinite(ArithmeticError):
@@ -28,31 +28,31 @@ class NotFinite(ArithmeticError):
 
 
 def train_step(
-    model: Any, method: Method, optimiser: Any, batch: TrainingBatch, config: TrainConfig, step: int, accelerator: Accelerator
+    model: Any, method: Method, optimizer: Any, batch: TrainingBatch, config: TrainConfig, step: int, accelerator: Accelerator
 ) -> tuple[float, float]:
-    """Takes one optimiser step; gives its loss and gradient norm. Raises NotFinite, the weights as they were, where either is not finite.
+    """Takes one optimizer step; gives its loss and gradient norm. Raises NotFinite, the weights as they were, where either is not finite.
 
     Each process takes its share of the batch through the net, in parts that fit into memory and are of like length; their losses add up to
     that of the batch.
     """
-    for group in optimiser.param_groups:
+    for group in optimizer.param_groups:
         group["lr"] = learning_rate(config, step)
     model.train()
-    torch.manual_seed(seed_of(config, step, processes.number()))  # for dropout, which takes no generator
-    own = batch if processes.count() == 1 else batch.take(torch.from_numpy(processes.share(len(batch.tokens))).to(accelerator.device))
+    torch.manual_seed(seed_of(config, step, processes.rank()))  # for dropout, which takes no generator
+    own = batch if processes.world_size() == 1 else batch.take(torch.from_numpy(processes.shard_indices(len(batch.tokens))).to(accelerator.device))
     loss = torch.zeros((), device=accelerator.device)
     *others, last = microbatches(own, partial(training_rows, accelerator.unwrap_model(model)))
     for rows in (*others, last):
-        with nullcontext() if rows is last else held_back(model), autocast(config, accelerator.device):
+        with nullcontext() if rows is last else no_sync(model), autocast(config, accelerator.device):
             part = weighted_nll(model, method, own.take(rows))
-            accelerator.backward(part * processes.count())  # of the gradients the mean over processes is taken
+            accelerator.backward(part * processes.world_size())  # of the gradients the mean over processes is taken
         loss += part.detach()
     norm = accelerator.clip_grad_norm_(model.parameters(), config.clip)
-    (value,), size = processes.total([loss.item()], accelerator.device), float(gathered(norm))
+    (value,), size = processes.all_reduce_sum([loss.item()], accelerator.device), float(full_tensor(norm))
     if not math.isfinite(value + size):
         raise NotFinite(f"loss {value}, gradient norm {size}")
-    optimiser.step()
-    optimiser.zero_grad()
+    optimizer.step()
+    optimizer.zero_grad()
     return value, size
 
 
@@ -61,8 +61,8 @@ def keep_batch(folder: Path, batch: TrainingBatch, error: NotFinite, step: int) 
     layout, path = batch.layout, folder / f"not-finite-{step:08d}.safetensors"
     parts = {"tokens": batch.tokens, "positions": layout.positions, "num_clean": layout.num_clean, "num_shown": layout.num_shown}
     tensors = {name: part.cpu().contiguous() for name, part in {**parts, "scored": batch.scored, "weight": batch.weight}.items()}
-    if processes.is_first():
-        write_whole({path: tensors_to_bytes(tensors, {"step": str(step), "why": str(error)})})
+    if processes.is_main():
+        write_atomic({path: tensors_to_bytes(tensors, {"step": str(step), "why": str(error)})})
     return path
 
 
@@ -76,7 +76,7 @@ def learning_rate(config: TrainConfig, step: int) -> float:
     return config.lr * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def ramped_average(decay: float) -> Any:
+def ema_update(decay: float) -> Any:
     """The update of averaged weights with decay min(decay, (1 + n) / (10 + n)) after n steps (D-7, published optimizer settings)."""
 
     def update(averaged: list[Tensor], current: list[Tensor], count: Tensor | int) -> None:

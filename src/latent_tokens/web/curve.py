@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 
-from latent_tokens.checks import whole
+from latent_tokens.checks import check_int
 from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig, OrderName
 from latent_tokens.core.cost import most_tokens
 from latent_tokens.core.decoding import Decoding, Step, check_decoding
@@ -18,7 +18,7 @@ from latent_tokens.data.tensors import as_numpy, as_tensors
 from latent_tokens.evaluation.evaluate import CONFIDENCES, decoding_for, default_order, named_candidates, shown_latents
 from latent_tokens.evaluation.intervals import wilson
 from latent_tokens.network.fast import generate
-from latent_tokens.trace.record import Model, Tell, has_dial
+from latent_tokens.trace.record import LoadedModel, Tell, has_free_latents
 
 DIAL: tuple[int | Literal["all"], ...] = (0, 4, 16, "all")
 TOGETHER = 20  # problems that are decoded at once, and make the next point
@@ -29,7 +29,7 @@ MOST_PROBLEMS = 1_000
 class Curve:
     """What is to be measured. Raises ValueError where the method cannot decode so."""
 
-    model: Model
+    model: LoadedModel
     count: int = 200
     candidates: int | Literal["all", "growing"] | None = None  # None: 8 where the order is adaptive
     order: OrderName | None = None
@@ -39,7 +39,7 @@ class Curve:
         if not 1 <= self.count <= MOST_PROBLEMS:
             raise ValueError(f"count={self.count}: must be 1 to {MOST_PROBLEMS:,}; latent-tokens evaluate takes more")
         if self.candidates not in (None, "all", "growing"):
-            whole("candidates", self.candidates, 1)
+            check_int("candidates", self.candidates, 1)
         for decoding in self.decodings:
             check_decoding(self.model.net.method, decoding)
 
@@ -48,7 +48,7 @@ class Curve:
         """One decoding per number of latent tokens, or a single one if the method fixes the number."""
         method, task = self.model.net.method, self.model.task
         config = EvalConfig(order=self.order, seed=self.seed)
-        asked = [decoding_for(method, task, config, latents) for latents in (DIAL if has_dial(method) else (None,))]
+        asked = [decoding_for(method, task, config, latents) for latents in (DIAL if has_free_latents(method) else (None,))]
         if (self.order or default_order(method, task)) not in CONFIDENCES:
             return asked
         return [replace(decoding, candidates=named_candidates(self.candidates or DEFAULT_CANDIDATES)) for decoding in asked]

@@ -12,7 +12,7 @@ from latent_tokens.core.decoding import Decoding, check_decoding, num_candidates
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.methods import METHODS, Method
 from latent_tokens.core.order import first_order
-from latent_tokens.trace.record import has_dial
+from latent_tokens.trace.record import has_free_latents
 
 MOST_SLOTS = 64
 LATENTS = 2  # where no number is asked for and the method has a dial
@@ -54,7 +54,7 @@ class Moment:
 
     @property
     def decoding(self) -> Decoding:
-        return Decoding(self.candidates, LATENTS if self.latents is None and has_dial(self.row) else self.latents)
+        return Decoding(self.candidates, LATENTS if self.latents is None and has_free_latents(self.row) else self.latents)
 
 
 def drawn(moment: Moment) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from latent_tokens.configs import OrderName
 from latent_tokens.tasks import Solvable
 from latent_tokens.trace.boards import check, view
-from latent_tokens.trace.record import Asked, Setting, brief, given, watch
+from latent_tokens.trace.record import DecodeRequest, DecodeSettings, brief, given, watch
 from latent_tokens.web.answers import Door, Events, in_words
 from latent_tokens.web.curve import Curve, measure
 from latent_tokens.web.jobs import Event, Job, LeftError, Work
@@ -72,11 +72,11 @@ class Question(Puzzle):
     temperature: float = 0.0
     seed: int = 0
 
-    def ask(self, shelf: Shelf) -> Asked:
+    def ask(self, shelf: Shelf) -> DecodeRequest:
         """What is asked of the model, which is loaded where it is not there. Raises ValueError where it cannot be."""
         model = shelf.model(self.model)
-        setting = Setting(self.latents, self.candidates, self.order, self.temperature, self.seed)
-        return Asked(model, model.task.encode(self.puzzle), setting)
+        setting = DecodeSettings(self.latents, self.candidates, self.order, self.temperature, self.seed)
+        return DecodeRequest(model, model.task.encode(self.puzzle), setting)
 
 
 def app_for(shelf: Shelf, at_once: int, seconds: float, hosts: Sequence[str] = ()) -> FastAPI:

@@ -19,7 +19,7 @@ from latent_tokens.data.tensors import as_tensors
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Examples, Solvable
 from latent_tokens.trace.boards import COMPARISONS, chosen, examples, measured, measured_for, view
-from latent_tokens.trace.record import Model, has_dial, solvable
+from latent_tokens.trace.record import LoadedModel, has_free_latents, solvable
 
 MOST_KEPT = 4
 SHOWN = 100  # signs of a wrong name
@@ -40,7 +40,7 @@ class Shelf:
         self.folders = {name: find(name) for name in names}
         self.tasks = {name: solvable(name, task_of(folder)) for name, folder in self.folders.items()}
         self.described = sorted((described(name, self.folders[name], task) for name, task in self.tasks.items()), key=lambda row: not row["dial"])
-        self.kept: OrderedDict[str, Model] = OrderedDict()
+        self.kept: OrderedDict[str, LoadedModel] = OrderedDict()
         self.lock = Lock()
 
     def task(self, name: str) -> Solvable:
@@ -49,7 +49,7 @@ class Shelf:
             raise UnknownError(f"model={name[:SHOWN]}: must be one of {', '.join(self.tasks)}")
         return self.tasks[name]
 
-    def model(self, name: str) -> Model:
+    def model(self, name: str) -> LoadedModel:
         """The model of that name, loaded where it is not there; the one that was not asked for longest makes room. Raises as `task`."""
         self.task(name)
         with self.lock:
@@ -58,9 +58,9 @@ class Shelf:
                 self.kept.popitem(last=False)
             return self.kept[name]
 
-    def load(self, name: str) -> Model:
+    def load(self, name: str) -> LoadedModel:
         """The model of that name, read."""
-        return Model(name, from_pretrained(self.folders[name]), self.tasks[name])
+        return LoadedModel(name, from_pretrained(self.folders[name]), self.tasks[name])
 
 
 def described(name: str, folder: Path, task: Solvable) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def describe(name: str, folder: Path, task: Solvable) -> dict[str, Any]:
         "kind": drawn.kind,
         "method": name_of(method),
         "parameters": sum(math.prod(shape) for shape in shapes_of(weights).values()),
-        "dial": has_dial(method),
+        "dial": has_free_latents(method),
         "side": drawn.columns if drawn.box else None,
         "box": None if drawn.box is None else list(drawn.box),
         "left_to_right": method.is_left_to_right,

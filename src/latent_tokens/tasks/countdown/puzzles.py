@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.checks import is_whole, one_of
+from latent_tokens.checks import check_choice, is_whole
 from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, hash_rows, split_by_key
 from latent_tokens.tasks.countdown.equations import MOST_NUMBER, OPERATIONS, draw_puzzles, first_solution, stack_of
 
@@ -32,7 +32,7 @@ class Countdown:
     padding: Literal["none", "paper"] = "none"
 
     def __post_init__(self) -> None:
-        one_of("padding", self.padding, ("none", "paper"))
+        check_choice("padding", self.padding, ("none", "paper"))
         if not is_whole(self.numbers) or self.numbers not in (3, 4, 5):
             raise ValueError(f"numbers={self.numbers}: must be 3, 4 or 5")
         if not isinstance(self.targets, tuple) or len(self.targets) != 2 or not all(map(is_whole, self.targets)):
@@ -101,8 +101,8 @@ class Countdown:
         low, high = self.targets
         parts = problem.split(",")
         if len(parts) != self.numbers + 1 or not all(re.fullmatch("[1-9][0-9]{0,3}", part) for part in parts):
-            way_out = "; countdown-3, countdown-4 and countdown (5) take other numbers" if len(parts) in (4, 5, 6) else ""
-            raise ValueError(f"problem {problem!r}: must be {self.numbers} numbers and the target, set apart by commas, like 86,28,13,31,96{way_out}")
+            hint = "; countdown-3, countdown-4 and countdown (5) take other numbers" if len(parts) in (4, 5, 6) else ""
+            raise ValueError(f"problem {problem!r}: must be {self.numbers} numbers and the target, set apart by commas, like 86,28,13,31,96{hint}")
         *given, target = map(int, parts)
         if max(given) > MOST_NUMBER:
             raise ValueError(f"number {max(given)} in {problem!r}: must be 1 to {MOST_NUMBER}")

@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.checks import one_of
+from latent_tokens.checks import check_choice
 from latent_tokens.tasks.base import Examples, Keys, Known, Scores, Tokens, hash_rows, split_by_key
 from latent_tokens.tasks.sudoku import pattern, solver
 from latent_tokens.tasks.sudoku.grid import Cells, Grid, symbols_of
@@ -40,8 +40,8 @@ class Sudoku:
         return self.grid.side
 
     def __post_init__(self) -> None:
-        one_of("source", self.source, ("solver", "pattern"))
-        one_of("padding", self.padding, ("none", "paper"))
+        check_choice("source", self.source, ("solver", "pattern"))
+        check_choice("padding", self.padding, ("none", "paper"))
 
     @cached_property
     def grid(self) -> Grid:

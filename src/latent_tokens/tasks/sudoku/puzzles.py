@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.checks import is_whole, one_of
+from latent_tokens.checks import check_choice, is_whole
 from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, hash_rows, split_by_key
 from latent_tokens.tasks.sudoku import digging
 from latent_tokens.tasks.sudoku.boards import NODES_PER_CELL, Sudoku
@@ -33,8 +33,8 @@ class SudokuPuzzle:
     padding: Literal["none", "paper"] = "none"
 
     def __post_init__(self) -> None:
-        one_of("guessing", self.guessing, ("never", "allowed"))
-        one_of("padding", self.padding, ("none", "paper"))
+        check_choice("guessing", self.guessing, ("never", "allowed"))
+        check_choice("padding", self.padding, ("none", "paper"))
         least, most = LEAST_CLUES[self.side], self.side**2 - 1
         if self.clues != "minimal" and not (is_whole(self.clues) and least <= self.clues <= most):
             why = " (one solution takes at least 17, McGuire et al., 2014, and digging hardly ever gets below 21)" if self.side == 9 else ""

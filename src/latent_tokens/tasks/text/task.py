@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from latent_tokens.checks import whole
+from latent_tokens.checks import check_int
 from latent_tokens.sizes import LONGEST
 from latent_tokens.storage import short_hash
 from latent_tokens.tasks.base import Examples, Tokens
@@ -34,7 +34,7 @@ class Text:
     name, order, top_p = "text", "uniform", 0.9  # what it is decoded with where nothing else is asked for (D-34, text framing)
 
     def __post_init__(self) -> None:
-        whole("length", self.length, 3)
+        check_int("length", self.length, 3)
         if self.length > LONGEST:
             raise ValueError(f"length={self.length:,}: must be at most {LONGEST:,}, as lengths are kept in 16 bits")
 

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.checks import is_whole, one_of
+from latent_tokens.checks import check_choice, is_whole
 from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, split_by_key
 from latent_tokens.tasks.zebra import clues as rules
 
@@ -50,7 +50,7 @@ class Zebra:
     padding: Literal["none", "paper"] = "none"
 
     def __post_init__(self) -> None:
-        one_of("padding", self.padding, ("none", "paper"))
+        check_choice("padding", self.padding, ("none", "paper"))
         for name, sizes in (("houses", self.houses), ("attributes", self.attributes)):
             if not isinstance(sizes, tuple) or not all(map(is_whole, sizes)):
                 raise ValueError(f"{name}={sizes}: must be whole numbers, each 3 to 6")

@@ -45,7 +45,9 @@ def fields_of(kind: type) -> list[str]:
     """The fields of a class as lines of a list: its annotation, its default and the comment at its end, as the source has them."""
     source = inspect.getsource(kind)
     tokens = tokenize.generate_tokens(StringIO(source).readline)
-    comments = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
+    comments = {
+        token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT
+    }
     found = []
     for line in ast.parse(source).body[0].body:  # type: ignore[attr-defined]
         if isinstance(line, ast.AnnAssign):
@@ -56,10 +58,16 @@ def fields_of(kind: type) -> list[str]:
 
 def is_record(kind: Any) -> bool:
     """Whether a class is told by its fields, whose comments say what they are; a config has docstrings for that."""
-    return inspect.isclass(kind) and (hasattr(kind, "__dataclass_fields__") or hasattr(kind, "_fields")) and not kind.__name__.endswith("Config")
+    return (
+        inspect.isclass(kind)
+        and (hasattr(kind, "__dataclass_fields__") or hasattr(kind, "_fields"))
+        and not kind.__name__.endswith("Config")
+    )
 
 
-def without_signature(app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str, returns: str) -> tuple[str, str] | None:
+def without_signature(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str, returns: str
+) -> tuple[str, str] | None:
     """Leaves out what a list of fields says better, and the constructor of a protocol, which has none."""
     return ("", "") if is_record(obj) or getattr(obj, "_is_protocol", False) else None
 

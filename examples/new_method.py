@@ -12,7 +12,18 @@ import numpy as np
 import torch
 from safetensors.torch import save_model
 
-from latent_tokens import METHODS, TASKS, Decoding, Method, Size, Transformer, as_numpy, as_tensors, generate, loss
+from latent_tokens import (
+    METHODS,
+    TASKS,
+    Decoding,
+    Method,
+    Size,
+    Transformer,
+    as_numpy,
+    as_tensors,
+    generate,
+    loss,
+)
 from latent_tokens.tasks import Examples
 
 REACH = 2  # masked tokens before it that a masked token sees
@@ -64,9 +75,13 @@ def main() -> None:
     for latents in (0, 2, "all"):
         made = generate(net, NEAR, tokens, known, Decoding(candidates=1, latents=latents), seed=0)
         valid = TASK.score(as_numpy(made.tokens))["valid"].mean()
-        print(f"n = {latents}: {100 * valid:.1f} % valid, {made.processed.double().mean():.0f} tokens a board")
+        print(
+            f"n = {latents}: {100 * valid:.1f} % valid, {made.processed.double().mean():.0f} tokens a board"
+        )
 
-    guesses = np.where(problems.known, problems.tokens, np.random.default_rng(0).integers(4, size=problems.tokens.shape))
+    guesses = np.where(
+        problems.known, problems.tokens, np.random.default_rng(0).integers(4, size=problems.tokens.shape)
+    )
     print(f"random digits: {100 * TASK.score(guesses)['valid'].mean():.1f} % valid")
 
 

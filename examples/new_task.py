@@ -10,11 +10,25 @@ from pathlib import Path
 
 import numpy as np
 
-from latent_tokens import Decoding, EvalConfig, TrainConfig, as_numpy, as_tensors, evaluate, fit, from_pretrained, generate
+from latent_tokens import (
+    Decoding,
+    EvalConfig,
+    TrainConfig,
+    as_numpy,
+    as_tensors,
+    evaluate,
+    fit,
+    from_pretrained,
+    generate,
+)
 from latent_tokens.tasks import Examples, Keys, Scores, Tokens, hash_rows, split_by_key
 
-LINES = [line for i in range(5) for line in ((i, (i + 1) % 5), (i, i + 5), (i + 5, (i + 2) % 5 + 5))]  # of a ring, spokes and a star
-NEIGHBOURS = [[b for line in LINES if a in line for b in line if b != a] for a in range(10)]  # three for each point
+LINES = [
+    line for i in range(5) for line in ((i, (i + 1) % 5), (i, i + 5), (i + 5, (i + 2) % 5 + 5))
+]  # of a ring, spokes and a star
+NEIGHBOURS = [
+    [b for line in LINES if a in line for b in line if b != a] for a in range(10)
+]  # three for each point
 COLORS = "RGBY"  # token 0 is R
 
 
@@ -35,7 +49,9 @@ class PetersenColouring:
             random = np.random.default_rng((seed, first + row))
             for point in range(10):
                 taken = tokens[row, NEIGHBOURS[point]].tolist()
-                tokens[row, point] = next(colour for colour in random.permutation(len(COLORS)) if colour not in taken)
+                tokens[row, point] = next(
+                    colour for colour in random.permutation(len(COLORS)) if colour not in taken
+                )
             known[row, random.permutation(10)[:3]] = True
         return Examples.of(tokens, known)
 
@@ -63,7 +79,9 @@ class PetersenColouring:
     def verify(self, tokens: Tokens) -> list[str]:
         """The points without colour, and the lines that join two of one."""
         wrong = [f"point {point} has no colour" for point in np.flatnonzero(tokens >= len(COLORS))]
-        return wrong + [f"points {a} and {b} are joined and alike" for a, b in LINES if tokens[a] == tokens[b]]
+        return wrong + [
+            f"points {a} and {b} are joined and alike" for a, b in LINES if tokens[a] == tokens[b]
+        ]
 
     def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
         """valid: nothing is wrong. The stored answer does not matter, as most problems have several."""
@@ -74,17 +92,24 @@ def main() -> None:
     """Trains in a new folder, then prints the share of valid answers at three numbers of latent tokens, and that of guesses."""
     task = PetersenColouring()
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())
-    fit(TrainConfig(task.name, "scdm", out=folder, steps=500, num_train=task.num_train, evaluate_every=250), task=task)
+    fit(
+        TrainConfig(task.name, "scdm", out=folder, steps=500, num_train=task.num_train, evaluate_every=250),
+        task=task,
+    )
     net = from_pretrained(folder)
     for row in evaluate(net, task, EvalConfig(latents=(0, 2, "all"), candidates=1, num_samples=500)):
         print(f"n = {row['latents']}: {row['valid']} % valid, {row['relative_cost']} of the tokens")
 
     problems = task.generate(2_000, seed=1)
-    guesses = np.where(problems.known, problems.tokens, np.random.default_rng(0).integers(4, size=(2_000, 10)))
+    guesses = np.where(
+        problems.known, problems.tokens, np.random.default_rng(0).integers(4, size=(2_000, 10))
+    )
     print(f"random colours: {100 * task.score(guesses)['valid'].mean():.1f} % valid")
 
     tokens, known, lengths = as_tensors(task.encode("R.G.. ...Y."))
-    answer = as_numpy(generate(net, net.method, tokens, known, Decoding(candidates=1), seed=0, lengths=lengths).tokens)[0]
+    answer = as_numpy(
+        generate(net, net.method, tokens, known, Decoding(candidates=1), seed=0, lengths=lengths).tokens
+    )[0]
     print("R.G.. ...Y. ->", task.decode(answer), *task.verify(answer) or ["valid"])
 
 

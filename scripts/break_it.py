@@ -42,7 +42,9 @@ def old_and_new(path, rest):
 def copy_repository():
     """The repository without what git ignores, in COPY."""
     shutil.rmtree(COPY, ignore_errors=True)
-    shutil.copytree(ROOT, COPY, ignore=shutil.ignore_patterns(".git", ".venv", "runs", "site", ".*_cache", ".hypothesis"))
+    shutil.copytree(
+        ROOT, COPY, ignore=shutil.ignore_patterns(".git", ".venv", "runs", "site", ".*_cache", ".hypothesis")
+    )
     (COPY / ".venv").symlink_to((ROOT / ".venv").resolve())
 
 
@@ -54,17 +56,33 @@ def outcome(path, old, new, all_tests):
     command = [sys.executable, "-m", "pytest", "-x", "-n", "2", "--dist", "loadfile", *chosen]
     begun = time.perf_counter()
     done = subprocess.run(
-        command, cwd=COPY, env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(COPY / "src")}, capture_output=True, text=True, check=False
+        command,
+        cwd=COPY,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(COPY / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     shutil.copy2(original, broken)
-    failed = [line.split(" - ")[0] for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    failed = [
+        line.split(" - ")[0] for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))
+    ]
     seconds = round(time.perf_counter() - begun)
-    return {"path": path, "new": new, "all_tests": all_tests, "caught": done.returncode != 0, "by": failed[:1], "seconds": seconds}
+    return {
+        "path": path,
+        "new": new,
+        "all_tests": all_tests,
+        "caught": done.returncode != 0,
+        "by": failed[:1],
+        "seconds": seconds,
+    }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--all-tests", action="store_true", help="every test, for the breakages that the fast tests miss")
+    parser.add_argument(
+        "--all-tests", action="store_true", help="every test, for the breakages that the fast tests miss"
+    )
     parser.add_argument("--only", type=int, nargs="+", help="numbers of breakages, from 0")
     arguments = parser.parse_args()
 

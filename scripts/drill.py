@@ -98,8 +98,16 @@ class Child:
     @property
     def line(self) -> str:
         """The one line that it ended with; all that it said where that is not one line."""
-        lines = [line for line in self.said.splitlines() if not line.startswith(("scdm on sudoku-4: ", f"{self.folder}"))]  # how far it is
-        return lines[0] if len(lines) == 1 and lines[0].startswith("latent-tokens: ") else f"not one line: {self.said}"
+        lines = [
+            line
+            for line in self.said.splitlines()
+            if not line.startswith(("scdm on sudoku-4: ", f"{self.folder}"))
+        ]  # how far it is
+        return (
+            lines[0]
+            if len(lines) == 1 and lines[0].startswith("latent-tokens: ")
+            else f"not one line: {self.said}"
+        )
 
 
 @dataclass
@@ -138,7 +146,18 @@ class Drill:
     def arguments(self, folder: Path, steps: int | None = None) -> list[str]:
         """The command that trains into a folder, or goes on there."""
         every = f"--save-every {SAVE_EVERY} --evaluate-every {EVALUATE_EVERY} --keep {KEEP} --batch-size 4 --warmup 4 --resume auto"
-        return ["train", "sudoku-4", "scdm", "--steps", f"{steps or self.steps}", "--data", f"{self.data}", "--out", f"{folder}", *every.split()]
+        return [
+            "train",
+            "sudoku-4",
+            "scdm",
+            "--steps",
+            f"{steps or self.steps}",
+            "--data",
+            f"{self.data}",
+            "--out",
+            f"{folder}",
+            *every.split(),
+        ]
 
     def check(self, holds: bool, what: str) -> None:
         """Notes what is wrong."""
@@ -151,7 +170,15 @@ class Drill:
         self.faults.append(fault)
         self.report(fault.kind)
 
-    def train(self, folder: Path, plan: Plan | None = None, *, limit: int | None = None, die_at: int = 0, behind: float = 0.0) -> tuple[Child, str]:
+    def train(
+        self,
+        folder: Path,
+        plan: Plan | None = None,
+        *,
+        limit: int | None = None,
+        die_at: int = 0,
+        behind: float = 0.0,
+    ) -> tuple[Child, str]:
         """A process that has trained into a folder until it ended, and what the plan did to it. It must begin at the last whole state."""
         expected = whole_step(folder)
         work = partial(main, self.arguments(folder))
@@ -159,7 +186,10 @@ class Drill:
         done = plan(child) if plan else ""
         child.end()
         self.check(child.code != -signal.SIGALRM, f"{folder.name}: hung, {child.told[-3:]}")
-        self.check(child.steps("begun") in ([], [expected]), f"{folder.name}: began at {child.steps('begun')}, not at {expected}")
+        self.check(
+            child.steps("begun") in ([], [expected]),
+            f"{folder.name}: began at {child.steps('begun')}, not at {expected}",
+        )
         return child, done
 
     def finish(self, folder: Path, but: Sequence[str] = ()) -> None:
@@ -170,19 +200,34 @@ class Drill:
 
     def compare(self, folder: Path, but: Sequence[str] = ()) -> None:
         """Holds an ended run against the undisturbed one, but for some files, and states before the last: signals save at other steps, too."""
-        ours, theirs = ({path.name: path for path in place.iterdir() if path.name not in but} for place in (folder, self.whole))
-        states = [sorted((name for name in names if name.startswith("state-")), reverse=True) for names in (ours, theirs)]
+        ours, theirs = (
+            {path.name: path for path in place.iterdir() if path.name not in but}
+            for place in (folder, self.whole)
+        )
+        states = [
+            sorted((name for name in names if name.startswith("state-")), reverse=True)
+            for names in (ours, theirs)
+        ]
         self.check(len(states[0]) == len(states[1]), f"{folder.name}: holds {states[0]}")
         for names, several in zip((ours, theirs), states, strict=True):
             for name in several[1:]:
                 del names[name]
         self.check(ours.keys() == theirs.keys(), f"{folder.name}: holds {sorted(ours)}, not {sorted(theirs)}")
         for name in ours.keys() & theirs.keys():
-            equal = timeless(ours[name]) == timeless(theirs[name]) if name.endswith("l") else ours[name].read_bytes() == theirs[name].read_bytes()
+            equal = (
+                timeless(ours[name]) == timeless(theirs[name])
+                if name.endswith("l")
+                else ours[name].read_bytes() == theirs[name].read_bytes()
+            )
             self.check(equal, f"{folder.name}: its {name} is not the undisturbed run's")
 
     def fork(
-        self, folder: Path, work: Callable[[], int], limit: int | None = None, die_at: int = 0, environment: dict[str, str] | None = None
+        self,
+        folder: Path,
+        work: Callable[[], int],
+        limit: int | None = None,
+        die_at: int = 0,
+        environment: dict[str, str] | None = None,
     ) -> Child:
         """A process that does the work and tells what it is at; it cannot write files above a limit, nor live beyond some file operations."""
         if len(os.listdir("/proc/self/task")) > 1:
@@ -196,7 +241,9 @@ class Drill:
                 os.dup2(says, 2)
                 signal.alarm(HANGS)
                 os.environ |= environment or {}
-                signal.signal(signal.SIGINT, signal.default_int_handler)  # what is started in the background ignores it
+                signal.signal(
+                    signal.SIGINT, signal.default_int_handler
+                )  # what is started in the background ignores it
                 if limit is not None:
                     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
                 spy(lambda word, about: os.write(tells, f"{word} {about}\n".encode()), folder, die_at)
@@ -212,15 +259,33 @@ class Drill:
         """Notes a process that was cut off: the steps to be done again are at most those since the last save."""
         step = max(child.steps("begun", "done"), default=whole_step(child.folder))
         lost = step - whole_step(child.folder)
-        self.check(0 <= lost <= SAVE_EVERY, f"{child.folder.name}: step {step} was done, and {whole_step(child.folder)} is saved")
-        left = re.sub(r"-[0-9a-f]{16}|\.\d+$", "", next((path.name for path in sorted(child.folder.glob(".*")) if path.name != LOCK), ""))
-        self.note(Fault(kind, str(child.number), step, child.moment + (moment and f": {moment}"), left and f"left {left}", lost))
+        self.check(
+            0 <= lost <= SAVE_EVERY,
+            f"{child.folder.name}: step {step} was done, and {whole_step(child.folder)} is saved",
+        )
+        left = re.sub(
+            r"-[0-9a-f]{16}|\.\d+$",
+            "",
+            next((path.name for path in sorted(child.folder.glob(".*")) if path.name != LOCK), ""),
+        )
+        self.note(
+            Fault(
+                kind,
+                str(child.number),
+                step,
+                child.moment + (moment and f": {moment}"),
+                left and f"left {left}",
+                lost,
+            )
+        )
 
 
 def spy(tell: Callable[[str, Any], Any], folder: Path, die_at: int) -> None:
     """Makes training tell what it is at; and, in this process alone, kills it before its file operation of that number."""
 
-    def telling(name: str, before: str, step_before: Callable[..., Any], after: str, step_after: Callable[..., Any]) -> None:
+    def telling(
+        name: str, before: str, step_before: Callable[..., Any], after: str, step_after: Callable[..., Any]
+    ) -> None:
         work = getattr(training, name)
 
         def told(*arguments: Any) -> Any:
@@ -233,14 +298,24 @@ def spy(tell: Callable[[str, Any], Any], folder: Path, die_at: int) -> None:
 
     telling("begin", "starting", lambda *_: "-", "begun", lambda run, *_: run.state.step)
     telling("train_step", "training", lambda *a: a[5], "done", lambda _, *a: a[5] + 1)
-    telling("validation_loss", "validation", lambda run: run.state.step, "training", lambda _, run: run.state.step)
-    telling("keep_if_best", "keeping", lambda run, _: run.state.step, "training", lambda _, run, __: run.state.step)
+    telling(
+        "validation_loss", "validation", lambda run: run.state.step, "training", lambda _, run: run.state.step
+    )
+    telling(
+        "keep_if_best",
+        "keeping",
+        lambda run, _: run.state.step,
+        "training",
+        lambda _, run, __: run.state.step,
+    )
     telling("save_state", "saving", lambda *a: a[4].step, "saved", lambda _, *a: a[4].step)
     left = die_at
 
     def watch(event: str, about: tuple[Any, ...]) -> None:
         nonlocal left
-        writes = event in ("os.rename", "os.remove") or (event == "open" and isinstance(about[1], str) and about[1][0] in "wa")
+        writes = event in ("os.rename", "os.remove") or (
+            event == "open" and isinstance(about[1], str) and about[1][0] in "wa"
+        )
         if left and writes and str(about[0]).startswith(f"{folder}/"):
             left -= 1
             if not left:
@@ -309,7 +384,9 @@ def at_a_temporary_file(chance: random.Random, child: Child) -> str:
     start = chance.choice((".state-", ".model.", ".state-"))
     child.listen("begun")
     until = time.perf_counter() + 2
-    while time.perf_counter() < until and not any(path.name.startswith(start) for path in child.folder.glob(".*")):
+    while time.perf_counter() < until and not any(
+        path.name.startswith(start) for path in child.folder.glob(".*")
+    ):
         pass
     os.kill(child.pid, signal.SIGKILL)
     return ""
@@ -327,19 +404,36 @@ def kill_again_and_again(drill: Drill, kills: int) -> None:
     """SIGKILL at random moments, a third and more of them while it saves; each run ends before the next begins."""
     chance, wanted = drill.chance, len(drill.faults) + kills
     longest = save_seconds(drill, "nano")
-    plans: list[Plan | None] = [partial(while_saving, chance, longest), partial(at_a_temporary_file, chance), partial(at_any_time, chance), None]
+    plans: list[Plan | None] = [
+        partial(while_saving, chance, longest),
+        partial(at_a_temporary_file, chance),
+        partial(at_any_time, chance),
+        None,
+    ]
     for run in count(1):
         folder, first = drill.place / f"killed-{run}", 1
         while True:
             plan = chance.choice(plans) if len(drill.faults) < wanted else None
             # A start dies at each of its file operations in turn, later ones at any.
-            die_at = 0 if plan or len(drill.faults) >= wanted else first if not whole_step(folder) and first <= 4 else chance.randrange(1, 13)
+            die_at = (
+                0
+                if plan or len(drill.faults) >= wanted
+                else first
+                if not whole_step(folder) and first <= 4
+                else chance.randrange(1, 13)
+            )
             first += bool(die_at) and not whole_step(folder)
             child, _ = drill.train(folder, plan, die_at=die_at)
             if child.code != -signal.SIGKILL:
                 drill.check(child.code == 0, f"{folder.name}: ended with {child.code}, {child.line}")
                 break
-            drill.killed(child, "killed", " ".join(re.sub(r"-[0-9a-f]{16}|\.\d+$", "", about) for word, about in child.told if word == "file"))
+            drill.killed(
+                child,
+                "killed",
+                " ".join(
+                    re.sub(r"-[0-9a-f]{16}|\.\d+$", "", about) for word, about in child.told if word == "file"
+                ),
+            )
         if child.code == 0:
             drill.compare(folder)
         shutil.rmtree(folder)
@@ -351,9 +445,17 @@ def fill_the_disk(drill: Drill, times: int) -> None:
     """Files above a size cannot be written: of metrics, of weights, of a state, of the config."""
     folder = drill.place / "full"
     for turn in range(1 + times):
-        limit = 300 if not turn else drill.chance.choice((drill.chance.randrange(50, 500), 2 * SPACE, drill.chance.randrange(4, 14) * SPACE))
+        limit = (
+            300
+            if not turn
+            else drill.chance.choice(
+                (drill.chance.randrange(50, 500), 2 * SPACE, drill.chance.randrange(4, 14) * SPACE)
+            )
+        )
         child, _ = drill.train(folder, limit=limit)
-        refused(drill, child, r"cannot be written \(File too large\)|the row cannot be written \(File too large\)")
+        refused(
+            drill, child, r"cannot be written \(File too large\)|the row cannot be written \(File too large\)"
+        )
         drill.killed(child, "disk full", f"files end at {limit:,} bytes")
         if drill.chance.random() < 0.5:  # some steps on
             child, _ = drill.train(folder, partial(when_told, "saved", drill.chance.randrange(1, 4), kill))
@@ -369,7 +471,12 @@ def fill_a_tmpfs(drill: Drill, times: int) -> None:
     for _ in range(times):
         size = drill.chance.randrange(1, 55)
         folder.parent.mkdir()
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}m", "drill", folder.parent], capture_output=True, text=True, check=False)
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}m", "drill", folder.parent],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if mounted.returncode:
             CONSOLE.print(f"no tmpfs was filled: {mounted.stderr.strip()}", markup=False)
             folder.parent.rmdir()
@@ -387,7 +494,10 @@ def fill_a_tmpfs(drill: Drill, times: int) -> None:
 
 def refused(drill: Drill, child: Child, why: str) -> None:
     """A process must have ended with one line that says why, and exit code 2."""
-    drill.check(child.code == 2 and re.search(why, child.line) is not None, f"{child.folder.name}: ended with {child.code}, {child.line}")
+    drill.check(
+        child.code == 2 and re.search(why, child.line) is not None,
+        f"{child.folder.name}: ended with {child.code}, {child.line}",
+    )
 
 
 def kill(child: Child) -> str:
@@ -398,7 +508,10 @@ def kill(child: Child) -> str:
 def half_way(drill: Drill) -> Path:
     """The folder of a run that was stopped in its middle."""
     folder = drill.place / "half-way"
-    child, _ = drill.train(folder, partial(when_told, "done", drill.steps // 2 + 1, lambda child: kill_with(child, signal.SIGTERM)))
+    child, _ = drill.train(
+        folder,
+        partial(when_told, "done", drill.steps // 2 + 1, lambda child: kill_with(child, signal.SIGTERM)),
+    )
     drill.check(child.code == 75, f"{folder.name}: ended with {child.code}, {child.line}")
     return folder
 
@@ -410,14 +523,29 @@ def kill_with(child: Child, number: signal.Signals) -> str:
 
 def damage_what_was_saved(drill: Drill, half: Path, times: int) -> None:
     """Saved states, weights, metrics and the config: it goes on to the same end, or stops with one line."""
-    targets = ["latest", "latest two", "only an older one", "all", "model.safetensors", "metrics.jsonl", "config.json"]
+    targets = [
+        "latest",
+        "latest two",
+        "only an older one",
+        "all",
+        "model.safetensors",
+        "metrics.jsonl",
+        "config.json",
+    ]
     for target in targets * times:
         folder = drill.place / "damaged"
-        source = drill.whole if target == "model.safetensors" else half  # later steps would write better weights
+        source = (
+            drill.whole if target == "model.safetensors" else half
+        )  # later steps would write better weights
         shutil.copytree(source, folder)
         before = whole_step(folder)
         states = sorted(folder.glob("state-*"), reverse=True)
-        paths = {"latest": states[:1], "latest two": states[:2], "only an older one": states[1:2], "all": states}.get(target, [folder / target])
+        paths = {
+            "latest": states[:1],
+            "latest two": states[:2],
+            "only an older one": states[1:2],
+            "all": states,
+        }.get(target, [folder / target])
         what = ", ".join(damage(path, drill.chance) for path in paths)
         child, _ = drill.train(folder)
         if child.code == 2 and target in ("all", "metrics.jsonl", "config.json"):
@@ -430,10 +558,20 @@ def damage_what_was_saved(drill: Drill, half: Path, times: int) -> None:
             drill.check(child.code == 0 and target != "all", f"{what}: ended with {child.code}, {child.line}")
             drill.compare(folder, but=() if target not in ("metrics.jsonl", "config.json") else (target,))
             if target == "config.json":
-                drill.check(described(folder) == described(drill.whole), f"{what}: went on with another config.json")
+                drill.check(
+                    described(folder) == described(drill.whole), f"{what}: went on with another config.json"
+                )
             begun = child.steps("begun")
             followed = f"went on from {begun[0] if begun else '-'}"
-        drill.note(Fault("saved file damaged", str(child.number), before, re.sub(r"-[0-9a-f]{16}\.safetensors", "", what), followed))
+        drill.note(
+            Fault(
+                "saved file damaged",
+                str(child.number),
+                before,
+                re.sub(r"-[0-9a-f]{16}\.safetensors", "", what),
+                followed,
+            )
+        )
         shutil.rmtree(folder)
 
 
@@ -448,7 +586,15 @@ def set_the_clock_back(drill: Drill, half: Path, times: int) -> None:
         child, _ = drill.train(folder, behind=86_400.0 * (turn + 1))
         drill.check(child.code == 0, f"clock set back: ended with {child.code}, {child.line}")
         drill.compare(folder)
-        drill.note(Fault("clock set back", str(child.number), before, f"by {turn + 1} days, at every second look", "went on"))
+        drill.note(
+            Fault(
+                "clock set back",
+                str(child.number),
+                before,
+                f"by {turn + 1} days, at every second look",
+                "went on",
+            )
+        )
         shutil.rmtree(folder)
 
 
@@ -478,19 +624,42 @@ def damage_the_data(drill: Drill, half: Path, times: int) -> None:
         shutil.copytree(half, folder)
         before = whole_step(folder)
         what = "" if running else damage(files[turn // 2 % len(files)], drill.chance)
-        child, harmed = drill.train(folder, partial(when_told, "done", drill.chance.randrange(1, drill.steps // 2 - 1), harm) if running else None)
+        child, harmed = drill.train(
+            folder,
+            partial(when_told, "done", drill.chance.randrange(1, drill.steps // 2 - 1), harm)
+            if running
+            else None,
+        )
         if child.code == 0 and "manifest" in what:  # what does not matter, such as the versions that made it
             followed = "went on"
         else:
-            refused(drill, child, "changed while it was learned from" if running else r"data=.*(damaged|manifest|cannot be read)|manifest.json")
+            refused(
+                drill,
+                child,
+                "changed while it was learned from"
+                if running
+                else r"data=.*(damaged|manifest|cannot be read)|manifest.json",
+            )
             followed = child.line.removeprefix("latent-tokens: ").replace(str(drill.place), "")
             told = [about for about in child.told if about[0] in ("done", "saved")]
             saved = child.steps("saved")
-            drill.check(whole_step(folder) == max([before, *saved]), f"data damaged: saved what it should not have, {told}")
+            drill.check(
+                whole_step(folder) == max([before, *saved]),
+                f"data damaged: saved what it should not have, {told}",
+            )
         restore_files()
         drill.finish(folder)
         step = max(child.steps("begun", "done"), default=before)
-        drill.note(Fault("data damaged", str(child.number), step, f"{child.moment if running else 'before'}: {what or harmed}", followed, 0))
+        drill.note(
+            Fault(
+                "data damaged",
+                str(child.number),
+                step,
+                f"{child.moment if running else 'before'}: {what or harmed}",
+                followed,
+                0,
+            )
+        )
         shutil.rmtree(folder)
 
 
@@ -500,13 +669,22 @@ def signal_it(drill: Drill, times: int) -> None:
     for number, code in list(SIGNALS.items()) * times:
         while True:
             word = drill.chance.choice(("training", "done", "saving", "validation"))
-            child, _ = drill.train(folder, partial(when_told, word, drill.chance.randrange(1, 4), partial(kill_with, number=number)))
+            child, _ = drill.train(
+                folder,
+                partial(when_told, word, drill.chance.randrange(1, 4), partial(kill_with, number=number)),
+            )
             if child.code:
                 break
             drill.compare(folder)  # it had ended before
             shutil.rmtree(folder)
-        drill.check(child.code == code and "--resume auto" in child.line, f"{number.name}: ended with {child.code}, {child.line}")
-        drill.check(whole_step(folder) == max(child.steps("done")), f"{number.name}: {child.steps('done')[-1:]} done, {whole_step(folder)} saved")
+        drill.check(
+            child.code == code and "--resume auto" in child.line,
+            f"{number.name}: ended with {child.code}, {child.line}",
+        )
+        drill.check(
+            whole_step(folder) == max(child.steps("done")),
+            f"{number.name}: {child.steps('done')[-1:]} done, {whole_step(folder)} saved",
+        )
         drill.killed(child, number.name)
     drill.finish(folder)
     shutil.rmtree(folder)
@@ -529,9 +707,20 @@ def lose_one_of_two(drill: Drill, times: int, steps: int) -> None:
         refused(drill, left, "another process is gone .* rerun with --resume auto")
         step = max(lost.steps("done"), default=0)
         again = step - whole_step(folder)
-        drill.check(0 <= again <= SAVE_EVERY, f"one of two: step {step} was done, and {whole_step(folder)} is saved")
+        drill.check(
+            0 <= again <= SAVE_EVERY, f"one of two: step {step} was done, and {whole_step(folder)} is saved"
+        )
         followed = left.line.removeprefix("latent-tokens: ")
-        drill.note(Fault("one of two killed", f"{lost.number}, rank {both.index(lost)}", step, lost.moment, followed, again))
+        drill.note(
+            Fault(
+                "one of two killed",
+                f"{lost.number}, rank {both.index(lost)}",
+                step,
+                lost.moment,
+                followed,
+                again,
+            )
+        )
         go_on_with_two_and_one(drill, folder, whole, steps)
 
 
@@ -546,10 +735,22 @@ def signal_one_of_two(drill: Drill, times: int, steps: int) -> None:
         for child in both:
             child.end()
             code = SIGNALS[number] if child is signalled else 75
-            drill.check(child.code == code and "--resume auto" in child.line, f"{number.name} to one of two: {child.code}, {child.line}")
-            drill.check(max(child.steps("done"), default=0) == whole_step(folder), f"{number.name} to one of two: {whole_step(folder)} is saved")
+            drill.check(
+                child.code == code and "--resume auto" in child.line,
+                f"{number.name} to one of two: {child.code}, {child.line}",
+            )
+            drill.check(
+                max(child.steps("done"), default=0) == whole_step(folder),
+                f"{number.name} to one of two: {whole_step(folder)} is saved",
+            )
         drill.note(
-            Fault(f"{number.name} to one of two", f"{signalled.number}, rank {turn % 2}", whole_step(folder), signalled.moment, "both stopped")
+            Fault(
+                f"{number.name} to one of two",
+                f"{signalled.number}, rank {turn % 2}",
+                whole_step(folder),
+                signalled.moment,
+                "both stopped",
+            )
         )
         go_on_with_two_and_one(drill, folder, drill.place / "two", steps)
 
@@ -559,11 +760,18 @@ def go_on_with_two_and_one(drill: Drill, folder: Path, whole: Path, steps: int) 
     for number in (2, 1):
         again = drill.place / f"again-with-{number}"
         shutil.copytree(folder, again)
-        for child in pair(drill, again, steps) if number == 2 else (drill.fork(again, partial(main, drill.arguments(again, steps))),):
+        for child in (
+            pair(drill, again, steps)
+            if number == 2
+            else (drill.fork(again, partial(main, drill.arguments(again, steps))),)
+        ):
             child.end()
             drill.check(child.code == 0, f"{again.name}: ended with {child.code}, {child.line}")
         apart = difference(again, whole)
-        drill.check(apart < 1e-5, f"{again.name}: its losses are {apart} apart from those of two that were undisturbed")
+        drill.check(
+            apart < 1e-5,
+            f"{again.name}: its losses are {apart} apart from those of two that were undisturbed",
+        )
         shutil.rmtree(again)
     shutil.rmtree(folder)
 
@@ -574,16 +782,28 @@ def pair(drill: Drill, folder: Path, steps: int) -> list[Child]:
         free.bind(("127.0.0.1", 0))
         met = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
     work = partial(main, drill.arguments(folder, steps))
-    return [drill.fork(folder, work, environment={**met, "RANK": rank, "LOCAL_RANK": rank}) for rank in ("0", "1")]
+    return [
+        drill.fork(folder, work, environment={**met, "RANK": rank, "LOCAL_RANK": rank}) for rank in ("0", "1")
+    ]
 
 
 def lose_one_under_torchrun(drill: Drill, times: int, steps: int) -> None:
     """The same with the launcher, which must end."""
     whole, folder = drill.place / "two", drill.place / "launched"
     for turn in range(times):
-        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "latent_tokens"]
+        launcher = [
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            "2",
+            "-m",
+            "latent_tokens",
+        ]
         with folder.with_suffix(".txt").open("wb") as said:
-            launched = subprocess.Popen([sys.executable, *launcher, *drill.arguments(folder, steps)], stdout=said, stderr=said)
+            launched = subprocess.Popen(
+                [sys.executable, *launcher, *drill.arguments(folder, steps)], stdout=said, stderr=said
+            )
         least, until = drill.chance.randrange(1, steps * 2 // 3), time.perf_counter() + HANGS
         while whole_step(folder) < least and launched.poll() is None and time.perf_counter() < until:
             time.sleep(drill.chance.uniform(0, 0.05))
@@ -591,10 +811,19 @@ def lose_one_under_torchrun(drill: Drill, times: int, steps: int) -> None:
         begun, code = time.perf_counter(), launched.wait(HANGS)
         drill.check(code != 0, f"launched: the launcher ended with {code} though a process was killed")
         text = folder.with_suffix(".txt").read_text()
-        ours = [line.removeprefix("latent-tokens: ") for line in text.splitlines() if line.startswith("latent-tokens: ")]
-        drill.check(f"[rank{1 - turn % 2}]: Traceback" not in text, "launched: the other process ended with a traceback")
+        ours = [
+            line.removeprefix("latent-tokens: ")
+            for line in text.splitlines()
+            if line.startswith("latent-tokens: ")
+        ]
+        drill.check(
+            f"[rank{1 - turn % 2}]: Traceback" not in text,
+            "launched: the other process ended with a traceback",
+        )
         followed = f"torchrun ended after {time.perf_counter() - begun:.1f} s; {' '.join(ours)}"
-        drill.note(Fault("one of two killed", f"torchrun, rank {turn % 2}", whole_step(folder), "training", followed))
+        drill.note(
+            Fault("one of two killed", f"torchrun, rank {turn % 2}", whole_step(folder), "training", followed)
+        )
         go_on_with_two_and_one(drill, folder, whole, steps)
 
 
@@ -607,8 +836,13 @@ def kill_rank(launcher: int, rank: str) -> None:
 
 def difference(first: Path, second: Path) -> float:
     """The largest difference between two runs' losses; infinite where they have other rows."""
-    rows = [timeless(run / "metrics.jsonl") if (run / "metrics.jsonl").is_file() else [] for run in (first, second)]
-    losses = [{(row["step"], name): row[name] for row in one for name in row if "loss" in name} for one in rows]
+    rows = [
+        timeless(run / "metrics.jsonl") if (run / "metrics.jsonl").is_file() else []
+        for run in (first, second)
+    ]
+    losses = [
+        {(row["step"], name): row[name] for row in one for name in row if "loss" in name} for one in rows
+    ]
     if not losses[0] or losses[0].keys() != losses[1].keys():
         return float("inf")
     return max(abs(loss - losses[1][which]) for which, loss in losses[0].items())
@@ -618,7 +852,16 @@ def save_seconds(drill: Drill, size: str) -> float:
     """What a save of a run takes: the median of some."""
 
     def measure() -> int:
-        config = TrainConfig("sudoku-4", "scdm", drill.place / f"saved-{size}", size=size, data=drill.data, steps=8, batch_size=4, save_every=100)  # type: ignore[arg-type]
+        config = TrainConfig(
+            "sudoku-4",
+            "scdm",
+            drill.place / f"saved-{size}",
+            size=size,
+            data=drill.data,
+            steps=8,
+            batch_size=4,
+            save_every=100,
+        )  # type: ignore[arg-type]
         save = training.Run.save
 
         def timed(run: training.Run) -> None:
@@ -634,21 +877,29 @@ def save_seconds(drill: Drill, size: str) -> float:
 
     child = drill.fork(drill.place, measure)
     child.end()
-    return statistics.median(float(line) for line in child.said.splitlines() if re.fullmatch(r"[\d.e-]+", line))
+    return statistics.median(
+        float(line) for line in child.said.splitlines() if re.fullmatch(r"[\d.e-]+", line)
+    )
 
 
 def summary(drill: Drill, seconds: float) -> None:
     """The table and the totals."""
     table = Table("fault", "process", "step", "moment", "what followed", "steps lost")
     for fault in drill.faults:
-        table.add_row(fault.kind, fault.process, str(fault.step), fault.moment, fault.followed[:160], str(fault.lost))
+        table.add_row(
+            fault.kind, fault.process, str(fault.step), fault.moment, fault.followed[:160], str(fault.lost)
+        )
     CONSOLE.print(table, markup=False)
     kinds = Counter(fault.kind for fault in drill.faults)
     moments = Counter(fault.moment.split(":")[0] for fault in drill.faults if fault.kind == "killed")
     lost = [fault.lost for fault in drill.faults]
     CONSOLE.print(f"kinds: {', '.join(f'{kind} {number}' for kind, number in kinds.items())}")
-    CONSOLE.print(f"killed while: {', '.join(f'{moment} {number}' for moment, number in moments.most_common())}")
-    CONSOLE.print(f"faults injected {len(drill.faults)}, survived {max(0, len(drill.faults) - len(drill.wrong))}, in {seconds:.0f} s")
+    CONSOLE.print(
+        f"killed while: {', '.join(f'{moment} {number}' for moment, number in moments.most_common())}"
+    )
+    CONSOLE.print(
+        f"faults injected {len(drill.faults)}, survived {max(0, len(drill.faults) - len(drill.wrong))}, in {seconds:.0f} s"
+    )
     CONSOLE.print(f"steps lost {sum(lost)}, at most {max(lost)} at once; saved every {SAVE_EVERY}")
     CONSOLE.print(f"wrong results {len(drill.wrong)}", style="red" if drill.wrong else "green")
 
@@ -658,15 +909,24 @@ def run(short: bool, kills: int, seed: int, place: Path) -> int:
     CONSOLE.print(f"drill: seed {seed}, in {place}")
     begun, times = time.perf_counter(), 1 if short else 4
     provenance()  # asks git once, for all
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed} faults"), TimeElapsedColumn())
-    with Progress(*columns, console=CONSOLE, auto_refresh=False, disable=not CONSOLE.is_terminal) as bar:  # a bar that refreshes itself has a thread
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed} faults"),
+        TimeElapsedColumn(),
+    )
+    with Progress(
+        *columns, console=CONSOLE, auto_refresh=False, disable=not CONSOLE.is_terminal
+    ) as bar:  # a bar that refreshes itself has a thread
         line = bar.add_task("undisturbed", total=kills + 40 * times)
 
         def report(kind: str) -> None:
             bar.update(line, advance=1, description=kind, refresh=True)
 
         drill = Drill(place, 15 if short else 60, random.Random(seed), report)
-        make = f"data sudoku-4 --num-train 64 --num-validation 8 --num-test 1 --processes 1 --out {drill.data}"
+        make = (
+            f"data sudoku-4 --num-train 64 --num-validation 8 --num-test 1 --processes 1 --out {drill.data}"
+        )
         child = drill.fork(place, partial(main, make.split()))
         child.end()
         child, _ = drill.train(drill.whole)
@@ -680,13 +940,18 @@ def run(short: bool, kills: int, seed: int, place: Path) -> int:
             ("clock", lambda: set_the_clock_back(drill, drill.place / "half-way", times)),
             ("data", lambda: damage_the_data(drill, drill.place / "half-way", 2 * times)),
             ("two processes", lambda: lose_one_of_two(drill, 1 if short else 6, 12 if short else 30)),
-            ("signals to one of two", lambda: signal_one_of_two(drill, 1 if short else 4, 12 if short else 30)),
+            (
+                "signals to one of two",
+                lambda: signal_one_of_two(drill, 1 if short else 4, 12 if short else 30),
+            ),
             ("torchrun", lambda: lose_one_under_torchrun(drill, 0 if short else 2, 30)),
         ]
         for name, fault in kinds:
             before, since = len(drill.faults), time.perf_counter()
             fault()
-            CONSOLE.print(f"{name}: {len(drill.faults) - before} faults, {time.perf_counter() - since:.1f} s, {len(drill.wrong)} wrong so far")
+            CONSOLE.print(
+                f"{name}: {len(drill.faults) - before} faults, {time.perf_counter() - since:.1f} s, {len(drill.wrong)} wrong so far"
+            )
     summary(drill, time.perf_counter() - begun)
     for size in ("nano",) if short else ("nano", "tiny"):
         taken = save_seconds(drill, size)
@@ -696,10 +961,14 @@ def run(short: bool, kills: int, seed: int, place: Path) -> int:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--short", action="store_true", help="a handful of each kind")
     parser.add_argument("--kills", type=int, help="how many processes to kill (200; 12 with --short)")
-    parser.add_argument("--seed", type=int, default=0, help="of what is broken; when a kill falls is up to the clock, too")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of what is broken; when a kill falls is up to the clock, too"
+    )
     given = parser.parse_args()
     with TemporaryDirectory(prefix="drill-") as beside:
         sys.exit(run(given.short, given.kills or (12 if given.short else 200), given.seed, Path(beside)))

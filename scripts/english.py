@@ -14,7 +14,19 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 PACKAGE = "anarchism"
-BLOCKS = {"p", "h1", "h2", "h3", "h4", "h5", "li", "blockquote", "div", "br", "tr"}  # tags that a line ends with
+BLOCKS = {
+    "p",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "li",
+    "blockquote",
+    "div",
+    "br",
+    "tr",
+}  # tags that a line ends with
 UNREAD = {"head", "script", "style"}
 
 
@@ -56,7 +68,10 @@ def main(out: Path) -> None:
         subprocess.run(["apt-get", "download", PACKAGE], cwd=folder, check=True)
         (package,) = Path(folder).glob("*.deb")
         subprocess.run(["dpkg-deb", "-x", package, folder], check=True)
-        texts = {page.stem: words_of(page.read_text(encoding="utf-8")) for page in sorted(Path(folder).rglob("html/*.html"))}
+        texts = {
+            page.stem: words_of(page.read_text(encoding="utf-8"))
+            for page in sorted(Path(folder).rglob("html/*.html"))
+        }
     out.mkdir(parents=True)
     for name, text in texts.items():
         (out / f"{name}.txt").write_text(text, encoding="utf-8")

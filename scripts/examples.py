@@ -44,9 +44,15 @@ def measure(puzzle_set: PuzzleSet) -> dict[str, Any]:
     results = {}
     for latents in LATENTS:
         with progress(f"{name}, n = {latents}", puzzle_set.num_puzzles) as advance:
-            results[str(latents)] = solved(model, problems, DecodeSettings(latents, puzzle_set.candidates, seed=SEED), advance)
-    kinds = np.where(results["all"], np.where(results["0"], "both", "gained"), np.where(results["0"], "lost", "neither"))
-    chosen = [(kind, int(place)) for kind, count in KEPT.items() for place in np.flatnonzero(kinds == kind)[:count]]
+            results[str(latents)] = solved(
+                model, problems, DecodeSettings(latents, puzzle_set.candidates, seed=SEED), advance
+            )
+    kinds = np.where(
+        results["all"], np.where(results["0"], "both", "gained"), np.where(results["0"], "lost", "neither")
+    )
+    chosen = [
+        (kind, int(place)) for kind, count in KEPT.items() for place in np.flatnonzero(kinds == kind)[:count]
+    ]
     return {
         "model": name,
         "sha256": sha256_of(SHIPPED / name / "model.safetensors"),
@@ -57,7 +63,11 @@ def measure(puzzle_set: PuzzleSet) -> dict[str, Any]:
         "solved": {latents: int(found.sum()) for latents, found in results.items()},
         **compared(results["0"], results["all"]),
         "examples": [
-            {"puzzle": as_text(problems, place), "kind": kind, "solved": {latents: bool(found[place]) for latents, found in results.items()}}
+            {
+                "puzzle": as_text(problems, place),
+                "kind": kind,
+                "solved": {latents: bool(found[place]) for latents, found in results.items()},
+            }
             for kind, place in chosen
         ],
     }
@@ -73,7 +83,12 @@ if __name__ == "__main__":
     records = {puzzle_set.task: measure(puzzle_set) for puzzle_set in SETS}
     write_atomic({MEASURED: json_bytes(records)})
     for task, record in records.items():
-        shares = ", ".join(f"n = {latents}: {count} ({100 * count / record['puzzles']:.1f}%)" for latents, count in record["solved"].items())
-        print(f"{task}, {record['puzzles']} puzzles, {record['givens']} givens, k = {record['candidates']}. Solved at {shares}.")
+        shares = ", ".join(
+            f"n = {latents}: {count} ({100 * count / record['puzzles']:.1f}%)"
+            for latents, count in record["solved"].items()
+        )
+        print(
+            f"{task}, {record['puzzles']} puzzles, {record['givens']} givens, k = {record['candidates']}. Solved at {shares}."
+        )
         for kind, words in COMPARISONS.items():
             print(f"  {words}: {record[kind]}")

@@ -54,9 +54,24 @@ def steps() -> Data:
     def on_step(step: Any) -> None:
         positions, clean = step.layout.positions[0].tolist(), int(step.layout.num_clean[0])
         shown = positions[: int(step.layout.num_shown[0])]
-        seen.append({"clean": shown[:clean], "latents": step.latents[0], "candidates": step.candidates[0], "chosen": step.chosen[0].tolist()})
+        seen.append(
+            {
+                "clean": shown[:clean],
+                "latents": step.latents[0],
+                "candidates": step.candidates[0],
+                "chosen": step.chosen[0].tolist(),
+            }
+        )
 
-    generate(counting, METHODS["scdm"], torch.full((1, LENGTH), 1), known, Decoding(candidates=2, latents=2), seed=1, on_step=on_step)
+    generate(
+        counting,
+        METHODS["scdm"],
+        torch.full((1, LENGTH), 1),
+        known,
+        Decoding(candidates=2, latents=2),
+        seed=1,
+        on_step=on_step,
+    )
     return {"steps": seen}
 
 
@@ -72,10 +87,17 @@ def masks() -> Data:
         method = METHODS[name]
         order = torch.tensor([list(range(LENGTH)) if method.is_left_to_right else ORDER])
         clean, left = torch.tensor([CLEAN]), torch.tensor([LENGTH - CLEAN])
-        candidates, latents = num_candidates_and_latents(method, decoding_of(method), clean, left, torch.tensor([1]))
+        candidates, latents = num_candidates_and_latents(
+            method, decoding_of(method), clean, left, torch.tensor([1])
+        )
         layout = next_layout(order, clean, candidates, latents)
         mask = dense_mask(method.attention, layout)[0].int().tolist()
-        found[name] = {"positions": layout.positions[0].tolist(), "clean": CLEAN, "latents": int(latents), "mask": mask}
+        found[name] = {
+            "positions": layout.positions[0].tolist(),
+            "clean": CLEAN,
+            "latents": int(latents),
+            "mask": mask,
+        }
     return found
 
 
@@ -91,7 +113,12 @@ def training() -> Data:
         mask = dense_mask(method.attention, drawn.layout)[0]
         others = mask & ~drawn.layout.clean & ~torch.eye(len(mask), dtype=torch.bool)
         scored = drawn.scored[0]
-        found[name] = {"clean": CLEAN, "mask": mask.int().tolist(), "scored": scored.int().tolist(), "latents": others.sum(1)[scored].tolist()}
+        found[name] = {
+            "clean": CLEAN,
+            "mask": mask.int().tolist(),
+            "scored": scored.int().tolist(),
+            "latents": others.sum(1)[scored].tolist(),
+        }
     return found
 
 
@@ -103,7 +130,10 @@ def cost() -> Data:
         "k = 8": lambda n: relative_cost(81, 8, n),
         "k = 1, clean tokens remembered (esolm)": lambda n: cached_cost(81, 1, n),
     }
-    return {"latents": latents, "curves": {name: [round(curve(n), 6) for n in latents] for name, curve in curves.items()}}
+    return {
+        "latents": latents,
+        "curves": {name: [round(curve(n), 6) for n in latents] for name, curve in curves.items()},
+    }
 
 
 def draw_steps(data: Data) -> Figure:
@@ -111,16 +141,31 @@ def draw_steps(data: Data) -> Figure:
     sheet = Figure(figsize=(9.5, 3.4), layout="constrained")
     left, right = sheet.subplots(1, 2)
     for row, step in enumerate(data["steps"]):
-        role = {place: kind for kind, name in (("clean", "clean"), ("latent", "latents"), ("candidate", "candidates")) for place in step[name]}
+        role = {
+            place: kind
+            for kind, name in (("clean", "clean"), ("latent", "latents"), ("candidate", "candidates"))
+            for place in step[name]
+        }
         for place in range(LENGTH):
-            cell(left, row, place, role.get(place, "left out"), str(place) if place in role else "", ring=place in step["chosen"])
+            cell(
+                left,
+                row,
+                place,
+                role.get(place, "left out"),
+                str(place) if place in role else "",
+                ring=place in step["chosen"],
+            )
         for slot, place in enumerate([*step["clean"], *step["latents"], *step["candidates"]]):
             cell(right, row, slot, role[place], str(place), ring=place in step["chosen"])
     frame(left, "the sequence: what each position is", "position")
     frame(right, "what the network is given: [clean | latents | candidates]", "slot")
     left.set_ylabel("step")
     for axes in (left, right):
-        axes.set(xlim=(0, LENGTH), ylim=(len(data["steps"]), 0), yticks=[row + 0.5 for row in range(len(data["steps"]))])
+        axes.set(
+            xlim=(0, LENGTH),
+            ylim=(len(data["steps"]), 0),
+            yticks=[row + 0.5 for row in range(len(data["steps"]))],
+        )
         axes.set_yticklabels(range(1, len(data["steps"]) + 1))
         axes.set_xticks([place + 0.5 for place in range(LENGTH)], list(range(LENGTH)))
     legend(sheet, {role: role for role in COLORS}, "ring: the candidate that is decoded")
@@ -136,7 +181,11 @@ def draw_masks(data: Data) -> Figure:
         grid(axes, seen["mask"], roles)
         label_slots(axes, seen["positions"], roles)
         axes.set_title(f"{name}, n = {seen['latents']}", fontsize=10)
-    legend(sheet, {role: role for role in list(COLORS)[:3]}, "a row: a slot and what it sees, numbered by position")
+    legend(
+        sheet,
+        {role: role for role in list(COLORS)[:3]},
+        "a row: a slot and what it sees, numbered by position",
+    )
     return sheet
 
 
@@ -144,12 +193,17 @@ def draw_training(data: Data) -> Figure:
     """A panel a method, with the number of latents that each scored slot learns with at its right."""
     sheet = Figure(figsize=(9.5, 6.2), layout="constrained")
     for axes, (name, seen) in zip(sheet.subplots(2, 3).flat, data.items(), strict=True):
-        roles = ["clean" if slot < seen["clean"] else "candidate" if scored else "latent" for slot, scored in enumerate(seen["scored"])]
+        roles = [
+            "clean" if slot < seen["clean"] else "candidate" if scored else "latent"
+            for slot, scored in enumerate(seen["scored"])
+        ]
         grid(axes, seen["mask"], roles)
         counts = iter(seen["latents"])
         for slot, scored in enumerate(seen["scored"]):
             if scored:
-                axes.text(len(roles) + 0.25, slot + 0.5, f"n = {next(counts)}", va="center", fontsize=8.5, color=INK)
+                axes.text(
+                    len(roles) + 0.25, slot + 0.5, f"n = {next(counts)}", va="center", fontsize=8.5, color=INK
+                )
         axes.set(xlim=(-0.2, LENGTH + 1.7), ylim=(LENGTH, -0.2), xticks=[], yticks=[])
         axes.set_title(name, fontsize=10)
     names = {"clean": "clean", "candidate": "masked, and scored in this pass", "latent": "masked, not scored"}
@@ -163,7 +217,12 @@ def draw_cost(data: Data) -> Figure:
     axes = sheet.subplots()
     for (name, curve), colour in zip(data["curves"].items(), ("#0072B2", "#009E73", "#D55E00"), strict=True):
         axes.plot(data["latents"], curve, color=colour, label=name)
-    axes.set(xlabel="latent tokens n, of a board of 81 cells", ylabel="tokens, relative to all", ylim=(0, 1.05), xlim=(0, 81))
+    axes.set(
+        xlabel="latent tokens n, of a board of 81 cells",
+        ylabel="tokens, relative to all",
+        ylim=(0, 1.05),
+        xlim=(0, 81),
+    )
     axes.legend(fontsize=8.5, frameon=False, loc="lower right")
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
@@ -172,10 +231,22 @@ def draw_cost(data: Data) -> Figure:
 
 def cell(axes: Axes, row: float, column: float, role: str, text: str = "", ring: bool = False) -> None:
     """One filled square with a number in it."""
-    axes.add_patch(Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, facecolor=COLORS[role], edgecolor="none"))
+    axes.add_patch(
+        Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, facecolor=COLORS[role], edgecolor="none")
+    )
     if ring:
-        axes.add_patch(Rectangle((column + 0.08, row + 0.08), 0.84, 0.84, facecolor="none", edgecolor=INK, linewidth=2))
-    axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=9, color="white" if role in ("clean", "candidate") else INK)
+        axes.add_patch(
+            Rectangle((column + 0.08, row + 0.08), 0.84, 0.84, facecolor="none", edgecolor=INK, linewidth=2)
+        )
+    axes.text(
+        column + 0.5,
+        row + 0.5,
+        text,
+        ha="center",
+        va="center",
+        fontsize=9,
+        color="white" if role in ("clean", "candidate") else INK,
+    )
 
 
 def grid(axes: Axes, mask: list[list[int]], roles: list[str]) -> None:
@@ -209,7 +280,10 @@ def frame(axes: Axes, title: str, below: str) -> None:
 
 def legend(sheet: Figure, names: dict[str, str], also: str) -> None:
     """What the roles' colours mean, and a line, below."""
-    entries = [*(Patch(facecolor=COLORS[role], label=name) for role, name in names.items()), Patch(facecolor="none", label=also)]
+    entries = [
+        *(Patch(facecolor=COLORS[role], label=name) for role, name in names.items()),
+        Patch(facecolor="none", label=also),
+    ]
     sheet.legend(handles=entries, loc="outside lower center", ncols=len(entries), fontsize=8.5, frameon=False)
 
 

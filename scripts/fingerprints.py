@@ -141,7 +141,9 @@ def network(task, positions="both"):
 
 def batch_of(task):
     """(tokens, known, lengths) of the task's first examples; of a long one all but the last positions are given."""
-    tokens, known, lengths = as_tensors(task.generate(BATCH, seed=0).take(slice(1 if task.length > VERY_LONG else BATCH)))
+    tokens, known, lengths = as_tensors(
+        task.generate(BATCH, seed=0).take(slice(1 if task.length > VERY_LONG else BATCH))
+    )
     if task.length > LONG:
         known = known | (torch.arange(task.length) < lengths[:, None] - NUM_OPEN)
     return tokens, known, lengths
@@ -150,10 +152,16 @@ def batch_of(task):
 def training_losses(net, method, tokens, known, lengths):
     """The losses of three batches, and the norm of the gradient of their sum."""
     net.zero_grad()
-    losses = [loss(net, method, tokens, known, torch.Generator().manual_seed(seed), lengths=lengths) for seed in range(3)]
+    losses = [
+        loss(net, method, tokens, known, torch.Generator().manual_seed(seed), lengths=lengths)
+        for seed in range(3)
+    ]
     sum(losses).backward()
     gradients = [parameter.grad for parameter in net.parameters() if parameter.grad is not None]
-    return {"losses": [exact(value) for value in losses], "gradient norm": exact(torch.stack([g.norm() for g in gradients]).norm())}
+    return {
+        "losses": [exact(value) for value in losses],
+        "gradient norm": exact(torch.stack([g.norm() for g in gradients]).norm()),
+    }
 
 
 def sample(function, net, method, decoding, tokens, known, lengths):
@@ -183,7 +191,9 @@ def methods_on_tasks():
         net, batch = network(task), batch_of(task)
         for name in ALL_METHODS:
             decodings = MANY if task.name in MANY_DECODINGS else FEW
-            found[f"{name} on {task.name}"] = training_losses(net, METHODS[name], *batch) | samples(net, METHODS[name], decodings, batch)
+            found[f"{name} on {task.name}"] = training_losses(net, METHODS[name], *batch) | samples(
+                net, METHODS[name], decodings, batch
+            )
     return found
 
 
@@ -194,9 +204,13 @@ def other_decodings():
     for positions in ("rotary", "learned"):
         for name in ALL_METHODS:
             net = network(task, positions)
-            found[f"{name}, {positions} positions"] = training_losses(net, METHODS[name], *batch) | samples(net, METHODS[name], FEW, batch)
+            found[f"{name}, {positions} positions"] = training_losses(net, METHODS[name], *batch) | samples(
+                net, METHODS[name], FEW, batch
+            )
     schedule = torch.randperm(task.length, generator=torch.Generator().manual_seed(2))
-    relation = torch.rand(task.length, task.length, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    relation = torch.rand(
+        task.length, task.length, generator=torch.Generator().manual_seed(3), dtype=torch.float64
+    )
     by_hand = {
         "a given schedule": Decoding(order=given(schedule)),
         "n=3, relevant latents": Decoding(latents=3, candidates=2, latent_policy=relevant(relation)),
@@ -225,7 +239,9 @@ def likelihoods():
                 except ValueError:
                     found[key] = "refused"
             if method.readout != "shifted" and task.name == "sudoku-4":
-                relation = influence(net, method, tokens, known, torch.Generator().manual_seed(0), lengths=lengths)
+                relation = influence(
+                    net, method, tokens, known, torch.Generator().manual_seed(0), lengths=lengths
+                )
                 found[f"influence, {name}"] = exact(relation.norm())
     return found
 
@@ -233,7 +249,11 @@ def likelihoods():
 def examples():
     """The examples that each task generates, in both paddings."""
     names = sorted({task.name for task in TASKS.values()})
-    made = {(name, padding): configured(name, {"padding": padding}).generate(4, seed=1) for name in names for padding in ("none", "paper")}
+    made = {
+        (name, padding): configured(name, {"padding": padding}).generate(4, seed=1)
+        for name in names
+        for padding in ("none", "paper")
+    }
     return {f"{name}, padding {padding}": digest(*arrays) for (name, padding), arrays in made.items()}
 
 
@@ -242,10 +262,16 @@ def recipe_hashes():
     hashes = {}
     for scale in internal("SCALES"):
         for experiment in internal("EXPERIMENTS"):
-            hashes[f"{scale}, {experiment}"] = [recipe.hash for recipe in internal("recipes")(experiment, scale, Path("runs"))]
+            hashes[f"{scale}, {experiment}"] = [
+                recipe.hash for recipe in internal("recipes")(experiment, scale, Path("runs"))
+            ]
     stored = {row["recipe"] for row in internal("read_lines")(ROOT / "results" / "cpu" / "rows.jsonl")}
     every = {name for key, names in hashes.items() if key.startswith("cpu,") for name in names}
-    return {"recipes": hashes, "rows of results/cpu": len(stored), "rows whose recipe is found": len(stored & every)}
+    return {
+        "recipes": hashes,
+        "rows of results/cpu": len(stored),
+        "rows whose recipe is found": len(stored & every),
+    }
 
 
 def files_of_version_0_1():
@@ -260,25 +286,48 @@ def files_of_version_0_1():
         "run": described_network(net),
         "run, saved states": [path.name for path in internal("saved_states")(run)],
         "run, resumed": resumed(run),
-        "run, validation losses": [row["validation_loss"] for row in internal("read_lines")(run / "metrics.jsonl") if "validation_loss" in row],
-        "results": [[row["method"], row["latents"], row["valid"]] for row in internal("read_lines")(run / "results.jsonl")],
+        "run, validation losses": [
+            row["validation_loss"]
+            for row in internal("read_lines")(run / "metrics.jsonl")
+            if "validation_loss" in row
+        ],
+        "results": [
+            [row["method"], row["latents"], row["valid"]]
+            for row in internal("read_lines")(run / "results.jsonl")
+        ],
         "data": {"task": task.name, **{split: digest(*arrays) for split, arrays in splits.items()}},
         "rows": {name: [row["metric"], row.get(row["metric"])] for name, row in rows.items()},
         "bench, numbers of the table": sorted(
-            {number for column in bench.columns for cell in column.cells for number in re.findall(r"[\d.,]+", cell)}
+            {
+                number
+                for column in bench.columns
+                for cell in column.cells
+                for number in re.findall(r"[\d.,]+", cell)
+            }
         ),
-        "trace, in a page": [trace["start"]["method"] in page and str(trace["end"]["processed"]) in page for trace in traces],
+        "trace, in a page": [
+            trace["start"]["method"] in page and str(trace["end"]["processed"]) in page for trace in traces
+        ],
         "trace, steps": [len(trace["frames"]) for trace in traces],
         "data rates": [[row["task"], row["rate"]] for row in internal("read_lines")(FILES / "rates.jsonl")],
-        "summary": [[row["method"], row["latents"], row["valid"]] for row in json.loads((FILES / "summary.json").read_text())["rows"]],
+        "summary": [
+            [row["method"], row["latents"], row["valid"]]
+            for row in json.loads((FILES / "summary.json").read_text())["rows"]
+        ],
     }
 
 
 def described_network(net):
     """The method of a network, and its logits for a fixed input."""
     with torch.no_grad():
-        logits = net(torch.arange(16)[None] % 4, torch.arange(16)[None], torch.ones(1, 16, 16, dtype=torch.bool))
-    return {"method": METHODS["scdm"] == net.method, "max_length": net.max_length, "logits": exact(logits[..., : net.mask_id].norm())}
+        logits = net(
+            torch.arange(16)[None] % 4, torch.arange(16)[None], torch.ones(1, 16, 16, dtype=torch.bool)
+        )
+    return {
+        "method": METHODS["scdm"] == net.method,
+        "max_length": net.max_length,
+        "logits": exact(logits[..., : net.mask_id].norm()),
+    }
 
 
 def resumed(run):
@@ -289,7 +338,10 @@ def resumed(run):
         training = json.loads((run / "config.json").read_text())["training"]
         fit(TrainConfig(**{**training, "out": copy, "resume": "auto"}))
         ours, stored = from_pretrained(copy), from_pretrained(run)
-        near = [torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(ours.parameters(), stored.parameters(), strict=True)]
+        near = [
+            torch.allclose(a, b, rtol=1e-4, atol=1e-5)
+            for a, b in zip(ours.parameters(), stored.parameters(), strict=True)
+        ]
     return {"equal weights": all(near), **described_network(ours)}
 
 
@@ -324,13 +376,27 @@ def near(a, b):
 def differences(stored, found):
     """A line for each leaf that differs, is missing or is new."""
     stored, found = dict(flat(stored)), dict(flat(found))
-    names = sorted({name for name in stored | found if name not in stored or name not in found or not near(stored[name], found[name])})
-    return [f"{name}: {stored.get(name, 'nothing')} before, {found.get(name, 'nothing')} now" for name in names]
+    names = sorted(
+        {
+            name
+            for name in stored | found
+            if name not in stored or name not in found or not near(stored[name], found[name])
+        }
+    )
+    return [
+        f"{name}: {stored.get(name, 'nothing')} before, {found.get(name, 'nothing')} now" for name in names
+    ]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", nargs="?", type=Path, const=STORED, help="compare with a file, by default tests/data/fingerprints.json")
+    parser.add_argument(
+        "--check",
+        nargs="?",
+        type=Path,
+        const=STORED,
+        help="compare with a file, by default tests/data/fingerprints.json",
+    )
     arguments = parser.parse_args()
     found = json.loads(json.dumps(fingerprints()))
     if arguments.check is None:
@@ -338,7 +404,11 @@ def main():
         return 0
     lines = differences(json.loads(arguments.check.read_text()), found)
     print(*lines, sep="\n")
-    print(f"{len(lines)} of {len(flat(found))} fingerprints differ" if lines else f"{len(flat(found))} fingerprints are equal")
+    print(
+        f"{len(lines)} of {len(flat(found))} fingerprints differ"
+        if lines
+        else f"{len(flat(found))} fingerprints are equal"
+    )
     return 1 if lines else 0
 
 

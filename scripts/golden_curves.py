@@ -24,18 +24,29 @@ def curve(method, seed, folder):
         num_train=160, num_validation=16, evaluate_every=50, save_every=200, precision="fp32", seed=seed,
     )  # fmt: skip
     rows = [json.loads(line) for line in (fit(config) / "metrics.jsonl").read_text().splitlines()]
-    return {f"{key} at step {row['step']}": row[key] for row in rows for key in ("loss", "validation_loss") if key in row}
+    return {
+        f"{key} at step {row['step']}": row[key]
+        for row in rows
+        for key in ("loss", "validation_loss")
+        if key in row
+    }
 
 
 def mean_and_tolerance(curves):
     """Point by point: [mean of the curves, four standard deviations]."""
     points = {point: [each[point] for each in curves] for point in curves[0]}
-    return {point: [round(statistics.mean(values), 4), round(4 * statistics.stdev(values), 4)] for point, values in points.items()}
+    return {
+        point: [round(statistics.mean(values), 4), round(4 * statistics.stdev(values), 4)]
+        for point, values in points.items()
+    }
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        golden = {method: mean_and_tolerance([curve(method, seed, Path(folder)) for seed in SEEDS]) for method in TRAINED}
+        golden = {
+            method: mean_and_tolerance([curve(method, seed, Path(folder)) for seed in SEEDS])
+            for method in TRAINED
+        }
     print(json.dumps(golden, indent=1))
 
 

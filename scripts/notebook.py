@@ -16,7 +16,9 @@ KEPT = ("text/plain", "image/png")
 def executed(path: Path, folder: Path) -> Any:
     """The notebook with its outputs, run in a folder. Raises nbclient's CellExecutionError where a cell fails."""
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+    NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+    ).execute()
     for cell in notebook.cells:
         cell.metadata.clear()  # times
         if cell.cell_type == "code":
@@ -32,7 +34,9 @@ def executed(path: Path, folder: Path) -> Any:
 
 def is_progress(output: Any) -> bool:
     """Whether an output is a bar: on stderr, or drawn without being a picture."""
-    return output.get("name") == "stderr" or (output.output_type == "display_data" and "image/png" not in output.data)
+    return output.get("name") == "stderr" or (
+        output.output_type == "display_data" and "image/png" not in output.data
+    )
 
 
 def shown(notebook: Any) -> list[str]:

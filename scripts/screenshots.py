@@ -28,7 +28,9 @@ STEP = 8  # shown in the pictures
 @contextmanager
 def serving() -> Iterator[str]:
     """The address of a server of the bundled models."""
-    server = uvicorn.Server(uvicorn.Config(app_for(Shelf(shipped_names(), task_of), 4, SECONDS), log_level="error", ws="none"))
+    server = uvicorn.Server(
+        uvicorn.Config(app_for(Shelf(shipped_names(), task_of), 4, SECONDS), log_level="error", ws="none")
+    )
     with bound("127.0.0.1", 0) as place:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
         thread.start()
@@ -39,7 +41,9 @@ def serving() -> Iterator[str]:
 
 def opened(browser: Browser, address: str, width: int, height: int, scheme: str = "light") -> Page:
     """The page in a window of that size, its first puzzle decoded."""
-    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+    page = browser.new_page(
+        viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
+    )  # type: ignore[arg-type]
     page.goto(address)
     page.locator('.lane[data-state="decoded"]').first.wait_for()
     return page

@@ -17,9 +17,15 @@ EXCEPT = ("scripts/set_owner.py", "tests/test_owner.py")  # these define and lis
 
 def holding(root: Path = ROOT) -> list[Path]:
     """Return the tracked text files that hold a placeholder address, sorted."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True
+    ).stdout
     paths = [root / name for name in listed.split("\0") if name and name not in EXCEPT]
-    return sorted(path for path in paths if path.is_file() and any(address in text_of(path) for address in (REPOSITORY, MANUAL)))
+    return sorted(
+        path
+        for path in paths
+        if path.is_file() and any(address in text_of(path) for address in (REPOSITORY, MANUAL))
+    )
 
 
 def text_of(path: Path) -> str:
@@ -37,7 +43,9 @@ def set_owner(owner: str, root: Path = ROOT) -> list[Path]:
         ValueError: `owner` is not a GitHub user or organization name.
     """
     if NAME.fullmatch(owner) is None:
-        raise ValueError(f"NAME {owner!r}: is not a GitHub name. Use letters, digits and single hyphens, at most 39 characters.")
+        raise ValueError(
+            f"NAME {owner!r}: is not a GitHub name. Use letters, digits and single hyphens, at most 39 characters."
+        )
     changed = holding(root)
     for path in changed:
         text = text_of(path)
@@ -50,7 +58,9 @@ def set_owner(owner: str, root: Path = ROOT) -> list[Path]:
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", metavar="NAME", help="GitHub user or organization that publishes the repository")
+    parser.add_argument(
+        "name", metavar="NAME", help="GitHub user or organization that publishes the repository"
+    )
     try:
         changed = set_owner(parser.parse_args().name)
     except ValueError as error:

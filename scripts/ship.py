@@ -34,9 +34,16 @@ def ship(run: Path, folder: Path) -> list[dict[str, Any]]:
     kept = from_pretrained(run).bfloat16().float()
     save_pretrained(kept, folder, dtype=torch.bfloat16, about={**about, "fingerprint": fingerprint(kept)})
     net, task, rows = from_pretrained(folder), described(about["task"]), []
-    orders = dict.fromkeys((default_order(net.method, task), *([] if net.method.is_left_to_right else ["uniform"])))
+    orders = dict.fromkeys(
+        (default_order(net.method, task), *([] if net.method.is_left_to_right else ["uniform"]))
+    )
     for order in orders:
-        config = EvalConfig(latents=DIAL if about["name"] == "scdm" else None, order=order, num_samples=1_000, precision="bf16")
+        config = EvalConfig(
+            latents=DIAL if about["name"] == "scdm" else None,
+            order=order,
+            num_samples=1_000,
+            precision="bf16",
+        )
         rows += evaluate(net, task, config)
     return rows
 
@@ -57,6 +64,13 @@ if __name__ == "__main__":
             if (place / CARD).is_file():
                 about = read_description(place, "config.json", "model")
                 kept = read_lines(place.parent / "results.jsonl")
-                put(place, [row for row in kept if (row["task"], row["method"]) == (about["task"]["name"], about["name"])])
+                put(
+                    place,
+                    [
+                        row
+                        for row in kept
+                        if (row["task"], row["method"]) == (about["task"]["name"], about["name"])
+                    ],
+                )
             elif place.is_dir():
                 put(Path(beside, place.name), ship(place, Path(beside, place.name)))

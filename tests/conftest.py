@@ -4,7 +4,9 @@ import os
 import signal
 import socket
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # what is started in the background ignores it, and so would the processes that tests stop
+signal.signal(
+    signal.SIGINT, signal.default_int_handler
+)  # what is started in the background ignores it, and so would the processes that tests stop
 os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
 
 # With CHECK_SHAPES=1, as in .ci/run, beartype checks the shapes that signatures state.
@@ -87,7 +89,12 @@ def pytest_generate_tests(metafunc):
     methods = variants()
     if "any_decoding" in metafunc.fixturenames:
         decodings = metafunc.module.DECODINGS
-        pairs = {f"{m}, {d}": (methods[m], decodings[d]) for m in methods for d in decodings if suits(methods[m], d)}
+        pairs = {
+            f"{m}, {d}": (methods[m], decodings[d])
+            for m in methods
+            for d in decodings
+            if suits(methods[m], d)
+        }
         metafunc.parametrize(("any_method", "any_decoding"), pairs.values(), ids=pairs)
     elif "any_method" in metafunc.fixturenames:
         metafunc.parametrize("any_method", methods.values(), ids=methods)

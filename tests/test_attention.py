@@ -29,7 +29,8 @@ def the_past(i, j):
 
 
 @pytest.mark.parametrize(
-    ("rule", "written_out"), [(independent, equation_1), (semi_causal, equation_2), (bidirectional, everything), (causal, the_past)]
+    ("rule", "written_out"),
+    [(independent, equation_1), (semi_causal, equation_2), (bidirectional, everything), (causal, the_past)],
 )
 def test_a_rule_is_its_equation_and_padding_sees_itself_alone(rule, written_out):
     layout = Layout(torch.zeros(1, SLOTS).long(), torch.tensor([CLEAN]), torch.tensor([SHOWN]))
@@ -38,21 +39,31 @@ def test_a_rule_is_its_equation_and_padding_sees_itself_alone(rule, written_out)
         for j in range(SLOTS):
             expected = written_out(i, j) if i < SHOWN and j < SHOWN else i == j
             assert bool(mask[i, j]) == expected, (i, j)
-            assert bool(rule(i, j, CLEAN)) == written_out(i, j), (i, j)  # the rule alone: the mask adds what padding sees
+            assert bool(rule(i, j, CLEAN)) == written_out(i, j), (
+                i,
+                j,
+            )  # the rule alone: the mask adds what padding sees
 
 
 def test_rows_of_one_batch_have_their_own_counts():
     layout = Layout(torch.zeros(2, 5).long(), torch.tensor([1, 4]), torch.tensor([3, 5]))
     together = dense_mask(semi_causal, layout)
     for row in range(2):
-        alone = Layout(layout.positions[row : row + 1], layout.num_clean[row : row + 1], layout.num_shown[row : row + 1])
+        alone = Layout(
+            layout.positions[row : row + 1], layout.num_clean[row : row + 1], layout.num_shown[row : row + 1]
+        )
         assert (together[row] == dense_mask(semi_causal, alone)[0]).all()
 
 
 def test_the_table_of_methods_is_the_papers():
     rules = {name: method.attention for name, method in METHODS.items()}
     assert list(METHODS) == ["mdm", "sidm", "scdm", "esolm", "arm", "ar-mtp", "ar-mtp-window-16", "ar-ntp-16"]
-    assert (rules["mdm"], rules["sidm"], rules["scdm"], rules["esolm"]) == (bidirectional, independent, semi_causal, causal)
+    assert (rules["mdm"], rules["sidm"], rules["scdm"], rules["esolm"]) == (
+        bidirectional,
+        independent,
+        semi_causal,
+        causal,
+    )
     assert METHODS["ar-mtp-window-128"].window == 128
     assert METHODS["ar-ntp-5"].targets == "next"
     for wrong in ("ar-ntp-0", "ar-mtp-window-", "gpt", ""):

@@ -14,7 +14,19 @@ from latent_tokens.configs import BenchConfig
 from latent_tokens.core.cost import cached_cost, relative_cost
 
 SMALL = {"sizes": ("nano",), "lengths": (12,), "batch_sizes": (2,), "precisions": ("fp32",), "rounds": 1}
-ASKED = ["bench", "--sizes", "nano", "--lengths", "12", "--batch-sizes", "2", "--precisions", "fp32", "--rounds", "1"]
+ASKED = [
+    "bench",
+    "--sizes",
+    "nano",
+    "--lengths",
+    "12",
+    "--batch-sizes",
+    "2",
+    "--precisions",
+    "fp32",
+    "--rounds",
+    "1",
+]
 
 
 pytestmark = pytest.mark.usefixtures("brief_look")
@@ -61,7 +73,14 @@ def test_remembered_clean_tokens_leave_the_share_of_the_papers_sampler(length, s
 
 def test_less_is_computed_where_less_is_shown(rows):
     flop = {(row["method"], row["latents"]): row["flop"] for row in rows if row["what"] == "decode"}
-    assert flop["mdm", "all"] > flop["scdm", 2] > flop["scdm", 0] > flop["esolm", 2] > flop["esolm", 0] > flop["arm", 0]
+    assert (
+        flop["mdm", "all"]
+        > flop["scdm", 2]
+        > flop["scdm", 0]
+        > flop["esolm", 2]
+        > flop["esolm", 0]
+        > flop["arm", 0]
+    )
     assert flop["sidm", 0] == flop["scdm", 0]
 
 
@@ -94,7 +113,19 @@ def test_json_lines_come_one_a_row_and_a_table_names_the_machine(capsys):
 @pytest.mark.parametrize("vocabulary", [30, 1000])  # with a table of the first layer, and without
 def test_a_network_of_text_is_measured_as_it_is_published(vocabulary, capsys):
     about = ["--vocabulary", str(vocabulary)]
-    asked = [*ASKED, *about, "--methods", "esolm", "--train", "--positions", "rotary", "--top-p", "0.9", "--no-plain", "--json"]
+    asked = [
+        *ASKED,
+        *about,
+        "--methods",
+        "esolm",
+        "--train",
+        "--positions",
+        "rotary",
+        "--top-p",
+        "0.9",
+        "--no-plain",
+        "--json",
+    ]
     assert main(asked) == 0
     forward, decode = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert "ratio_to_reference" not in forward | decode
@@ -109,14 +140,29 @@ def test_growth_is_drawn_and_its_rows_kept(tmp_path, capsys):
     assert main([*ASKED, "--methods", "mdm", "scdm", "esolm", "--growth", str(tmp_path / "growth")]) == 0
     rows = [json.loads(line) for line in (tmp_path / "growth" / "growth.jsonl").read_text().splitlines()]
     assert {row["panel"] for row in rows} == {"latents", "length", "batch"}
-    assert [row["latents"] for row in rows if row["panel"] == "latents" and row["method"] == "scdm"] == [0, 4, 8, "all"]
+    assert [row["latents"] for row in rows if row["panel"] == "latents" and row["method"] == "scdm"] == [
+        0,
+        4,
+        8,
+        "all",
+    ]
     assert {row["batch"] for row in rows if row["panel"] == "batch"} == {1, 4, 16, 64, 256}
-    assert all((tmp_path / "growth" / f"growth{suffix}").stat().st_size > 10_000 for suffix in (".png", ".svg"))
+    assert all(
+        (tmp_path / "growth" / f"growth{suffix}").stat().st_size > 10_000 for suffix in (".png", ".svg")
+    )
     assert main([*ASKED, "--growth", str(tmp_path / "growth")]) == 2
     assert "not empty" in capsys.readouterr().err
 
 
-WRONG = ["--train tiny:64", "--train huge:4x4", "--train tiny:4x8:6", "--rounds 0", "--lengths 0", "--latents -1", "--methods foo"]
+WRONG = [
+    "--train tiny:64",
+    "--train huge:4x4",
+    "--train tiny:4x8:6",
+    "--rounds 0",
+    "--lengths 0",
+    "--latents -1",
+    "--methods foo",
+]
 
 
 @pytest.mark.parametrize("wrong", WRONG)

@@ -48,7 +48,9 @@ def test_a_model_is_put_into_the_package_with_its_rows(tmp_path, monkeypatch):
     about.loader.exec_module(script)
     monkeypatch.setattr(script, "SHIPPED", tmp_path)
     monkeypatch.setattr(script, "RESULTS", tmp_path / "results.jsonl")
-    monkeypatch.setattr(script, "EvalConfig", partial(lambda few, **config: EvalConfig(**{**config, "num_samples": few}), 4))
+    monkeypatch.setattr(
+        script, "EvalConfig", partial(lambda few, **config: EvalConfig(**{**config, "num_samples": few}), 4)
+    )
     old = [{"task": "sudoku-4", "method": method} for method in ("mdm", "sidm")]
     for row in old:
         append_line(tmp_path / "results.jsonl", row)
@@ -63,7 +65,10 @@ def test_a_model_is_put_into_the_package_with_its_rows(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", shipped_names())
 def test_a_model_that_comes_along_has_its_card(name):
-    about, rows = read_description(SHIPPED / name, "config.json", "model"), read_lines(SHIPPED / "results.jsonl")
+    about, rows = (
+        read_description(SHIPPED / name, "config.json", "model"),
+        read_lines(SHIPPED / "results.jsonl"),
+    )
     own = [row for row in rows if (row["task"], row["method"]) == (about["task"]["name"], about["name"])]
     assert own
     assert (SHIPPED / name / "README.md").read_text() == card(SHIPPED / name, own)

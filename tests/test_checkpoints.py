@@ -52,13 +52,17 @@ def difference(theirs, ours, rule):
     generator = torch.Generator().manual_seed(2)
     positions = torch.stack([torch.randperm(64, generator=generator)[:24] for _ in range(5)])
     layout = Layout(positions, torch.tensor([0, 1, 9, 23, 24]), torch.full((5,), 24))
-    ids = torch.randint(20, (5, 24), generator=generator).masked_fill(layout.slots >= layout.num_clean[:, None], 20)
+    ids = torch.randint(20, (5, 24), generator=generator).masked_fill(
+        layout.slots >= layout.num_clean[:, None], 20
+    )
     mask = dense_mask(rule, layout)
     with torch.no_grad():
         return (theirs(ids, positions, mask) - ours(ids, positions, mask)).abs().max().item()
 
 
-@pytest.mark.parametrize("rule", [METHODS["mdm"].attention, independent, semi_causal, causal], ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize(
+    "rule", [METHODS["mdm"].attention, independent, semi_causal, causal], ids=lambda rule: rule.__name__
+)
 @pytest.mark.parametrize("weights", ["ema", "raw"])
 def test_logits_are_those_of_the_published_network(file, net, averaged, rule, weights):
     ours, found = import_checkpoint(file, weights)
@@ -76,7 +80,9 @@ def swap_shift_and_scale(net):
 
 def head_major(net):
     for block in net.blocks:
-        block.attn_qkv.weight.data = block.attn_qkv.weight.data.unflatten(0, (4, 3, -1)).transpose(0, 1).flatten(0, 2)
+        block.attn_qkv.weight.data = (
+            block.attn_qkv.weight.data.unflatten(0, (4, 3, -1)).transpose(0, 1).flatten(0, 2)
+        )
 
 
 def exact_gelu(net):
@@ -108,10 +114,17 @@ def test_a_reader_with_a_mistake_would_be_seen(file, averaged, name):
 
 def test_positions_that_are_not_gathered_would_be_seen(file, averaged):
     ours = import_checkpoint(file)[0]
-    assert difference(lambda ids, positions, mask: averaged(ids, positions.sort(1).values, mask), ours, semi_causal) > 0.1
+    assert (
+        difference(
+            lambda ids, positions, mask: averaged(ids, positions.sort(1).values, mask), ours, semi_causal
+        )
+        > 0.1
+    )
 
 
-@pytest.mark.parametrize(("mode", "name"), [("causal", "esolm"), ("mixed2", "scdm"), ("bidirectional", "mdm")])
+@pytest.mark.parametrize(
+    ("mode", "name"), [("causal", "esolm"), ("mixed2", "scdm"), ("bidirectional", "mdm")]
+)
 def test_the_method_is_that_of_the_files_own_settings(net, tmp_path, mode, name):
     torch.save(lightning(net, list(net.parameters()), mode), tmp_path / "a.ckpt")
     assert import_checkpoint(tmp_path / "a.ckpt")[0].method == METHODS[name]
@@ -126,7 +139,9 @@ def test_other_objects_become_stubs_that_do_nothing(file):
 
 def test_prefixes_of_wrappers_are_taken_off_and_what_is_left_out_is_said(net, tmp_path, capsys):
     content = lightning(net, [weight.detach() for weight in net.parameters()])
-    content["state_dict"] = {f"backbone._orig_mod.{name}": tensor for name, tensor in net.state_dict().items()} | {"noise.gamma": torch.zeros(1)}
+    content["state_dict"] = {
+        f"backbone._orig_mod.{name}": tensor for name, tensor in net.state_dict().items()
+    } | {"noise.gamma": torch.zeros(1)}
     torch.save(content, tmp_path / "a.ckpt")
     ours, found = import_checkpoint(tmp_path / "a.ckpt")
     assert difference(net, ours, causal) < 1e-5
@@ -139,9 +154,17 @@ def test_prefixes_of_wrappers_are_taken_off_and_what_is_left_out_is_said(net, tm
         import_checkpoint(tmp_path / "a.ckpt")
 
 
-MDLM = {"parameterization": "subs", "time_conditioning": False, "backbone": "dit", "model": {"n_heads": 4, "length": 64, "name": "small"}}
+MDLM = {
+    "parameterization": "subs",
+    "time_conditioning": False,
+    "backbone": "dit",
+    "model": {"n_heads": 4, "length": 64, "name": "small"},
+}
 NAMED = [
-    ({"model_type": "mdlm", "_name_or_path": "/home/theresosa/mdlm-owt", "n_heads": 4, "model_length": 64}, "mdm"),
+    (
+        {"model_type": "mdlm", "_name_or_path": "/home/theresosa/mdlm-owt", "n_heads": 4, "model_length": 64},
+        "mdm",
+    ),
     ({"architectures": ["EsoLM"], "n_heads": 4, "model_length": 64}, "esolm"),
     (MDLM, "mdm"),
 ]
@@ -150,7 +173,10 @@ NAMED = [
 @pytest.mark.parametrize(("about", "name"), NAMED)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_other_settings_name_the_method_too_in_any_precision(net, tmp_path, about, name, dtype):
-    save_file({f"backbone.{key}": tensor.to(dtype) for key, tensor in net.state_dict().items()}, tmp_path / "model.safetensors")
+    save_file(
+        {f"backbone.{key}": tensor.to(dtype) for key, tensor in net.state_dict().items()},
+        tmp_path / "model.safetensors",
+    )
     (tmp_path / "config.json").write_text(json.dumps(about))
     ours, _ = import_checkpoint(tmp_path)
     assert ours.method == METHODS[name]
@@ -163,8 +189,17 @@ def test_other_settings_name_the_method_too_in_any_precision(net, tmp_path, abou
 
 @pytest.mark.parametrize("prefix", ["backbone.", ""])
 def test_a_folder_of_hugging_face(net, tmp_path, prefix):
-    save_file({prefix + name: tensor for name, tensor in net.state_dict().items()}, tmp_path / "model.safetensors")
-    about = {"model_type": "EsoLM", "n_heads": 4, "model_length": 64, "mask_index": 20, "hidden_size": 32, "hidden_dim": 768}
+    save_file(
+        {prefix + name: tensor for name, tensor in net.state_dict().items()}, tmp_path / "model.safetensors"
+    )
+    about = {
+        "model_type": "EsoLM",
+        "n_heads": 4,
+        "model_length": 64,
+        "mask_index": 20,
+        "hidden_size": 32,
+        "hidden_dim": 768,
+    }
     (tmp_path / "config.json").write_text(json.dumps(about))
     ours, found = import_checkpoint(tmp_path)
     assert (ours.method, ours.max_length, ours.mask_id, found.kind) == (METHODS["esolm"], 64, 20, "ema")
@@ -182,9 +217,17 @@ class Evil:
 def test_nothing_in_a_file_is_executed(net, tmp_path):
     mark = tmp_path / "mark"
     nested = pickle.dumps(Evil(os.system, f"touch {mark}"))
-    for evil in (Evil(os.system, f"touch {mark}"), Evil(eval, f"open({str(mark)!r}, 'w')"), Evil(getattr, "a", "upper"), Evil(pickle.loads, nested)):
+    for evil in (
+        Evil(os.system, f"touch {mark}"),
+        Evil(eval, f"open({str(mark)!r}, 'w')"),
+        Evil(getattr, "a", "upper"),
+        Evil(pickle.loads, nested),
+    ):
         torch.save({**lightning(net, list(net.parameters())), "callbacks": evil}, tmp_path / "evil.ckpt")
-        with pytest.raises(ValueError, match=r"refused, it asks for (posix\.system|\w+\.eval|\w+\.getattr|_?pickle\.loads), which is no plain value"):
+        with pytest.raises(
+            ValueError,
+            match=r"refused, it asks for (posix\.system|\w+\.eval|\w+\.getattr|_?pickle\.loads), which is no plain value",
+        ):
             import_checkpoint(tmp_path / "evil.ckpt")
     assert not mark.exists()
 
@@ -207,15 +250,28 @@ def chained_dicts(count):
 
 def colliding_keys(count):
     """A dict whose keys are tuples of one hash: each is compared with all before it."""
-    return b"}(" + b"".join(b"\x8a\x0a" + (i * PRIME).to_bytes(10, "little") + b"\x85N" for i in range(1, count)) + b"u."
+    return (
+        b"}("
+        + b"".join(b"\x8a\x0a" + (i * PRIME).to_bytes(10, "little") + b"\x85N" for i in range(1, count))
+        + b"u."
+    )
 
 
 SMALL_AND_HARMFUL = {
-    "tuples in tuples": (b"})" + b"\x85" * 200_000 + b"K\x01s.", r"reading it ends the process \(SIGSEGV\)|damaged"),
+    "tuples in tuples": (
+        b"})" + b"\x85" * 200_000 + b"K\x01s.",
+        r"reading it ends the process \(SIGSEGV\)|damaged",
+    ),
     "one list made into many dicts": (chained_dicts(20_000), "more than 5[0-9][0-9] MB of memory"),
     "keys that fall together": (colliding_keys(45_000), "more than 3 seconds"),
-    "a large bytearray": (b"cbuiltins\nbytearray\n\x8a\x05\x00\x00\x00\x00\x02\x85R.", "more than 5[0-9][0-9] MB of memory"),
-    "many classes": (b"(" + b"".join(b"ctyping\nx%d\n" % i for i in range(999)) + b"t.", "more than 256 classes"),
+    "a large bytearray": (
+        b"cbuiltins\nbytearray\n\x8a\x05\x00\x00\x00\x00\x02\x85R.",
+        "more than 5[0-9][0-9] MB of memory",
+    ),
+    "many classes": (
+        b"(" + b"".join(b"ctyping\nx%d\n" % i for i in range(999)) + b"t.",
+        "more than 256 classes",
+    ),
     "modules of torch": (b"ctorch\n_inductor\n.", r"asks for torch\._inductor"),
     "a storage of no type": (b"(X\x07\x00\x00\x00storageNX\x01\x00\x00\x000NK\x04tQ.", "damaged"),
     "nothing": (b"N.", "no state_dict of tensors"),
@@ -238,7 +294,9 @@ def test_tensors_that_are_all_the_same_part_of_a_file_are_refused(net, tmp_path)
     content = lightning(net, list(net.parameters()))
     names = [name for name in content["state_dict"] if name.startswith("backbone.blocks.0.")]
     for block in range(2, 200):
-        content["state_dict"] |= {name.replace(".0.", f".{block}.", 1): content["state_dict"][name] for name in names}
+        content["state_dict"] |= {
+            name.replace(".0.", f".{block}.", 1): content["state_dict"][name] for name in names
+        }
     content["hyper_parameters"]["config"].model.update({"n_blocks": 200})
     torch.save(content, tmp_path / "a.ckpt")
     with pytest.raises(ValueError, match="more than twice those of the file"):
@@ -249,7 +307,9 @@ def test_settings_that_stand_for_many_are_not_spelt_out(net, tmp_path):
     inner = [1]
     for _ in range(28):
         inner = [inner, inner]
-    torch.save({**lightning(net, list(net.parameters())), "hyper_parameters": {"config": inner}}, tmp_path / "a.ckpt")
+    torch.save(
+        {**lightning(net, list(net.parameters())), "hyper_parameters": {"config": inner}}, tmp_path / "a.ckpt"
+    )
     with pytest.raises(ValueError, match="more than 100,000"):
         import_checkpoint(tmp_path / "a.ckpt")
 
@@ -261,7 +321,11 @@ def altered(change, net):
 
 
 def drop_bias(content):
-    del content["ema"]["shadow_params"][[name for name in content["state_dict"] if BUFFER not in name].index("backbone.output_layer.linear.bias")]
+    del content["ema"]["shadow_params"][
+        [name for name in content["state_dict"] if BUFFER not in name].index(
+            "backbone.output_layer.linear.bias"
+        )
+    ]
     del content["state_dict"]["backbone.output_layer.linear.bias"]
 
 
@@ -288,10 +352,22 @@ WRONG = {
     "no average": (lambda content: content.pop("ema"), "has no moving average .* --weights raw"),
     "other average": (lambda content: content["ema"]["shadow_params"].pop(), "29 averages of 30 weights"),
     "missing": (drop_bias, r"backbone.output_layer.linear.bias is missing"),
-    "time": (lambda content: content["hyper_parameters"]["config"].algo.update({"time_conditioning": True}), "time_conditioning=True"),
-    "mixed": (lambda content: content["hyper_parameters"]["config"].algo.update({"diffusion_attn_mode": "mixed"}), "mixed: must be one of causal"),
-    "heads": (lambda content: content["hyper_parameters"]["config"].model.update({"n_heads": 0}), "n_heads=0 in its settings"),
-    "no settings": (lambda content: content.pop("hyper_parameters"), "n_heads=None in its settings: must be a whole number from 1 to 1,024"),
+    "time": (
+        lambda content: content["hyper_parameters"]["config"].algo.update({"time_conditioning": True}),
+        "time_conditioning=True",
+    ),
+    "mixed": (
+        lambda content: content["hyper_parameters"]["config"].algo.update({"diffusion_attn_mode": "mixed"}),
+        "mixed: must be one of causal",
+    ),
+    "heads": (
+        lambda content: content["hyper_parameters"]["config"].model.update({"n_heads": 0}),
+        "n_heads=0 in its settings",
+    ),
+    "no settings": (
+        lambda content: content.pop("hyper_parameters"),
+        "n_heads=None in its settings: must be a whole number from 1 to 1,024",
+    ),
     "no method": (
         lambda content: algo(content).update({"diffusion_attn_mode": None, "name": "mine"}),
         "do not say how it attends; name it with --method",
@@ -300,21 +376,65 @@ WRONG = {
         lambda content: algo(content).update({"diffusion_attn_mode": ["causal"]}),
         "diffusion_attn_mode=.'causal'.: must be one of",
     ),
-    "extra": (lambda content: content["state_dict"].update({"backbone.bonus": torch.zeros(2)}), "backbone.bonus is no weight of"),
-    "lost": (lambda content: content["state_dict"].pop("backbone.output_layer.linear.bias"), "backbone.output_layer.linear.bias is missing"),
-    "shape": (lambda content: put(content, "blocks.1.norm1.weight", torch.zeros(31)), r"blocks.1.norm1.weight is \(31,\); must be \(32,\)"),
-    "whole numbers": (lambda content: put(content, "blocks.1.norm1.weight", torch.zeros(32, dtype=torch.int64)), "and of floating-point numbers"),
-    "average of another shape": (lambda content: content["ema"]["shadow_params"].__setitem__(0, torch.zeros(2)), "the average of .*embedding is"),
-    "not finite": (lambda content: content["ema"]["shadow_params"].__setitem__(0, torch.full((21, 32), torch.nan)), "numbers that are not finite"),
+    "extra": (
+        lambda content: content["state_dict"].update({"backbone.bonus": torch.zeros(2)}),
+        "backbone.bonus is no weight of",
+    ),
+    "lost": (
+        lambda content: content["state_dict"].pop("backbone.output_layer.linear.bias"),
+        "backbone.output_layer.linear.bias is missing",
+    ),
+    "shape": (
+        lambda content: put(content, "blocks.1.norm1.weight", torch.zeros(31)),
+        r"blocks.1.norm1.weight is \(31,\); must be \(32,\)",
+    ),
+    "whole numbers": (
+        lambda content: put(content, "blocks.1.norm1.weight", torch.zeros(32, dtype=torch.int64)),
+        "and of floating-point numbers",
+    ),
+    "average of another shape": (
+        lambda content: content["ema"]["shadow_params"].__setitem__(0, torch.zeros(2)),
+        "the average of .*embedding is",
+    ),
+    "not finite": (
+        lambda content: content["ema"]["shadow_params"].__setitem__(0, torch.full((21, 32), torch.nan)),
+        "numbers that are not finite",
+    ),
     "too large": (grow, "too large to fold: blocks.0.attention_norm.weight is not finite"),
-    "a vector for a matrix": (lambda content: put(content, "sigma_map.mlp.0.weight", torch.zeros(16)), r"is \(16,\); must have two dimensions"),
-    "a block too few": (lambda content: [content["state_dict"].pop(name) for name in [*content["state_dict"]] if ".1." in name], "n_blocks=2"),
-    "another rotary": (lambda content: content["state_dict"][f"backbone.{BUFFER}"].mul_(2), "is not that of base 10,000"),
-    "another mask": (lambda content: algo(content).update({"mask_index": 3}), "mask_index=3: must be the last of the 21 rows"),
-    "autoregressive": (lambda content: algo(content).update({"causal_attention": True}), "autoregressive baseline"),
-    "odd heads": (lambda content: content["hyper_parameters"]["config"].model.update({"n_heads": 5}), "n_heads=5 in its settings: does not divide"),
-    "too long": (lambda content: content["hyper_parameters"]["config"].model.update({"length": 1 << 20}), "length=1048576 .* from 1 to 65,535"),
-    "wrapped": (lambda content: renamed(content, "net."), r"no weights named backbone.\*; they are named like net.backbone"),
+    "a vector for a matrix": (
+        lambda content: put(content, "sigma_map.mlp.0.weight", torch.zeros(16)),
+        r"is \(16,\); must have two dimensions",
+    ),
+    "a block too few": (
+        lambda content: [
+            content["state_dict"].pop(name) for name in [*content["state_dict"]] if ".1." in name
+        ],
+        "n_blocks=2",
+    ),
+    "another rotary": (
+        lambda content: content["state_dict"][f"backbone.{BUFFER}"].mul_(2),
+        "is not that of base 10,000",
+    ),
+    "another mask": (
+        lambda content: algo(content).update({"mask_index": 3}),
+        "mask_index=3: must be the last of the 21 rows",
+    ),
+    "autoregressive": (
+        lambda content: algo(content).update({"causal_attention": True}),
+        "autoregressive baseline",
+    ),
+    "odd heads": (
+        lambda content: content["hyper_parameters"]["config"].model.update({"n_heads": 5}),
+        "n_heads=5 in its settings: does not divide",
+    ),
+    "too long": (
+        lambda content: content["hyper_parameters"]["config"].model.update({"length": 1 << 20}),
+        "length=1048576 .* from 1 to 65,535",
+    ),
+    "wrapped": (
+        lambda content: renamed(content, "net."),
+        r"no weights named backbone.\*; they are named like net.backbone",
+    ),
 }
 
 
@@ -357,7 +477,14 @@ def test_a_damaged_file_is_refused_in_one_line(file, name):
 
 
 @pytest.mark.parametrize(
-    ("offset", "size", "stride"), [(0, (5,), (1,)), (1, (4,), (1,)), (0, (2, 2), (3, 1)), (-1, (2,), (1,)), (0, (1 << 20, 1 << 20), (0, 0))]
+    ("offset", "size", "stride"),
+    [
+        (0, (5,), (1,)),
+        (1, (4,), (1,)),
+        (0, (2, 2), (3, 1)),
+        (-1, (2,), (1,)),
+        (0, (1 << 20, 1 << 20), (0, 0)),
+    ],
 )
 def test_a_tensor_that_reaches_beyond_its_record_is_refused(tmp_path, offset, size, stride):
     storage = torch.zeros(4).untyped_storage()
@@ -380,8 +507,16 @@ def test_a_tensor_that_reaches_beyond_its_record_is_refused(tmp_path, offset, si
 
 def test_tensors_come_back_whatever_their_type_and_view(tmp_path):
     base = torch.arange(24).reshape(4, 6)
-    content = {str(dtype): base.to(dtype) for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.uint8, torch.bool)}
-    content |= {"turned": base.T[1:4], "one": torch.tensor(7), "none": torch.zeros(0, 3), "parameter": torch.nn.Parameter(base.float())}
+    content = {
+        str(dtype): base.to(dtype)
+        for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.uint8, torch.bool)
+    }
+    content |= {
+        "turned": base.T[1:4],
+        "one": torch.tensor(7),
+        "none": torch.zeros(0, 3),
+        "parameter": torch.nn.Parameter(base.float()),
+    }
     torch.save(content, tmp_path / "a.pt")
     found = read_torch(tmp_path / "a.pt")
     assert found.keys() == content.keys()
@@ -394,7 +529,9 @@ def test_the_command_writes_a_folder_that_loads_and_checks_itself(file, averaged
     out = tmp_path / "model"
     assert main(["import", str(file), str(out)]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("esolm, from its settings; ema weights; 2 layers of width 32, 0.0 M parameters; sequences of 64 over 20 tokens and MASK\n")
+    assert said.startswith(
+        "esolm, from its settings; ema weights; 2 layers of width 32, 0.0 M parameters; sequences of 64 over 20 tokens and MASK\n"
+    )
     ours = from_pretrained(out)
     assert difference(averaged, ours, causal) < 1e-5
     weights = load_file(out / "model.safetensors")
@@ -413,7 +550,22 @@ def test_with_its_tokenizer_it_writes_text(tmp_path, capsys):
     assert main(["sample", str(out), "--latents", "3", "--num-samples", "1"]) == 0
     assert "64 tokens in" in capsys.readouterr().out
     (tmp_path / "a.txt").write_text("Some text to read. " * 9)
-    assert main(["likelihood", str(out), "--text", str(tmp_path / "a.txt"), "--latents", "0", "2", "--orders", "1"]) == 0
+    assert (
+        main(
+            [
+                "likelihood",
+                str(out),
+                "--text",
+                str(tmp_path / "a.txt"),
+                "--latents",
+                "0",
+                "2",
+                "--orders",
+                "1",
+            ]
+        )
+        == 0
+    )
     assert capsys.readouterr().out.count("nats per token") == 2
 
 
@@ -431,6 +583,9 @@ def test_a_tokenizer_that_does_not_fit_is_refused(file, tmp_path, capsys):
 def test_what_is_not_there_gets_one_line(tmp_path, capsys):
     for source in ("nowhere.ckpt", str(tmp_path / "none"), "a/b/c"):
         assert main(["import", source, str(tmp_path / "out")]) == 2
-        assert "not found. Name a file, a directory, or a model on the Hugging Face Hub (OWNER/NAME)" in capsys.readouterr().err
+        assert (
+            "not found. Name a file, a directory, or a model on the Hugging Face Hub (OWNER/NAME)"
+            in capsys.readouterr().err
+        )
     assert main(["import", str(tmp_path), str(tmp_path / "out")]) == 2
     assert "config.json is missing" in capsys.readouterr().err

@@ -30,7 +30,13 @@ def runs(tmp_path_factory):
     """A hardly trained run of three methods."""
     folder = tmp_path_factory.mktemp("runs")
     return {
-        name: str(fit(TrainConfig("sudoku-4", name, folder / name, steps=2, batch_size=4, num_train=8, num_validation=8)))
+        name: str(
+            fit(
+                TrainConfig(
+                    "sudoku-4", name, folder / name, steps=2, batch_size=4, num_train=8, num_validation=8
+                )
+            )
+        )
         for name in ("scdm", "mdm", "arm")
     }
 
@@ -48,12 +54,25 @@ def test_help_answers_without_torch_and_in_under_a_second():
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert time.perf_counter() - begun < 1
     assert answer.returncode == 0, answer.stderr
-    for command in ("data", "train", "evaluate", "sample", "solve", "demo", "bench", "reproduce", "export", "doctor"):
+    for command in (
+        "data",
+        "train",
+        "evaluate",
+        "sample",
+        "solve",
+        "demo",
+        "bench",
+        "reproduce",
+        "export",
+        "doctor",
+    ):
         assert command in answer.stdout
 
 
 def test_the_module_is_the_command():
-    done = subprocess.run([sys.executable, "-m", "latent_tokens", "solve", "123"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "latent_tokens", "solve", "123"], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("latent-tokens: puzzle of 3 cells")
 
@@ -65,7 +84,23 @@ def test_names_shown_are_the_names_there_are():
 
 def test_data_then_train_then_evaluate(tmp_path, capsys):
     data, run = tmp_path / "data", tmp_path / "run"
-    assert main(["data", "sudoku-4", "--num-train", "40", "--num-validation", "8", "--source", "pattern", "--out", str(data)]) == 0
+    assert (
+        main(
+            [
+                "data",
+                "sudoku-4",
+                "--num-train",
+                "40",
+                "--num-validation",
+                "8",
+                "--source",
+                "pattern",
+                "--out",
+                str(data),
+            ]
+        )
+        == 0
+    )
     manifest = json.loads((data / "manifest.json").read_text())
     assert manifest["splits"]["train"]["examples"] == 40
     training = [
@@ -140,7 +175,9 @@ PROMPTS = {  # of each task: a problem, how its prompt is drawn, and its tokens:
 
 @pytest.mark.parametrize("name", PROMPTS)
 def test_solve_and_sample_show_the_net_no_more_than_a_problem_has(name, tmp_path, capsys):
-    run = str(fit(TrainConfig(name, "scdm", tmp_path / "run", steps=2, batch_size=4, num_train=8, num_validation=8)))
+    run = str(
+        fit(TrainConfig(name, "scdm", tmp_path / "run", steps=2, batch_size=4, num_train=8, num_validation=8))
+    )
     text, drawn, given, whole = PROMPTS[name]
     capsys.readouterr()
     main(["solve", text, "--run", run, "--latents", "0", "--candidates", "1"])
@@ -152,7 +189,9 @@ def test_solve_and_sample_show_the_net_no_more_than_a_problem_has(name, tmp_path
     problems = make_problems(task, 3, seed=0)
     for line, problem, known, length in zip(lines(capsys.readouterr().out), *problems, strict=True):
         assert set(line) == {"tokens", "order", task.metric}
-        assert [token for token, shown in zip(line["tokens"], known, strict=False) if shown] == problem[known].tolist()
+        assert [token for token, shown in zip(line["tokens"], known, strict=False) if shown] == problem[
+            known
+        ].tolist()
         assert sorted(line["order"][int(known.sum()) : length]) == np.flatnonzero(~known[:length]).tolist()
         assert len(line["tokens"]) == length
     assert main(["solve", text]) == 2 if name != "sudoku-6-puzzle" else True
@@ -167,22 +206,40 @@ def test_whoever_has_read_enough_gets_no_error():
 MISTAKES = [
     ("train sudoku-7 scdm", "TASK 'sudoku-7': must be one of sudoku-4, "),
     ("train sudoku-4 gpt", "METHOD 'gpt': must be one of mdm, sidm, scdm, "),
-    ("train sudoku-4 scdm --out {scdm}", "exists and is not empty. Add --resume auto to continue an interrupted run. "),
+    (
+        "train sudoku-4 scdm --out {scdm}",
+        "exists and is not empty. Add --resume auto to continue an interrupted run. ",
+    ),
     ("train sudoku-4 scdm --out {full}", "exists and is not empty"),
     ("train sudoku-4 scdm --resume yes --out {nowhere}", "no run to resume"),
     ("train sudoku-4 scdm --data {nowhere}", "no data set"),
-    ("train sudoku-4 scdm --resume yes --steps 7 --batch-size 4 --num-train 8 --num-validation 8 --out {scdm}", "--steps 7: "),
+    (
+        "train sudoku-4 scdm --resume yes --steps 7 --batch-size 4 --num-train 8 --num-validation 8 --out {scdm}",
+        "--steps 7: ",
+    ),
     ("data sudoku-4 --out {full}", "exists and is not empty"),
     ("evaluate {nowhere}", "not found: not a run directory, not a bundled model (sudoku-6-ar-mtp"),
     ("evaluate {empty}", "config.json is missing"),
-    ("evaluate {mdm} --latents 16", "--latents 16 is not supported by mdm: its number of latent tokens is fixed"),
-    ("evaluate {arm} --latents 4", "--latents 4 is not supported by arm: it has no latent tokens. Use --latents 0, or a "),
+    (
+        "evaluate {mdm} --latents 16",
+        "--latents 16 is not supported by mdm: its number of latent tokens is fixed",
+    ),
+    (
+        "evaluate {arm} --latents 4",
+        "--latents 4 is not supported by arm: it has no latent tokens. Use --latents 0, or a ",
+    ),
     (
         "evaluate {arm} --candidates 8 --order top_prob",
         "--order top_prob is not supported by arm: it decodes the next token. Use --order left_to_right",
     ),
-    ("solve 1............... --run {arm} --latents 3", "--latents 3 is not supported by arm: it has no latent tokens"),
-    ("solve 1............... --run {arm} --candidates 3", "--candidates 3 is not supported by arm: it decodes the next token. Use --candidates 1"),
+    (
+        "solve 1............... --run {arm} --latents 3",
+        "--latents 3 is not supported by arm: it has no latent tokens",
+    ),
+    (
+        "solve 1............... --run {arm} --candidates 3",
+        "--candidates 3 is not supported by arm: it decodes the next token. Use --candidates 1",
+    ),
     ("evaluate {scdm} --out {full}", "exists and is not empty"),
     ("sample {scdm} --num-samples 0", "--num-samples 0: must be"),
     ("sample {scdm} --temperature -1", "--temperature -1"),
@@ -221,7 +278,10 @@ REFUSED = [
     ("fly", "COMMAND 'fly': must be one of data, train, "),
     ("evalute run", "Did you mean evaluate?"),
     ("--versoin", "--versoin: there is no such option. Did you mean --version?"),
-    ("evaluate", "RUN is missing: the command is latent-tokens evaluate RUN [OPTIONS]; see latent-tokens evaluate --help"),
+    (
+        "evaluate",
+        "RUN is missing: the command is latent-tokens evaluate RUN [OPTIONS]; see latent-tokens evaluate --help",
+    ),
     ("train", "TASK and METHOD are missing: the command is latent-tokens train TASK METHOD [OPTIONS]"),
     ("train sudoku-4", "latent-tokens: METHOD is missing: the command is"),
     ("train sudoku-4 scdm more", "'more' is one argument too many: the command is"),
@@ -243,7 +303,10 @@ REFUSED = [
     ("data text", "--source: text is read from a file"),
     ("data sudoku-4 --json", "--json is for the rows of --benchmark"),
     ("data sudoku-4 --show 1 --out there", "--out there: --show writes no data set"),
-    ("train sudoku-4 scdm --data there --num-train 5", "--num-train 5 with --data there: the data set has its own examples"),
+    (
+        "train sudoku-4 scdm --data there --num-train 5",
+        "--num-train 5 with --data there: the data set has its own examples",
+    ),
     ("evaluate run --latents -3", "--latents -3: must be"),
     ("evaluate run --latents 3 few", "--latents 3 few: must be one or more, each a whole number or all"),
     ("evaluate run --candidates -1", "--candidates -1: must be"),
@@ -271,8 +334,17 @@ def test_what_the_parser_refuses_gets_one_line_and_exit_code_2(command, message,
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8"])  # the parser draws its box in either
 def test_argument_errors_are_a_sentence_in_any_terminal(encoding):
     command = [sys.executable, "-m", "latent_tokens", "train"]
-    for arguments, message in (([], "TASK and METHOD are missing"), (["sudoku-4", "scdm", "more"], "'more' is one argument too many")):
-        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, env=os.environ | {"PYTHONIOENCODING": encoding})
+    for arguments, message in (
+        ([], "TASK and METHOD are missing"),
+        (["sudoku-4", "scdm", "more"], "'more' is one argument too many"),
+    ):
+        done = subprocess.run(
+            [*command, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | {"PYTHONIOENCODING": encoding},
+        )
         usage = "the command is latent-tokens train TASK METHOD [OPTIONS]; see latent-tokens train --help"
         assert done.stderr == f"latent-tokens: {message}: {usage}\n"
 
@@ -335,28 +407,77 @@ def test_help_has_names_one_default_and_two_examples(command, capsys):
 def test_help_lists_tasks_and_methods(capsys):
     exit_code(["train", "--help"])
     text = " ".join(re.sub(r"[\u2500-\u257f]", " ", capsys.readouterr().out).split())
-    assert all(name in text for name in (*TASKS, "text", *METHODS, "ar-mtp-window-N", "ar-ntp-N") if not name.endswith("-16") or name == "sudoku-16")
+    assert all(
+        name in text
+        for name in (*TASKS, "text", *METHODS, "ar-mtp-window-N", "ar-ntp-N")
+        if not name.endswith("-16") or name == "sudoku-16"
+    )
 
 
-@pytest.mark.parametrize("command", ["evaluate sudoku-6-scdm", "sample sudoku-6-scdm", f"solve {PUZZLE}", f"trace sudoku-6-scdm {PUZZLE} -o x.html"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "evaluate sudoku-6-scdm",
+        "sample sudoku-6-scdm",
+        f"solve {PUZZLE}",
+        f"trace sudoku-6-scdm {PUZZLE} -o x.html",
+    ],
+)
 def test_latents_of_which_candidates_leave_none_are_refused(command, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for count in ("4", "all"):
         assert main([*command.split(), "--latents", count, "--candidates", "all"]) == 2
-        reason = "all masked tokens are candidates, so none is a latent token. Use --candidates 8, or --latents 0."
-        assert capsys.readouterr().err == f"latent-tokens: --latents {count} with --candidates all: {reason}\n"
+        reason = (
+            "all masked tokens are candidates, so none is a latent token. Use --candidates 8, or --latents 0."
+        )
+        assert (
+            capsys.readouterr().err == f"latent-tokens: --latents {count} with --candidates all: {reason}\n"
+        )
 
 
 def test_candidates_of_all_suit_a_fixed_number_of_latents(capsys):
-    assert main(["evaluate", "sudoku-6-mdm", "--latents", "all", "--candidates", "all", "--num-samples", "1", "--json"]) == 0
-    assert main(["evaluate", "sudoku-6-scdm", "--latents", "0", "--candidates", "all", "--num-samples", "1", "--json"]) == 0
+    assert (
+        main(
+            [
+                "evaluate",
+                "sudoku-6-mdm",
+                "--latents",
+                "all",
+                "--candidates",
+                "all",
+                "--num-samples",
+                "1",
+                "--json",
+            ]
+        )
+        == 0
+    )
+    assert (
+        main(
+            [
+                "evaluate",
+                "sudoku-6-scdm",
+                "--latents",
+                "0",
+                "--candidates",
+                "all",
+                "--num-samples",
+                "1",
+                "--json",
+            ]
+        )
+        == 0
+    )
     assert [row["relative_cost"] for row in lines(capsys.readouterr().out)] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("evaluate sudoku-6-scdm --order uniform --candidates 8", "--candidates 8 with --order uniform: this order decodes its next token"),
+        (
+            "evaluate sudoku-6-scdm --order uniform --candidates 8",
+            "--candidates 8 with --order uniform: this order decodes its next token",
+        ),
         ("sample sudoku-6-ar-mtp --candidates 8", "--candidates 8 is not supported by ar-mtp"),
         ("evaluate sudoku-6-ar-mtp --no-refresh", "--no-refresh with --order left_to_right"),
     ],
@@ -372,7 +493,10 @@ def test_options_that_would_be_ignored_are_refused(command, message, capsys):
         ([], "0 latent tokens: all masked tokens are candidates"),
         (["--latents", "0"], "0 latent tokens"),
         (["--latents", "4"], "4 latent tokens per step, fewer in the last steps"),
-        (["--latents", "all", "--candidates", "4"], "all masked tokens that are not candidates are latent tokens"),
+        (
+            ["--latents", "all", "--candidates", "4"],
+            "all masked tokens that are not candidates are latent tokens",
+        ),
     ],
 )
 def test_solve_prints_the_number_of_latent_tokens(arguments, words, capsys):
@@ -382,7 +506,21 @@ def test_solve_prints_the_number_of_latent_tokens(arguments, words, capsys):
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     run = tmp_path / "a run"
-    command = ["train", "sudoku-4", "scdm", "--steps", "300", "--batch-size", "4", "--num-train", "64", "--num-validation", "8", "--out", str(run)]
+    command = [
+        "train",
+        "sudoku-4",
+        "scdm",
+        "--steps",
+        "300",
+        "--batch-size",
+        "4",
+        "--num-train",
+        "64",
+        "--num-validation",
+        "8",
+        "--out",
+        str(run),
+    ]
     launch = [sys.executable, "-m", "latent_tokens.cli", *command]
     process = subprocess.Popen(launch, stderr=subprocess.PIPE, text=True, env=os.environ)
     while not (run / "metrics.jsonl").exists():
@@ -398,7 +536,9 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
         in hint
     )
     assert main([*command, "--resume", "auto"]) == 0
-    steps = [row["step"] for row in lines((run / "metrics.jsonl").read_text()) if "validation_loss" not in row]
+    steps = [
+        row["step"] for row in lines((run / "metrics.jsonl").read_text()) if "validation_loss" not in row
+    ]
     assert steps == sorted(set(steps))
     assert steps[-1] == 300
 
@@ -419,11 +559,16 @@ def test_a_directory_named_like_markup_is_shown_as_it_is(tmp_path, capsys):
 
 def test_a_length_that_no_network_has_is_refused(capsys):
     assert main(["bench", "--lengths", "99999999999999"]) == 2
-    assert "lengths 99999999999999: must be at most 65,535" in capsys.readouterr().err.replace("lengths=", "lengths ")
+    assert "lengths 99999999999999: must be at most 65,535" in capsys.readouterr().err.replace(
+        "lengths=", "lengths "
+    )
 
 
 def test_memory_that_is_not_there_is_one_line(capsys):
-    assert main(["bench", "--lengths", "8", "--batch-sizes", "99999999999999", "--methods", "scdm", "--train"]) == 2
+    assert (
+        main(["bench", "--lengths", "8", "--batch-sizes", "99999999999999", "--methods", "scdm", "--train"])
+        == 2
+    )
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("latent-tokens:")]
     assert "out of memory" in line
 

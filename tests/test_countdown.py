@@ -28,7 +28,11 @@ RECORDS = {  # from formats that others published: (task, problem, answer, ids u
 def first_answer(*numbers_and_target):
     *numbers, target = numbers_and_target
     steps = np.zeros((len(numbers) - 1, 4), np.int64)
-    return answer_text(steps.tolist()) if first_solution(stack_of(numbers), len(numbers), target, steps) else None
+    return (
+        answer_text(steps.tolist())
+        if first_solution(stack_of(numbers), len(numbers), target, steps)
+        else None
+    )
 
 
 @pytest.mark.parametrize(("name", "problem", "answer", "ids"), RECORDS.values(), ids=RECORDS)
@@ -49,10 +53,14 @@ def test_the_search_gives_others_answers_exactly():
         pytest.skip("the records that others made are not at hand")
     records = [json.loads(line) for line in OTHERS.read_text().splitlines()]
     assert len(records) == 2_000
-    assert [first_answer(*map(int, record["input"].split(","))) for record in records] == [record["output"] for record in records]
+    assert [first_answer(*map(int, record["input"].split(","))) for record in records] == [
+        record["output"] for record in records
+    ]
     examples, bad = read_source(FOUR, OTHERS, skip_bad=False)
     assert bad == []
-    assert [texts(row) for row in examples.tokens] == [(record["input"], record["output"]) for record in records]
+    assert [texts(row) for row in examples.tokens] == [
+        (record["input"], record["output"]) for record in records
+    ]
     assert set(FOUR.splits(examples).tolist()) == {0, 1}  # none of its targets is held out
 
 
@@ -65,7 +73,11 @@ def reachable(numbers):
         for j, b in enumerate(numbers):
             if i != j:
                 rest = [number for k, number in enumerate(numbers) if k not in (i, j)]
-                results = {a + b, a * b} | ({a - b} if a >= b else set()) | ({a // b} if b and a % b == 0 else set())
+                results = (
+                    {a + b, a * b}
+                    | ({a - b} if a >= b else set())
+                    | ({a // b} if b and a % b == 0 else set())
+                )
                 for result in results:
                     found |= reachable([*rest, result])
     return found
@@ -126,7 +138,10 @@ def test_strict_asks_for_the_given_numbers_and_lets_results_lie():
     ("answer", "faults"),
     [
         ("86+28=114,31-13=18,114+18=132", ["the last result is 132, not 96"]),
-        ("86+27=113,31-13=18,114-18=96", ["27 in 86+27=113 is not there to use", "114 in 114-18=96 is not there to use", "28 not used"]),
+        (
+            "86+27=113,31-13=18,114-18=96",
+            ["27 in 86+27=113 is not there to use", "114 in 114-18=96 is not there to use", "28 not used"],
+        ),
         ("86+28=115,31-13=18,115-18=97", ["86+28=115 is not true", "the last result is 97, not 96"]),
         ("86+28=114,oops", None),
     ],
@@ -173,7 +188,10 @@ def test_held_out_targets_are_in_the_test_alone():
 
 
 def test_the_order_of_numbers_does_not_matter_to_the_key():
-    keys = {problem: int(FOUR.keys(FOUR.encode(problem))[0]) for problem in ("86,28,13,31,96", "31,13,86,28,96", "86,28,13,96,31", "86,28,13,32,96")}
+    keys = {
+        problem: int(FOUR.keys(FOUR.encode(problem))[0])
+        for problem in ("86,28,13,31,96", "31,13,86,28,96", "86,28,13,96,31", "86,28,13,32,96")
+    }
     one, same, other, another = keys.values()
     assert one == same
     assert len({one, other, another}) == 3
@@ -188,7 +206,9 @@ def test_the_papers_length_filters_and_ours_does_not():
 
 def test_drawn_as_a_person_would():
     tokens = FOUR.example("86,28,13,31,96", "86+28=114,31-13=18,114-18=96").tokens[0]
-    assert FOUR.decode(tokens) == "make 96 of 86, 28, 13, 31\n  86 + 28 = 114\n  31 - 13 = 18\n  114 - 18 = 96"
+    assert (
+        FOUR.decode(tokens) == "make 96 of 86, 28, 13, 31\n  86 + 28 = 114\n  31 - 13 = 18\n  114 - 18 = 96"
+    )
     assert FOUR.decode(FOUR.encode(" 86, 28,13 ,31,96 ").tokens[0]) == "make 96 of 86, 28, 13, 31"
 
 

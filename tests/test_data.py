@@ -14,7 +14,19 @@ import pytest
 import torch
 from joblib import Parallel
 
-from latent_tokens import METHODS, TASKS, DataConfig, EvalConfig, Examples, TrainConfig, evaluate, fit, from_pretrained, load_data, make_data
+from latent_tokens import (
+    METHODS,
+    TASKS,
+    DataConfig,
+    EvalConfig,
+    Examples,
+    TrainConfig,
+    evaluate,
+    fit,
+    from_pretrained,
+    load_data,
+    make_data,
+)
 from latent_tokens.cli import main
 from latent_tokens.data.datasets import fingerprint
 from latent_tokens.data.splits import make_problems, make_splits
@@ -103,45 +115,69 @@ def test_settings_reach_the_examples(tmp_path):
     assert task.houses == (4,)
     task, splits = load_data(made(tmp_path, "countdown", "numbers", numbers=3, targets=(10, 20)))
     assert (task.numbers, task.length) == (3, 48)
-    assert {int(texts(row)[0].rsplit(",", 1)[1]) for row in splits["train"].tokens} == set(range(10, 21)) - {14}
+    assert {int(texts(row)[0].rsplit(",", 1)[1]) for row in splits["train"].tokens} == set(range(10, 21)) - {
+        14
+    }
 
 
 def test_another_data_set_can_be_kept_out(tmp_path):
     task, puzzles = load_data(made(tmp_path, "sudoku-6-puzzle", "held"))
     everything = made(tmp_path, "sudoku-6", "boards", num_train=4_000, seed=1)
-    apart = made(tmp_path, "sudoku-6", "apart", num_train=4_000, seed=1, apart_from=(everything, tmp_path / "held"))
+    apart = made(
+        tmp_path, "sudoku-6", "apart", num_train=4_000, seed=1, apart_from=(everything, tmp_path / "held")
+    )
     _, before = load_data(everything)
     boards, after = load_data(apart)
     held = {key for examples in before.values() for key in boards.keys(examples).tolist()}
     held |= {key for examples in puzzles.values() for key in task.keys(examples).tolist()}
     assert not held & {key for examples in after.values() for key in boards.keys(examples).tolist()}
-    with pytest.raises(ValueError, match=r"apart_from=.*boards: holds sudoku-6, which has no puzzle in common with zebra-3"):
+    with pytest.raises(
+        ValueError, match=r"apart_from=.*boards: holds sudoku-6, which has no puzzle in common with zebra-3"
+    ):
         made(tmp_path, "zebra-3", "other", apart_from=(everything,))
 
 
 def test_a_file_of_others_becomes_a_data_set(tmp_path):
     (tmp_path / "mine.txt").write_text("\n".join([*PUZZLES, PUZZLES[0], "not a puzzle"]))
     (tmp_path / "four.txt").write_text("\n".join([*PUZZLES, PUZZLES[0], OTHER]))
-    settings = {"source": str(tmp_path / "mine.txt"), "skip_bad": True, "num_train": None, "num_validation": None, "num_test": None}
+    settings = {
+        "source": str(tmp_path / "mine.txt"),
+        "skip_bad": True,
+        "num_train": None,
+        "num_validation": None,
+        "num_test": None,
+    }
     folder = made(tmp_path, "sudoku-puzzle", **settings, split="test")
     task, splits = load_data(folder)
     assert list(splits) == ["test"]
     read = ["".join(map(str, row + 1)) for row in task.givens(splits["test"].tokens)]
     assert read == [puzzle.replace(".", "0") for puzzle in (*PUZZLES, PUZZLES[0])]
     about = manifest_of(folder)
-    assert about["bad_rows"] == ["mine.txt, line 5: puzzle of 10 cells: must have 81 (9x9), row by row, 0 or . for an empty cell"]
+    assert about["bad_rows"] == [
+        "mine.txt, line 5: puzzle of 10 cells: must have 81 (9x9), row by row, 0 or . for an empty cell"
+    ]
     assert about["file"] == "mine.txt"
     spread, parts = load_data(made(tmp_path, "sudoku-puzzle", "spread", **settings))
     assert sum(len(part.tokens) for part in parts.values()) == 4
     for split, part in parts.items():
         assert (spread.splits(part) == SPLITS.index(split)).all()
-    apart = made(tmp_path, "sudoku-9", "apart", **{**settings, "apart_from": (folder,), "source": str(tmp_path / "four.txt")})
-    assert (sum(len(part.tokens) for part in load_data(apart)[1].values()), manifest_of(apart)["kept_out"]) == (1, 4)
+    apart = made(
+        tmp_path,
+        "sudoku-9",
+        "apart",
+        **{**settings, "apart_from": (folder,), "source": str(tmp_path / "four.txt")},
+    )
+    assert (
+        sum(len(part.tokens) for part in load_data(apart)[1].values()),
+        manifest_of(apart)["kept_out"],
+    ) == (1, 4)
 
 
 def test_a_model_is_judged_on_a_data_set(tmp_path):
     task, _ = load_data(made(tmp_path, "sudoku-6-puzzle", num_test=12))
-    run = fit(TrainConfig("sudoku-6-puzzle", "mdm", tmp_path / "run", steps=2, batch_size=4, data=tmp_path / "data"))
+    run = fit(
+        TrainConfig("sudoku-6-puzzle", "mdm", tmp_path / "run", steps=2, batch_size=4, data=tmp_path / "data")
+    )
     net = from_pretrained(run)
     (row,) = evaluate(net, task, EvalConfig(data=tmp_path / "data"))
     assert row["num_samples"] == 12
@@ -150,7 +186,10 @@ def test_a_model_is_judged_on_a_data_set(tmp_path):
     assert fewer["num_samples"] == 5
     with pytest.raises(ValueError, match=r"num_samples=13: the test split of .* has 12 problems"):
         evaluate(net, task, EvalConfig(data=tmp_path / "data", num_samples=13))
-    with pytest.raises(ValueError, match=r"holds SudokuPuzzle of 128 .*padding=paper, and the model learned SudokuPuzzle of 74 .*padding=none"):
+    with pytest.raises(
+        ValueError,
+        match=r"holds SudokuPuzzle of 128 .*padding=paper, and the model learned SudokuPuzzle of 74 .*padding=none",
+    ):
         evaluate(net, task, EvalConfig(data=made(tmp_path, "sudoku-6-puzzle", "paper", padding="paper")))
 
 
@@ -166,7 +205,9 @@ def test_problems_on_the_spot_are_of_the_test_split():
 
 def test_training_noise_and_padding_come_with_the_data(tmp_path):
     folder = made(tmp_path, "zebra-3", padding="paper", num_train=40)
-    run = fit(TrainConfig("zebra-3", "scdm", tmp_path / "run", steps=2, batch_size=4, data=folder, noise="all"))
+    run = fit(
+        TrainConfig("zebra-3", "scdm", tmp_path / "run", steps=2, batch_size=4, data=folder, noise="all")
+    )
     about = json.loads((run / "config.json").read_text())
     assert about["task"]["padding"] == "paper"
     assert about["training"]["noise"] == "all"
@@ -177,7 +218,10 @@ def test_training_noise_and_padding_come_with_the_data(tmp_path):
 def test_examples_of_sequences_and_of_whole_arrays():
     tokens = np.zeros((2, 5), np.uint8)
     assert Examples.of(tokens, known=2).known.sum() == 4
-    assert Examples.padded([[1, 2], [3]], [1, 0], [4, 5], 5, 9).tokens.tolist() == [[1, 2, 9, 9, 9], [3, 9, 9, 9, 9]]
+    assert Examples.padded([[1, 2], [3]], [1, 0], [4, 5], 5, 9).tokens.tolist() == [
+        [1, 2, 9, 9, 9],
+        [3, 9, 9, 9, 9],
+    ]
 
 
 def spoil_bytes(folder):
@@ -190,15 +234,22 @@ def spoil_bytes(folder):
 DAMAGE = {
     "a changed byte": (spoil_bytes, "train is not what its manifest pins"),
     "a cut file": (lambda folder: os.truncate(folder / "test.known.npy", 200), "test cannot be read"),
-    "a missing file": (lambda folder: (folder / "validation.lengths.npy").unlink(), "validation cannot be read"),
+    "a missing file": (
+        lambda folder: (folder / "validation.lengths.npy").unlink(),
+        "validation cannot be read",
+    ),
     "no manifest": (lambda folder: (folder / "manifest.json").unlink(), "manifest.json is missing"),
     "a broken manifest": (lambda folder: (folder / "manifest.json").write_text("{"), "damaged"),
     "another hash": (
-        lambda folder: (folder / "manifest.json").write_text((folder / "manifest.json").read_text().replace('"sha256": "', '"sha256": "0')),
+        lambda folder: (folder / "manifest.json").write_text(
+            (folder / "manifest.json").read_text().replace('"sha256": "', '"sha256": "0')
+        ),
         "is not what its manifest pins",
     ),
     "another task": (
-        lambda folder: (folder / "manifest.json").write_text((folder / "manifest.json").read_text().replace("sudoku-4", "chess")),
+        lambda folder: (folder / "manifest.json").write_text(
+            (folder / "manifest.json").read_text().replace("sudoku-4", "chess")
+        ),
         "no task of this version; make the data set again",
     ),
 }
@@ -265,7 +316,12 @@ def test_arrays_that_are_no_examples_are_refused_though_their_hash_is_right(tmp_
 
 def test_a_file_is_read_up_to_the_numbers_asked_for(tmp_path):
     (tmp_path / "mine.txt").write_text("\n".join(PUZZLES))
-    settings = {"source": str(tmp_path / "mine.txt"), "split": "test", "num_train": None, "num_validation": None}
+    settings = {
+        "source": str(tmp_path / "mine.txt"),
+        "split": "test",
+        "num_train": None,
+        "num_validation": None,
+    }
     _, splits = load_data(made(tmp_path, "sudoku-9", "two", **settings, num_test=2))
     assert len(splits["test"].tokens) == 2
     about = manifest_of(made(tmp_path, "sudoku-9", "ten", **settings, num_test=10))
@@ -280,7 +336,9 @@ def test_training_takes_the_lengths_of_its_examples():
     examples = make_splits(task, {"train": 40}, seed=0).examples()["train"]
     for noise in ("answer", "all"):
         config = TrainConfig("zebra-3", "scdm", batch_size=8, noise=noise)
-        batch = next(training_batches(examples, METHODS["scdm"], config, task.vocab_size, 0, torch.device("cpu")))
+        batch = next(
+            training_batches(examples, METHODS["scdm"], config, task.vocab_size, 0, torch.device("cpu"))
+        )
         rows = [examples.tokens.tolist().index(row) for row in batch.tokens.tolist()]
         assert batch.layout.num_shown.tolist() == examples.lengths[rows].tolist()
         masked = [set(row[clean:shown]) for row, clean, shown in slots_of(batch.layout)]
@@ -299,7 +357,10 @@ MISTAKES = [
     ("data countdown --targets 0 10", "--targets 0 10: "),
     ("data sudoku-6 --houses 3", "--houses 3: sudoku-6 has no such setting"),
     ("data sudoku-6 --source {nowhere}", "no such file, nor a source of sudoku-6"),
-    ("data sudoku-9 --source {two}", "two.txt, line 2: puzzle has several solutions; --skip-bad leaves such rows out"),
+    (
+        "data sudoku-9 --source {two}",
+        "two.txt, line 2: puzzle has several solutions; --skip-bad leaves such rows out",
+    ),
     ("data sudoku-9 --source {none}", "none.txt, line 1: puzzle has no solution"),
     ("data zebra --source {two}", "zebra is read from files that end in .pkl, .jsonl"),
     ("data sudoku-6 --apart-from {nowhere}", "no data set"),
@@ -312,7 +373,10 @@ MISTAKES = [
     ("data sudoku-6 --apart-from {data4}", "holds sudoku-4, which has no puzzle in common with sudoku-6"),
     ("data sudoku-9 --show 0", "--show 0: must be a whole number from 1"),
     ("train sudoku-4 scdm --data {data}", "holds sudoku-6, not sudoku-4"),
-    ("train sudoku-6 scdm --data {untrained} --out {out}", "has no train examples, and training takes both splits"),
+    (
+        "train sudoku-6 scdm --data {untrained} --out {out}",
+        "has no train examples, and training takes both splits",
+    ),
 ]
 
 
@@ -323,10 +387,15 @@ def test_a_mistake_gets_one_line_and_nothing_is_written(tmp_path, capsys, monkey
     places["two.txt"].write_text(f"{PUZZLES[0]}\n1{'.' * 80}\n")
     places["none.txt"].write_text(f"12345678{'.' * 9}9{'.' * 63}\n")
     places["data4"] = made(tmp_path / "in", "sudoku-4", "data4")
-    places |= {"data": made(tmp_path / "in", "sudoku-6"), "untrained": made(tmp_path / "in", "sudoku-6", "untrained", num_train=0)}
+    places |= {
+        "data": made(tmp_path / "in", "sudoku-6"),
+        "untrained": made(tmp_path / "in", "sudoku-6", "untrained", num_train=0),
+    }
     (tmp_path / "at").mkdir()
     monkeypatch.chdir(tmp_path / "at")
-    words = command.format(**{name.removesuffix(".txt"): place for name, place in places.items()}, out=tmp_path / "at" / "run").split()
+    words = command.format(
+        **{name.removesuffix(".txt"): place for name, place in places.items()}, out=tmp_path / "at" / "run"
+    ).split()
     capsys.readouterr()  # a first making says how long it compiled
     assert main(words) == 2
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("making")]
@@ -387,12 +456,24 @@ def test_the_benchmark_prints_rates_in_one_process_and_in_two(capsys, monkeypatc
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_making_leaves_nothing_and_starts_clean(tmp_path, sign):
-    command = [sys.executable, "-m", "latent_tokens.cli", "data", "sudoku-6-puzzle", "--out", str(tmp_path / "data"), "--processes", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "latent_tokens.cli",
+        "data",
+        "sudoku-6-puzzle",
+        "--out",
+        str(tmp_path / "data"),
+        "--processes",
+        "2",
+    ]
     with (tmp_path / "said").open("w") as said:
         process = subprocess.Popen([*command, "--num-train", "2000000"], stderr=said)
     time.sleep(4)
     assert process.poll() is None
-    workers = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+    workers = [
+        int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    ]
     process.send_signal(sign)
     assert process.wait(timeout=60) == (130 if sign is signal.SIGINT else -signal.SIGKILL)
     waited = time.monotonic() + 20
@@ -404,7 +485,9 @@ def test_an_interrupted_making_leaves_nothing_and_starts_clean(tmp_path, sign):
     if sign is signal.SIGINT:
         assert last_words.splitlines()[-1] == "latent-tokens: stopped"
         assert "Traceback" not in last_words
-    assert [path.name for path in tmp_path.iterdir()] == ([] if sign is signal.SIGINT else [".data.unfinished"])
+    assert [path.name for path in tmp_path.iterdir()] == (
+        [] if sign is signal.SIGINT else [".data.unfinished"]
+    )
     (tmp_path / ".data.unfinished").mkdir(exist_ok=True)
     (tmp_path / ".data.unfinished" / "train.tokens.npy").write_bytes(b"half")
     subprocess.run([*command, "--num-train", "20"], check=True, capture_output=True)
@@ -423,7 +506,9 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
 
 def test_what_is_mapped_is_not_read_as_a_whole_to_tell_it_apart():
     tokens = np.broadcast_to(np.uint16(3), (100_000, 1_024))  # 200 MB, if it were whole
-    examples = Examples(tokens, np.broadcast_to(np.False_, tokens.shape), np.broadcast_to(np.uint16(1_024), tokens.shape[:1]))
+    examples = Examples(
+        tokens, np.broadcast_to(np.False_, tokens.shape), np.broadcast_to(np.uint16(1_024), tokens.shape[:1])
+    )
     tracemalloc.start()
     found = fingerprint(examples)
     assert tracemalloc.get_traced_memory()[1] < 50_000_000
@@ -431,11 +516,15 @@ def test_what_is_mapped_is_not_read_as_a_whole_to_tell_it_apart():
     assert fingerprint(examples.take(slice(99_999))) != found
 
 
-@pytest.mark.parametrize("array", [np.zeros((), np.uint8), np.zeros((81, 1 << 31), "V0"), np.zeros((0, 1 << 40), np.uint8)])
+@pytest.mark.parametrize(
+    "array", [np.zeros((), np.uint8), np.zeros((81, 1 << 31), "V0"), np.zeros((0, 1 << 40), np.uint8)]
+)
 def test_an_array_that_is_one_value_or_takes_no_byte_is_refused_at_once(tmp_path, array):
     folder = made(tmp_path, "sudoku-4")
     np.save(folder / "train.tokens.npy", array)
-    with pytest.raises(ValueError, match=r"train cannot be read .*no whole array in it .of \S+, its shape is \("):
+    with pytest.raises(
+        ValueError, match=r"train cannot be read .*no whole array in it .of \S+, its shape is \("
+    ):
         load_data(folder)
 
 

@@ -15,9 +15,22 @@ from latent_tokens.paper.scales import SCALES
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "decisions.md"
 TITLES = dict(re.findall(r"^### (D-\d+) (.+)$", PAGE.read_text(), re.M))
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md"), *ROOT.glob("results/*/*.md"), *ROOT.glob("space/*.md")])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("examples/*.md"),
+        *ROOT.glob("results/*/*.md"),
+        *ROOT.glob("space/*.md"),
+    ]
+)
 FOLDERS = ("src", "tests", "examples", "scripts", "space")
-SOURCES = sorted(path for folder in FOLDERS for kind in ("py", "ipynb", "js", "html") for path in (ROOT / folder).rglob(f"*.{kind}"))
+SOURCES = sorted(
+    path
+    for folder in FOLDERS
+    for kind in ("py", "ipynb", "js", "html")
+    for path in (ROOT / folder).rglob(f"*.{kind}")
+)
 
 
 def slug(heading):
@@ -29,7 +42,9 @@ def slug(heading):
 def anchors(page):
     """The anchors of a page: its headings, and its HTML anchors."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
-    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", text, re.M)} | set(re.findall(r'<a id="([^"]+)">', text))
+    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", text, re.M)} | set(
+        re.findall(r'<a id="([^"]+)">', text)
+    )
 
 
 def test_decisions_have_one_heading_each():
@@ -46,7 +61,9 @@ def test_decision_references_name_their_heading(path):
         expected = f"{found[1]}, {TITLES[found[1]]}"
         assert text[found.start() :][: len(expected)].lower() == expected.lower()
         if path.suffix == ".md":
-            assert text[found.start() - 1 :].lower().startswith(f"[{expected}](".lower()), f"{expected}: not a link"
+            assert text[found.start() - 1 :].lower().startswith(f"[{expected}](".lower()), (
+                f"{expected}: not a link"
+            )
     assert not re.search(r"\bdecisions? \(?[0-9]", text, re.I)
 
 
@@ -58,17 +75,29 @@ def test_links_to_headings_lead_to_one(path):
 
 
 def test_table_of_defaults_states_the_defaults():
-    table = {row.split(" | ")[0].strip("| "): row for row in PAGE.read_text().splitlines() if row.startswith("| ")}
+    table = {
+        row.split(" | ")[0].strip("| "): row for row in PAGE.read_text().splitlines() if row.startswith("| ")
+    }
     training = {field.name: field.default for field in fields(TrainConfig)}
-    network = {name: given.default for name, given in inspect.signature(Transformer.__init__).parameters.items()}
+    network = {
+        name: given.default for name, given in inspect.signature(Transformer.__init__).parameters.items()
+    }
     for row, found in (("`TrainConfig`, `latent-tokens train`", training), ("`Transformer(...)`", network)):
         assert f'`gelu="{found["gelu"]}"` | `positions="{found["positions"]}"`' in table[row]
     assert f"| {Decoding().candidates} | the method's own |" in table["`Decoding(...)` in Python"]
     adaptive = decoding_for(METHODS["scdm"], TASKS["sudoku-6"], EvalConfig(), None)
     fixed = decoding_for(METHODS["scdm"], TASKS["sudoku-6"], EvalConfig(order="uniform"), None)
     assert (adaptive.candidates, fixed.candidates, adaptive.latents) == (DEFAULT_CANDIDATES, 1, None)
-    assert f"| {DEFAULT_CANDIDATES}, or {fixed.candidates} if" in table["`latent-tokens evaluate` and `sample`, `EvalConfig`"]
+    assert (
+        f"| {DEFAULT_CANDIDATES}, or {fixed.candidates} if"
+        in table["`latent-tokens evaluate` and `sample`, `EvalConfig`"]
+    )
     budgets = SCALES["cpu"].budgets
-    assert [budgets[task].candidates for task in ("sudoku-gen", "sudoku-puzzle", "countdown", "zebra", "sudoku-large")] == [4, 4, 4, 2, 8]
-    assert {name: METHODS[name].latents for name in ("sidm", "scdm", "esolm", "arm")} == dict.fromkeys(("sidm", "scdm", "esolm", "arm"), 0)
+    assert [
+        budgets[task].candidates
+        for task in ("sudoku-gen", "sudoku-puzzle", "countdown", "zebra", "sudoku-large")
+    ] == [4, 4, 4, 2, 8]
+    assert {name: METHODS[name].latents for name in ("sidm", "scdm", "esolm", "arm")} == dict.fromkeys(
+        ("sidm", "scdm", "esolm", "arm"), 0
+    )
     assert all(METHODS[name].latents is None for name in ("mdm", "ar-mtp", "ar-mtp-window-4", "ar-ntp-4"))

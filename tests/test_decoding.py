@@ -6,7 +6,17 @@ import pytest
 import torch
 
 from helpers.oracle import Oracle, small_joint
-from latent_tokens import METHODS, Decoding, entropy, generate, given, growing, left_to_right, margin, top_prob
+from latent_tokens import (
+    METHODS,
+    Decoding,
+    entropy,
+    generate,
+    given,
+    growing,
+    left_to_right,
+    margin,
+    top_prob,
+)
 from latent_tokens.core.sampling import check_shapes
 
 JOINT = small_joint()
@@ -17,7 +27,9 @@ TOKENS = torch.zeros(2, 3, dtype=torch.int64)
 def run(name_or_method, decoding=None, known=KNOWN, tokens=TOKENS, **options):
     method = METHODS[name_or_method] if isinstance(name_or_method, str) else name_or_method
     net = Oracle(JOINT, shifted=method.readout == "shifted")
-    return net, generate(net, method, tokens, known, decoding or Decoding(), options.pop("seed", 0), **options)
+    return net, generate(
+        net, method, tokens, known, decoding or Decoding(), options.pop("seed", 0), **options
+    )
 
 
 def test_slots_stand_as_clean_latents_candidates():
@@ -78,7 +90,14 @@ def test_a_confidence_prefers_the_surer_candidate_and_ignores_temperature(confid
     joint = torch.einsum("a,b->ab", torch.tensor([0.4, 0.35, 0.25]), torch.tensor([0.05, 0.9, 0.05]))
     for temperature in (0.0, 1.0, 100.0):
         known = torch.zeros(50, 2, dtype=torch.bool)
-        made = generate(Oracle(joint), METHODS["mdm"], known.long(), known, Decoding(2, confidence=confidence, temperature=temperature), 0)
+        made = generate(
+            Oracle(joint),
+            METHODS["mdm"],
+            known.long(),
+            known,
+            Decoding(2, confidence=confidence, temperature=temperature),
+            0,
+        )
         assert (made.order[:, 0] == 1).all()
 
 
@@ -98,7 +117,10 @@ def test_refresh_is_for_any_order_alone():
             1,
             on_step=lambda step, shown=shown: shown.append(step.layout.positions),
         )
-        first, second = shown[0].roll(1, dims=1), shown[1]  # the candidate stands last: rolled, the schedule as it was
+        first, second = (
+            shown[0].roll(1, dims=1),
+            shown[1],
+        )  # the candidate stands last: rolled, the schedule as it was
         seen[refresh] = (first[:, 1].ne(second[:, -1])).double().mean().item()
     assert seen[False] == 0
     assert seen[True] > 0.4
@@ -126,7 +148,12 @@ def test_on_step_receives_what_one_needs_to_draw_the_step():
 def test_candidates_grow_with_what_is_clean(name):
     """One more than are clean, where so many are left; with all latents each step shows the same number of candidates and latents in all."""
     steps, known = [], torch.tensor([[False, True, False], [False, False, False]])
-    run(name, Decoding(candidates=growing, latents="all" if name == "scdm" else None), known=known, on_step=steps.append)
+    run(
+        name,
+        Decoding(candidates=growing, latents="all" if name == "scdm" else None),
+        known=known,
+        on_step=steps.append,
+    )
     counts = {row: [] for row in range(2)}
     for step in steps:
         for row, candidates, latents in zip(step.rows.tolist(), step.candidates, step.latents, strict=True):

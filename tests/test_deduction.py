@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from latent_tokens.tasks.sudoku import deduction, solver
-from latent_tokens.tasks.sudoku.deduction import locked_candidates, naked_pairs, naked_triplets, unique_rectangles, xy_wings
+from latent_tokens.tasks.sudoku.deduction import (
+    locked_candidates,
+    naked_pairs,
+    naked_triplets,
+    unique_rectangles,
+    xy_wings,
+)
 
 PUZZLES = Path(__file__).parents[2] / "shared" / "data" / "sudoku"
 UNITS = {box: solver.units(*box) for box in ((2, 2), (2, 3), (3, 3), (6, 6))}
@@ -60,7 +66,9 @@ def by_singles(cells, unit_of):
 
     def single():
         fits = {
-            cell: set(range(side)) - {cells[other] for u in unit_of[cell] for other in members[u]} for cell in range(len(cells)) if cells[cell] < 0
+            cell: set(range(side)) - {cells[other] for u in unit_of[cell] for other in members[u]}
+            for cell in range(len(cells))
+            if cells[cell] < 0
         }
         for cell, digits in fits.items():
             if len(digits) == 1:
@@ -97,13 +105,20 @@ def test_all_that_singles_find_is_deduced(box, seed, tries):
     assert complete or not found.all()
 
 
-@given(st.sampled_from([naked_pairs, naked_triplets, locked_candidates, xy_wings]), SMALL, SEEDS, st.floats(0.05, 0.5))
+@given(
+    st.sampled_from([naked_pairs, naked_triplets, locked_candidates, xy_wings]),
+    SMALL,
+    SEEDS,
+    st.floats(0.05, 0.5),
+)
 def test_no_strategy_strikes_the_solution(strategy, box, seed, share):
     """From any candidates that include the solution; the unique rectangle alone needs those of a whole puzzle."""
     unit_of = UNITS[box]
     board = filled(unit_of, seed)
     side = box[0] * box[1]
-    may = (np.random.default_rng(seed).random((len(board), side)) < share) | (board[:, None] == np.arange(side))
+    may = (np.random.default_rng(seed).random((len(board), side)) < share) | (
+        board[:, None] == np.arange(side)
+    )
     candidates = (may.astype(np.uint64) << np.arange(side, dtype=np.uint64)).sum(1, dtype=np.uint64)
     before = candidates.copy()
     removed = strike(strategy, candidates, unit_of)
@@ -122,21 +137,56 @@ POSITIONS = {
     "naked pair in a row": (naked_pairs, [("11 15", "12")], block("1", ALL, "11 15"), "12"),
     "naked pair in a column": (naked_pairs, [("11 91", "89")], block(ALL, "1", "11 91"), "89"),
     "naked pair in a box": (naked_pairs, [("55 66", "35")], block("456", "456", "55 66"), "35"),
-    "naked pair in a row and a box": (naked_pairs, [("78 79", "35")], block("7", ALL, "78 79") | block("789", "789", "78 79"), "35"),
+    "naked pair in a row and a box": (
+        naked_pairs,
+        [("78 79", "35")],
+        block("7", ALL, "78 79") | block("789", "789", "78 79"),
+        "35",
+    ),
     "no pair: apart": (naked_pairs, [("11 45", "12")], set(), ""),
     "no pair: three digits": (naked_pairs, [("11", "12"), ("15", "13"), ("19", "123")], set(), ""),
-    "naked triplet in a row": (naked_triplets, [("11", "12"), ("14", "23"), ("17", "13")], block("1", ALL, "11 14 17"), "123"),
+    "naked triplet in a row": (
+        naked_triplets,
+        [("11", "12"), ("14", "23"), ("17", "13")],
+        block("1", ALL, "11 14 17"),
+        "123",
+    ),
     "naked triplet in a column": (naked_triplets, [("12 42 92", "789")], block(ALL, "2", "12 42 92"), "789"),
-    "naked triplet in a box": (naked_triplets, [("99", "12"), ("88", "126"), ("77", "16")], block("789", "789", "99 88 77"), "126"),
+    "naked triplet in a box": (
+        naked_triplets,
+        [("99", "12"), ("88", "126"), ("77", "16")],
+        block("789", "789", "99 88 77"),
+        "126",
+    ),
     "no triplet: apart": (naked_triplets, [("11 14 44", "123")], set(), ""),
     "no triplet: four digits": (naked_triplets, [("11", "12"), ("14", "23"), ("17", "34")], set(), ""),
-    "pointing along a row": (locked_candidates, [(block("23", "123"), "12346789")], block("1", "456789"), "5"),
-    "pointing along a column": (locked_candidates, [(block("456", "46"), "12345678")], block("123789", "5"), "9"),
+    "pointing along a row": (
+        locked_candidates,
+        [(block("23", "123"), "12346789")],
+        block("1", "456789"),
+        "5",
+    ),
+    "pointing along a column": (
+        locked_candidates,
+        [(block("456", "46"), "12345678")],
+        block("123789", "5"),
+        "9",
+    ),
     "claiming from a row": (locked_candidates, [(block("5", "123456"), "23456789")], block("46", "789"), "1"),
-    "claiming from a column": (locked_candidates, [(block("456789", "9"), "13456789")], block("123", "78"), "2"),
+    "claiming from a column": (
+        locked_candidates,
+        [(block("456789", "9"), "13456789")],
+        block("123", "78"),
+        "2",
+    ),
     "nothing locked": (locked_candidates, [(block("2", "123") | block("5", "123"), "12346789")], set(), ""),
     "wing along lines": (xy_wings, [("11", "12"), ("15", "13"), ("51", "23")], {"55"}, "3"),
-    "wing in a box and a row": (xy_wings, [("11", "12"), ("15", "13"), ("22", "23")], {"12", "13", "24", "25", "26"}, "3"),
+    "wing in a box and a row": (
+        xy_wings,
+        [("11", "12"), ("15", "13"), ("22", "23")],
+        {"12", "13", "24", "25", "26"},
+        "3",
+    ),
     "no wing: pivot apart": (xy_wings, [("44", "12"), ("15", "13"), ("51", "23")], set(), ""),
     "no wing: one end apart": (xy_wings, [("11", "12"), ("15", "13"), ("44", "23")], set(), ""),
     "no wing: no common digit": (xy_wings, [("11", "12"), ("15", "13"), ("51", "24")], set(), ""),
@@ -144,13 +194,23 @@ POSITIONS = {
     "no wing: three in the pivot": (xy_wings, [("11", "123"), ("15", "13"), ("51", "23")], set(), ""),
     "rectangle over two boxes below each other": (unique_rectangles, [("11 12 41", "12")], {"42"}, "12"),
     "rectangle over two boxes side by side": (unique_rectangles, [("24 14 21", "79")], {"11"}, "79"),
-    "rectangle whose fourth corner has one of the two": (unique_rectangles, [("99 79 96", "12"), ("76", "234")], {"76"}, "2"),
+    "rectangle whose fourth corner has one of the two": (
+        unique_rectangles,
+        [("99 79 96", "12"), ("76", "234")],
+        {"76"},
+        "2",
+    ),
     "no rectangle: four boxes": (unique_rectangles, [("11 14 41", "12")], set(), ""),
     "no rectangle: one box": (unique_rectangles, [("11 12 21", "12")], set(), ""),
     "no rectangle: other digits": (unique_rectangles, [("11 12", "12"), ("41", "13")], set(), ""),
     "no rectangle: a third digit": (unique_rectangles, [("11 12", "12"), ("41", "123")], set(), ""),
     "no rectangle: a corner has its digit": (unique_rectangles, [("11 12", "12"), ("41", "")], set(), ""),
-    "no rectangle: the fourth corner has its digit": (unique_rectangles, [("11 12 41", "12"), ("42", "")], set(), ""),
+    "no rectangle: the fourth corner has its digit": (
+        unique_rectangles,
+        [("11 12 41", "12"), ("42", "")],
+        set(),
+        "",
+    ),
 }
 
 
@@ -160,9 +220,14 @@ def test_a_strategy_strikes_what_its_position_says_and_nothing_else(strategy, le
     for cells, candidates in left:
         before |= {cell: set(candidates) for cell in (cells.split() if isinstance(cells, str) else cells)}
     after = {cell: have - set(digits) if cell in losing else have for cell, have in before.items()}
-    masks = np.array([sum(1 << int(digit) - 1 for digit in before[cell]) for cell in sorted(before)], np.uint64)
+    masks = np.array(
+        [sum(1 << int(digit) - 1 for digit in before[cell]) for cell in sorted(before)], np.uint64
+    )
     assert strike(strategy, masks, UNITS[3, 3]) == bool(losing)
-    got = {cell: {digit for digit in ALL if int(mask) >> int(digit) - 1 & 1} for cell, mask in zip(sorted(before), masks, strict=True)}
+    got = {
+        cell: {digit for digit in ALL if int(mask) >> int(digit) - 1 & 1}
+        for cell, mask in zip(sorted(before), masks, strict=True)
+    }
     assert got == after
 
 
@@ -197,7 +262,10 @@ def read(name):
     return [parsed(line) for line in (PUZZLES / name).read_text().split()]
 
 
-@pytest.mark.parametrize(("name", "solved", "of"), [("norvig_easy50.txt", 49, 50), ("norvig_hardest11.txt", 3, 11), ("top95.txt", 20, 95)])
+@pytest.mark.parametrize(
+    ("name", "solved", "of"),
+    [("norvig_easy50.txt", 49, 50), ("norvig_hardest11.txt", 3, 11), ("top95.txt", 20, 95)],
+)
 def test_easy_puzzles_yield_and_hard_ones_do_not(name, solved, of):
     unit_of = UNITS[3, 3]
     results = [(puzzle, *deduced(puzzle, unit_of)) for puzzle in read(name)]

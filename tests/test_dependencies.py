@@ -10,7 +10,11 @@ import pytest
 from helpers.documentation import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-OURS = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["text"], *PROJECT["optional-dependencies"]["web"]]
+OURS = [
+    *PROJECT["dependencies"],
+    *PROJECT["optional-dependencies"]["text"],
+    *PROJECT["optional-dependencies"]["web"],
+]
 
 
 def test_every_dependency_is_bounded_and_listed():

@@ -33,18 +33,33 @@ def test_what_is_well_is_called_so(tmp_path, monkeypatch, capsys):
     findings = [Finding(**json.loads(line)) for line in capsys.readouterr().out.splitlines()]
     assert {finding.verdict for finding in findings} <= {"ok", "note"}
     assert of(findings, "torch").found == torch.__version__
-    for about in ("latent-tokens", "attention", "oracle", "fast = reference", *(f"model {name}" for name in shipped_names())):
+    for about in (
+        "latent-tokens",
+        "attention",
+        "oracle",
+        "fast = reference",
+        *(f"model {name}" for name in shipped_names()),
+    ):
         assert of(findings, about).verdict == "ok"
     assert "bit for bit" in of(findings, "fast = reference").found
     assert list(tmp_path.iterdir()) == []
 
 
 def test_it_prints_plain_lines_where_there_is_no_terminal_and_a_table_where_there_is(monkeypatch, capsys):
-    few = [Finding("disk", "ok", "8 GB free"), Finding("torch", "problem", "not installed", "pip install torch"), Finding("threads", "note", "1")]
+    few = [
+        Finding("disk", "ok", "8 GB free"),
+        Finding("torch", "problem", "not installed", "pip install torch"),
+        Finding("threads", "note", "1"),
+    ]
     monkeypatch.setattr("latent_tokens.commands.doctor.examine", lambda folder: iter(few))
     assert main(["doctor"]) == 1
     plain = capsys.readouterr().out
-    assert plain.splitlines() == ["ok      disk: 8 GB free", "problem torch: not installed -> pip install torch", "note    threads: 1", "1 problem"]
+    assert plain.splitlines() == [
+        "ok      disk: 8 GB free",
+        "problem torch: not installed -> pip install torch",
+        "note    threads: 1",
+        "1 problem",
+    ]
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert main(["doctor"]) == 1
     drawn = capsys.readouterr().out
@@ -54,7 +69,9 @@ def test_it_prints_plain_lines_where_there_is_no_terminal_and_a_table_where_ther
     assert main(["doctor"]) == 0
 
 
-@pytest.mark.parametrize(("free", "verdict"), [(GIGABYTE // 4, "problem"), (2 * GIGABYTE, "note"), (80 * GIGABYTE, "ok")])
+@pytest.mark.parametrize(
+    ("free", "verdict"), [(GIGABYTE // 4, "problem"), (2 * GIGABYTE, "note"), (80 * GIGABYTE, "ok")]
+)
 def test_a_disk_that_is_nearly_full(free, verdict, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda folder: Usage(10**12, 10**12 - free, free))
     found = doctor.disk(Path.cwd())
@@ -131,7 +148,9 @@ def test_a_sampler_that_is_wrong_is_seen(monkeypatch):
 
     def sharp(net, method, tokens, known, decoding, seed):
         made = real(net, method, tokens, known, decoding, seed)
-        return type(made)(made.tokens.where(made.tokens > 0, 1), made.order, made.processed, made.forward_passes)
+        return type(made)(
+            made.tokens.where(made.tokens > 0, 1), made.order, made.processed, made.forward_passes
+        )
 
     assert selftest.tested("oracle", selftest.oracle_is_drawn).verdict == "ok"
     monkeypatch.setattr(selftest, "generate", sharp)
@@ -148,7 +167,11 @@ def test_attention_that_is_wrong_is_seen(monkeypatch):
 
 def test_a_model_that_was_damaged_in_a_copied_package_is_named(tmp_path):
     """Cut off, changed in its weights, and whole ones beside them: each is named, the others are still looked at."""
-    shutil.copytree(Path(latent_tokens.__file__).parent, tmp_path / "latent_tokens", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        Path(latent_tokens.__file__).parent,
+        tmp_path / "latent_tokens",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
     shipped = tmp_path / "latent_tokens" / "shipped"
     cut, changed = (shipped / name / "model.safetensors" for name in ("sudoku-6-arm", "sudoku-6-mdm"))
     cut.write_bytes(cut.read_bytes()[:-1000])
@@ -156,11 +179,21 @@ def test_a_model_that_was_damaged_in_a_copied_package_is_named(tmp_path):
     changed.write_bytes(content[:-20_000] + content[-40_000:-20_000])
     script = "import sys; from latent_tokens.cli import main; sys.exit(main(['doctor', '--json']))"
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1, done.stderr
     findings = [Finding(**json.loads(line)) for line in done.stdout.splitlines()]
     assert str(tmp_path) in of(findings, "latent-tokens").found
-    assert {finding.about for finding in findings if finding.verdict == "problem"} == {"model sudoku-6-arm", "model sudoku-6-mdm"}
+    assert {finding.about for finding in findings if finding.verdict == "problem"} == {
+        "model sudoku-6-arm",
+        "model sudoku-6-mdm",
+    }
     assert "damaged" in of(findings, "model sudoku-6-arm").found
     assert "its logits differ" in of(findings, "model sudoku-6-mdm").found
     assert "pip install --force-reinstall" in of(findings, "model sudoku-6-mdm").hint

@@ -12,10 +12,15 @@ from helpers.documentation import ROOT
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="it counts threads, and finds processes, in /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/task").is_dir(), reason="it counts threads, and finds processes, in /proc"
+)
 def test_a_run_survives_a_handful_of_faults_of_each_kind():
     """In a process of its own: it forks, which a process with threads must not."""
-    command, environment = [sys.executable, "scripts/drill.py", "--short"], {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    command, environment = (
+        [sys.executable, "scripts/drill.py", "--short"],
+        {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+    )
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     injected, survived = re.search(r"faults injected (\d+), survived (\d+)", done.stdout).groups()

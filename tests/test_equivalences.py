@@ -5,7 +5,18 @@ from dataclasses import replace
 import pytest
 import torch
 
-from latent_tokens import METHODS, SIZES, Decoding, Transformer, generate, growing, left_to_right, loss, random, reverse_process
+from latent_tokens import (
+    METHODS,
+    SIZES,
+    Decoding,
+    Transformer,
+    generate,
+    growing,
+    left_to_right,
+    loss,
+    random,
+    reverse_process,
+)
 from latent_tokens.core.attention import causal, dense_mask, independent, semi_causal
 from latent_tokens.core.cost import relative_cost, tokens_processed
 from latent_tokens.core.layout import Layout, next_layout
@@ -66,18 +77,33 @@ def test_latents_stand_before_the_target_and_change_it_under_the_causal_rules_al
 
 
 def same(a, b):
-    return bool((a.tokens == b.tokens).all()) and bool((a.order == b.order).all()) and bool((a.processed == b.processed).all())
+    return (
+        bool((a.tokens == b.tokens).all())
+        and bool((a.order == b.order).all())
+        and bool((a.processed == b.processed).all())
+    )
 
 
 def test_scdm_without_latents_is_sidm_on_the_same_weights(pico):
-    plain = [generate(pico, METHODS[name], ANYTHING, NOTHING_KNOWN, Decoding(latents=0), 4) for name in ("scdm", "sidm")]
+    plain = [
+        generate(pico, METHODS[name], ANYTHING, NOTHING_KNOWN, Decoding(latents=0), 4)
+        for name in ("scdm", "sidm")
+    ]
     assert same(*plain)
 
 
 def test_a_window_of_the_whole_sequence_is_ar_mtp(pico, tokens):
     wide = METHODS[f"ar-mtp-window-{LENGTH}"]
-    assert same(*(generate(pico, method, ANYTHING, NOTHING_KNOWN, Decoding(), 4) for method in (wide, METHODS["ar-mtp"])))
-    losses = [loss(pico, m, tokens, NOTHING_KNOWN[:3], torch.Generator().manual_seed(1)) for m in (wide, METHODS["ar-mtp"])]
+    assert same(
+        *(
+            generate(pico, method, ANYTHING, NOTHING_KNOWN, Decoding(), 4)
+            for method in (wide, METHODS["ar-mtp"])
+        )
+    )
+    losses = [
+        loss(pico, m, tokens, NOTHING_KNOWN[:3], torch.Generator().manual_seed(1))
+        for m in (wide, METHODS["ar-mtp"])
+    ]
     assert losses[0] == losses[1]
 
 
@@ -113,11 +139,26 @@ def test_a_row_comes_out_the_same_alone_in_a_batch_and_in_another_order(pico, an
     known, lengths = torch.arange(LENGTH) < starts[:, None], torch.tensor([16, 16, 12, 16, 9, 16, 10])
     whole = generate(pico, any_method, tokens, known, any_decoding, 3, lengths=lengths)
     back = torch.arange(6, -1, -1)
-    turned = generate(pico, any_method, tokens[back], known[back], any_decoding, 3, rows=back, lengths=lengths[back])
-    assert same(replace(turned, tokens=turned.tokens[back], order=turned.order[back], processed=turned.processed[back]), whole)
+    turned = generate(
+        pico, any_method, tokens[back], known[back], any_decoding, 3, rows=back, lengths=lengths[back]
+    )
+    assert same(
+        replace(
+            turned, tokens=turned.tokens[back], order=turned.order[back], processed=turned.processed[back]
+        ),
+        whole,
+    )
     for b in (1, 2, 6):  # a prefix in full length, nothing known and shorter, and all but one token known
         cut = int(lengths[b])  # alone, its sequence also ends where the row does
-        alone = generate(pico, any_method, tokens[b : b + 1, :cut], known[b : b + 1, :cut], any_decoding, 3, rows=torch.tensor([b]))
+        alone = generate(
+            pico,
+            any_method,
+            tokens[b : b + 1, :cut],
+            known[b : b + 1, :cut],
+            any_decoding,
+            3,
+            rows=torch.tensor([b]),
+        )
         assert alone.tokens[0].tolist() == whole.tokens[b, :cut].tolist()
         assert alone.order[0].tolist() == whole.order[b, :cut].tolist()
         assert alone.processed[0] == whole.processed[b]
@@ -133,7 +174,8 @@ def test_counted_tokens_are_the_cost_formula(pico, k, n):
 
 
 @pytest.mark.parametrize(
-    ("length", "k", "n", "paper"), [(192, 1, 0, 0.50), (192, 8, 0, 0.54), (384, 8, 0, 0.52), (64, 8, 0, 0.61), (192, 8, 192, 1.0)]
+    ("length", "k", "n", "paper"),
+    [(192, 1, 0, 0.50), (192, 8, 0, 0.54), (384, 8, 0, 0.52), (64, 8, 0, 0.61), (192, 8, 192, 1.0)],
 )
 def test_the_cost_formula_gives_the_papers_table_1(length, k, n, paper):
     assert relative_cost(length, k, n) == pytest.approx(paper, abs=0.005)
@@ -141,11 +183,19 @@ def test_the_cost_formula_gives_the_papers_table_1(length, k, n, paper):
 
 @pytest.mark.parametrize(
     ("name", "ours", "paper"),
-    [("tiny", 5_344_160, 6_381_600), ("mini", 18_935_840, 21_488_416), ("sminy", 42_559_520, 46_363_680), ("small", 85_068_320, 92_429_856)],
+    [
+        ("tiny", 5_344_160, 6_381_600),
+        ("mini", 18_935_840, 21_488_416),
+        ("sminy", 42_559_520, 46_363_680),
+        ("small", 85_068_320, 92_429_856),
+    ],
 )
 def test_parameters_are_the_papers_less_the_folded_adaln(name, ours, paper):
     size, c, v = SIZES[name], 128, 32
     d, layers = size.width, size.layers
     count = sum(p.numel() for p in Transformer(size, v - 1, 64, "rotary").parameters())
     assert count == ours
-    assert count - (2 * layers + 1) * d + 6 * layers * d * (c + 1) + (256 * c + c + c * c + c) + 2 * d * (c + 1) == paper
+    assert (
+        count - (2 * layers + 1) * d + 6 * layers * d * (c + 1) + (256 * c + c + c * c + c) + 2 * d * (c + 1)
+        == paper
+    )

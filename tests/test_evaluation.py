@@ -4,7 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from latent_tokens import METHODS, SIZES, TASKS, DataConfig, EvalConfig, Transformer, evaluate, load_data, make_data
+from latent_tokens import (
+    METHODS,
+    SIZES,
+    TASKS,
+    DataConfig,
+    EvalConfig,
+    Transformer,
+    evaluate,
+    load_data,
+    make_data,
+)
 from latent_tokens.evaluation.intervals import wilson
 
 TASK = TASKS["sudoku-4"]
@@ -22,14 +32,21 @@ def measured(row):
 def test_a_row_a_number_of_latents_with_its_cost(nano):
     heard = []
     nano.method = METHODS["scdm"]
-    found = evaluate(nano, TASK, EvalConfig(latents=(0, 3, "all"), candidates=4, num_samples=20), on_row=heard.append)
+    found = evaluate(
+        nano, TASK, EvalConfig(latents=(0, 3, "all"), candidates=4, num_samples=20), on_row=heard.append
+    )
     assert heard == found
     assert [row["latents"] for row in found] == [0, 3, "all"]
     assert [row["paper_cost"] for row in found] == [row["relative_cost"] for row in found]
     assert found[2]["relative_cost"] == 1
     assert found[0]["processed"] == sum(clean + min(4, 16 - clean) for clean in range(16))
     for row in found:
-        assert (row["task"], row["method"], row["order"], row["candidates"]) == ("sudoku-4", "scdm", "top_prob", 4)
+        assert (row["task"], row["method"], row["order"], row["candidates"]) == (
+            "sudoku-4",
+            "scdm",
+            "top_prob",
+            4,
+        )
         assert row["ci95"][0] <= row["valid"] <= row["ci95"][1]
         assert row["forward_passes"] == 16
         assert row["made_with"]["torch"]
@@ -45,7 +62,12 @@ def test_a_row_a_number_of_latents_with_its_cost(nano):
 )  # fmt: skip
 def test_defaults_are_the_papers(nano, name, order, latents, candidates):
     (row,) = rows_of(nano, name)
-    assert (row["method"], row["order"], row["latents"], row["candidates"]) == (name, order, latents, candidates)
+    assert (row["method"], row["order"], row["latents"], row["candidates"]) == (
+        name,
+        order,
+        latents,
+        candidates,
+    )
 
 
 def test_results_come_out_again_and_do_not_depend_on_the_batch(nano):
@@ -68,7 +90,11 @@ def test_bf16(nano):
 
 
 def test_what_cannot_be_measured_is_refused_before_any_sample(nano):
-    for name, asked in (("mdm", {"latents": (4,)}), ("arm", {"order": "top_prob"}), ("sidm", {"latents": (0, "all")})):
+    for name, asked in (
+        ("mdm", {"latents": (4,)}),
+        ("arm", {"order": "top_prob"}),
+        ("sidm", {"latents": (0, "all")}),
+    ):
         with pytest.raises(ValueError, match="use"):
             rows_of(nano, name, **asked)
     for wrong in (
@@ -86,7 +112,9 @@ def test_what_cannot_be_measured_is_refused_before_any_sample(nano):
 
 def test_a_net_of_another_task_is_refused(nano):
     nano.method = METHODS["scdm"]
-    with pytest.raises(ValueError, match="sudoku-9 has 81 positions over 9 tokens, this model learned sequences of 16"):
+    with pytest.raises(
+        ValueError, match="sudoku-9 has 81 positions over 9 tokens, this model learned sequences of 16"
+    ):
         evaluate(nano, TASKS["sudoku-9"], EvalConfig())
 
 
@@ -97,7 +125,9 @@ def test_a_window_reports_the_latents_it_shows(nano):
 
 
 def test_an_order_that_does_not_adapt_decodes_the_next_whatever_k_is(nano):
-    assert measured(rows_of(nano, "scdm", order="uniform", candidates=8)[0]) == measured(rows_of(nano, "scdm", order="uniform")[0])
+    assert measured(rows_of(nano, "scdm", order="uniform", candidates=8)[0]) == measured(
+        rows_of(nano, "scdm", order="uniform")[0]
+    )
 
 
 def test_wilsons_interval():
@@ -113,7 +143,11 @@ def test_a_weight_that_is_not_the_rows_own_shows_in_the_name(nano):
 
 
 def test_a_model_of_boards_infills_the_puzzles_of_a_data_set(tmp_path):
-    folder = make_data(DataConfig("sudoku-6-puzzle", tmp_path / "puzzles", num_train=0, num_validation=0, num_test=8, processes=1))
+    folder = make_data(
+        DataConfig(
+            "sudoku-6-puzzle", tmp_path / "puzzles", num_train=0, num_validation=0, num_test=8, processes=1
+        )
+    )
     boards = TASKS["sudoku-6"]
     net = Transformer(SIZES["nano"], boards.vocab_size, boards.length).eval()
     net.method = METHODS["mdm"]
@@ -125,7 +159,11 @@ def test_a_model_of_boards_infills_the_puzzles_of_a_data_set(tmp_path):
 
 
 def test_a_model_of_other_boards_does_not(tmp_path, nano):
-    folder = make_data(DataConfig("sudoku-6-puzzle", tmp_path / "puzzles", num_train=0, num_validation=0, num_test=8, processes=1))
+    folder = make_data(
+        DataConfig(
+            "sudoku-6-puzzle", tmp_path / "puzzles", num_train=0, num_validation=0, num_test=8, processes=1
+        )
+    )
     nano.method = METHODS["mdm"]
     with pytest.raises(ValueError, match="holds SudokuPuzzle"):
         evaluate(nano, TASK, EvalConfig(data=folder))

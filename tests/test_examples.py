@@ -112,7 +112,10 @@ def test_its_problems_are_read_as_they_are_written(task):
 
 
 def test_the_new_rule_is_between_sidm_and_scdm_and_leaves_the_number_of_latents_free():
-    near, layout = module("new_method").near, next_layout(torch.arange(9)[None], *(torch.tensor([count]) for count in (3, 6, 0)))
+    near, layout = (
+        module("new_method").near,
+        next_layout(torch.arange(9)[None], *(torch.tensor([count]) for count in (3, 6, 0))),
+    )
     mask, least, most = (dense_mask(rule, layout)[0] for rule in (near, independent, semi_causal))
     assert (least <= mask).all()
     assert (mask <= most).all()

@@ -7,7 +7,18 @@ import pytest
 import torch
 
 from helpers.oracle import Oracle, small_joint
-from latent_tokens import METHODS, Decoding, Size, Transformer, entropy, generate, given, left_to_right, loss, random
+from latent_tokens import (
+    METHODS,
+    Decoding,
+    Size,
+    Transformer,
+    entropy,
+    generate,
+    given,
+    left_to_right,
+    loss,
+    random,
+)
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import causal, semi_causal
 from latent_tokens.core.sampling import candidate_logits, decode, finish, most_confident, sample_tokens, start
@@ -68,14 +79,18 @@ def test_the_candidates_logits_are_the_references_at_every_step(monkeypatch, any
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
-def test_the_candidates_logits_are_the_references_for_each_position_encoding(monkeypatch, any_method, positions):
+def test_the_candidates_logits_are_the_references_for_each_position_encoding(
+    monkeypatch, any_method, positions
+):
     """With one decoding: an encoding acts in the first layer and on keys and queries, whatever is decoded."""
     decoding = DECODINGS["top-prob of 4" if not any_method.is_left_to_right else "uniform"]
     assert_equal_logits(monkeypatch, untrained(positions), any_method, decoding)
 
 
 def assert_equal_logits(monkeypatch, net, any_method, decoding):
-    monkeypatch.setattr(model, "TOKENS_A_GROUP", 3 * LENGTH)  # the last layer attends in groups of three rows or more
+    monkeypatch.setattr(
+        model, "TOKENS_A_GROUP", 3 * LENGTH
+    )  # the last layer attends in groups of three rows or more
     decoding = with_latents(any_method, decoding)
     look = FastCandidateLogits(net, any_method, torch.arange(7), LENGTH, qkv_table(net, 300, LENGTH))
 
@@ -98,8 +113,12 @@ def close_calls(net, method, decoding, state):
         noise = deepcopy(state.streams).uniform(rows, count)
         drawn = [sample_tokens(candidates, picks, decoding, noise + shift) for shift in (-NEAR, NEAR)]
         out = torch.arange(candidates.shape[1]) >= num_candidates[:, None]
-        ranked = decoding.confidence(candidates).masked_fill(out, -torch.inf).sort(dim=1, descending=True).values
-        for a, (row, clean, chosen) in enumerate(zip(rows.tolist(), layout.num_clean.tolist(), count.tolist(), strict=True)):
+        ranked = (
+            decoding.confidence(candidates).masked_fill(out, -torch.inf).sort(dim=1, descending=True).values
+        )
+        for a, (row, clean, chosen) in enumerate(
+            zip(rows.tolist(), layout.num_clean.tolist(), count.tolist(), strict=True)
+        ):
             if (drawn[0] != drawn[1])[a, :chosen].any() or (ranked.diff(dim=1)[a, :chosen] > -NEAR).any():
                 found.update((row, clean + rank) for rank in range(chosen))
         return candidates
@@ -133,7 +152,9 @@ def test_where_all_candidates_are_alike_the_samples_differ_only_there():
     close = close_calls(net, METHODS["sidm"], Decoding(candidates=3), state)
     assert {(row, 0) for row in range(64)} <= close
     assert len(close) < 64 * 2
-    rows_that_differ(net, METHODS["sidm"], Decoding(candidates=3), nothing.long(), nothing, torch.full((64,), LENGTH))
+    rows_that_differ(
+        net, METHODS["sidm"], Decoding(candidates=3), nothing.long(), nothing, torch.full((64,), LENGTH)
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,7 +170,9 @@ def test_the_causal_cache_gives_what_is_computed_anew_and_spares_the_clean_slots
     net, rows = untrained(), torch.arange(7)
     cached, anew = (FastCandidateLogits(net, METHODS[name], rows, LENGTH, None) for _ in range(2))
     anew.cache, computed, widths = None, [], []
-    counter = net.embedding.register_forward_hook(lambda module, inputs, output: computed.append(inputs[0].shape[1]))
+    counter = net.embedding.register_forward_hook(
+        lambda module, inputs, output: computed.append(inputs[0].shape[1])
+    )
 
     def compare(expected, *shown):
         found = cached(*shown)
@@ -167,7 +190,9 @@ def test_the_first_layer_looked_up_is_the_first_layer_computed(positions):
     table = qkv_table(net, 300, LENGTH)
     assert table.shape == (net.table_rows, 3 * 32)
     assert qkv_table(net, 0, LENGTH) is None
-    looks = [FastCandidateLogits(net, METHODS["scdm"], torch.arange(7), LENGTH, either) for either in (table, None)]
+    looks = [
+        FastCandidateLogits(net, METHODS["scdm"], torch.arange(7), LENGTH, either) for either in (table, None)
+    ]
 
     def compare(expected, *shown):
         torch.testing.assert_close(*(look(*shown) for look in looks), atol=1e-5, rtol=0)
@@ -195,12 +220,16 @@ def test_cached_sampling_equals_recomputation(name, latents, count):
     assert fast.forward_passes == -(-40 // count)
 
 
-@pytest.mark.parametrize(("name", "options"), [("scdm", {"candidates": 3, "latents": 2}), ("esolm", {"latents": 2}), ("arm", {})])
+@pytest.mark.parametrize(
+    ("name", "options"), [("scdm", {"candidates": 3, "latents": 2}), ("esolm", {"latents": 2}), ("arm", {})]
+)
 def test_a_batch_in_parts_gives_the_rows_of_a_whole_one(monkeypatch, name, options):
     net, (tokens, known, lengths), decoding = untrained(), problem(300), Decoding(**options)
     whole = generate(net, METHODS[name], tokens, known, decoding, 3, lengths=lengths)
     monkeypatch.setattr(memory, "DECODING_BYTES", memory.DECODING_BYTES // 200)
-    cut = microbatches(net, METHODS[name], start(net, METHODS[name], tokens, known, decoding, 3, None, lengths), decoding)
+    cut = microbatches(
+        net, METHODS[name], start(net, METHODS[name], tokens, known, decoding, 3, None, lengths), decoding
+    )
     assert len(cut) > 3
     assert torch.cat(cut).sort().values.tolist() == list(range(300))
     assert same(generate(net, METHODS[name], tokens, known, decoding, 3, lengths=lengths), whole)
@@ -210,16 +239,23 @@ def test_a_row_follows_its_own_schedule_in_whichever_part_it_is(monkeypatch):
     monkeypatch.setattr(memory, "DECODING_BYTES", memory.DECODING_BYTES // 200)
     tokens, known, lengths = problem(300)
     schedule = torch.rand(300, LENGTH, generator=torch.Generator().manual_seed(2)).argsort(dim=1)
-    made = generate(untrained(), METHODS["mdm"], tokens, known, Decoding(order=given(schedule)), 3, lengths=lengths)
+    made = generate(
+        untrained(), METHODS["mdm"], tokens, known, Decoding(order=given(schedule)), 3, lengths=lengths
+    )
     for row, (begin, length) in enumerate(zip(known.sum(1).tolist(), lengths.tolist(), strict=True)):
-        assert made.order[row, begin:length].tolist() == [position for position in schedule[row].tolist() if begin <= position < length]
+        assert made.order[row, begin:length].tolist() == [
+            position for position in schedule[row].tolist() if begin <= position < length
+        ]
 
 
 @pytest.mark.parametrize("name", ["scdm", "esolm", "arm"])
 @pytest.mark.parametrize("batch", [0, 1])
 def test_a_batch_of_one_row_or_none_is_decoded(nano, name, batch):
     nothing, decoding = torch.zeros(batch, 16, dtype=torch.bool), with_latents(METHODS[name], Decoding())
-    made = [module(nano, METHODS[name], nothing.long(), nothing, decoding, 3) for module in (generate, reference.generate)]
+    made = [
+        module(nano, METHODS[name], nothing.long(), nothing, decoding, 3)
+        for module in (generate, reference.generate)
+    ]
     assert same(*made)
     assert made[0].tokens.shape == (batch, 16)
 
@@ -234,7 +270,12 @@ def test_a_watcher_sees_the_steps_of_the_reference(name, monkeypatch):
         def watch(step, found=found):
             for i, key in enumerate(zip(step.rows.tolist(), step.number.tolist(), strict=True)):
                 shown = int(step.layout.num_shown[i])
-                found[key] = step.layout.positions[i, :shown], step.chosen[i], step.tokens[i], step.probabilities[i, :shown]
+                found[key] = (
+                    step.layout.positions[i, :shown],
+                    step.chosen[i],
+                    step.tokens[i],
+                    step.probabilities[i, :shown],
+                )
 
         decoding = with_latents(METHODS[name], Decoding())
         module(net, METHODS[name], tokens, known, decoding, 3, lengths=lengths, on_step=watch)
@@ -250,12 +291,17 @@ def test_a_net_in_training_mode_gets_the_reference_with_its_dropout():
         torch.manual_seed(0)
         made.append(module(net, METHODS["scdm"], tokens, known, Decoding(), 3, lengths=lengths))
     assert same(*made)
-    assert not same(made[0], generate(net.eval(), METHODS["scdm"], tokens, known, Decoding(), 3, lengths=lengths))
+    assert not same(
+        made[0], generate(net.eval(), METHODS["scdm"], tokens, known, Decoding(), 3, lengths=lengths)
+    )
 
 
 def test_another_denoiser_gets_the_reference():
     net, known = Oracle(small_joint()), torch.zeros(50, 3, dtype=torch.bool)
-    made = [module(net, METHODS["scdm"], known.long(), known, Decoding(latents=1), 3) for module in (generate, reference.generate)]
+    made = [
+        module(net, METHODS["scdm"], known.long(), known, Decoding(latents=1), 3)
+        for module in (generate, reference.generate)
+    ]
     assert same(*made)
 
 
@@ -281,7 +327,10 @@ def test_under_autocast_the_cache_takes_the_precision_that_the_net_computes_in(n
     torch.manual_seed(0)
     net, nothing = Transformer(Size(32, 2, 3), 7, 12).eval(), torch.zeros(8, 12, dtype=torch.bool)
     with torch.autocast("cpu", torch.bfloat16):
-        made = [way(net, METHODS[name], nothing.long(), nothing, Decoding(), 0) for way in (generate, reference.generate)]
+        made = [
+            way(net, METHODS[name], nothing.long(), nothing, Decoding(), 0)
+            for way in (generate, reference.generate)
+        ]
     assert made[0].processed.equal(made[1].processed)
     assert (made[0].tokens == made[1].tokens).double().mean() > 0.9
 
@@ -326,16 +375,23 @@ def test_a_replaced_projection_is_used():
     net.blocks[-1].qkv = Doubled(32, 96, bias=False)
     mask, wanted = torch.ones(4, 12, 12, dtype=torch.bool), torch.arange(12).expand(4, 12) > 5
     places = torch.arange(12).expand(4, 12)
-    torch.testing.assert_close(net(ids, places, mask)[wanted], net(ids, places, mask, wanted), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        net(ids, places, mask)[wanted], net(ids, places, mask, wanted), atol=1e-5, rtol=1e-5
+    )
 
 
 def test_rotary_positions_reach_past_the_length_learned():
     torch.manual_seed(0)
     net, nothing = Transformer(Size(32, 2, 3), 7, 4, "rotary").eval(), torch.zeros(2, 9, dtype=torch.bool)
-    made = [way(net, METHODS["arm"], nothing.long(), nothing, Decoding(), 0) for way in (generate, reference.generate)]
+    made = [
+        way(net, METHODS["arm"], nothing.long(), nothing, Decoding(), 0)
+        for way in (generate, reference.generate)
+    ]
     assert same(*made)
 
 
 def test_an_empty_sequence_is_what_it_is():
     empty = torch.zeros(2, 0, dtype=torch.bool)
-    assert generate(Transformer(Size(32, 2, 3), 7, 4).eval(), METHODS["scdm"], empty.long(), empty, Decoding(), 0).tokens.shape == (2, 0)
+    assert generate(
+        Transformer(Size(32, 2, 3), 7, 4).eval(), METHODS["scdm"], empty.long(), empty, Decoding(), 0
+    ).tokens.shape == (2, 0)

@@ -57,9 +57,19 @@ def replayed(found):
         ("sudoku-4", "scdm", DecodeSettings(), Decoding("all", "all", temperature=0)),
         ("sudoku-4", "scdm", DecodeSettings(latents=3), Decoding(8, 3, temperature=0)),
         ("sudoku-4", "scdm", DecodeSettings(2, 3, "uniform", 1.0, 5), Decoding(1, 2)),
-        ("sudoku-4", "esolm", DecodeSettings(2, "growing", temperature=0.5, seed=1), Decoding(growing, 2, temperature=0.5)),
+        (
+            "sudoku-4",
+            "esolm",
+            DecodeSettings(2, "growing", temperature=0.5, seed=1),
+            Decoding(growing, 2, temperature=0.5),
+        ),
         ("sudoku-4", "mdm", DecodeSettings(candidates=4), Decoding(4, "all", temperature=0)),
-        ("sudoku-4", "sidm", DecodeSettings(order="left_to_right"), Decoding(1, order=left_to_right, temperature=0)),
+        (
+            "sudoku-4",
+            "sidm",
+            DecodeSettings(order="left_to_right"),
+            Decoding(1, order=left_to_right, temperature=0),
+        ),
         ("sudoku-4", "ar-mtp", DecodeSettings(), Decoding(1, "all", temperature=0)),
         ("sudoku-6-puzzle", "scdm", DecodeSettings(latents=4, candidates=4), Decoding(4, 4, temperature=0)),
         ("zebra-3", "scdm", DecodeSettings(1, 2, seed=3, temperature=1.0), Decoding(2, 1)),
@@ -85,7 +95,11 @@ def test_a_padded_board_draws_its_cells_alone():
     torch.manual_seed(0)
     net = Transformer(SIZES["nano"], task.vocab_size, task.length).eval()
     net.method = METHODS["scdm"]
-    found = trace(DecodeRequest(LoadedModel("padded", net, task), task.encode(PUZZLE), DecodeSettings(latents=2, candidates=2)))
+    found = trace(
+        DecodeRequest(
+            LoadedModel("padded", net, task), task.encode(PUZZLE), DecodeSettings(latents=2, candidates=2)
+        )
+    )
     assert len(found["frames"]) == task.length - sum(sign != "." for sign in PUZZLE)
     assert sum(len(frame["chosen"]) for frame in found["frames"]) == PUZZLE.count(".")
     assert None not in replayed(found)
@@ -93,8 +107,13 @@ def test_a_padded_board_draws_its_cells_alone():
 
 def test_what_all_latents_cost_is_what_showing_them_takes():
     one = model("sudoku-4")
-    few, every = trace(ask(one, DecodeSettings(2, 3), PUZZLE)), trace(ask(one, DecodeSettings("all", 3), PUZZLE))
-    assert [frame["all_processed"] for frame in few["frames"]] == [frame["processed"] for frame in every["frames"]]
+    few, every = (
+        trace(ask(one, DecodeSettings(2, 3), PUZZLE)),
+        trace(ask(one, DecodeSettings("all", 3), PUZZLE)),
+    )
+    assert [frame["all_processed"] for frame in few["frames"]] == [
+        frame["processed"] for frame in every["frames"]
+    ]
     assert few["start"]["all_processed"] == every["end"]["processed"] == every["frames"][-1]["all_processed"]
     assert few["end"]["processed"] < every["end"]["processed"]
     open_cells = PUZZLE.count(".")
@@ -110,7 +129,10 @@ def test_a_frame_shows_candidates_latents_and_what_the_model_makes_of_them():
         open_cells = {cell for cell, token in enumerate(tokens) if token is None}
         candidates, latents = set(frame["candidates"]), set(frame["latents"])
         assert frame["step"] == number
-        assert (len(candidates), len(latents)) == (min(4, len(open_cells)), min(3, max(len(open_cells) - 4, 0)))
+        assert (len(candidates), len(latents)) == (
+            min(4, len(open_cells)),
+            min(3, max(len(open_cells) - 4, 0)),
+        )
         assert candidates | latents <= open_cells
         assert not candidates & latents
         assert {int(cell) for cell in frame["beliefs"]} == candidates | latents
@@ -139,7 +161,9 @@ def test_beliefs_are_what_the_network_says():
 
 
 def test_at_most_nine_beliefs_on_a_board_of_nine_and_six_elsewhere():
-    nine = trace(ask(model("sudoku-9"), DecodeSettings(temperature=1.0), examples(TASKS["sudoku-9"])[0]))["frames"][0]["beliefs"]
+    nine = trace(ask(model("sudoku-9"), DecodeSettings(temperature=1.0), examples(TASKS["sudoku-9"])[0]))[
+        "frames"
+    ][0]["beliefs"]
     words = trace(ask(model("zebra-3")))["frames"][0]["beliefs"]
     assert max(map(len, nine.values())) > 6
     assert max(map(len, words.values())) <= 6
@@ -149,12 +173,23 @@ def test_start_says_how_to_draw():
     start = trace(ask(model("sudoku-6"), DecodeSettings(4, 8, seed=7)))["start"]
     assert (start["kind"], start["side"], start["box"], start["columns"]) == ("sudoku", 6, [2, 3], 6)
     assert start["signs"] == ["1", "2", "3", "4", "5", "6"]
-    assert "".join("." if token is None else start["signs"][token] for token in start["tokens"]) == examples(TASKS["sudoku-6"])[0]
-    assert start["settings"] == {"latents": 4, "candidates": 8, "order": "top_prob", "temperature": 0.0, "seed": 7}
+    assert (
+        "".join("." if token is None else start["signs"][token] for token in start["tokens"])
+        == examples(TASKS["sudoku-6"])[0]
+    )
+    assert start["settings"] == {
+        "latents": 4,
+        "candidates": 8,
+        "order": "top_prob",
+        "temperature": 0.0,
+        "seed": 7,
+    }
     one = model("zebra-3")
     start = trace(ask(one))["start"]
     assert (start["kind"], start["columns"], start["heads"]) == ("zebra", 3, ["A", "B", "C"])
-    assert all(line in one.task.decode(one.task.encode(examples(one.task)[0]).tokens[0]) for line in start["words"])
+    assert all(
+        line in one.task.decode(one.task.encode(examples(one.task)[0]).tokens[0]) for line in start["words"]
+    )
     assert start["signs"][zebra.DIGIT + 2] == "3"
     start = trace(ask(model("countdown-3"), puzzle="4,5,6,14"))["start"]
     assert (start["kind"], start["words"]) == ("countdown", ["4", "5", "6", "14"])
@@ -162,7 +197,15 @@ def test_start_says_how_to_draw():
 
 
 @pytest.mark.parametrize(
-    ("method", "dial"), [("scdm", True), ("esolm", True), ("mdm", False), ("sidm", False), ("arm", False), ("ar-mtp-window-16", False)]
+    ("method", "dial"),
+    [
+        ("scdm", True),
+        ("esolm", True),
+        ("mdm", False),
+        ("sidm", False),
+        ("arm", False),
+        ("ar-mtp-window-16", False),
+    ],
 )
 def test_which_methods_have_a_dial(method, dial):
     assert has_free_latents(METHODS[method]) is dial
@@ -244,7 +287,20 @@ def test_a_puzzle_that_contradicts_itself_says_where():
     assert check(task, PUZZLE)[1] == []
 
 
-@pytest.mark.parametrize("task", ["sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36", "sudoku-6-puzzle", "zebra-3", "zebra", "countdown-3"])
+@pytest.mark.parametrize(
+    "task",
+    [
+        "sudoku-4",
+        "sudoku-6",
+        "sudoku-9",
+        "sudoku-16",
+        "sudoku-36",
+        "sudoku-6-puzzle",
+        "zebra-3",
+        "zebra",
+        "countdown-3",
+    ],
+)
 def test_examples_can_be_solved(task):
     task = TASKS[task]
     found = examples(task)
@@ -292,7 +348,10 @@ def test_what_cannot_be_decoded_is_refused_before_it_begins():
 
 def test_more_latents_than_a_machine_counts_are_all():
     one = model("sudoku-4")
-    assert trace(ask(one, DecodeSettings((1 << 63) - 1, 3), PUZZLE))["frames"] == trace(ask(one, DecodeSettings("all", 3), PUZZLE))["frames"]
+    assert (
+        trace(ask(one, DecodeSettings((1 << 63) - 1, 3), PUZZLE))["frames"]
+        == trace(ask(one, DecodeSettings("all", 3), PUZZLE))["frames"]
+    )
 
 
 def test_what_tell_raises_ends_the_decode():
@@ -332,7 +391,10 @@ def test_pictures_hold_every_step(traces):
 
 
 def test_a_page_with_traces_reads_as_they_were(traces):
-    sneaky = [{**traces[0], "start": {**traces[0]["start"], "model": "</script><script>alert(1)</script><!--"}}, traces[1]]
+    sneaky = [
+        {**traces[0], "start": {**traces[0]["start"], "model": "</script><script>alert(1)</script><!--"}},
+        traces[1],
+    ]
     made = page.page_with(sneaky)
     inlined = re.search(r'<script type="application/json" id="traces">(.*?)</script>', made, re.S)[1]
     assert json.loads(inlined) == sneaky
@@ -351,7 +413,16 @@ def test_a_board_of_nine_with_all_latents_twice_is_a_page_under_two_megabytes():
 
 def test_trace_writes_what_is_asked_for_and_writes_over_nothing(tmp_path, capsys):
     files = {"-o": tmp_path / "a.html", "--gif": tmp_path / "a.gif", "--png": tmp_path / "a.png"}
-    asked = ["trace", "sudoku-6-scdm", ALMOST, "--latents", "4", "--compare", "0", *(str(part) for pair in files.items() for part in pair)]
+    asked = [
+        "trace",
+        "sudoku-6-scdm",
+        ALMOST,
+        "--latents",
+        "4",
+        "--compare",
+        "0",
+        *(str(part) for pair in files.items() for part in pair),
+    ]
     assert main(asked) == 0
     said = capsys.readouterr().out
     assert "x of all; 4 latent tokens per step, fewer in the last steps\n" in said
@@ -365,9 +436,25 @@ def test_trace_writes_what_is_asked_for_and_writes_over_nothing(tmp_path, capsys
     assert main(asked) == 2
     assert capsys.readouterr().err.endswith("a.html: exists. Choose another name, or add --replace.\n")
     assert files["-o"].read_bytes() == before
-    assert main(["trace", "sudoku-6-scdm", ALMOST, "--compare", "sudoku-6-mdm", "-o", str(files["-o"]), "--replace"]) == 0
+    assert (
+        main(
+            [
+                "trace",
+                "sudoku-6-scdm",
+                ALMOST,
+                "--compare",
+                "sudoku-6-mdm",
+                "-o",
+                str(files["-o"]),
+                "--replace",
+            ]
+        )
+        == 0
+    )
     said = capsys.readouterr().out
-    assert [line.rpartition("; ")[2] for line in said.splitlines()[:2]] == ["0 latent tokens: all masked tokens are candidates"] * 2
+    assert [line.rpartition("; ")[2] for line in said.splitlines()[:2]] == [
+        "0 latent tokens: all masked tokens are candidates"
+    ] * 2
     assert said.splitlines()[1].startswith("sudoku-6-mdm: ")
     assert files["-o"].read_bytes() != before
 
@@ -383,7 +470,19 @@ def test_trace_writes_what_is_asked_for_and_writes_over_nothing(tmp_path, capsys
 )
 def test_trace_captions_an_example_in_its_own_setting_only(tmp_path, capsys, arguments, captioned):
     record = measured()["sudoku-6"]
-    assert main(["trace", "sudoku-6-scdm", record["examples"][0]["puzzle"], *arguments, "-o", str(tmp_path / "a.html")]) == 0
+    assert (
+        main(
+            [
+                "trace",
+                "sudoku-6-scdm",
+                record["examples"][0]["puzzle"],
+                *arguments,
+                "-o",
+                str(tmp_path / "a.html"),
+            ]
+        )
+        == 0
+    )
     caption = f"wrong with none, like {record['gained']} of {record['puzzles']} generated puzzles"
     assert (caption in capsys.readouterr().out) is captioned
     assert (caption in (tmp_path / "a.html").read_text()) is captioned

@@ -11,7 +11,9 @@ from fuzz.drill import drill, replay, table, told
 from fuzz.readers import BY_NAME, READERS, Reader
 from latent_tokens.storage import read_lines
 
-SHORT = [reader for reader in READERS if reader.name not in ("commands", "run folder", "text")]  # these take long to begin with
+SHORT = [
+    reader for reader in READERS if reader.name not in ("commands", "run folder", "text")
+]  # these take long to begin with
 
 
 @pytest.mark.slow

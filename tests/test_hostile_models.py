@@ -23,8 +23,14 @@ def run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def text_run(tmp_path_factory):
     place = tmp_path_factory.mktemp("text")
-    (place / "text.txt").write_text("\n".join(f"The {i}th of many lines that are all different, {i * i}." for i in range(400)))
-    data = make_data(DataConfig("text", place / "data", str(place / "text.txt"), tokenizer="bpe:300", length=16, processes=1))
+    (place / "text.txt").write_text(
+        "\n".join(f"The {i}th of many lines that are all different, {i * i}." for i in range(400))
+    )
+    data = make_data(
+        DataConfig(
+            "text", place / "data", str(place / "text.txt"), tokenizer="bpe:300", length=16, processes=1
+        )
+    )
     config = tiny_run(place / "run", steps=1, data=data)
     return fit(type(config)(**{**vars(config), "task": "text"}))
 
@@ -69,7 +75,9 @@ def test_export_copies_no_tokenizer_of_a_task_without_text(model, capsys):
 def test_export_writes_the_tokenizer_that_was_read(text_run, tmp_path, capsys):
     shutil.copytree(text_run, tmp_path / "model")
     assert exported(tmp_path / "model", capsys)[0] == 0
-    assert (tmp_path / "exported" / "tokenizer.json").read_bytes() == (text_run / "tokenizer.json").read_bytes()
+    assert (tmp_path / "exported" / "tokenizer.json").read_bytes() == (
+        text_run / "tokenizer.json"
+    ).read_bytes()
     assert from_pretrained(tmp_path / "exported").vocab_size == 300
 
 
@@ -89,7 +97,13 @@ WRONG = {"task": [], "name": {"a": 1}, "training": "x", "data_sha256": ["x"], "m
 WRONG_INSIDE = {"task": {"name": ["sudoku-4"]}, "data_sha256": {"train": 1}}
 
 
-@pytest.mark.parametrize("changes", [*({name: value} for name, value in WRONG.items()), *({name: value} for name, value in WRONG_INSIDE.items())])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({name: value} for name, value in WRONG.items()),
+        *({name: value} for name, value in WRONG_INSIDE.items()),
+    ],
+)
 def test_export_refuses_a_field_of_a_wrong_type_in_one_line(model, capsys, changes):
     edit(model, **changes)
     code, line = exported(model, capsys)
@@ -108,10 +122,22 @@ HOSTILE = 'x`\n---\nlicense: evil\n---\n<script>alert(1)</script> | a | [b](java
 
 def test_hostile_names_inject_nothing_into_a_card(model):
     config = json.loads((model / "config.json").read_text())
-    training = {**config["training"], **dict.fromkeys(("size", "schedule", "precision", "data", "seed"), HOSTILE)}
+    training = {
+        **config["training"],
+        **dict.fromkeys(("size", "schedule", "precision", "data", "seed"), HOSTILE),
+    }
     made = dict.fromkeys(("latent_tokens", "commit", "torch"), HOSTILE)
-    edit(model, task={"name": HOSTILE}, name=HOSTILE, training=training, made_with=made, data_sha256={"train": HOSTILE})
-    hostile_row = dict.fromkeys(("task", "method", "order", "candidates", "latents", "metric", "problems", "judge"), HOSTILE)
+    edit(
+        model,
+        task={"name": HOSTILE},
+        name=HOSTILE,
+        training=training,
+        made_with=made,
+        data_sha256={"train": HOSTILE},
+    )
+    hostile_row = dict.fromkeys(
+        ("task", "method", "order", "candidates", "latents", "metric", "problems", "judge"), HOSTILE
+    )
     row = {**hostile_row, HOSTILE: 1.0, "ci95": None, "num_samples": 1, "relative_cost": 1.0}
     text = card(model, [row], name=HOSTILE)
     lines = text.splitlines()
@@ -125,7 +151,11 @@ def test_hostile_names_inject_nothing_into_a_card(model):
     assert "<" not in outside_code
     assert not re.search(r"(?<!\\)\]\(", outside_code)
     assert "\u202e" not in text
-    widths = {len(re.findall(r"(?<!\\)\|", line)) for line in body if line.startswith("| setting") or "schedule" in line}
+    widths = {
+        len(re.findall(r"(?<!\\)\|", line))
+        for line in body
+        if line.startswith("| setting") or "schedule" in line
+    }
     assert widths == {3}  # no value makes another cell
     (python, *_) = re.findall(r"```python\n(.*?)```", text, re.S)
     compile(python, "card", "exec")  # the name is one string of it

@@ -10,7 +10,17 @@ import torch
 import yaml
 
 from helpers.hub import Cut, serving
-from latent_tokens import METHODS, DataConfig, EvalConfig, TrainConfig, Transformer, evaluate, fit, from_pretrained, make_data
+from latent_tokens import (
+    METHODS,
+    DataConfig,
+    EvalConfig,
+    TrainConfig,
+    Transformer,
+    evaluate,
+    fit,
+    from_pretrained,
+    make_data,
+)
 from latent_tokens.checkpoints.pretrained import SHIPPED, find
 from latent_tokens.cli import main
 from latent_tokens.sharing.card import CARD
@@ -73,8 +83,15 @@ assert main(["evaluate", "someone/mine", "--num-samples", "2"]) == 0
 
 def script(text, address, home):
     """What a process prints that takes the address for the hub."""
-    environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0", "HF_TOKEN": "none"}
-    done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=False)
+    environment = os.environ | {
+        "HF_ENDPOINT": address,
+        "HF_HOME": str(home),
+        "HF_HUB_OFFLINE": "0",
+        "HF_TOKEN": "none",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 
@@ -90,16 +107,27 @@ def test_a_model_is_put_on_a_hub_and_fetched_and_kept_when_the_hub_is_gone(run, 
     assert set(files) == {"README.md", "config.json", "model.safetensors", "results.jsonl", f"{MODULE}.py"}
     assert json.loads(files["config.json"])["task"] == read_description(run, "config.json", "run")["task"]
     about = front(files["README.md"].decode())
-    assert (about["library_name"], about["pipeline_tag"], about["license"]) == ("latent-tokens", "fill-mask", "mit")
+    assert (about["library_name"], about["pipeline_tag"], about["license"]) == (
+        "latent-tokens",
+        "fill-mask",
+        "mit",
+    )
     assert {"latent-tokens", "scdm", "sudoku-4"} <= set(about["tags"])
     assert 'from_pretrained("someone/mine")' in files["README.md"].decode()
     fetched = [path.rpartition("/")[2] for way, path in asked if way == "GET" and "/resolve/" in path]
-    assert set(fetched) == {"config.json", "model.safetensors", "results.jsonl"}  # nothing that could be executed
+    assert set(fetched) == {
+        "config.json",
+        "model.safetensors",
+        "results.jsonl",
+    }  # nothing that could be executed
     said, wrong = script(AGAIN, address, tmp_path)
     kept, not_fetched, not_put, *_ = said.splitlines()
     assert (os.path.dirname(os.path.dirname(kept))) == str(tmp_path / "hub" / "models--someone--mine")
     assert "it cannot be reached: [Errno 111] Connection refused" in not_fetched
-    assert "someone/nothing: cannot be put on the hub ([Errno 111] Connection refused); see that it is yours" in not_put
+    assert (
+        "someone/nothing: cannot be put on the hub ([Errno 111] Connection refused); see that it is yours"
+        in not_put
+    )
     (line,) = [line for line in wrong.splitlines() if line.startswith("latent-tokens:")]
     assert "'someone/nothing' not found: not a run directory" in line
     with open(os.path.join(kept, "results.jsonl")) as rows:
@@ -185,8 +213,14 @@ def test_a_model_made_in_code_or_whose_folder_is_gone(nano, run, tmp_path):
 
 
 def test_a_model_of_text_takes_its_tokenizer_along(tmp_path, capsys):
-    (tmp_path / "text.txt").write_text("\n\n".join(f"the quick brown fox jumps over {number} lazy dogs" for number in range(2_000)))
-    data = make_data(DataConfig("text", tmp_path / "data", source=str(tmp_path / "text.txt"), length=16, tokenizer="bpe:300"))
+    (tmp_path / "text.txt").write_text(
+        "\n\n".join(f"the quick brown fox jumps over {number} lazy dogs" for number in range(2_000))
+    )
+    data = make_data(
+        DataConfig(
+            "text", tmp_path / "data", source=str(tmp_path / "text.txt"), length=16, tokenizer="bpe:300"
+        )
+    )
     run = fit(TrainConfig("text", "scdm", tmp_path / "run", data=data, steps=2, batch_size=4, warmup=1))
     assert main(["evaluate", str(run), "--data", str(data), "--num-samples", "3"]) == 0
     assert main(["export", str(run), str(tmp_path / "given"), "--precision", "bf16", "--license", "mit"]) == 0

@@ -14,7 +14,18 @@ pytest.importorskip("transformers")
 
 from transformers import AutoConfig, AutoModelForMaskedLM, GenerationConfig
 
-from latent_tokens import METHODS, SIZES, Decoding, Transformer, entropy, equal_parts, from_pretrained, generate, growing, left_to_right
+from latent_tokens import (
+    METHODS,
+    SIZES,
+    Decoding,
+    Transformer,
+    entropy,
+    equal_parts,
+    from_pretrained,
+    generate,
+    growing,
+    left_to_right,
+)
 from latent_tokens.core.layout import Layout
 from latent_tokens.sharing.hugging_face import GeneratedOutput, LatentTokensConfig, LatentTokensForMaskedLM
 
@@ -70,13 +81,18 @@ model.save_pretrained(sys.argv[1] + "-again")
     made = generate(nano, nano.method, ids, ids != MASK, Decoding(candidates=8), 5)
     assert sequences == made.tokens.tolist()
     back = from_pretrained(tmp_path / "given-again")
-    assert all(torch.equal(a, b) for a, b in zip(nano.state_dict().values(), back.state_dict().values(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(nano.state_dict().values(), back.state_dict().values(), strict=True)
+    )
 
 
 def test_every_method_goes_there_and_back(model_of, nano, any_method, tmp_path):
     model = model_of(any_method)
     assert model.net.method == any_method
-    assert all(torch.equal(a, b) for a, b in zip(nano.state_dict().values(), model.net.state_dict().values(), strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(nano.state_dict().values(), model.net.state_dict().values(), strict=True)
+    )
     model.save_pretrained(tmp_path / "again")
     assert from_pretrained(tmp_path / "again").method == any_method
     assert (tmp_path / "again" / "config.json").read_bytes() == (tmp_path / "config.json").read_bytes()
@@ -86,7 +102,9 @@ def test_a_name_that_comes_along_and_other_precisions():
     model = LatentTokensForMaskedLM.from_pretrained("sudoku-6-scdm")
     assert model.dtype == torch.float32
     assert torch.equal(model.net.head.weight, from_pretrained("sudoku-6-scdm").head.weight)
-    assert LatentTokensForMaskedLM.from_pretrained("sudoku-6-scdm", dtype=torch.bfloat16).dtype == torch.bfloat16
+    assert (
+        LatentTokensForMaskedLM.from_pretrained("sudoku-6-scdm", dtype=torch.bfloat16).dtype == torch.bfloat16
+    )
     with pytest.raises(ValueError, match="not found: not a run directory"):
         LatentTokensForMaskedLM.from_pretrained("nowhere")
 
@@ -97,14 +115,19 @@ def test_a_new_network_is_drawn_as_its_class_draws_it(model_of):
     plain = Transformer(SIZES["nano"], MASK, LENGTH)
     for make in (LatentTokensForMaskedLM, AutoModelForMaskedLM.from_config):
         torch.manual_seed(7)
-        assert all(torch.equal(a, b) for a, b in zip(plain.state_dict().values(), make(config).net.state_dict().values(), strict=True))
+        assert all(
+            torch.equal(a, b)
+            for a, b in zip(plain.state_dict().values(), make(config).net.state_dict().values(), strict=True)
+        )
 
 
 def test_weights_that_are_missing_or_left_over_or_others_are_refused(model_of, tmp_path):
     model_of(METHODS["scdm"])
     whole = load_file(tmp_path / "model.safetensors")
     changes = {
-        r"missing_keys.*net\.head\.bias": {name: weight for name, weight in whole.items() if name != "head.bias"},
+        r"missing_keys.*net\.head\.bias": {
+            name: weight for name, weight in whole.items() if name != "head.bias"
+        },
         "unexpected_keys.*other": {**whole, "other": torch.zeros(2)},
         "its logits differ by": {**whole, "head.bias": whole["head.bias"] + 3},
     }
@@ -118,8 +141,14 @@ def test_the_config_says_what_transformers_asks(model_of, tmp_path):
     model_of(METHODS["scdm"])
     config = AutoConfig.from_pretrained(tmp_path)
     assert isinstance(config, LatentTokensConfig)
-    assert (config.vocab_size, config.mask_token_id, config.max_position_embeddings) == (MASK + 1, MASK, LENGTH)
-    assert json.loads((tmp_path / "config.json").read_text())["auto_map"]["AutoModelForMaskedLM"].startswith("modeling_latent_tokens.")
+    assert (config.vocab_size, config.mask_token_id, config.max_position_embeddings) == (
+        MASK + 1,
+        MASK,
+        LENGTH,
+    )
+    assert json.loads((tmp_path / "config.json").read_text())["auto_map"]["AutoModelForMaskedLM"].startswith(
+        "modeling_latent_tokens."
+    )
 
 
 def test_forward_shows_clean_then_masked_in_the_order_of_the_input(model_of):
@@ -131,9 +160,14 @@ def test_forward_shows_clean_then_masked_in_the_order_of_the_input(model_of):
     logits = model(ids).logits
     assert torch.equal(logits.gather(1, order[..., None].expand_as(logits)), by_hand)
     turned = torch.arange(LENGTH - 1, -1, -1)
-    permuted, first = model(ids[:, turned], position_ids=turned).logits[:, turned], torch.tensor([*range(1, LENGTH, 2), 14])
+    permuted, first = (
+        model(ids[:, turned], position_ids=turned).logits[:, turned],
+        torch.tensor([*range(1, LENGTH, 2), 14]),
+    )
     assert torch.allclose(permuted[:, 14], model(ids[:, first], first).logits[:, -1], atol=1e-4)
-    assert not torch.allclose(permuted[:, 14], logits[:, 14], atol=1e-3)  # the order among masked slots matters to a semi-causal model
+    assert not torch.allclose(
+        permuted[:, 14], logits[:, 14], atol=1e-3
+    )  # the order among masked slots matters to a semi-causal model
 
 
 def test_masked_slots_left_out_are_latents_not_shown(model_of):
@@ -148,7 +182,11 @@ def test_padding_changes_nothing_and_says_nothing(model_of):
     ids = boards(3)
     short = model(ids[:, :9]).logits
     inside = torch.arange(LENGTH).expand(3, -1) < 9
-    padded = model(ids.masked_fill(~inside, 99), position_ids=torch.where(inside, torch.arange(LENGTH), 99), attention_mask=inside.long()).logits
+    padded = model(
+        ids.masked_fill(~inside, 99),
+        position_ids=torch.where(inside, torch.arange(LENGTH), 99),
+        attention_mask=inside.long(),
+    ).logits
     assert torch.allclose(padded[:, :9], short, atol=1e-5)
     assert (padded[:, 9:, :-1] == 0).all()
     assert (padded[..., -1] == -torch.inf).all()
@@ -193,11 +231,20 @@ def test_the_loss_is_of_masked_slots_that_have_a_label(model_of):
 
 SETTINGS = {
     "scdm": ({"num_latent_tokens": 4, "candidates": 3}, Decoding(candidates=3, latents=4)),
-    "scdm, all": ({"num_latent_tokens": "all", "candidates": "growing", "temperature": 0.5}, Decoding(growing, "all", temperature=0.5)),
+    "scdm, all": (
+        {"num_latent_tokens": "all", "candidates": "growing", "temperature": 0.5},
+        Decoding(growing, "all", temperature=0.5),
+    ),
     "mdm": ({}, Decoding(candidates=8)),
-    "mdm, 5 steps": ({"steps": 5, "order": "entropy"}, Decoding(8, confidence=entropy, tokens_per_step=equal_parts(5))),
+    "mdm, 5 steps": (
+        {"steps": 5, "order": "entropy"},
+        Decoding(8, confidence=entropy, tokens_per_step=equal_parts(5)),
+    ),
     "sidm": ({"order": "uniform", "tokens_per_step": 3}, Decoding(tokens_per_step=3)),
-    "esolm": ({"order": "left_to_right", "num_latent_tokens": 2, "top_p": 0.9}, Decoding(latents=2, order=left_to_right, top_p=0.9)),
+    "esolm": (
+        {"order": "left_to_right", "num_latent_tokens": 2, "top_p": 0.9},
+        Decoding(latents=2, order=left_to_right, top_p=0.9),
+    ),
     "arm": ({"do_sample": False}, Decoding(temperature=0)),
     "ar-mtp": ({}, Decoding()),
 }
@@ -207,7 +254,9 @@ SETTINGS = {
 def test_generate_gives_our_samples(model_of, name):
     model, (asked, decoding) = model_of(METHODS[name.split(",")[0]]), SETTINGS[name]
     ids = boards(3)
-    made = generate(model.net, model.net.method, ids, ids != MASK, replace(decoding, order=decoding.order), 11)
+    made = generate(
+        model.net, model.net.method, ids, ids != MASK, replace(decoding, order=decoding.order), 11
+    )
     for options in ({**asked, "seed": 11}, {"generation_config": GenerationConfig(**asked, seed=11)}):
         found = model.generate(ids, **options)
         assert isinstance(found, GeneratedOutput)
@@ -224,8 +273,18 @@ def test_padding_stays_and_rows_of_any_length_are_filled(model_of):
     model = model_of(METHODS["scdm"])
     ids, lengths = boards(2), torch.tensor([16, 9, 12])
     inside = torch.arange(LENGTH) < lengths[:, None]
-    found = model.generate(ids.masked_fill(~inside, 77), attention_mask=inside.long(), candidates=2, steps=3).sequences
-    made = generate(model.net, model.net.method, ids, ids != MASK, Decoding(2, tokens_per_step=equal_parts(3)), 0, lengths=lengths)
+    found = model.generate(
+        ids.masked_fill(~inside, 77), attention_mask=inside.long(), candidates=2, steps=3
+    ).sequences
+    made = generate(
+        model.net,
+        model.net.method,
+        ids,
+        ids != MASK,
+        Decoding(2, tokens_per_step=equal_parts(3)),
+        0,
+        lengths=lengths,
+    )
     assert torch.equal(found[inside], made.tokens[inside])
     assert (found[~inside] == 77).all()
     with pytest.raises(ValueError, match="padding must stand at the end"):
@@ -239,21 +298,36 @@ def test_a_callback_and_a_trace_see_every_step(model_of):
     def callback(model, step, t, kwargs):
         calls.append((step, t, kwargs["sequences"]))
 
-    found = model.generate(ids, num_latent_tokens=3, candidates=2, tokens_per_step=5, callback_on_step_end=callback, output_trace=True)
-    assert [(step, round(t, 6)) for step, t, _ in calls] == [(0, 1.0), (1, round(7 / 12, 6)), (2, round(2 / 12, 6))]
+    found = model.generate(
+        ids,
+        num_latent_tokens=3,
+        candidates=2,
+        tokens_per_step=5,
+        callback_on_step_end=callback,
+        output_trace=True,
+    )
+    assert [(step, round(t, 6)) for step, t, _ in calls] == [
+        (0, 1.0),
+        (1, round(7 / 12, 6)),
+        (2, round(2 / 12, 6)),
+    ]
     assert [int((sequences == MASK).sum()) for *_, sequences in calls] == [21, 6, 0]
     assert torch.equal(calls[-1][2], found.sequences)
     replayed = ids.clone()
     for line in found.trace:
         assert set(line["positions"]) <= set(line["candidates"])
-        assert len(line["latents"]) == min(3, int((replayed[line["row"]] == MASK).sum()) - len(line["candidates"]))
+        assert len(line["latents"]) == min(
+            3, int((replayed[line["row"]] == MASK).sum()) - len(line["candidates"])
+        )
         replayed[line["row"], line["positions"]] = torch.tensor(line["tokens"])
     assert torch.equal(replayed, found.sequences)
     assert json.loads(json.dumps(found.trace)) == found.trace
 
 
 MISTAKES = {
-    "generation_config.num_beams=4: no setting of this decoding": {"generation_config": GenerationConfig(num_beams=4)},
+    "generation_config.num_beams=4: no setting of this decoding": {
+        "generation_config": GenerationConfig(num_beams=4)
+    },
     "steps=4 and tokens_per_step=2": {"steps": 4, "tokens_per_step": 2},
     "num_latent_tokens=-1: must be": {"num_latent_tokens": -1},
     "order=best: must be one of": {"order": "best"},

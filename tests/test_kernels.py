@@ -14,7 +14,9 @@ from latent_tokens.core.layout import Layout
 from latent_tokens.network.kernels import FEW_ROWS, Linear, attend
 
 ROWS, HEADS, SLOTS, CHANNELS = 3, 2, 24, 8
-LAYOUT = Layout(torch.arange(SLOTS).expand(ROWS, -1), torch.tensor([0, 9, 23]), torch.tensor([SLOTS, SLOTS, SLOTS]))
+LAYOUT = Layout(
+    torch.arange(SLOTS).expand(ROWS, -1), torch.tensor([0, 9, 23]), torch.tensor([SLOTS, SLOTS, SLOTS])
+)
 RAGGED = Layout(LAYOUT.positions, torch.tensor([0, 9, 3]), torch.tensor([SLOTS, 17, 5]))
 MASKS = {
     "none": None,
@@ -26,7 +28,10 @@ NO_GRAPH = "ignore:flex_attention called without torch.compile"  # eager is what
 
 def inputs(dtype):
     generator = torch.Generator().manual_seed(0)
-    return [torch.randn(ROWS, HEADS, SLOTS, CHANNELS, generator=generator).to(dtype).requires_grad_() for _ in range(3)]
+    return [
+        torch.randn(ROWS, HEADS, SLOTS, CHANNELS, generator=generator).to(dtype).requires_grad_()
+        for _ in range(3)
+    ]
 
 
 def value_and_gradients(function, q, k, v):
@@ -41,8 +46,12 @@ def value_and_gradients(function, q, k, v):
 def test_attention_and_its_gradients_are_the_exact_ones_to_rounding(mask, dtype, tolerance):
     given = inputs(dtype)
     exact = [x.detach().float().requires_grad_() for x in given]
-    expected = value_and_gradients(lambda q, k, v: scaled_dot_product_attention(q, k, v, attn_mask=mask), *exact)
-    for found, true in zip(value_and_gradients(lambda q, k, v: attend(q, k, v, mask), *given), expected, strict=True):
+    expected = value_and_gradients(
+        lambda q, k, v: scaled_dot_product_attention(q, k, v, attn_mask=mask), *exact
+    )
+    for found, true in zip(
+        value_and_gradients(lambda q, k, v: attend(q, k, v, mask), *given), expected, strict=True
+    ):
         torch.testing.assert_close(found, true, atol=tolerance * true.abs().max().item(), rtol=0)
     with torch.no_grad():
         torch.testing.assert_close(attend(*given, mask).float(), expected[0], atol=tolerance * 2, rtol=0)
@@ -51,12 +60,16 @@ def test_attention_and_its_gradients_are_the_exact_ones_to_rounding(mask, dtype,
 def test_a_few_queries_see_all_the_keys():
     q, k, v = inputs(torch.bfloat16)
     mask = MASKS["one a row"]
-    torch.testing.assert_close(attend(q[:, :, 20:], k, v, mask[:, :, 20:]), attend(q, k, v, mask)[:, :, 20:], atol=0.01, rtol=0)
+    torch.testing.assert_close(
+        attend(q[:, :, 20:], k, v, mask[:, :, 20:]), attend(q, k, v, mask)[:, :, 20:], atol=0.01, rtol=0
+    )
 
 
 def block_mask(layout):
     """The semi-causal mask, equation 2 written out: FlexAttention traces it, and cannot trace a rule whose types are checked."""
-    return create_block_mask(lambda b, h, q, k: (k < layout.num_clean[b]) | (k <= q), ROWS, None, SLOTS, SLOTS, device="cpu")
+    return create_block_mask(
+        lambda b, h, q, k: (k < layout.num_clean[b]) | (k <= q), ROWS, None, SLOTS, SLOTS, device="cpu"
+    )
 
 
 @torch.no_grad()  # it has no backward on a CPU
@@ -76,7 +89,9 @@ def test_the_net_takes_a_block_mask_for_the_slots_that_are_wanted():
     ids = METHODS["scdm"].input_ids(tokens, LAYOUT, net.mask_id)
     wanted = ~LAYOUT.clean
     found = net(ids, LAYOUT.positions, block_mask(LAYOUT), wanted)
-    torch.testing.assert_close(found, net(ids, LAYOUT.positions, dense_mask(semi_causal, LAYOUT))[wanted], atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        found, net(ids, LAYOUT.positions, dense_mask(semi_causal, LAYOUT))[wanted], atol=1e-5, rtol=0
+    )
 
 
 BLOCKS = """

@@ -15,7 +15,17 @@ from latent_tokens.evaluation.held_out import nats_along_orders
 from latent_tokens.sizes import Size
 from latent_tokens.tasks import Examples
 
-WAYS = [("mdm", None), ("sidm", None), ("scdm", 0), ("scdm", 1), ("scdm", "all"), ("esolm", 0), ("esolm", 2), ("arm", None), ("ar-mtp", None)]
+WAYS = [
+    ("mdm", None),
+    ("sidm", None),
+    ("scdm", 0),
+    ("scdm", 1),
+    ("scdm", "all"),
+    ("esolm", 0),
+    ("esolm", 2),
+    ("arm", None),
+    ("ar-mtp", None),
+]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +42,9 @@ def every(length=4, vocabulary=3):
 
 
 def order_of(name, count):
-    return torch.tensor([[0, 1, 2, 3] if METHODS[name].order is METHODS["arm"].order else [2, 0, 3, 1]]).repeat(count, 1)
+    return torch.tensor(
+        [[0, 1, 2, 3] if METHODS[name].order is METHODS["arm"].order else [2, 0, 3, 1]]
+    ).repeat(count, 1)
 
 
 @pytest.mark.parametrize(("name", "latents"), WAYS)
@@ -40,7 +52,9 @@ def test_likelihoods_sum_to_one(net, name, latents):
     tokens = every()
     count = len(tokens)
     ends = torch.full((count,), 4)
-    found = log_likelihood(net, METHODS[name], tokens, order_of(name, count), torch.zeros_like(ends), ends, latents)
+    found = log_likelihood(
+        net, METHODS[name], tokens, order_of(name, count), torch.zeros_like(ends), ends, latents
+    )
     assert found.sum(1).exp().sum().item() == pytest.approx(1, abs=1e-6)
     known = torch.full((count,), 2)
     given_two = log_likelihood(net, METHODS[name], tokens, order_of(name, count), known, ends, latents)
@@ -58,7 +72,11 @@ def test_likelihoods_are_frequencies_of_samples(net, name, latents):
     seen = torch.bincount((made.tokens * torch.tensor([27, 9, 3, 1])).sum(1), minlength=81) / count
     whole = every()
     ends = torch.full((81,), 4)
-    wanted = log_likelihood(net, method, whole, order.repeat(81, 1), torch.zeros_like(ends), ends, latents).sum(1).exp()
+    wanted = (
+        log_likelihood(net, method, whole, order.repeat(81, 1), torch.zeros_like(ends), ends, latents)
+        .sum(1)
+        .exp()
+    )
     assert (seen - wanted).abs().sum() < 3 * (2 / torch.pi / count * wanted * (1 - wanted)).sqrt().sum()
 
 
@@ -71,7 +89,9 @@ def test_one_pass_gives_what_every_step_gives(net, name):
     for row, step in product(range(40), range(4)):
         wanted = 0.0
         if known[row] <= step < ends[row]:
-            layout = next_layout(order[row : row + 1], torch.tensor([step]), torch.tensor([1]), torch.tensor([0]))
+            layout = next_layout(
+                order[row : row + 1], torch.tensor([step]), torch.tensor([1]), torch.tensor([0])
+            )
             logits = method.logits(net, tokens[row : row + 1], layout)[0, -1].double()
             wanted = logits.log_softmax(-1)[tokens[row, order[row, step]]].item()
         assert found[row, step].item() == pytest.approx(wanted, abs=1e-5)
@@ -91,8 +111,12 @@ def test_a_sequence_has_its_own_orders_whatever_batch_it_is_in(net, monkeypatch,
     assert len(set(nats_along_orders(net, same).round(4).flatten())) > 5
     known = torch.zeros(40, dtype=torch.long)
     order, ends = torch.arange(4).expand(40, 4), torch.full((40,), 4)
-    straight = -log_likelihood(net, net.method, torch.from_numpy(examples.tokens.astype(np.int64)), order, known, ends).sum(1)
-    assert nats_along_orders(net, examples, order="left_to_right")[0] == pytest.approx(straight.numpy(), abs=1e-5)
+    straight = -log_likelihood(
+        net, net.method, torch.from_numpy(examples.tokens.astype(np.int64)), order, known, ends
+    ).sum(1)
+    assert nats_along_orders(net, examples, order="left_to_right")[0] == pytest.approx(
+        straight.numpy(), abs=1e-5
+    )
 
 
 def test_no_order_and_no_latents_are_passed_over_in_silence(net):
@@ -124,24 +148,38 @@ def test_rows_of_unequal_lengths_are_each_as_alone(net):
         alone = log_likelihood(net, method, tokens[one, :end], order[one, :end], known[one], ends[one], 1)
         assert found[row, :end] == pytest.approx(alone[0], abs=1e-5)
         assert (found[row, end:] == 0).all()
-    layout = next_layout(order[:1], torch.tensor([1]), torch.tensor([1]), torch.tensor([1]))  # position 2 is clean, 3 a latent, 0 predicted
+    layout = next_layout(
+        order[:1], torch.tensor([1]), torch.tensor([1]), torch.tensor([1])
+    )  # position 2 is clean, 3 a latent, 0 predicted
     wanted = method.logits(net, tokens[:1], layout)[0, -1].double().log_softmax(-1)[tokens[0, 0]]
     assert found[0, 1].item() == pytest.approx(wanted.item(), abs=1e-5)
     every_latent = log_likelihood(net, method, tokens, order, known, ends, "all")
-    assert every_latent[0].tolist() == pytest.approx(log_likelihood(net, method, tokens, order, known, ends, 3)[0].tolist(), abs=1e-5)
+    assert every_latent[0].tolist() == pytest.approx(
+        log_likelihood(net, method, tokens, order, known, ends, 3)[0].tolist(), abs=1e-5
+    )
     assert abs(every_latent[0, 0] - found[0, 0]) > 1e-3
 
 
 def test_what_is_known_and_past_the_end_has_no_nats(net):
     net.method = METHODS["scdm"]
-    tokens, known = np.array([[0, 1, 2, 0], [2, 1, 0, 0]], np.uint16), np.array([[False, True, False, True], [True, False, False, False]])
+    tokens, known = (
+        np.array([[0, 1, 2, 0], [2, 1, 0, 0]], np.uint16),
+        np.array([[False, True, False, True], [True, False, False, False]]),
+    )
     examples, done = Examples(tokens, known, np.array([4, 2], np.uint16)), []
     nats = nats_along_orders(net, examples, orders=8, latents=1, seed=3, report=done.append)
     assert sum(done) == 16
-    for row, (orders, seen, end) in enumerate([(((1, 3, 0, 2), (1, 3, 2, 0)), 2, 4), (((0, 1, 2, 3),), 1, 2)]):
+    for row, (orders, seen, end) in enumerate(
+        [(((1, 3, 0, 2), (1, 3, 2, 0)), 2, 4), (((0, 1, 2, 3),), 1, 2)]
+    ):
         both = [
             log_likelihood(
-                net, net.method, torch.tensor(tokens[row : row + 1].astype(int)), torch.tensor([order]), *map(torch.tensor, ([seen], [end])), 1
+                net,
+                net.method,
+                torch.tensor(tokens[row : row + 1].astype(int)),
+                torch.tensor([order]),
+                *map(torch.tensor, ([seen], [end])),
+                1,
             )
             for order in orders
         ]
@@ -162,7 +200,12 @@ def test_orders_past_the_end_are_free_and_latents_are_checked(net):
 def test_a_method_of_the_causal_rule_shows_its_own_latents(nano):
     """Where no number is asked for, that of the method stands, as in decoding."""
     method = replace(METHODS["esolm"], latents=4)
-    tokens, order = torch.arange(16)[None] % 4, torch.randperm(16, generator=torch.Generator().manual_seed(0))[None]
+    tokens, order = (
+        torch.arange(16)[None] % 4,
+        torch.randperm(16, generator=torch.Generator().manual_seed(0))[None],
+    )
     known, lengths = torch.tensor([0]), torch.tensor([16])
-    own, asked, none = (log_likelihood(nano, method, tokens, order, known, lengths, latents).sum() for latents in (None, 4, 0))
+    own, asked, none = (
+        log_likelihood(nano, method, tokens, order, known, lengths, latents).sum() for latents in (None, 4, 0)
+    )
     assert own == asked != none

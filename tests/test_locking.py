@@ -74,7 +74,12 @@ def without_locks(*_):
 
 
 def record(**changes):
-    own = {"pid": os.getpid(), "host": socket.gethostname(), "boot": locking.boot_id(), "started": locking.start_time(os.getpid())}
+    own = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "boot": locking.boot_id(),
+        "started": locking.start_time(os.getpid()),
+    }
     return json.dumps({**own, **changes})
 
 

@@ -47,7 +47,10 @@ def test_the_tutorial_runs_from_its_first_command_to_its_last(tmp_path, monkeypa
         else:
             exec(compile(block, "tutorial.md", "exec"), {"__name__": "tutorial"})
     assert (tmp_path / "runs/four/curve.png").stat().st_size > 5_000
-    assert len(re.findall(r"^step \d+: row [1-4] column [1-4] is [1-4]; latents", capsys.readouterr().out, re.M)) == 14
+    assert (
+        len(re.findall(r"^step \d+: row [1-4] column [1-4] is [1-4]; latents", capsys.readouterr().out, re.M))
+        == 14
+    )
 
 
 def test_the_examples_of_the_manual_are_there():
@@ -59,11 +62,19 @@ def test_the_examples_of_the_manual_are_there():
 def test_the_contents_name_every_page():
     contents = "".join(re.findall(r"```\{toctree\}\n(.*?)```", (DOCS / "index.md").read_text(), re.S))
     named = re.findall(r"^(?!:)(\S+)$", contents, re.M)
-    assert sorted(named) == sorted([*(page.stem for page in DOCS.glob("*.md") if page.stem != "index"), "../CONTRIBUTING", "../CHANGELOG"])
+    assert sorted(named) == sorted(
+        [
+            *(page.stem for page in DOCS.glob("*.md") if page.stem != "index"),
+            "../CONTRIBUTING",
+            "../CHANGELOG",
+        ]
+    )
 
 
 def test_the_reference_has_every_public_name_once():
-    told = re.findall(r"^\.\. (?:autoclass|autofunction|data):: (\w+)$", (DOCS / "reference.md").read_text(), re.M)
+    told = re.findall(
+        r"^\.\. (?:autoclass|autofunction|data):: (\w+)$", (DOCS / "reference.md").read_text(), re.M
+    )
     assert sorted(told) == sorted(latent_tokens.__all__)
     assert all(getattr(latent_tokens, name).__doc__ for name in told)
 
@@ -112,7 +123,10 @@ def test_the_notebook_shows_what_it_shows(tmp_path):
         assert before
         number = r"\d+(?:\.\d+)?"
         assert re.sub(number, "0", before) == re.sub(number, "0", now)
-        numbers = [np.array([float(found) for found in re.findall(number, text.replace(",", ""))]) for text in (before, now)]
+        numbers = [
+            np.array([float(found) for found in re.findall(number, text.replace(",", ""))])
+            for text in (before, now)
+        ]
         assert np.allclose(*numbers, rtol=0.02, atol=8)
 
 
@@ -121,4 +135,9 @@ def test_the_notebook_holds_no_time():
 
     tour = nbformat.read(notebook.TOUR, as_version=4)
     assert not any(cell.metadata for cell in tour.cells)
-    assert not any(notebook.is_progress(output) for cell in tour.cells if cell.cell_type == "code" for output in cell.outputs)
+    assert not any(
+        notebook.is_progress(output)
+        for cell in tour.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+    )

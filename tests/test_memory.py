@@ -37,7 +37,11 @@ def test_more_candidates_never_give_more_rows():
 
 @pytest.mark.parametrize("method", ["scdm", "arm"])
 def test_a_batch_learned_from_in_parts_gives_the_weights_of_a_whole_one(tmp_path, monkeypatch, method):
-    settings = {"method": method, "steps": 3, "lr": 1e-4}  # a hundred times the tolerance: Adam magnifies the rounding of the smallest gradients
+    settings = {
+        "method": method,
+        "steps": 3,
+        "lr": 1e-4,
+    }  # a hundred times the tolerance: Adam magnifies the rounding of the smallest gradients
     whole = fit(tiny_run(tmp_path / "whole", **settings))
     net = Transformer(SIZES["nano"], 4, 16)
     assert training_rows(net, 16) >= 8

@@ -31,7 +31,13 @@ def within_budget():
 def encoded_again_and_again():
     """One text of 1 MB, encoded 9,000 times."""
     text = b"X" + (1 << 20).to_bytes(4, "little") + b"x" * (1 << 20)
-    return b"\x80\x02]q\x00(c_codecs\nencode\nq\x010" + text + b"q\x020" + b"h\x01h\x02X\x06\x00\x00\x00latin1\x86R" * 9_000 + b"e."
+    return (
+        b"\x80\x02]q\x00(c_codecs\nencode\nq\x010"
+        + text
+        + b"q\x020"
+        + b"h\x01h\x02X\x06\x00\x00\x00latin1\x86R" * 9_000
+        + b"e."
+    )
 
 
 def scalars_of_one_long_text():
@@ -49,7 +55,12 @@ def scalars_of_one_long_text():
 def test_a_text_that_a_pickle_copies_again_and_again_is_refused(bomb):
     content = bomb()
     assert len(content) < 5_000_000
-    with within_budget(), pytest.raises(ValueError, match=r"pickle refused: its texts take more memory than they have in the file"):
+    with (
+        within_budget(),
+        pytest.raises(
+            ValueError, match=r"pickle refused: its texts take more memory than they have in the file"
+        ),
+    ):
         read_plain_pickle(content)
 
 
@@ -78,9 +89,14 @@ GROWING = {
     "a normalizer": {"normalizer": {"type": "Sequence", "normalizers": CHAIN}},
     "a decoder": {"decoder": {"type": "Sequence", "decoders": CHAIN}},
     "sequences in sequences": {
-        "normalizer": {"type": "Sequence", "normalizers": [{"type": "Sequence", "normalizers": [REPLACE]}, REPLACE]},
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [{"type": "Sequence", "normalizers": [REPLACE]}, REPLACE],
+        },
     },
-    "a pattern that matches nothing": {"normalizer": {"type": "Replace", "pattern": {"Regex": ""}, "content": "b" * 200}},
+    "a pattern that matches nothing": {
+        "normalizer": {"type": "Replace", "pattern": {"Regex": ""}, "content": "b" * 200}
+    },
     "a long prefix": {"normalizer": {"type": "Prepend", "prepend": "b" * 200}},
 }
 
@@ -89,18 +105,34 @@ GROWING = {
 def test_a_tokenizer_that_makes_texts_far_longer_is_refused(tmp_path, parts):
     path = tokenizer_file(tmp_path, **parts)
     assert path.stat().st_size < 10_000
-    with within_budget(), pytest.raises(ValueError, match=r"tokenizer.json: its \w+ makes up to [\d,]+ characters of one"):
+    with (
+        within_budget(),
+        pytest.raises(ValueError, match=r"tokenizer.json: its \w+ makes up to [\d,]+ characters of one"),
+    ):
         read_tokenizer(str(path))
 
 
 def test_a_tokenizer_with_an_endless_token_is_refused(tmp_path):
-    added = [{"id": 2, "content": "x" * 10_000, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}]
+    added = [
+        {
+            "id": 2,
+            "content": "x" * 10_000,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": True,
+        }
+    ]
     with pytest.raises(ValueError, match="has a token of 10,000 characters"):
         read_tokenizer(str(tokenizer_file(tmp_path, added_tokens=added)))
 
 
 def test_a_tokenizer_with_ordinary_steps_is_read(tmp_path):
-    steps = [{"type": "Prepend", "prepend": "_"}, {"type": "Replace", "pattern": {"String": " "}, "content": "_"}]
+    steps = [
+        {"type": "Prepend", "prepend": "_"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "_"},
+    ]
     path = tokenizer_file(tmp_path, normalizer={"type": "Sequence", "normalizers": steps})
     assert read_tokenizer(str(path)).vocab_size == 3
     assert MOST_GROWTH > 3
@@ -110,7 +142,9 @@ def test_a_regex_that_panics_is_refused_in_one_line(tmp_path):
     """The panic of a library in Rust is a BaseException, not an Exception."""
     split = {"type": "Split", "pattern": {"Regex": "(x+x+)+y"}, "behavior": "Isolated", "invert": False}
     tokenizer = read_tokenizer(str(tokenizer_file(tmp_path, pre_tokenizer=split)))
-    with pytest.raises(ValueError, match=r"does not tokenize this text \(.*\); use another tokenizer") as error:
+    with pytest.raises(
+        ValueError, match=r"does not tokenize this text \(.*\); use another tokenizer"
+    ) as error:
         tokenizer.encode(["x" * 40])
     assert "\n" not in str(error.value)
 

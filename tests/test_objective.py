@@ -51,7 +51,10 @@ def test_positions_past_the_length_change_nothing(nano, any_method):
     lengths = torch.tensor([9, 16, 4, 1, 12])
     outside = torch.arange(16) >= lengths[:, None]
     nothing = torch.zeros_like(outside)
-    values = [loss(nano, any_method, changed, nothing, generator(3), lengths=lengths).item() for changed in (tokens, tokens.masked_fill(outside, 0))]
+    values = [
+        loss(nano, any_method, changed, nothing, generator(3), lengths=lengths).item()
+        for changed in (tokens, tokens.masked_fill(outside, 0))
+    ]
     assert values[0] == pytest.approx(values[1], abs=1e-6)
 
 
@@ -100,13 +103,17 @@ def assert_equal(found, expected):
         torch.testing.assert_close(one, other, atol=1e-5 * other.abs().max().item(), rtol=0)
 
 
-def test_a_net_that_reads_only_what_is_scored_gives_the_same_loss_and_gradients(small, monkeypatch, any_method):
+def test_a_net_that_reads_only_what_is_scored_gives_the_same_loss_and_gradients(
+    small, monkeypatch, any_method
+):
     monkeypatch.setattr(model, "TOKENS_A_GROUP", 64)
     tokens, known, lengths = ragged()
     found = []
     for reads in (True, False):
         monkeypatch.setattr(small, "supports_slots", reads, raising=False)
-        found.append(gradients_of(small, loss(small, any_method, tokens, known, generator(3), lengths=lengths)))
+        found.append(
+            gradients_of(small, loss(small, any_method, tokens, known, generator(3), lengths=lengths))
+        )
     assert_equal(*found)
 
 
@@ -116,7 +123,9 @@ def test_the_first_layers_table_and_groups_of_rows_take_part_in_the_loss(small, 
     made, widths = [], []
     counters = [
         small.blocks[0].qkv.register_forward_hook(lambda module, inputs, output: made.append(len(output))),
-        small.blocks[-1].attention_out.register_forward_hook(lambda module, inputs, output: widths.append(inputs[0].dim())),
+        small.blocks[-1].attention_out.register_forward_hook(
+            lambda module, inputs, output: widths.append(inputs[0].dim())
+        ),
     ]
     tokens, known, lengths = ragged()
     drawn = corrupt(METHODS["scdm"], tokens, known, generator(3), mask_id=4, lengths=lengths)
@@ -154,8 +163,14 @@ def test_the_parts_of_a_batch_add_up_to_its_loss_and_gradients(small, any_method
     drawn = corrupt(any_method, tokens, known, generator(3), mask_id=4, lengths=lengths)
     parts = microbatches(drawn, lambda width: 5)
     assert len(parts) >= 5
-    in_parts = [gradients_of(small, weighted_nll(small, any_method, drawn.take(rows).to(torch.device("cpu")))) for rows in parts]
-    assert_equal([sum(tensors) for tensors in zip(*in_parts, strict=True)], gradients_of(small, weighted_nll(small, any_method, drawn)))
+    in_parts = [
+        gradients_of(small, weighted_nll(small, any_method, drawn.take(rows).to(torch.device("cpu"))))
+        for rows in parts
+    ]
+    assert_equal(
+        [sum(tensors) for tensors in zip(*in_parts, strict=True)],
+        gradients_of(small, weighted_nll(small, any_method, drawn)),
+    )
 
 
 @pytest.mark.parametrize("name", ["mdm", "scdm"])
@@ -163,7 +178,9 @@ def test_the_target_alone_is_the_next_token_behind_the_latents(name):
     """It stands last; where the number of latents is free they are from none to all, else all."""
     method = replace(METHODS[name], targets="next")
     known = torch.zeros(4_000, 6, dtype=torch.bool)
-    drawn = corrupt(method, torch.zeros(4_000, 6, dtype=torch.long), known, torch.Generator().manual_seed(0), mask_id=9)
+    drawn = corrupt(
+        method, torch.zeros(4_000, 6, dtype=torch.long), known, torch.Generator().manual_seed(0), mask_id=9
+    )
     assert (drawn.scored.sum(1) == 1).all()
     assert torch.equal(drawn.scored.long().argmax(1), drawn.layout.num_shown - 1)
     latents, left = drawn.layout.num_shown - 1 - drawn.layout.num_clean, 6 - drawn.layout.num_clean

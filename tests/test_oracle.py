@@ -49,7 +49,9 @@ def oracle_for(method, joint=JOINT):
 
 def draw(method, decoding, joint=JOINT, known=None, draws=DRAWS):
     known = torch.zeros(draws, joint.dim(), dtype=torch.bool) if known is None else known
-    return generate(oracle_for(method, joint), method, torch.zeros_like(known, dtype=torch.int64), known, decoding, seed=0).tokens
+    return generate(
+        oracle_for(method, joint), method, torch.zeros_like(known, dtype=torch.int64), known, decoding, seed=0
+    ).tokens
 
 
 def test_generate_draws_the_joint(any_method, any_decoding):
@@ -153,10 +155,14 @@ LOSSES = {
 
 
 def measured_loss(method):
-    rows = torch.multinomial(JOINT.reshape(-1), 60_000, replacement=True, generator=torch.Generator().manual_seed(1))
+    rows = torch.multinomial(
+        JOINT.reshape(-1), 60_000, replacement=True, generator=torch.Generator().manual_seed(1)
+    )
     net = oracle_for(method)
     tokens = net.outcomes[rows]
-    return loss(net, method, tokens, torch.zeros_like(tokens, dtype=torch.bool), torch.Generator().manual_seed(2)).item()
+    return loss(
+        net, method, tokens, torch.zeros_like(tokens, dtype=torch.bool), torch.Generator().manual_seed(2)
+    ).item()
 
 
 @pytest.mark.parametrize("name", LOSSES)

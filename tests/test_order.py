@@ -73,9 +73,18 @@ def test_shuffle_touches_nothing_before_its_start_or_after_its_noise():
 @for_all(known=masks, steps=st.integers(1, 9))
 def test_partitions_decode_everything_and_leave_no_step_empty(known, steps):
     open_positions = ~known
-    for partition in (steps, equal_parts(steps), reverse_process(steps), given_partition([[5, 0], [1, 2, 3], [4]])[1]):
+    for partition in (
+        steps,
+        equal_parts(steps),
+        reverse_process(steps),
+        given_partition([[5, 0], [1, 2, 3], [4]])[1],
+    ):
         sizes = sizes_of_steps(partition, open_positions, lambda: noise_for(known))
-        taken = sizes.cumsum(1).minimum(open_positions.sum(1, keepdim=True)).diff(dim=1, prepend=torch.zeros(len(known), 1).long())
+        taken = (
+            sizes.cumsum(1)
+            .minimum(open_positions.sum(1, keepdim=True))
+            .diff(dim=1, prepend=torch.zeros(len(known), 1).long())
+        )
         assert (taken.sum(1) == open_positions.sum(1)).all()
         for row in sizes.tolist():
             assert 0 not in row[: len([size for size in row if size])]
@@ -88,7 +97,11 @@ def test_equal_parts_differ_by_one_at_most():
 
 def test_a_partition_that_forgets_positions_is_refused():
     with pytest.raises(ValueError, match="add up"):
-        sizes_of_steps(lambda open, noise: torch.ones(1, 2).long(), torch.ones(1, 3, dtype=torch.bool), lambda: torch.zeros(1, 3).double())
+        sizes_of_steps(
+            lambda open, noise: torch.ones(1, 2).long(),
+            torch.ones(1, 3, dtype=torch.bool),
+            lambda: torch.zeros(1, 3).double(),
+        )
     with pytest.raises(ValueError, match="steps=0"):
         reverse_process(0)
 
@@ -105,7 +118,9 @@ def test_a_users_random_order_is_drawn_per_row():
     known = torch.zeros(40, 3, dtype=torch.bool)
     net = Oracle(small_joint())
     orders = [
-        generate(net, METHODS["scdm"], known.long(), known, Decoding(order=last_first_or_second), seed=0, rows=rows).order
+        generate(
+            net, METHODS["scdm"], known.long(), known, Decoding(order=last_first_or_second), seed=0, rows=rows
+        ).order
         for rows in (torch.arange(40), torch.arange(40).flip(0))
     ]
     assert torch.equal(orders[0], orders[1].flip(0))

@@ -42,13 +42,20 @@ def runs(tmp_path_factory):
     """Models of the two tasks for which none comes along, hardly trained."""
     folder = tmp_path_factory.mktemp("runs")
     tiny = {"size": "nano", "steps": 2, "num_train": 64, "num_validation": 8}
-    return [str(fit(TrainConfig(task=task, method="scdm", out=folder / task, **tiny))) for task in ("zebra-3", "countdown-3")]
+    return [
+        str(fit(TrainConfig(task=task, method="scdm", out=folder / task, **tiny)))
+        for task in ("zebra-3", "countdown-3")
+    ]
 
 
 @contextmanager
 def serving(names):
     """The address of a server of these models."""
-    server = uvicorn.Server(uvicorn.Config(app_for(Shelf(names, task_of), 4, 60.0), log_level="error", access_log=False, ws="none"))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app_for(Shelf(names, task_of), 4, 60.0), log_level="error", access_log=False, ws="none"
+        )
+    )
     with bound("127.0.0.1", 0) as place:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
         thread.start()
@@ -84,7 +91,9 @@ def browser():
     """Debian's chromium; where there is none, NEEDS_BROWSER makes that a fault."""
     place = shutil.which("chromium")
     if place is None:
-        (pytest.fail if os.environ.get("NEEDS_BROWSER") else pytest.skip)("no chromium on the path: apt-get install chromium")
+        (pytest.fail if os.environ.get("NEEDS_BROWSER") else pytest.skip)(
+            "no chromium on the path: apt-get install chromium"
+        )
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=place, args=["--no-sandbox"])
         yield browser
@@ -97,10 +106,15 @@ def opened(browser):
     said, contexts, expected = [], [], []
 
     def open_page(url, viewport=DESK, scheme="light", **settings):
-        contexts.append(browser.new_context(viewport=viewport, color_scheme=scheme, reduced_motion="reduce", **settings))
+        contexts.append(
+            browser.new_context(viewport=viewport, color_scheme=scheme, reduced_motion="reduce", **settings)
+        )
         page = contexts[-1].new_page()
         page.set_default_timeout(1_000 * PATIENCE)
-        page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
+        page.on(
+            "console",
+            lambda message: said.append(message.text) if message.type in ("error", "warning") else None,
+        )
         page.on("pageerror", lambda error: said.append(str(error)))
         page.expected = expected
         page.goto(url)
@@ -150,7 +164,14 @@ def marks(page):
 
 
 def cell(page, row, column, lane=0):
-    return page.locator(".lane").nth(lane).get_by_role("row").nth(row - 1).get_by_role("gridcell").nth(column - 1)
+    return (
+        page.locator(".lane")
+        .nth(lane)
+        .get_by_role("row")
+        .nth(row - 1)
+        .get_by_role("gridcell")
+        .nth(column - 1)
+    )
 
 
 def count(page, kind, lane=0):
@@ -174,7 +195,11 @@ def fits(page):
 def sound(page):
     """No serious or critical finding of axe against WCAG 2 AA."""
     found = Axe().run(page, options=RULES).response["violations"]
-    assert [(one["id"], one["impact"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")] == []
+    assert [
+        (one["id"], one["impact"], one["nodes"][0]["html"])
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ] == []
 
 
 def test_a_decode_is_watched_step_by_step(opened, address):
@@ -200,7 +225,13 @@ def test_a_decode_is_watched_step_by_step(opened, address):
 
 
 def test_the_numbers_are_those_of_the_decode(opened, address):
-    made = trace(DecodeRequest(model("sudoku-6-scdm"), model("sudoku-6-scdm").task.encode(SIX), DecodeSettings(2, 4, "top_prob", 0.0, 3)))
+    made = trace(
+        DecodeRequest(
+            model("sudoku-6-scdm"),
+            model("sudoku-6-scdm").task.encode(SIX),
+            DecodeSettings(2, 4, "top_prob", 0.0, 3),
+        )
+    )
     page = opened(address)
     watch(page)
     page.get_by_label("Candidates").first.select_option("4")
@@ -214,8 +245,14 @@ def test_the_numbers_are_those_of_the_decode(opened, address):
         frame = made["frames"][step - 1]
         ((where, token),) = frame["chosen"]
         assert cell(page, where // 6 + 1, where % 6 + 1).inner_text().split("\n")[0] == str(token + 1)
-        assert f"{frame['processed']:,} of {frame['all_processed']:,} with all latent tokens (mark)" in page.locator(".sum").inner_text()
-        assert (count(page, "latent"), count(page, "candidate")) == (len(frame["latents"]), len(frame["candidates"]) - 1)
+        assert (
+            f"{frame['processed']:,} of {frame['all_processed']:,} with all latent tokens (mark)"
+            in page.locator(".sum").inner_text()
+        )
+        assert (count(page, "latent"), count(page, "candidate")) == (
+            len(frame["latents"]),
+            len(frame["candidates"]) - 1,
+        )
 
 
 def test_a_puzzle_is_typed_and_contradictions_show_at_once(opened, address):
@@ -264,7 +301,10 @@ def test_two_settings_are_compared(opened, nine):
     page.get_by_role("button", name="Compare two settings").click()
     ended(page, 0)
     ended(page, 1)
-    until(page, "[...document.querySelectorAll('h3')].map(h => h.textContent.match(/n = (\\w+)/)?.[1]).join() === '0,all'")
+    until(
+        page,
+        "[...document.querySelectorAll('h3')].map(h => h.textContent.match(/n = (\\w+)/)?.[1]).join() === '0,all'",
+    )
     at(page, 14)
     assert count(page, "latent", 0) == 0
     assert count(page, "latent", 1) > 20
@@ -329,7 +369,10 @@ def test_the_curve_is_measured(opened, address):
     page.locator("#curve-model").select_option("sudoku-6-scdm")
     page.get_by_label("Samples").fill("4")
     page.get_by_role("button", name="Run").click()
-    until(page, "document.querySelectorAll('#points tbody tr').length === 4 && !document.querySelector('#curve-run').disabled")
+    until(
+        page,
+        "document.querySelectorAll('#points tbody tr').length === 4 && !document.querySelector('#curve-run').disabled",
+    )
     rows = [row.split("\t") for row in page.locator("#points tbody tr").all_inner_texts()]
     assert [row[1] for row in rows] == ["0", "4", "16", "all"]
     assert rows[0][5:] == ["768", "0.59\u00d7"]
@@ -440,13 +483,24 @@ def test_it_fits_a_phone(opened, nine):
 
 def test_a_trace_needs_no_server(opened, tmp_path):
     asked = model("sudoku-9-scdm")
-    puzzle = asked.task.encode("003020600900305001001806400008102900700000008006708200002609500800203009005010300")
+    puzzle = asked.task.encode(
+        "003020600900305001001806400008102900700000008006708200002609500800203009005010300"
+    )
     file = tmp_path / "trace.html"
     caption = "Chosen <example>: 40 of 150 & more"
-    file.write_text(page_with([trace(DecodeRequest(asked, puzzle, DecodeSettings(latents, 8))) for latents in (0, "all")], caption))
+    file.write_text(
+        page_with(
+            [trace(DecodeRequest(asked, puzzle, DecodeSettings(latents, 8))) for latents in (0, "all")],
+            caption,
+        )
+    )
     page = opened(file.as_uri(), offline=True)
     assert page.locator("#caption").inner_text() == caption
-    assert verdicts(page) == [f"Decoded in {puzzle.known.size - puzzle.known.sum()} steps. Play to the end for the verdict."] * 2
+    assert (
+        verdicts(page)
+        == [f"Decoded in {puzzle.known.size - puzzle.known.sum()} steps. Play to the end for the verdict."]
+        * 2
+    )
     page.get_by_role("button", name="Last step").click()
     assert verdicts(page) == ["n = 0: wrong", "n = all: solved"]
     at(page, 20)
@@ -464,7 +518,9 @@ def test_it_bears_that_the_server_goes(opened):
         ended(page)
     page.expected.append("ERR_CONNECTION_REFUSED")
     page.get_by_role("slider", name="Latent tokens").fill("1")
-    page.locator(".reason", has_text="The server does not answer. Start it again with: latent-tokens serve").wait_for()
+    page.locator(
+        ".reason", has_text="The server does not answer. Start it again with: latent-tokens serve"
+    ).wait_for()
     page.get_by_role("button", name="Last step").click()
     assert count(page, "open") == 0
     screen(page, "gone")
@@ -490,9 +546,14 @@ def test_the_page_opens_on_an_example_that_needs_latent_tokens(opened, address):
     assert page.get_by_label("Model").first.input_value() == "sudoku-6-scdm"
     assert page.get_by_label("Candidates").first.input_value() == "4"
     assert page.get_by_label("Puzzle", exact=True).input_value() == first["puzzle"]
-    assert f"wrong with none, like {record['gained']} of {record['puzzles']} generated puzzles" in page.locator("#caption").inner_text()
+    assert (
+        f"wrong with none, like {record['gained']} of {record['puzzles']} generated puzzles"
+        in page.locator("#caption").inner_text()
+    )
     assert f"The reverse: {record['lost']}." in page.locator("#caption").inner_text()
-    assert verdicts(page) == [f"Decoded in {first['puzzle'].count('.')} steps. Play to the end for the verdict."]
+    assert verdicts(page) == [
+        f"Decoded in {first['puzzle'].count('.')} steps. Play to the end for the verdict."
+    ]
     assert marks(page) == []
     player = page.locator(".player").bounding_box()["y"]
     for part in (".board", ".story"):
@@ -507,7 +568,10 @@ def test_the_page_opens_on_an_example_that_needs_latent_tokens(opened, address):
 
 def test_the_links_lead_to_the_paper_the_code_and_the_manual(opened, address):
     page = opened(address)
-    places = {link.inner_text(): link.get_attribute("href") for link in page.get_by_role("navigation", name="Project").get_by_role("link").all()}
+    places = {
+        link.inner_text(): link.get_attribute("href")
+        for link in page.get_by_role("navigation", name="Project").get_by_role("link").all()
+    }
     assert places == {
         "Paper": "https://arxiv.org/abs/2602.03769",
         "Code": "https://github.com/OWNER/latent-tokens",
@@ -523,7 +587,11 @@ def test_order_and_k_return_after_a_left_to_right_model(opened, left_to_right):
     order.select_option("margin")
     page.get_by_role("button", name="Clear").click()
     model.select_option("sudoku-6-arm")
-    assert (order.input_value(), candidates.input_value(), candidates.is_disabled()) == ("left_to_right", "1", True)
+    assert (order.input_value(), candidates.input_value(), candidates.is_disabled()) == (
+        "left_to_right",
+        "1",
+        True,
+    )
     model.select_option("sudoku-6-scdm")
     assert (order.input_value(), candidates.input_value()) == ("margin", "2")
     page.get_by_role("tab", name="Curve").click()
@@ -548,10 +616,17 @@ def test_a_model_that_cannot_infill_is_not_offered_for_a_puzzle(opened, left_to_
     cell(page, 2, 1).click()
     page.keyboard.type("5")
     assert "sudoku-6-arm cannot infill" in page.locator("#puzzle-words").inner_text()
-    assert (marks(page), page.locator(".reason.bad").count(), page.locator(".lane").get_attribute("data-state")) == ([], 0, "idle")
+    assert (
+        marks(page),
+        page.locator(".reason.bad").count(),
+        page.locator(".lane").get_attribute("data-state"),
+    ) == ([], 0, "idle")
     page.get_by_role("button", name="Undo").click()
     ended(page)
-    assert page.locator("#puzzle-words").inner_text() == "The puzzle has several solutions. Any of them is accepted."
+    assert (
+        page.locator("#puzzle-words").inner_text()
+        == "The puzzle has several solutions. Any of them is accepted."
+    )
 
 
 @pytest.mark.parametrize("tab", ["Curve", "Masks"])
@@ -613,7 +688,9 @@ def test_play_waits_for_a_slow_stream(opened, address):
     steps = int(page.get_by_role("slider", name="Step").get_attribute("max"))
     seen = []
     while page.locator(".lane").get_attribute("data-state") != "decoded":
-        step, story = page.evaluate("[+document.querySelector('#scrub').value, document.querySelector('.story').textContent]")
+        step, story = page.evaluate(
+            "[+document.querySelector('#scrub').value, document.querySelector('.story').textContent]"
+        )
         seen.append(step)
         assert step <= 1 or story.startswith(f"Step {step}:"), (step, story)
     assert len(set(seen)) > 5

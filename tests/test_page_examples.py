@@ -19,7 +19,9 @@ KINDS = {(False, True): "gained", (True, False): "lost", (True, True): "both", (
 @pytest.mark.parametrize("task", ["sudoku-6", "sudoku-9"])
 def test_examples_were_measured_with_the_bundled_weights(task):
     record = measured()[task]
-    assert record["sha256"] == sha256_of(SHIPPED / record["model"] / "model.safetensors"), "run python scripts/examples.py"
+    assert record["sha256"] == sha256_of(SHIPPED / record["model"] / "model.safetensors"), (
+        "run python scripts/examples.py"
+    )
     assert sum(record[kind] for kind in COMPARISONS) == record["puzzles"]
     assert record["solved"]["0"] == record["lost"] + record["both"]
     assert record["solved"]["all"] == record["gained"] + record["both"]
@@ -33,8 +35,13 @@ def test_example_labels_are_the_verdicts_of_the_model(task):
         problem = model.task.encode(example["puzzle"])
         assert int(problem.known.sum()) == record["givens"]
         assert model.task.count_solutions(problem, most=2) == 1
-        decodes = {n: DecodeSettings(n if n == "all" else int(n), record["candidates"], seed=record["seed"]) for n in example["solved"]}
-        assert {n: trace(DecodeRequest(model, problem, setting))["end"]["right"] for n, setting in decodes.items()} == example["solved"]
+        decodes = {
+            n: DecodeSettings(n if n == "all" else int(n), record["candidates"], seed=record["seed"])
+            for n in example["solved"]
+        }
+        assert {
+            n: trace(DecodeRequest(model, problem, setting))["end"]["right"] for n, setting in decodes.items()
+        } == example["solved"]
         assert example["kind"] == KINDS[example["solved"]["0"], example["solved"]["all"]]
 
 
@@ -48,18 +55,29 @@ def test_examples_belong_to_these_weights_only(tmp_path):
 def test_solved_in_a_batch_is_what_a_single_decode_is():
     model = LoadedModel("sudoku-6-scdm", from_pretrained("sudoku-6-scdm"), TASKS["sudoku-6"])
     problems, setting = puzzles(model.task, 12, 14, 3), DecodeSettings(0, 4)
-    alone = [trace(DecodeRequest(model, problems.take(slice(i, i + 1)), setting))["end"]["right"] for i in range(12)]
+    alone = [
+        trace(DecodeRequest(model, problems.take(slice(i, i + 1)), setting))["end"]["right"]
+        for i in range(12)
+    ]
     found = solved(model, problems, setting, lambda by, figures: None)
     assert found.tolist() == alone
     assert len(set(alone)) == 2
-    assert compared(found, ~found) == {"gained": alone.count(False), "lost": alone.count(True), "both": 0, "neither": 0}
+    assert compared(found, ~found) == {
+        "gained": alone.count(False),
+        "lost": alone.count(True),
+        "both": 0,
+        "neither": 0,
+    }
 
 
 def test_the_demo_shows_a_puzzle_that_needs_latent_tokens():
     (without, with_all), caption = watched(SHIPPED / "sudoku-6-scdm", 20)
     assert [one["start"]["settings"]["latents"] for one in (without, with_all)] == [0, "all"]
     assert (without["end"]["right"], with_all["end"]["right"]) == (False, True)
-    assert re.match(r"Chosen example: solved with all latent tokens, wrong with none, like \d+ of 20 generated puzzles \(14 givens, k = 4", caption)
+    assert re.match(
+        r"Chosen example: solved with all latent tokens, wrong with none, like \d+ of 20 generated puzzles \(14 givens, k = 4",
+        caption,
+    )
 
 
 def test_the_demo_says_when_no_puzzle_needs_latent_tokens(tmp_path):
@@ -70,17 +88,33 @@ def test_the_demo_says_when_no_puzzle_needs_latent_tokens(tmp_path):
     traces, caption = watched(tmp_path, 10)
     assert [one["end"]["right"] for one in traces] == [False, False]
     assert caption.startswith("First of 10 generated puzzles (14 givens, k = 4")
-    assert "No puzzle is solved with all latent tokens and wrong with none. Solved with all: 0. Solved with none: 0." in caption
+    assert (
+        "No puzzle is solved with all latent tokens and wrong with none. Solved with all: 0. Solved with none: 0."
+        in caption
+    )
 
 
 def test_a_caption_names_the_reverse_only_for_a_difference():
-    counts = {"puzzles": 9, "givens": 14, "candidates": 4, "seed": 0, "gained": 4, "lost": 2, "both": 3, "neither": 0}
-    assert chosen("gained", counts).endswith("like 4 of 9 generated puzzles (14 givens, k = 4, top-prob decoding, seed 0). The reverse: 2.")
+    counts = {
+        "puzzles": 9,
+        "givens": 14,
+        "candidates": 4,
+        "seed": 0,
+        "gained": 4,
+        "lost": 2,
+        "both": 3,
+        "neither": 0,
+    }
+    assert chosen("gained", counts).endswith(
+        "like 4 of 9 generated puzzles (14 givens, k = 4, top-prob decoding, seed 0). The reverse: 2."
+    )
     assert chosen("lost", counts).endswith("The reverse: 4.")
     assert "reverse" not in chosen("both", counts)
 
 
-@pytest.mark.parametrize(("task", "name"), [("sudoku-6", "400 of 6x6, 14 givens"), ("sudoku-9", "150 of 9x9, 36 givens")])
+@pytest.mark.parametrize(
+    ("task", "name"), [("sudoku-6", "400 of 6x6, 14 givens"), ("sudoku-9", "150 of 9x9, 36 givens")]
+)
 def test_the_manual_states_the_measured_counts(task, name):
     record = measured()[task]
     shares = " | ".join(f"{100 * count / record['puzzles']:.1f}%" for count in record["solved"].values())

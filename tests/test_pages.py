@@ -34,7 +34,10 @@ def test_what_a_page_points_to_is_there(page):
 )
 def test_the_commands_of_a_page_run(tmp_path, page, written):
     (tmp_path / "README.md").write_text((ROOT / "README.md").read_text()[:16_000])
-    asked = [f"{command} --batch-sizes 1 2" if "--growth" in command else command for command in commands(PAGES[page])]
+    asked = [
+        f"{command} --batch-sizes 1 2" if "--growth" in command else command
+        for command in commands(PAGES[page])
+    ]
     assert len(asked) >= 2
     run(asked, tmp_path)
     assert (tmp_path / written).exists()
@@ -45,7 +48,10 @@ def test_the_python_of_a_page_runs(tmp_path):
     pytest.importorskip("transformers")
     lines = blocks(PAGES["hugging-face.md"], "python")
     assert len(lines) == 4
-    command, environment = [sys.executable, "-c", "".join(lines)], ENVIRONMENT | {"HF_HOME": str(tmp_path / "home")}
+    command, environment = (
+        [sys.executable, "-c", "".join(lines)],
+        ENVIRONMENT | {"HF_HOME": str(tmp_path / "home")},
+    )
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "torch.Size([2, 36, 7])" in done.stdout
@@ -55,10 +61,19 @@ def test_the_python_of_a_page_runs(tmp_path):
 @pytest.mark.slow
 def test_the_commands_of_the_page_on_watching_run(tmp_path):
     """But for the server, which does not end by itself: test_serve.py starts it."""
-    asked = [command for command in commands(PAGES["watching.md"]) if "serve" not in command and not command.startswith("pip")]
+    asked = [
+        command
+        for command in commands(PAGES["watching.md"])
+        if "serve" not in command and not command.startswith("pip")
+    ]
     assert len(asked) >= 3
     run(asked, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"trace.html", "decode.gif", "decode.png", "hero.gif"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "trace.html",
+        "decode.gif",
+        "decode.png",
+        "hero.gif",
+    }
     (block,) = blocks(PAGES["watching.md"], "python")
     assert subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, check=True).stdout
 

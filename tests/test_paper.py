@@ -17,7 +17,15 @@ from latent_tokens.paper.claims import claims, claims_table, verdict
 from latent_tokens.paper.experiments import EXPERIMENTS, Cell
 from latent_tokens.paper.plan import Work, estimate, plan
 from latent_tokens.paper.recipes import recipes
-from latent_tokens.paper.reference import AR_MTP, ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS, MILLIONS_OF_PARAMETERS, TEXT, TOP_PROB, UNIFORM
+from latent_tokens.paper.reference import (
+    AR_MTP,
+    ARM_ON_COUNTDOWN_EPOCHS,
+    DATA_SETS,
+    MILLIONS_OF_PARAMETERS,
+    TEXT,
+    TOP_PROB,
+    UNIFORM,
+)
 from latent_tokens.paper.reproduce import reproduce
 from latent_tokens.paper.runs import check_together, measured, run, train
 from latent_tokens.paper.scales import SCALES
@@ -27,8 +35,22 @@ from latent_tokens.storage import read_lines
 from latent_tokens.training.loop import keep_if_best
 
 SOURCES = sorted((Path(__file__).parents[2] / "shared" / "paper").glob("*.txt"))
-OURS = {"Sdk-G": "sudoku-gen", "Sdk-P": "sudoku-puzzle", "Sudoku": "sudoku-puzzle", "Zebra": "zebra", "CD": "countdown", "Countdown": "countdown"}
-METHOD = {"MDM": "mdm", "SIDM": "sidm", "ARM": "arm", "AR-MTP": "ar-mtp", "MDM-uniform": "mdm", "MDM-top-prob": "mdm"}
+OURS = {
+    "Sdk-G": "sudoku-gen",
+    "Sdk-P": "sudoku-puzzle",
+    "Sudoku": "sudoku-puzzle",
+    "Zebra": "zebra",
+    "CD": "countdown",
+    "Countdown": "countdown",
+}
+METHOD = {
+    "MDM": "mdm",
+    "SIDM": "sidm",
+    "ARM": "arm",
+    "AR-MTP": "ar-mtp",
+    "MDM-uniform": "mdm",
+    "MDM-top-prob": "mdm",
+}
 
 
 def reproduced(place, names):
@@ -51,7 +73,9 @@ def few(tmp_path_factory):
 def tables_of(source):
     """The tables of the paper's source, each a list of rows of cells without markup."""
     for body in re.findall(r"\\begin{tabular}.*?\\end{tabular}", source, re.S):
-        rows = [re.sub(r"\$\\times\$|\\textbf|[{}]|\\(top|mid|bottom)rule", "", row) for row in body.split("\\\\")]
+        rows = [
+            re.sub(r"\$\\times\$|\\textbf|[{}]|\\(top|mid|bottom)rule", "", row) for row in body.split("\\\\")
+        ]
         yield [[cell.strip() for cell in row.split("&")] for row in rows]
 
 
@@ -66,25 +90,50 @@ def test_the_numbers_are_those_of_the_paper():
         order = "top_prob"
         for row in table:
             text = " ".join(row)
-            order = "uniform" if "Uniform" in text else "top_prob" if text.endswith("top-prob") and len(row) == 1 else order
+            order = (
+                "uniform"
+                if "Uniform" in text
+                else "top_prob"
+                if text.endswith("top-prob") and len(row) == 1
+                else order
+            )
             name = row[0].split()[-1] if row[0].split() else ""
             if name not in METHOD:
                 continue
             for task, cell in zip(heading[1:], row[1:], strict=True):
                 number, *price = (float(part) for part in cell.split("/"))
-                way = "left_to_right" if METHOD[name].startswith("ar") else "uniform" if name == "MDM-uniform" else order
+                way = (
+                    "left_to_right"
+                    if METHOD[name].startswith("ar")
+                    else "uniform"
+                    if name == "MDM-uniform"
+                    else order
+                )
                 ours = printed(Cell(OURS[task], METHOD[name], way))
                 assert ours.accuracy == number
                 assert ours.cost == price[0] if price else True
                 seen += 1
-    assert seen == sum(len(column) for table in (TOP_PROB, UNIFORM, TOP_PROB, AR_MTP) for column in table.values())
+    assert seen == sum(
+        len(column) for table in (TOP_PROB, UNIFORM, TOP_PROB, AR_MTP) for column in table.values()
+    )
 
 
 @pytest.mark.skipif(not SOURCES, reason="needs the paper's LaTeX source")
 def test_sizes_and_budgets_are_those_of_the_paper():
     source = SOURCES[0].read_text()
-    names = {"Sudoku-Gen": "sudoku-gen", "Sudoku-Puzzle": "sudoku-puzzle", "Zebra": "zebra", "Countdown": "countdown", "Sudoku-Large": "sudoku-large"}
-    sizes = {row[0].split()[-1]: row[-1] for table in tables_of(source) for row in table if row[-1].endswith("M") and len(row) == 5}
+    names = {
+        "Sudoku-Gen": "sudoku-gen",
+        "Sudoku-Puzzle": "sudoku-puzzle",
+        "Zebra": "zebra",
+        "Countdown": "countdown",
+        "Sudoku-Large": "sudoku-large",
+    }
+    sizes = {
+        row[0].split()[-1]: row[-1]
+        for table in tables_of(source)
+        for row in table
+        if row[-1].endswith("M") and len(row) == 5
+    }
     assert {name: f"{millions}M" for name, millions in MILLIONS_OF_PARAMETERS.items()} == sizes
     rows = [row for table in tables_of(source) for row in table if row[0].strip() in names]
     for name, ours in names.items():
@@ -102,7 +151,9 @@ def test_every_experiment_runs(done, name):
     folder = config.out / "smoke"
     assert "not run" not in tables[name]
     assert (folder / f"{name}.md").read_text() == tables[name]
-    assert (folder / f"{name}.png").is_file() == (name != "table-text")  # one number of latents makes no curve
+    assert (folder / f"{name}.png").is_file() == (
+        name != "table-text"
+    )  # one number of latents makes no curve
     assert len(tables[name].splitlines()) == len(dict.fromkeys(EXPERIMENTS[name].cells(SCALES["smoke"]))) + 6
 
 
@@ -147,8 +198,17 @@ def test_a_stopped_recipe_gives_the_row_of_an_undisturbed_one(few, tmp_path, mon
     assert [work.state for work in plan([again], results)] == ["trained"]
     (row,) = run([again], results)
     assert [work.state for work in plan([again], results)] == ["done"]
-    whole = next(json.loads(line) for line in (config.out / "smoke" / "rows.jsonl").read_text().splitlines() if first.hash in line)
-    every = {key for key in whole if "seconds" not in key and key not in ("samples_per_second", "made_with", "trained_with", "row_sha256")}
+    whole = next(
+        json.loads(line)
+        for line in (config.out / "smoke" / "rows.jsonl").read_text().splitlines()
+        if first.hash in line
+    )
+    every = {
+        key
+        for key in whole
+        if "seconds" not in key
+        and key not in ("samples_per_second", "made_with", "trained_with", "row_sha256")
+    }
     assert {key: row[key] for key in every} == {key: whole[key] for key in every}
 
 
@@ -171,9 +231,18 @@ def test_a_row_of_another_recipe_is_no_row_of_this_one(few, monkeypatch):
     """Where a recipe says something else, what the old one gave is left alone and the new one is missing."""
     config, _ = few
     budget = SCALES["smoke"].budgets["zebra"]
-    monkeypatch.setitem(SCALES["smoke"].budgets, "zebra", replace(budget, training={**budget.training, "lr": 1e-3}))
-    states = {work.name: work.state for work in plan(recipes("table-1", "smoke", config.runs), config.out / "smoke" / "rows.jsonl")}
-    assert {name.split("-")[0]: state for name, state in states.items()} == {"sudoku": "done", "zebra": "missing", "countdown": "done"}
+    monkeypatch.setitem(
+        SCALES["smoke"].budgets, "zebra", replace(budget, training={**budget.training, "lr": 1e-3})
+    )
+    states = {
+        work.name: work.state
+        for work in plan(recipes("table-1", "smoke", config.runs), config.out / "smoke" / "rows.jsonl")
+    }
+    assert {name.split("-")[0]: state for name, state in states.items()} == {
+        "sudoku": "done",
+        "zebra": "missing",
+        "countdown": "done",
+    }
 
 
 def test_status_says_what_is_done_and_runs_nothing(few, tmp_path, monkeypatch):
@@ -189,7 +258,9 @@ def test_the_time_that_is_told_is_that_of_what_is_left(monkeypatch):
     """A step takes 2 s here: models that are done count nothing, those begun their last steps, and each row its samples."""
     monkeypatch.setattr("latent_tokens.paper.plan.step_seconds", lambda size, batch, length: 2.0)
     (recipe, *_) = recipes("table-1", "cpu", Path("runs"))
-    sampling = recipe.evaluation.num_samples / recipe.training.batch_size * task_of(recipe.data).length * 2 / 3
+    sampling = (
+        recipe.evaluation.num_samples / recipe.training.batch_size * task_of(recipe.data).length * 2 / 3
+    )
     assert estimate([Work("done", (recipe,), 0, ())]) == 0
     assert estimate([Work("trained", (recipe,), 0, (recipe,))]) == pytest.approx(sampling)
     assert estimate([Work("begun", (recipe,), 7, (recipe, recipe))]) == pytest.approx(14 + 2 * sampling)
@@ -231,8 +302,12 @@ def test_a_claim_takes_three_seeds_that_agree():
     low = made_up([40.0, 41.0, 42.0])
     assert verdict(made_up([50.0, 51.5, 51.0]), low) == ("+9.8 (+7.9 to +11.7)", "yes")
     assert verdict(low, made_up([50.0, 51.5, 51.0]))[1] == "no, the reverse"
-    assert verdict(made_up([70.0, 41.0, 42.0]), low)[1] == "undecided"  # all samples together differ, the seeds do not agree
-    assert verdict(made_up([41.0, 42.0, 43.1]), low)[1] == "undecided"  # the seeds agree, the samples do not suffice
+    assert (
+        verdict(made_up([70.0, 41.0, 42.0]), low)[1] == "undecided"
+    )  # all samples together differ, the seeds do not agree
+    assert (
+        verdict(made_up([41.0, 42.0, 43.1]), low)[1] == "undecided"
+    )  # the seeds agree, the samples do not suffice
     assert verdict(made_up([50.0, 51.0], (0, 1)), low) == ("+10.0", "no claim: 2 seeds")
     assert verdict(made_up([51.0], (2,)), low) == ("+9.0", "no claim: 1 seed")  # of the same seed
     assert verdict(made_up([], ()), low) == ("", "not run")
@@ -276,17 +351,24 @@ def test_claims_quote_the_paper():
     quotes = [quote for claim in claims("paper") for quote in re.findall('"([^"]+)"', claim.source)]
     assert len(quotes) >= 15
     assert not [quote for quote in quotes if quote not in text]
-    assert all(claim.source == "ours" or re.match(r"(ours; )?(Table|Figure|Section) \d", claim.source) for claim in claims("paper"))
+    assert all(
+        claim.source == "ours" or re.match(r"(ours; )?(Table|Figure|Section) \d", claim.source)
+        for claim in claims("paper")
+    )
 
 
 def test_chance_level_of_zebra():
     table = markdown(lines(recipes("table-ar-mtp", "cpu", Path("runs")), {}), "table-ar-mtp", "cpu")
-    assignments = len(list(permutations(range(3)))) ** 3  # an order of three values for each of three attributes
+    assignments = (
+        len(list(permutations(range(3)))) ** 3
+    )  # an order of three values for each of three attributes
     rows = [row for row in table.splitlines() if row.startswith("| zebra-3 |")]
     assert len(rows) == 4
     assert all(f"| not run | {100 / assignments:.2f} |" in row for row in rows)
     assert "Chance is a random assignment" in table
-    assert "| chance |" not in markdown(lines(recipes("ablation-refresh", "cpu", Path("runs")), {}), "ablation-refresh", "cpu")
+    assert "| chance |" not in markdown(
+        lines(recipes("ablation-refresh", "cpu", Path("runs")), {}), "ablation-refresh", "cpu"
+    )
 
 
 def test_results_belong_to_recipes_that_are_listed():
@@ -304,8 +386,14 @@ def test_the_table_of_claims_runs_nothing(done, tmp_path):
     assert (config.out / "smoke" / "claims.md").read_text() == text
     assert text.count("no claim: 1 seed") > 20
     assert "| yes |" not in text
-    assert re.search(r"^\| sudoku-4 \| arm < ar-mtp-window-4 .* \| soft loss \| [+-]\d+\.\d\d \| no claim: 1 seed \|$", text, re.M)
-    elsewhere = reproduce(replace(config, experiment="claims", out=tmp_path / "results", runs=tmp_path / "runs"))
+    assert re.search(
+        r"^\| sudoku-4 \| arm < ar-mtp-window-4 .* \| soft loss \| [+-]\d+\.\d\d \| no claim: 1 seed \|$",
+        text,
+        re.M,
+    )
+    elsewhere = reproduce(
+        replace(config, experiment="claims", out=tmp_path / "results", runs=tmp_path / "runs")
+    )
     assert elsewhere.count("not run |") >= len(claims("smoke"))
     assert not (tmp_path / "runs").exists()
 
@@ -322,12 +410,21 @@ def test_recipes_of_the_published_setting(name):
     for recipe in recipes(name, "paper", Path("runs")):
         if recipe.cell.task == "text":
             assert recipe.imported
-            assert (recipe.judge, recipe.training.folder.name) == ("gpt2-large", f"text-{recipe.cell.method}-imported")
+            assert (recipe.judge, recipe.training.folder.name) == (
+                "gpt2-large",
+                f"text-{recipe.cell.method}-imported",
+            )
             continue
         about = DATA_SETS[recipe.cell.task]
-        assert (recipe.training.size, recipe.data.num_train, recipe.data.padding) == (about.size, about.num_train, "paper")
+        assert (recipe.training.size, recipe.data.num_train, recipe.data.padding) == (
+            about.size,
+            about.num_train,
+            "paper",
+        )
         epochs = recipe.training.steps * recipe.training.batch_size / about.num_train / recipe.variant.share
-        assert epochs == pytest.approx(40 if (recipe.cell.task, recipe.cell.method) == ("countdown", "arm") else about.epochs, rel=1e-3)
+        assert epochs == pytest.approx(
+            40 if (recipe.cell.task, recipe.cell.method) == ("countdown", "arm") else about.epochs, rel=1e-3
+        )
 
 
 def test_the_catalogue_has_the_papers_lengths_and_vocabularies():
@@ -352,17 +449,26 @@ def test_a_table_in_the_repository_is_that_of_its_rows(path):
     made = (text_markdown if path.stem.endswith("-text") else markdown)(shown, path.stem, path.parent.name)
     assert path.read_text() == made
     assert not re.search(r"this machine|other work|\| (commit|training s|sampling s) \|", made)
-    assert path.with_suffix(".png").is_file() == (path.stem != "table-text" and any(recipe.hash in found for recipe in asked))
+    assert path.with_suffix(".png").is_file() == (
+        path.stem != "table-text" and any(recipe.hash in found for recipe in asked)
+    )
     assert not re.search(r"/(tmp|home|work|root)/", (path.parent / "rows.jsonl").read_text())
 
 
 def test_the_page_says_of_others_puzzles_what_the_rows_say():
     """Every figure of the rows stands in the table of docs/results.md, in the line with as many puzzles."""
     root = Path(__file__).parents[1]
-    page, rows = (root / "docs" / "results.md").read_text(), read_lines(root / "results" / "sudoku-9" / "rows.jsonl")
+    page, rows = (
+        (root / "docs" / "results.md").read_text(),
+        read_lines(root / "results" / "sudoku-9" / "rows.jsonl"),
+    )
     assert len(rows) == 21
     for row in rows:
-        (line,) = [line for line in page.splitlines() if line.startswith("|") and f" | {row['num_samples']:,} | " in line and "k = 8" not in line]
+        (line,) = [
+            line
+            for line in page.splitlines()
+            if line.startswith("|") and f" | {row['num_samples']:,} | " in line and "k = 8" not in line
+        ]
         assert f"| {100 * row['exact']:.1f} |" in line, row
     boards = next(line for line in page.splitlines() if line.startswith("They learned whole boards"))
     for row in read_lines(SHIPPED / "results.jsonl"):
@@ -377,7 +483,9 @@ def test_what_latents_take_off_is_seen_sequence_by_sequence():
     assert (held_out(first), held_out(row)) == (2, pytest.approx(1.8))
     assert less == pytest.approx(0.2)
     assert half == pytest.approx(4.303 * 0.1 / 3**0.5)
-    assert taken_off({**row, "held_out_nats": row["held_out_nats"][:1]}, {**first, "held_out_nats": [10.0]})[1] == float("inf")
+    assert taken_off({**row, "held_out_nats": row["held_out_nats"][:1]}, {**first, "held_out_nats": [10.0]})[
+        1
+    ] == float("inf")
     assert taken_off({}, first) is None
 
 
@@ -388,7 +496,10 @@ def test_text_has_a_line_for_every_seed_and_an_imported_model_must_be_there(few)
     assert len(tables["figure-text"].splitlines()) == 5 + 6
     plans = reproduce(replace(config, experiment="table-text", scale="paper", status=True))
     assert plans.count("| to import |") == 2
-    with pytest.raises(ValueError, match=r"text-mdm-imported: no model there; this takes a published one: latent-tokens import FILE"):
+    with pytest.raises(
+        ValueError,
+        match=r"text-mdm-imported: no model there; this takes a published one: latent-tokens import FILE",
+    ):
         reproduce(replace(config, experiment="table-text", scale="paper", judge="trigrams"))
     with pytest.raises(ValueError, match="judge=nowhere: must be a folder or a name on the hub"):
         reproduce(replace(config, experiment="table-text", seeds=3, judge="nowhere"))

@@ -9,7 +9,10 @@ from latent_tokens import TASKS, Decoding, from_pretrained
 from latent_tokens.core.sampling import generate
 
 TASK = TASKS["sudoku-6"]
-BOUND = {torch.float32: 2e-5, torch.bfloat16: 0.2}  # total variation at the worst slot of all; measured: 3e-6 to 1e-5, and 0.04 to 0.1
+BOUND = {
+    torch.float32: 2e-5,
+    torch.bfloat16: 0.2,
+}  # total variation at the worst slot of all; measured: 3e-6 to 1e-5, and 0.04 to 0.1
 
 
 class Beside:
@@ -18,7 +21,12 @@ class Beside:
     supports_slots = None
 
     def __init__(self, net, dtype):
-        self.exact, self.rough, self.mask_id, self.found = deepcopy(net).double(), deepcopy(net).to(dtype), net.mask_id, []
+        self.exact, self.rough, self.mask_id, self.found = (
+            deepcopy(net).double(),
+            deepcopy(net).to(dtype),
+            net.mask_id,
+            [],
+        )
 
     def __call__(self, ids, positions, mask):
         exact = self.exact(ids, positions, mask)
@@ -42,6 +50,9 @@ def test_what_a_model_believes_drifts_no_further_than_its_precision(name, dtype)
 def test_float32_draws_what_float64_draws(name):
     net, nothing = from_pretrained(f"sudoku-6-{name}"), torch.zeros(8, TASK.length, dtype=torch.bool)
     decoding = Decoding(1 if "ar" in name else 4)
-    made = [generate(one, net.method, nothing.long(), nothing, decoding, 0) for one in (net, deepcopy(net).double())]
+    made = [
+        generate(one, net.method, nothing.long(), nothing, decoding, 0)
+        for one in (net, deepcopy(net).double())
+    ]
     assert made[0].tokens.equal(made[1].tokens)
     assert made[0].order.equal(made[1].order)

@@ -22,7 +22,9 @@ def test_a_model_comes_back_as_it_was(nano, folder):
     assert not back.training
     assert back.mask_id == nano.mask_id
     assert back.method == METHODS["scdm"]
-    assert all(torch.equal(a, b) for a, b in zip(nano.state_dict().values(), back.state_dict().values(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(nano.state_dict().values(), back.state_dict().values(), strict=True)
+    )
 
 
 def test_every_method_can_be_written_down(nano, any_method, tmp_path):
@@ -101,6 +103,10 @@ def test_a_config_that_its_weights_do_not_fit_is_refused_before_anything_is_allo
 
 
 def test_models_come_with_the_package():
-    assert shipped_names() == [*(f"sudoku-6-{name}" for name in ("ar-mtp", "arm", "mdm", "scdm", "sidm")), "sudoku-9-mdm", "sudoku-9-scdm"]
+    assert shipped_names() == [
+        *(f"sudoku-6-{name}" for name in ("ar-mtp", "arm", "mdm", "scdm", "sidm")),
+        "sudoku-9-mdm",
+        "sudoku-9-scdm",
+    ]
     for name in shipped_names():
         assert from_pretrained(name).method == METHODS[name.split("-", 2)[2]]

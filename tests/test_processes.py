@@ -64,7 +64,11 @@ def lines(folder, file):
 
 def losses(run, last):
     """What was learned up to a step: the rows of its metrics."""
-    return [{name: value for name, value in row.items() if name != "tokens_per_second"} for row in lines(run, "metrics.jsonl") if row["step"] <= last]
+    return [
+        {name: value for name, value in row.items() if name != "tokens_per_second"}
+        for row in lines(run, "metrics.jsonl")
+        if row["step"] <= last
+    ]
 
 
 def assert_same_losses(run, other, last):
@@ -99,7 +103,10 @@ def test_processes_that_hold_a_part_each_learn_what_one_does(one, tmp_path):
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_what_some_began_others_go_on_with(one, tmp_path, parallel):
-    run, asked = tmp_path / "run", [*TRAIN, "scdm", "--steps", "50", "--save-every", "25", "--out", tmp_path / "run"]
+    run, asked = (
+        tmp_path / "run",
+        [*TRAIN, "scdm", "--steps", "50", "--save-every", "25", "--out", tmp_path / "run"],
+    )
     together(2, *asked, "--parallel", parallel)
     (latest,) = run.glob("state-00000050-*")
     latest.unlink()
@@ -114,7 +121,9 @@ def test_processes_that_take_unlike_numbers_of_parts_learn_the_same(tmp_path):
     asked = [*TRAIN, "scdm", "--steps", "5", "--batch-size", "7", "--out"]
     alone(*asked, tmp_path / "one")
     for parallel in ("ddp", "fsdp"):
-        together(2, *asked, tmp_path / parallel, "--parallel", parallel, program="helpers.train_one_row_at_once")
+        together(
+            2, *asked, tmp_path / parallel, "--parallel", parallel, program="helpers.train_one_row_at_once"
+        )
         assert_same_losses(tmp_path / parallel, tmp_path / "one", 5)
 
 
@@ -123,7 +132,10 @@ def test_processes_measure_and_sample_what_one_does(one, tmp_path):
     alone("evaluate", one, *asked, "--out", tmp_path / "one")
     said = together(2, "evaluate", one, *asked, "--out", tmp_path / "two", "--json")
     rows, others = (
-        [{k: v for k, v in row.items() if "second" not in k and k != "row_sha256"} for row in lines(tmp_path / name, "results.jsonl")]
+        [
+            {k: v for k, v in row.items() if "second" not in k and k != "row_sha256"}
+            for row in lines(tmp_path / name, "results.jsonl")
+        ]
         for name in ("one", "two")
     )
     assert others == rows
@@ -151,11 +163,15 @@ def test_a_data_set_is_made_once(tmp_path):
     asked = ["data", "sudoku-4", "--num-train", "20", "--num-validation", "4", "--num-test", "4", "--out"]
     assert together(2, *asked, tmp_path / "two") == f"{tmp_path / 'two'}\n"
     alone(*asked, tmp_path / "one")
-    assert (tmp_path / "two" / "train.tokens.npy").read_bytes() == (tmp_path / "one" / "train.tokens.npy").read_bytes()
+    assert (tmp_path / "two" / "train.tokens.npy").read_bytes() == (
+        tmp_path / "one" / "train.tokens.npy"
+    ).read_bytes()
 
 
 def test_more_processes_than_examples_are_refused(tmp_path):
-    code, _, err = run_ranks(2, *TRAIN, "scdm", "--steps", "5", "--batch-size", "1", "--out", tmp_path / "run")
+    code, _, err = run_ranks(
+        2, *TRAIN, "scdm", "--steps", "5", "--batch-size", "1", "--out", tmp_path / "run"
+    )
     assert code == 2
     assert "batch_size=1: must be at least the number of processes, 2" in err
     assert not (tmp_path / "run").exists()
@@ -179,7 +195,12 @@ def test_a_job_of_slurm_that_is_signalled_saves_and_is_queued_again(one, tmp_pat
         (tmp_path / name).write_text(script)
         (tmp_path / name).chmod(0o755)
     path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = os.environ | {"PATH": path, "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "here", "MASTER_PORT": free_port()}
+    environment = os.environ | {
+        "PATH": path,
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NODELIST": "here",
+        "MASTER_PORT": free_port(),
+    }
     script = Path(__file__).parents[1] / "scripts" / "train.slurm"
     command = ["bash", str(script), *TRAIN, "scdm", "--steps", "200", "--out", "run", "--save-every", "1"]
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as job:
@@ -190,5 +211,17 @@ def test_a_job_of_slurm_that_is_signalled_saves_and_is_queued_again(one, tmp_pat
         said = job.communicate(timeout=120)[1]
     assert job.returncode == 75, said
     assert (tmp_path / "requeued").read_text() == "requeue 7\n"
-    together(2, *TRAIN, "scdm", "--steps", "200", "--out", tmp_path / "run", "--save-every", "1", "--resume", "auto")
+    together(
+        2,
+        *TRAIN,
+        "scdm",
+        "--steps",
+        "200",
+        "--out",
+        tmp_path / "run",
+        "--save-every",
+        "1",
+        "--resume",
+        "auto",
+    )
     assert_same_losses(tmp_path / "run", one, 200)

@@ -14,7 +14,13 @@ from latent_tokens.tasks.readers.sources import read_source
 from latent_tokens.tasks.sudoku.deduction import deduce
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data" / "sudoku"
-FILES = ["norvig_easy50.txt", "norvig_hardest11.txt", "top95.txt", "magictour_top1465.txt", "ye2025_sudoku_test_first500.csv"]
+FILES = [
+    "norvig_easy50.txt",
+    "norvig_hardest11.txt",
+    "top95.txt",
+    "magictour_top1465.txt",
+    "ye2025_sudoku_test_first500.csv",
+]
 TASK, SMALL = TASKS["sudoku-puzzle"], TASKS["sudoku-6-puzzle"]
 
 QUIZ = "080050060460907108005000029970006500000872031300049000004025003010000480603100007"
@@ -52,7 +58,10 @@ def test_a_board_to_infill_knows_its_givens():
     assert framed.known.sum() == board.known.sum()
 
 
-@pytest.mark.parametrize(("name", "changes"), [("sudoku-puzzle", {}), ("sudoku-puzzle", {"guessing": "allowed"}), ("sudoku-6-puzzle", {})])
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("sudoku-puzzle", {}), ("sudoku-puzzle", {"guessing": "allowed"}), ("sudoku-6-puzzle", {})],
+)
 def test_minimal_puzzles_have_one_solution_until_a_clue_goes(name, changes):
     task = configured(name, changes)
     examples = task.generate(20, seed=6)
@@ -61,7 +70,9 @@ def test_minimal_puzzles_have_one_solution_until_a_clue_goes(name, changes):
         facts = {cell: int(givens[cell]) for cell in np.flatnonzero(givens >= 0).tolist()}
         assert clauses.solutions(facts) == [board.tolist()]
         for cell in facts:
-            assert len(clauses.solutions({other: digit for other, digit in facts.items() if other != cell})) == 2
+            assert (
+                len(clauses.solutions({other: digit for other, digit in facts.items() if other != cell})) == 2
+            )
         if task.guessing == "never":
             assert deduce(givens, task.grid.unit_of, np.empty_like(givens))
 
@@ -73,7 +84,9 @@ def test_without_guessing_is_a_real_restriction():
     assert 0.5 < np.mean(easy) < 0.8  # 63 % in the original
 
 
-@pytest.mark.parametrize(("name", "clues"), [("sudoku-puzzle", 30), ("sudoku-puzzle", 24), ("sudoku-6-puzzle", 12)])
+@pytest.mark.parametrize(
+    ("name", "clues"), [("sudoku-puzzle", 30), ("sudoku-puzzle", 24), ("sudoku-6-puzzle", 12)]
+)
 def test_a_number_of_clues_is_met_exactly(name, clues):
     task = configured(name, {"clues": clues, "guessing": "allowed"})
     examples = task.generate(30, seed=1)

@@ -34,19 +34,35 @@ def test_the_readme_has_what_it_promises():
 
 
 def test_readme_table_holds_the_bundled_results():
-    results = [json.loads(line) for line in (ROOT / "src/latent_tokens/shipped/results.jsonl").read_text().splitlines()]
+    results = [
+        json.loads(line)
+        for line in (ROOT / "src/latent_tokens/shipped/results.jsonl").read_text().splitlines()
+    ]
     shown = re.findall(r"^\| (\d+|all) \| ([\d.]+)% \| ([\d.]+)-([\d.]+) \| ([\d.]+)x \|$", README, re.M)
     assert len(shown) == 4
     for n, *numbers in shown:
-        (row,) = [row for row in results if (row["task"], row["method"], row["order"], row["candidates"], str(row["latents"])) == (*SETTING, n)]
-        measured = [f"{row['valid']:.1f}", *(f"{end:.1f}" for end in row["ci95"]), f"{row['relative_cost']:.2f}"]
+        (row,) = [
+            row
+            for row in results
+            if (row["task"], row["method"], row["order"], row["candidates"], str(row["latents"]))
+            == (*SETTING, n)
+        ]
+        measured = [
+            f"{row['valid']:.1f}",
+            *(f"{end:.1f}" for end in row["ci95"]),
+            f"{row['relative_cost']:.2f}",
+        ]
         assert numbers == measured
 
 
 @pytest.mark.slow
 def test_the_commands_for_make_run(tmp_path):
     """But for tests within a test."""
-    demonstrations = [command for command in COMMANDS if command.startswith("make") and command.split()[1] not in ("test", "check", "setup")]
+    demonstrations = [
+        command
+        for command in COMMANDS
+        if command.startswith("make") and command.split()[1] not in ("test", "check", "setup")
+    ]
     assert demonstrations
     run([f"{command} DEMO=smoke OUT={tmp_path / command.split()[1]}" for command in demonstrations], ROOT)
 
@@ -56,7 +72,11 @@ def test_the_commands_for_make_run(tmp_path):
 def test_the_commands_run(tmp_path):
     """All but the server, which runs until Ctrl-C: test_serve.py starts it."""
     (tmp_path / "README.md").write_text(README)
-    ours = [command for command in COMMANDS if command.startswith("latent-tokens") and command != "latent-tokens serve"]
+    ours = [
+        command
+        for command in COMMANDS
+        if command.startswith("latent-tokens") and command != "latent-tokens serve"
+    ]
     others = {command.split()[0] for command in COMMANDS} - {"latent-tokens"}
     assert others == {"git", "cd", "python3", "source", "pip", "make"}
     assert len(ours) >= 5
@@ -67,6 +87,12 @@ def test_the_commands_run(tmp_path):
 @pytest.mark.parametrize("block", PYTHON)
 def test_the_python_runs(block, tmp_path):
     assert BOARDS in block
-    done = subprocess.run([sys.executable, "-c", block.replace(BOARDS, "torch.zeros(4,")], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", block.replace(BOARDS, "torch.zeros(4,")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout

@@ -39,21 +39,43 @@ def twins():
 @pytest.mark.parametrize("name", ["mdm", "sidm", "scdm", "ar-mtp"])
 def test_the_influence_of_twins_is_all_that_there_is_to_know(name):
     net, tokens = Oracle(twins()), torch.tensor([[0, 0, 1, 1], [2, 2, 2, 2], [1, 1, 0, 0]]).repeat(20, 1)
-    found = influence(net, METHODS[name], tokens, torch.zeros_like(tokens, dtype=torch.bool), torch.Generator().manual_seed(0))
+    found = influence(
+        net,
+        METHODS[name],
+        tokens,
+        torch.zeros_like(tokens, dtype=torch.bool),
+        torch.Generator().manual_seed(0),
+    )
     for j in range(4):
         for i in range(4):
-            comes_up = i < j if name == "ar-mtp" else i != j  # from left to right nothing is learned of what stands before
-            assert found[j, i] == pytest.approx(math.log(3) if comes_up and {i, j} in ({0, 1}, {2, 3}) else 0, abs=1e-5)
+            comes_up = (
+                i < j if name == "ar-mtp" else i != j
+            )  # from left to right nothing is learned of what stands before
+            assert found[j, i] == pytest.approx(
+                math.log(3) if comes_up and {i, j} in ({0, 1}, {2, 3}) else 0, abs=1e-5
+            )
 
 
 def test_what_is_known_or_past_the_length_has_no_influence_and_feels_none():
-    tokens, known = torch.zeros(8, 4, dtype=torch.long), torch.tensor([[True, False, False, False]]).expand(8, 4)
+    tokens, known = (
+        torch.zeros(8, 4, dtype=torch.long),
+        torch.tensor([[True, False, False, False]]).expand(8, 4),
+    )
     whole = influence(Oracle(twins()), METHODS["mdm"], tokens, known, torch.Generator().manual_seed(0))
     assert whole[2, 3].item() == whole[3, 2].item() == pytest.approx(math.log(3), abs=1e-5)
     assert (whole[0] == 0).all()
     assert (whole[:, 0] == 0).all()
-    cut = influence(Oracle(twins()), METHODS["mdm"], tokens, known, torch.Generator().manual_seed(0), lengths=torch.full((8,), 3))
-    assert (cut.abs() < 1e-5).all()  # the twin of one that is left is known, that of the other past the length
+    cut = influence(
+        Oracle(twins()),
+        METHODS["mdm"],
+        tokens,
+        known,
+        torch.Generator().manual_seed(0),
+        lengths=torch.full((8,), 3),
+    )
+    assert (
+        cut.abs() < 1e-5
+    ).all()  # the twin of one that is left is known, that of the other past the length
     assert (cut[:2] == 0).all()
 
 
@@ -68,8 +90,13 @@ def latents_of(policy, order, clean, candidates, latents, masked=None):
 
 def test_the_best_latent_is_told_most_and_tells_most_and_stands_last():
     policy = relevant(CHAIN)
-    assert latents_of(policy, [3, 0, 1, 2], 1, 1, 2) == [2, 1]  # 3 is clean, 0 the candidate: 1 tells of it and 2, though told most, does not
-    assert latents_of(policy, [0, 2, 1, 3], 1, 1, 1) == [1]  # 0 is clean, 2 the candidate: 3 tells more of it, but only 1 is told something
+    assert latents_of(policy, [3, 0, 1, 2], 1, 1, 2) == [
+        2,
+        1,
+    ]  # 3 is clean, 0 the candidate: 1 tells of it and 2, though told most, does not
+    assert latents_of(policy, [0, 2, 1, 3], 1, 1, 1) == [
+        1
+    ]  # 0 is clean, 2 the candidate: 3 tells more of it, but only 1 is told something
     assert latents_of(policy, [2, 0, 1, 3], 0, 1, 1) == [3]  # nothing is clean: what tells most
 
 
@@ -78,7 +105,9 @@ def test_positions_are_counted_from_the_end_and_those_past_it_are_no_latents():
     relation = torch.rand(8, 8, generator=torch.Generator().manual_seed(0))
     short, cut = relevant(relation), relevant(relation[3:, 3:] / relation[3:, 3:].max() * relation.max())
     for n in (1, 2, 3):
-        assert latents_of(short, [2, 0, 4, 1, 3, 5, 6, 7], 1, 1, n, masked=4) == latents_of(cut, [2, 0, 4, 1, 3], 1, 1, n)
+        assert latents_of(short, [2, 0, 4, 1, 3, 5, 6, 7], 1, 1, n, masked=4) == latents_of(
+            cut, [2, 0, 4, 1, 3], 1, 1, n
+        )
 
 
 def test_what_is_past_the_length_is_no_latent_however_much_it_is_worth():
@@ -98,18 +127,45 @@ def test_samples_by_relevance_do_not_depend_on_the_batch_and_the_fast_path_is_th
     assert torch.equal(whole.tokens, plain.tokens)
     for row in range(5):
         part = slice(row, row + 1)
-        alone = generate(nano, method, tokens[part], known[part], decoding, 3, rows=torch.tensor([row]), lengths=lengths[part])
+        alone = generate(
+            nano,
+            method,
+            tokens[part],
+            known[part],
+            decoding,
+            3,
+            rows=torch.tensor([row]),
+            lengths=lengths[part],
+        )
         assert torch.equal(alone.order[0], whole.order[row])
     shown = []
-    reference(nano, method, tokens, known, decoding, 3, lengths=lengths, on_step=lambda step: shown.append((step.rows, step.latents)))
+    reference(
+        nano,
+        method,
+        tokens,
+        known,
+        decoding,
+        3,
+        lengths=lengths,
+        on_step=lambda step: shown.append((step.rows, step.latents)),
+    )
     for rows, latents in shown:
-        assert all(position < lengths[row] for row, positions in zip(rows, latents, strict=True) for position in positions)
-    other = generate(nano, method, tokens, known, replace(decoding, latent_policy=nearest), 3, lengths=lengths)
+        assert all(
+            position < lengths[row]
+            for row, positions in zip(rows, latents, strict=True)
+            for position in positions
+        )
+    other = generate(
+        nano, method, tokens, known, replace(decoding, latent_policy=nearest), 3, lengths=lengths
+    )
     assert torch.equal(other.processed, whole.processed)
     assert not torch.equal(other.tokens, whole.tokens)
 
 
-@pytest.mark.parametrize("relation", [torch.zeros(4, 4), torch.ones(4, 3), -torch.eye(4), torch.full((4, 4), float("nan")), torch.zeros(0, 0)])
+@pytest.mark.parametrize(
+    "relation",
+    [torch.zeros(4, 4), torch.ones(4, 3), -torch.eye(4), torch.full((4, 4), float("nan")), torch.zeros(0, 0)],
+)
 def test_what_is_no_relation_is_refused(relation):
     with pytest.raises(ValueError, match="must be square, finite"):
         relevant(relation)
@@ -118,7 +174,14 @@ def test_what_is_no_relation_is_refused(relation):
 def test_a_relation_of_another_length_is_refused(nano):
     tokens = torch.zeros(1, 16, dtype=torch.long)
     with pytest.raises(ValueError, match="relation of 4 positions for sequences of 16"):
-        generate(nano, METHODS["scdm"], tokens, tokens.bool(), Decoding(latents=2, latent_policy=relevant(CHAIN)), 0)
+        generate(
+            nano,
+            METHODS["scdm"],
+            tokens,
+            tokens.bool(),
+            Decoding(latents=2, latent_policy=relevant(CHAIN)),
+            0,
+        )
 
 
 def test_evaluate_measures_the_influence_itself(nano):
@@ -144,7 +207,13 @@ def test_influence_of_rows_of_several_lengths_is_that_of_their_ends():
 def test_a_window_bounds_what_influence_is_measured_on():
     tokens = torch.tensor([[0, 0, 1, 1]]).repeat(40, 1)
     method = replace(METHODS["scdm"], window=1)
-    found = influence(Oracle(twins()), method, tokens, torch.zeros_like(tokens, dtype=torch.bool), torch.Generator().manual_seed(0))
+    found = influence(
+        Oracle(twins()),
+        method,
+        tokens,
+        torch.zeros_like(tokens, dtype=torch.bool),
+        torch.Generator().manual_seed(0),
+    )
     assert (found == 0).all()  # the one masked position shown was not shown in the step before
 
 
@@ -155,7 +224,11 @@ def test_a_shifted_readout_has_no_influence_to_measure():
 
 
 def test_a_model_of_boards_infills_by_relevance(tmp_path):
-    folder = make_data(DataConfig("sudoku-6-puzzle", tmp_path / "puzzles", num_train=0, num_validation=8, num_test=4, processes=1))
+    folder = make_data(
+        DataConfig(
+            "sudoku-6-puzzle", tmp_path / "puzzles", num_train=0, num_validation=8, num_test=4, processes=1
+        )
+    )
     boards = TASKS["sudoku-6"]
     net = Transformer(SIZES["nano"], boards.vocab_size, boards.length).eval()
     net.method = METHODS["scdm"]

@@ -43,7 +43,9 @@ def test_two_differing_rows_of_one_recipe_are_refused_by_name(tmp_path, row):
     append_result(path, {**row, "seconds": 99.0})  # the same, measured a second time
     assert measured(path)[row["recipe"]]["seconds"] == row["seconds"]
     append_result(path, {**row, "valid": 90.8})
-    with pytest.raises(ValueError, match=r"two rows of recipe 072134c54b4c differ in valid \(40.8 and 90.8\)"):
+    with pytest.raises(
+        ValueError, match=r"two rows of recipe 072134c54b4c differ in valid \(40.8 and 90.8\)"
+    ):
         measured(path)
 
 

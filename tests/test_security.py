@@ -15,6 +15,10 @@ def test_a_promise_of_the_security_page_has_its_test(file, name):
 
 
 def test_every_promise_names_a_test():
-    rows = [line for line in (ROOT / "SECURITY.md").read_text().splitlines() if line.startswith("| ") and "tested by" not in line]
+    rows = [
+        line
+        for line in (ROOT / "SECURITY.md").read_text().splitlines()
+        if line.startswith("| ") and "tested by" not in line
+    ]
     assert len(rows) >= 18
     assert all("`tests/" in row for row in rows)

@@ -20,8 +20,31 @@ from urllib.parse import urlencode
 import pytest
 import torch
 
-from helpers.server import JSON, MALFORMED, MODEL, PUZZLE, QUESTION, call, crowd, events, get, post, process, resident, serving
-from latent_tokens import METHODS, SIZES, TASKS, EvalConfig, Transformer, evaluate, from_pretrained, save_pretrained
+from helpers.server import (
+    JSON,
+    MALFORMED,
+    MODEL,
+    PUZZLE,
+    QUESTION,
+    call,
+    crowd,
+    events,
+    get,
+    post,
+    process,
+    resident,
+    serving,
+)
+from latent_tokens import (
+    METHODS,
+    SIZES,
+    TASKS,
+    EvalConfig,
+    Transformer,
+    evaluate,
+    from_pretrained,
+    save_pretrained,
+)
 from latent_tokens.checkpoints.pretrained import find, shipped_names
 from latent_tokens.cli import main
 from latent_tokens.commands.serve import bound
@@ -100,7 +123,14 @@ def test_what_there_is_to_choose_from(port, slow):
     assert next(iter(rows)).endswith("scdm")
     one = rows[MODEL]
     assert one["parameters"] == sum(parameter.numel() for parameter in from_pretrained(MODEL).parameters())
-    assert (one["task"], one["kind"], one["method"], one["dial"], one["side"], one["box"]) == ("sudoku-6", "sudoku", "scdm", True, 6, [2, 3])
+    assert (one["task"], one["kind"], one["method"], one["dial"], one["side"], one["box"]) == (
+        "sudoku-6",
+        "sudoku",
+        "scdm",
+        True,
+        6,
+        [2, 3],
+    )
     assert rows["sudoku-6-ar-mtp"]["left_to_right"]
     assert not rows["sudoku-6-mdm"]["dial"]
     for row in rows.values():
@@ -112,7 +142,9 @@ def test_what_there_is_to_choose_from(port, slow):
     labels = [(example["label"], example["caption"]) for example in one["examples"]]
     assert labels[0][0] == "solved with all latent tokens, wrong with none"
     assert labels[0][1].startswith("Chosen example: solved with all latent tokens, wrong with none, like ")
-    assert [example["label"] for example in rows["sudoku-6-mdm"]["examples"]] == [""] * (len(labels) - 1) + ["empty board"]
+    assert [example["label"] for example in rows["sudoku-6-mdm"]["examples"]] == [""] * (len(labels) - 1) + [
+        "empty board"
+    ]
 
 
 def test_check_says_what_is_given_and_what_contradicts(port):
@@ -131,7 +163,10 @@ def test_check_says_what_is_given_and_what_contradicts(port):
         ({}, []),
         ({"latents": 4}, ["--latents", "4"]),
         ({"latents": "all", "candidates": 4}, ["--latents", "all", "--candidates", "4"]),
-        ({"candidates": "growing", "temperature": 1.0, "seed": 3}, ["--candidates", "growing", "--temperature", "1", "--seed", "3"]),
+        (
+            {"candidates": "growing", "temperature": 1.0, "seed": 3},
+            ["--candidates", "growing", "--temperature", "1", "--seed", "3"],
+        ),
     ],
 )
 def test_solve_answers_as_the_command_does(port, capsys, setting, arguments):
@@ -142,21 +177,31 @@ def test_solve_answers_as_the_command_does(port, capsys, setting, arguments):
     assert status == 200
     board, verdict = re.split(r"\n(?=solved|not solved)", said)
     assert [int(digit) - 1 for digit in re.findall(r"\d", board)] == found["tokens"]
-    assert int(re.search(r"([\d,]+) tokens processed", verdict)[1].replace(",", "")) == found["end"]["processed"]
+    assert (
+        int(re.search(r"([\d,]+) tokens processed", verdict)[1].replace(",", "")) == found["end"]["processed"]
+    )
     assert verdict.startswith("solved") == found["end"]["right"]
     assert all(line in verdict for line in found["end"]["wrong"])
 
 
 def test_decode_streams_the_trace(port):
     got = events(port, "/api/decode", **QUESTION, latents=4, seed=2)
-    expected = trace(DecodeRequest(load(MODEL), TASKS["sudoku-6"].encode(PUZZLE), DecodeSettings(latents=4, seed=2)))
+    expected = trace(
+        DecodeRequest(load(MODEL), TASKS["sudoku-6"].encode(PUZZLE), DecodeSettings(latents=4, seed=2))
+    )
     for one in (got[-1][1], expected["end"]):
         one.pop("seconds")
-    assert got == [("start", expected["start"]), *(("frame", frame) for frame in expected["frames"]), ("end", expected["end"])]
+    assert got == [
+        ("start", expected["start"]),
+        *(("frame", frame) for frame in expected["frames"]),
+        ("end", expected["end"]),
+    ]
 
 
 def test_decodes_at_once_do_not_touch_each_other(port):
-    alone = [events(port, "/api/decode", **QUESTION, latents=n, temperature=1, seed=n)[1:-1] for n in range(4)]
+    alone = [
+        events(port, "/api/decode", **QUESTION, latents=n, temperature=1, seed=n)[1:-1] for n in range(4)
+    ]
     together = [None] * 4
 
     def one(n):
@@ -172,7 +217,11 @@ def test_decodes_at_once_do_not_touch_each_other(port):
 
 def test_the_curve_ends_where_evaluate_does(port):
     got = events(port, "/api/curve", model=MODEL, count=4, candidates=4, seed=1)
-    rows = evaluate(from_pretrained(MODEL), TASKS["sudoku-6"], EvalConfig(latents=(0, 4, 16, "all"), candidates=4, num_samples=4, seed=1))
+    rows = evaluate(
+        from_pretrained(MODEL),
+        TASKS["sudoku-6"],
+        EvalConfig(latents=(0, 4, 16, "all"), candidates=4, num_samples=4, seed=1),
+    )
     points = [point for kind, point in got[:-1]]
     assert got[-1][0] == "end"
     assert [point["latents"] for point in points] == [0, 4, 16, "all"]
@@ -203,7 +252,9 @@ def test_masks_are_the_papers(port, method):
     assert kinds == ["clean"] * 4 + ["latent"] * latents + ["candidate"] + ["hidden"] * (4 - latents)
     assert sorted(slot["position"] for slot in found["slots"]) == list(range(9))
     shown = 5 + latents
-    assert found["mask"] == [[max(q, k) < shown and bool(RULES[method](q, k, 4)) for k in range(9)] for q in range(9)]
+    assert found["mask"] == [
+        [max(q, k) < shown and bool(RULES[method](q, k, 4)) for k in range(9)] for q in range(9)
+    ]
     assert found["order"] == ("left to right" if METHODS[method].order.__name__ == "left_to_right" else "any")
     assert found["words"].endswith(".")
 
@@ -229,7 +280,9 @@ def test_what_is_no_http_is_refused(port):
 def test_a_body_that_does_not_come_is_not_waited_for(port, monkeypatch):
     monkeypatch.setattr(answers, "BODY_SECONDS", 0.2)
     with socket.create_connection(("127.0.0.1", port)) as speaker:
-        speaker.sendall(b"POST /api/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{")
+        speaker.sendall(
+            b"POST /api/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+        )
         speaker.settimeout(5)
         assert speaker.recv(100).startswith(b"HTTP/1.1 408")
 
@@ -247,7 +300,14 @@ def test_the_page_may_run_its_own_scripts_and_nothing_else(port):
     assert policy["connect-src"] == "'self'"
     linked = re.sub(r"<a [^>]*>", "", html)  # links load nothing
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", linked), "it loads nothing from elsewhere"
-    assert get(port, "/openapi.json")[1]["paths"].keys() >= {"/api/models", "/api/check", "/api/solve", "/api/decode", "/api/curve", "/api/masks"}
+    assert get(port, "/openapi.json")[1]["paths"].keys() >= {
+        "/api/models",
+        "/api/check",
+        "/api/solve",
+        "/api/decode",
+        "/api/curve",
+        "/api/masks",
+    }
 
 
 @pytest.mark.parametrize("path", ["/api/decode", "/api/curve"])
@@ -316,7 +376,9 @@ def test_a_folder_without_a_whole_model_is_refused_before_it_is_served(slow, tmp
         (folder / "model.safetensors").write_bytes(b"none")
     else:
         about = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps({name: value for name, value in about.items() if name != "method"}))
+        (folder / "config.json").write_text(
+            json.dumps({name: value for name, value in about.items() if name != "method"})
+        )
     with pytest.raises(ValueError, match=r"run=.*: holds no whole model .*; go on with its training"):
         Shelf([*shipped_names(), str(folder)], task_of)
 
@@ -339,7 +401,9 @@ def test_a_crowd_gets_answers_or_is_told_to_wait_and_memory_stays():
         before, _ = resident(server.pid)
         found, seconds = crowd(port)
         now, most = resident(server.pid)
-        print(f"200 requests at once in {seconds:.1f} s, {before:.0f} MB before, {now:.0f} after, {most:.0f} at most: {dict(found)}")
+        print(
+            f"200 requests at once in {seconds:.1f} s, {before:.0f} MB before, {now:.0f} after, {most:.0f} at most: {dict(found)}"
+        )
         assert sum(found.values()) == 200
         assert {answer for kind, answer in found if kind == "decode"} <= {"end", 429}
         assert found["decode", "end"] >= 1
@@ -354,7 +418,9 @@ def test_a_crowd_gets_answers_or_is_told_to_wait_and_memory_stays():
 def test_a_port_in_use_is_one_line():
     with bound("127.0.0.1", 0) as place:
         port = place.getsockname()[1]
-        with pytest.raises(ValueError, match=rf"port={port}: cannot listen on 127.0.0.1:{port} .* Choose another port"):
+        with pytest.raises(
+            ValueError, match=rf"port={port}: cannot listen on 127.0.0.1:{port} .* Choose another port"
+        ):
             bound("127.0.0.1", port)
     with pytest.raises(ValueError, match=r"host=no\.such\.host\.invalid: is not a name of this machine"):
         bound("no.such.host.invalid", 0)
@@ -408,7 +474,9 @@ HOSTS = {
 
 @pytest.fixture(scope="module")
 def named(shelf):
-    with serving(app_for(shelf, at_once=1, seconds=MINUTE, hosts=("My-Server.lan",)), http=PromptHeaders) as found:
+    with serving(
+        app_for(shelf, at_once=1, seconds=MINUTE, hosts=("My-Server.lan",)), http=PromptHeaders
+    ) as found:
         yield found
 
 
@@ -440,7 +508,9 @@ def test_headers_that_do_not_come_end_the_connection(named, monkeypatch):
                     time.sleep(0.1)
             assert connection.recv(100).startswith(b"HTTP/1.1 408") or first
             assert time.perf_counter() - begun < 4
-    with socket.create_connection(("127.0.0.1", named), 10) as connection:  # a connection that is kept takes its time between requests
+    with socket.create_connection(
+        ("127.0.0.1", named), 10
+    ) as connection:  # a connection that is kept takes its time between requests
         for _ in range(2):
             connection.sendall(b"GET /api/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert connection.recv(1 << 20).startswith(b"HTTP/1.1 200")

@@ -21,8 +21,13 @@ def shah_rows(count):
     """Sudoku records as Shah et al. write them, of puzzles made here: the number of givens, then (row, column, value, strategy) each cell."""
     examples, rng, rows = PUZZLE.generate(count, seed=1), np.random.default_rng(0), []
     for givens, board in zip(PUZZLE.givens(examples.tokens), PUZZLE.answers(examples.tokens), strict=True):
-        shown, empty = rng.permutation(np.flatnonzero(givens >= 0)), rng.permutation(np.flatnonzero(givens < 0))
-        cells = [(cell // 9, cell % 9, board[cell] + 1, 0) for cell in shown] + [(cell // 9, cell % 9, board[cell] + 1, 2) for cell in empty]
+        shown, empty = (
+            rng.permutation(np.flatnonzero(givens >= 0)),
+            rng.permutation(np.flatnonzero(givens < 0)),
+        )
+        cells = [(cell // 9, cell % 9, board[cell] + 1, 0) for cell in shown] + [
+            (cell // 9, cell % 9, board[cell] + 1, 2) for cell in empty
+        ]
         rows.append([len(shown), *np.array(cells).ravel()])
     return np.array(rows), examples
 
@@ -56,8 +61,17 @@ def test_shahs_sudoku_is_read(tmp_path):
 def extreme_csv(examples, sources=("puzzles0_kaggle", '"puzzles, quoted"')):
     """A file as Sudoku-Extreme is published, of puzzles made here."""
     cells = zip(PUZZLE.givens(examples.tokens), PUZZLE.answers(examples.tokens), strict=True)
-    texts = [("".join("." if digit < 0 else str(digit + 1) for digit in shown), "".join(str(digit + 1) for digit in board)) for shown, board in cells]
-    rows = [f"{sources[i % len(sources)]},{question},{answer},{7 * i}\n" for i, (question, answer) in enumerate(texts)]
+    texts = [
+        (
+            "".join("." if digit < 0 else str(digit + 1) for digit in shown),
+            "".join(str(digit + 1) for digit in board),
+        )
+        for shown, board in cells
+    ]
+    rows = [
+        f"{sources[i % len(sources)]},{question},{answer},{7 * i}\n"
+        for i, (question, answer) in enumerate(texts)
+    ]
     return "source,question,answer,rating\n" + "".join(rows)
 
 
@@ -76,7 +90,9 @@ def test_sudoku_extreme_is_read_as_puzzles_and_as_boards_to_infill(tmp_path):
 def test_no_more_of_a_file_is_read_than_one_split_takes(tmp_path, count):
     made = PUZZLE.generate(7, seed=1)
     (tmp_path / "test.csv").write_text(extreme_csv(made) + "a row that cannot be\n")
-    asked = DataConfig("sudoku-puzzle", tmp_path / "data", str(tmp_path / "test.csv"), split="test", num_test=count)
+    asked = DataConfig(
+        "sudoku-puzzle", tmp_path / "data", str(tmp_path / "test.csv"), split="test", num_test=count
+    )
     _, splits = load_data(make_data(asked))
     assert (splits["test"].tokens == made.tokens[:count]).all()
     with pytest.raises(ValueError, match="line 9: 1 columns: must be 4"):
@@ -101,13 +117,24 @@ def test_shahs_zebra_is_read(tmp_path, protocol):
 def test_plain_values_come_back_as_they_were(protocol):
     values = [1, -2.5, "text", None, True, [1, [2, "x"]], 10**30]
     assert read_plain_pickle(pickle.dumps(values, protocol)) == values
-    arrays = [np.arange(6, dtype=kind).reshape(2, 3) for kind in ("int8", "int16", ">i4", "uint64", "float32")]
-    arrays += [np.asfortranarray(arrays[0]), np.array(["ab", "c"]), np.zeros((0, 3), np.int64), np.array([True, False])]
+    arrays = [
+        np.arange(6, dtype=kind).reshape(2, 3) for kind in ("int8", "int16", ">i4", "uint64", "float32")
+    ]
+    arrays += [
+        np.asfortranarray(arrays[0]),
+        np.array(["ab", "c"]),
+        np.zeros((0, 3), np.int64),
+        np.array([True, False]),
+    ]
     for array, read in zip(arrays, read_plain_pickle(pickle.dumps(arrays, protocol)), strict=True):
         assert read.dtype == array.dtype
         assert read.shape == array.shape
         assert (read == array).all()
-    assert read_plain_pickle(pickle.dumps([np.int16(7), np.float64(0.5), np.str_("ab")], protocol)) == [7, 0.5, "ab"]
+    assert read_plain_pickle(pickle.dumps([np.int16(7), np.float64(0.5), np.str_("ab")], protocol)) == [
+        7,
+        0.5,
+        "ab",
+    ]
 
 
 class Command:
@@ -135,9 +162,16 @@ class Command:
 def test_nothing_in_a_pickle_is_executed(tmp_path, call, named, protocol):
     mark = tmp_path / "mark.npy"
     function, *arguments = call
-    evil = Command(function, *(argument.format(mark=mark) if isinstance(argument, str) else argument for argument in arguments))
+    evil = Command(
+        function,
+        *(argument.format(mark=mark) if isinstance(argument, str) else argument for argument in arguments),
+    )
     why = f"it names .*({named}), and only numbers, strings, lists and numpy arrays are read"
-    contents = ((evil, why), ([["= LHS", [[1]], evil]], why), (np.array([evil], dtype=object), f"{why}|an array of 'O8'"))
+    contents = (
+        (evil, why),
+        ([["= LHS", [[1]], evil]], why),
+        (np.array([evil], dtype=object), f"{why}|an array of 'O8'"),
+    )
     for content, message in contents:
         (tmp_path / "evil.pkl").write_bytes(pickle.dumps(content, protocol))
         with pytest.raises(ValueError, match=f"pickle refused: ({message})"):
@@ -149,13 +183,18 @@ STATES = {"a dict": b"}S'call'\nNs", "slots": b"(N}S'call'\nNst", "other slots":
 
 
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)
-@pytest.mark.parametrize("name", [b"_codecs\nencode", b"numpy\ndtype", b"numpy\nndarray", b"__builtin__\nbytes"])
+@pytest.mark.parametrize(
+    "name", [b"_codecs\nencode", b"numpy\ndtype", b"numpy\nndarray", b"__builtin__\nbytes"]
+)
 def test_nothing_in_a_pickle_changes_what_reads_it(name, state):
     with pytest.raises(ValueError, match=r"pickle (refused|damaged)"):
         read_plain_pickle(b"c" + name + b"\n" + state + b"b.")
     arrays = [np.arange(3), np.array(["a"])]
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-        assert all((a == b).all() for a, b in zip(read_plain_pickle(pickle.dumps(arrays, protocol)), arrays, strict=True))
+        assert all(
+            (a == b).all()
+            for a, b in zip(read_plain_pickle(pickle.dumps(arrays, protocol)), arrays, strict=True)
+        )
 
 
 def test_small_pickles_of_much_are_read_at_once_or_refused():
@@ -174,12 +213,18 @@ HARMFUL = {  # a few bytes that ask for much
     "a place far away in digits": (b"Np99999999999\n.", "asks for room that it does not fill"),
     "a place that is no number": (b"Np1_000\n.", "asks for room that it does not fill"),
     "tuples in tuples for a key": (b"}N" + b"\x85" * 200_000 + b"Ns.", "a dict among its values, or a set"),
-    "tuples in tuples in a set": (b"\x8f(N" + b"\x85" * 200_000 + b"\x90.", "a dict among its values, or a set"),
+    "tuples in tuples in a set": (
+        b"\x8f(N" + b"\x85" * 200_000 + b"\x90.",
+        "a dict among its values, or a set",
+    ),
     "bytes that are not there": (b"\x96" + b"\xff" * 7 + b"\x0f.", "it is cut off"),
     "text that is not there": (b"\x8d\x00\x00\x00\x00\x00\x00\x00\x80.", "it is cut off"),
     "a line that does not end": (b"cnumpy\nndarray", "it is cut off"),
     "a number over two lines": (b"Fnan\\x\n.", "could not convert string to float"),
-    "an instruction across the end of a frame": (b"\x80\x04\x95\x03" + bytes(7) + b"Nr\x00\x00\x00\x00.", "it is cut off"),
+    "an instruction across the end of a frame": (
+        b"\x80\x04\x95\x03" + bytes(7) + b"Nr\x00\x00\x00\x00.",
+        "it is cut off",
+    ),
     "a frame in a frame": (b"\x80\x04\x95\x0b" + bytes(7) + b"\x95\x01" + bytes(7) + b"N.", "it is cut off"),
     "lists in lists": (b"]" * 100_000 + b"a" * 99_999 + b".", "RecursionError"),
 }
@@ -224,7 +269,10 @@ SUDOKU_FAULTS = {
     "strategy": (lambda row: spoilt(row, -1, 12), "the strategies do not say"),
     "a cell twice": (lambda row: spoilt(row, [5, 6], row[[1, 2]]), "a cell stands in it twice"),
     "a wrong solution": (lambda row: spoilt(row, -2, row[-2] % 9 + 1), "the solution given is wrong in row"),
-    "a wrong given": (lambda row: spoilt(row, 3, row[3] % 9 + 1), "no solution|solution given is wrong|several"),
+    "a wrong given": (
+        lambda row: spoilt(row, 3, row[3] % 9 + 1),
+        "no solution|solution given is wrong|several",
+    ),
 }
 
 
@@ -234,7 +282,9 @@ def test_a_bad_row_of_an_array_is_named(tmp_path, change, message):
     rows[1] = change(rows[1])
     path = tmp_path / "train.npy"
     np.save(path, rows)
-    with pytest.raises(ValueError, match=rf"train.npy, row 1 \(from 0\): .*({message}).*; --skip-bad leaves such rows out"):
+    with pytest.raises(
+        ValueError, match=rf"train.npy, row 1 \(from 0\): .*({message}).*; --skip-bad leaves such rows out"
+    ):
         read_source(PUZZLE, path, skip_bad=False)
     read, (bad,) = read_source(PUZZLE, path, skip_bad=True)
     assert len(read.tokens) == 2
@@ -333,7 +383,9 @@ def test_a_bad_line_is_named(tmp_path, task, name, text, bad, line, message):
     path.write_text(text.replace("{bad}\n", "").replace("{bad}", ""))
     assert len(read_source(task, path, skip_bad=False)[0].tokens) == 1
     path.write_text(text.replace("{bad}", bad))
-    with pytest.raises(ValueError, match=rf"{name}, line {line}: .*{message}.*; --skip-bad leaves such rows out"):
+    with pytest.raises(
+        ValueError, match=rf"{name}, line {line}: .*{message}.*; --skip-bad leaves such rows out"
+    ):
         read_source(task, path, skip_bad=False)
     read, (fault,) = read_source(task, path, skip_bad=True)
     assert len(read.tokens) == 1
@@ -360,7 +412,11 @@ def test_files_that_are_no_source_are_refused(tmp_path):
     (tmp_path / "x.bin").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "empty.txt").write_text("\n")
     for task, name, message in (
-        (PUZZLE, "x.csv", "its first line is 'puzzle,answer'; it must be quizzes,solutions or source,question,answer,rating"),
+        (
+            PUZZLE,
+            "x.csv",
+            "its first line is 'puzzle,answer'; it must be quizzes,solutions or source,question,answer,rating",
+        ),
         (PUZZLE, "x.bin", "no text in UTF-8"),
         (PUZZLE, "empty.txt", "no example in it"),
         (PUZZLE, "missing.txt", "no such file, nor a source of sudoku-puzzle"),

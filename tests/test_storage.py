@@ -61,4 +61,6 @@ def test_append_line_of_two_processes_loses_no_row(tmp_path):
     for process in processes:
         process.join()
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    assert sorted((row["process"], row["number"]) for row in rows) == [(process, number) for process in range(2) for number in range(50)]
+    assert sorted((row["process"], row["number"]) for row in rows) == [
+        (process, number) for process in range(2) for number in range(50)
+    ]

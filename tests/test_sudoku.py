@@ -13,7 +13,9 @@ from latent_tokens.tasks.sudoku.grid import SYMBOLS
 
 NAMES = ["sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36"]
 EASY = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
-BOARDS = {(name, source): replace(TASKS[name], source=source) for name in NAMES for source in ("solver", "pattern")}
+BOARDS = {
+    (name, source): replace(TASKS[name], source=source) for name in NAMES for source in ("solver", "pattern")
+}
 
 
 def infilling(board, known):
@@ -34,7 +36,9 @@ def test_every_generated_board_is_valid_and_one_changed_cell_is_seen(name, sourc
         changed = board.copy()
         changed[cell] = (changed[cell] + 1 + rng.integers(task.side - 1)) % task.side
         assert not task.score(changed[None])["valid"][0]
-        assert set(task.verify(changed)) >= {f"{task.grid.unit_name(unit)} lacks a digit" for unit in task.grid.unit_of[cell]}
+        assert set(task.verify(changed)) >= {
+            f"{task.grid.unit_name(unit)} lacks a digit" for unit in task.grid.unit_of[cell]
+        }
         assert task.verify(board) == []
 
 

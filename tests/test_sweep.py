@@ -32,7 +32,9 @@ def test_each_number_of_latents_gives_the_logits_of_a_pass_of_its_own(nano, stat
     for n, logits in zip(latents, found, strict=True):
         layout = next_layout(order, NUM_CLEAN, k, (LENGTH - NUM_CLEAN - k).clamp(max=n))
         expected = candidate_logits(method.logits(nano, tokens, layout), layout, k)
-        torch.testing.assert_close(logits[..., :4], expected[..., :4], atol=1e-5 * expected[..., :4].abs().max().item(), rtol=0)
+        torch.testing.assert_close(
+            logits[..., :4], expected[..., :4], atol=1e-5 * expected[..., :4].abs().max().item(), rtol=0
+        )
         assert (logits[..., 4] == -torch.inf).all()
 
 

@@ -4,19 +4,34 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from latent_tokens import METHODS, TASKS, EvalConfig, Examples, Task, TrainConfig, evaluate, fit, from_pretrained
+from latent_tokens import (
+    METHODS,
+    TASKS,
+    EvalConfig,
+    Examples,
+    Task,
+    TrainConfig,
+    evaluate,
+    fit,
+    from_pretrained,
+)
 from latent_tokens.tasks import SPLITS, configured, described, description
 
 SMALL = ["sudoku-6", "sudoku-16", "sudoku-6-puzzle", "zebra-3", "countdown-3", "countdown-4"]
 # Every method on one task, and one method of each readout on the others; scripts/fingerprints.py has every method on every task.
-TRAINED = [*(("sudoku-4", method) for method in METHODS), *((name, method) for name in SMALL for method in ("scdm", "arm"))]
+TRAINED = [
+    *(("sudoku-4", method) for method in METHODS),
+    *((name, method) for name in SMALL for method in ("scdm", "arm")),
+]
 EVERY = sorted({task.name for task in TASKS.values()})
 PADDINGS = [(name, padding) for name in EVERY for padding in ("none", "paper")]
 
 
 @pytest.mark.parametrize(("name", "method"), TRAINED)
 def test_a_method_learns_and_is_judged_on_a_task(name, method, tmp_path):
-    config = TrainConfig(name, method, tmp_path / "run", size="pico", steps=2, batch_size=2, num_train=4, num_validation=2)
+    config = TrainConfig(
+        name, method, tmp_path / "run", size="pico", steps=2, batch_size=2, num_train=4, num_validation=2
+    )
     net = from_pretrained(fit(config))
     (row,) = evaluate(net, TASKS[name], EvalConfig(num_samples=1 if name == "sudoku-16" else 2))
     assert row["task"] == name
@@ -68,8 +83,13 @@ def test_every_split_has_its_share(name):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_same_problem_is_the_same_in_every_padding(name):
-    none, paper = (configured(name, {"padding": padding}).generate(20, seed=2) for padding in ("none", "paper"))
-    keys = [configured(name, {"padding": padding}).keys(examples) for padding, examples in (("none", none), ("paper", paper))]
+    none, paper = (
+        configured(name, {"padding": padding}).generate(20, seed=2) for padding in ("none", "paper")
+    )
+    keys = [
+        configured(name, {"padding": padding}).keys(examples)
+        for padding, examples in (("none", none), ("paper", paper))
+    ]
     assert len(keys[0]) == len(keys[1]) == 20
     assert (keys[0] == keys[1]).all()
 
@@ -107,14 +127,22 @@ def test_the_papers_names_vocabularies_and_lengths():
         ("sudoku-9", {"clues": 30}, "clues=30: sudoku-9 has no such setting; it has source, padding"),
         ("zebra", {"source": "pattern"}, "source=pattern: zebra has no such setting"),
         ("zebra", {"name": "x"}, "name=x: zebra has no such setting"),
-        ("sudoku-puzzle", {"clues": 16}, r"clues=16: must be 'minimal' or 21 to 80 \(one solution takes at least 17"),
+        (
+            "sudoku-puzzle",
+            {"clues": 16},
+            r"clues=16: must be 'minimal' or 21 to 80 \(one solution takes at least 17",
+        ),
         ("sudoku-puzzle", {"clues": 81}, "clues=81: must be 'minimal' or 21 to 80"),
         ("sudoku-6-puzzle", {"clues": 7}, "clues=7: must be 'minimal' or 8 to 35"),
         ("zebra", {"houses": (7,)}, "houses=7: each must be 3 to 6"),
         ("zebra", {"houses": ()}, "houses=: each must be 3 to 6"),
         ("zebra-3", {"attributes": (3, 2)}, "attributes=3 2: each must be 3 to 6"),
         ("countdown", {"numbers": 2}, "numbers=2: must be 3, 4 or 5"),
-        ("countdown", {"targets": (10, 1000)}, "targets=10 1000: must be lowest and highest, within 1 and 100"),
+        (
+            "countdown",
+            {"targets": (10, 1000)},
+            "targets=10 1000: must be lowest and highest, within 1 and 100",
+        ),
         ("countdown", {"targets": (50, 10)}, "targets=50 10"),
         ("countdown", {"targets": (14, 14)}, "targets=14 14: all of them are held out"),
         ("sudoku-9", {"source": "file"}, "source=file: must be one of solver, pattern"),
@@ -136,7 +164,9 @@ def test_impossible_settings_are_refused_by_name(name, changes, message):
         configured(name, changes)
 
 
-@pytest.mark.parametrize("about", [None, "sudoku-6", {}, {"name": "chess"}, {"name": "sudoku-6", "colour": "red"}])
+@pytest.mark.parametrize(
+    "about", [None, "sudoku-6", {}, {"name": "chess"}, {"name": "sudoku-6", "colour": "red"}]
+)
 def test_a_description_of_no_task_is_refused(about):
     with pytest.raises(ValueError, match=r"no task of this version|no such setting"):
         described(about)

@@ -11,7 +11,12 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from latent_tokens import METHODS, from_pretrained, save_pretrained
-from latent_tokens.checkpoints.tensor_files import file_sha256, read_tensor_file, tensors_sha256, tensors_to_bytes
+from latent_tokens.checkpoints.tensor_files import (
+    file_sha256,
+    read_tensor_file,
+    tensors_sha256,
+    tensors_to_bytes,
+)
 from latent_tokens.paper.runs import check_together
 from latent_tokens.training.loop import fit
 from latent_tokens.training.state import read_state, saved_states
@@ -36,7 +41,9 @@ def test_zeros_in_the_weights_of_a_run_are_noticed(run, tmp_path):
     (tmp_path / "config.json").write_bytes((run / "config.json").read_bytes())
     assert from_pretrained(tmp_path).folder == tmp_path
     zeroed(path, path.stat().st_size // 2)
-    with pytest.raises(ValueError, match=r"model.safetensors: damaged \(its tensors are not those that were written\)"):
+    with pytest.raises(
+        ValueError, match=r"model.safetensors: damaged \(its tensors are not those that were written\)"
+    ):
         from_pretrained(tmp_path)
 
 
@@ -44,7 +51,10 @@ def test_weights_without_a_hash_are_read(run, tmp_path):
     save_file(load_file(run / "model.safetensors"), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_bytes((run / "config.json").read_bytes())
     net = from_pretrained(tmp_path)
-    assert all(torch.equal(tensor, net.state_dict()[name]) for name, tensor in load_file(run / "model.safetensors").items())
+    assert all(
+        torch.equal(tensor, net.state_dict()[name])
+        for name, tensor in load_file(run / "model.safetensors").items()
+    )
 
 
 def test_every_file_of_a_run_holds_the_hash_of_its_tensors(run, nano, tmp_path):
@@ -85,7 +95,9 @@ def test_tensors_sha256_depends_on_names_types_shapes_and_bytes():
 def test_a_tensor_file_is_the_same_in_every_process(tmp_path):
     code = "import sys, torch; from latent_tokens.checkpoints.tensor_files import tensors_to_bytes; "
     code += "sys.stdout.buffer.write(tensors_to_bytes({'b': torch.arange(3), 'a': torch.ones(2)}, {'x': '1', 'y': '2', 'z': '3'}))"
-    files = {subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(3)}
+    files = {
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(3)
+    }
     assert len(files) == 1
     (tmp_path / "x.safetensors").write_bytes(files.pop())
     assert read_tensor_file(tmp_path / "x.safetensors")["b"].tolist() == [0, 1, 2]
@@ -99,7 +111,9 @@ def row(recipe, **changes):
 def test_rows_of_the_old_hash_and_of_the_new_go_into_one_table(run, tmp_path):
     weights = load_file(run / "model.safetensors")
     save_file(weights, tmp_path / "old.safetensors")
-    old_hash = hashlib.sha256((tmp_path / "old.safetensors").read_bytes()).hexdigest()  # as version 0.1 computed it
+    old_hash = hashlib.sha256(
+        (tmp_path / "old.safetensors").read_bytes()
+    ).hexdigest()  # as version 0.1 computed it
     assert file_sha256(weights) == old_hash
     new = row("b", weights_sha256=tensors_sha256(weights), weights_file_sha256=file_sha256(weights))
     check_together([row("a", weights_sha256=old_hash), new], tmp_path)
@@ -115,7 +129,10 @@ def test_a_tensor_file_with_odd_names_is_read_back(tmp_path):
 
 def by_hand(offsets, shape=(2,), dtype="F32", size=16):
     """A .safetensors file of one network's weight with whatever its header says of where it is."""
-    header = {f"w{i}": {"dtype": dtype, "shape": list(shape), "data_offsets": list(pair)} for i, pair in enumerate(offsets)}
+    header = {
+        f"w{i}": {"dtype": dtype, "shape": list(shape), "data_offsets": list(pair)}
+        for i, pair in enumerate(offsets)
+    }
     text = json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + bytes(size)
 

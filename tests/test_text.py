@@ -25,7 +25,24 @@ from latent_tokens.tasks.text import tokenizer
 from latent_tokens.tasks.text.task import text_described
 from latent_tokens.tasks.text.tokenizer import END, EXPRESSIONS, Bytes, Learned, learn_bpe, read_tokenizer
 
-WORDS = ["the", "cell", "row", "box", "unit", "candidate", "is", "open", "known", "masked", "latent", "and", "shown", "decoded", "next", "first"]
+WORDS = [
+    "the",
+    "cell",
+    "row",
+    "box",
+    "unit",
+    "candidate",
+    "is",
+    "open",
+    "known",
+    "masked",
+    "latent",
+    "and",
+    "shown",
+    "decoded",
+    "next",
+    "first",
+]
 
 
 def article(number):
@@ -46,16 +63,29 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def data(folder, tmp_path_factory):
-    return make_data(DataConfig("text", tmp_path_factory.mktemp("data") / "text", source=str(folder), length=32, tokenizer="bpe:300"))
+    return make_data(
+        DataConfig(
+            "text",
+            tmp_path_factory.mktemp("data") / "text",
+            source=str(folder),
+            length=32,
+            tokenizer="bpe:300",
+        )
+    )
 
 
 def test_documents_stand_whole_in_one_split_each_once(folder, data):
     task, splits = load_data(data)
-    texts = {split: "".join(task.decode(row[1:-1]) for row in examples.tokens) for split, examples in splits.items()}
+    texts = {
+        split: "".join(task.decode(row[1:-1]) for row in examples.tokens)
+        for split, examples in splits.items()
+    }
     for number in range(60):
         own = article(number)
         homes = [split for split, text in texts.items() if own + END in text]
-        cut = [own.startswith(text[text.rfind(END) + len(END) :]) for text in texts.values()]  # the last of a split may be
+        cut = [
+            own.startswith(text[text.rfind(END) + len(END) :]) for text in texts.values()
+        ]  # the last of a split may be
         assert homes == [split_of(own)] or any(cut)
         assert sum(text.count(own + END) for text in texts.values()) <= 1
     manifest = json.loads((data / "manifest.json").read_text())
@@ -70,7 +100,9 @@ def test_documents_stand_whole_in_one_split_each_once(folder, data):
 
 
 def test_the_same_text_gives_the_same_bytes_and_a_changed_file_is_noticed(folder, data, tmp_path):
-    again = make_data(DataConfig("text", tmp_path / "again", source=str(folder), length=32, tokenizer="bpe:300"))
+    again = make_data(
+        DataConfig("text", tmp_path / "again", source=str(folder), length=32, tokenizer="bpe:300")
+    )
     for name in ("train.tokens.npy", "validation.tokens.npy", "tokenizer.json"):
         assert (again / name).read_bytes() == (data / name).read_bytes()
     content = bytearray((again / "train.tokens.npy").read_bytes())
@@ -81,9 +113,13 @@ def test_the_same_text_gives_the_same_bytes_and_a_changed_file_is_noticed(folder
 
 
 def test_lines_of_json_and_one_long_text(tmp_path):
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"body": article(i), "n": i}) + "\n" for i in range(3)))
+    (tmp_path / "a.jsonl").write_text(
+        "".join(json.dumps({"body": article(i), "n": i}) + "\n" for i in range(3))
+    )
     assert list(documents(tmp_path / "a.jsonl", "body")) == [article(i) for i in range(3)]
-    with pytest.raises(ValueError, match=r"a.jsonl, line 1: has no text in the field text; name another with --field"):
+    with pytest.raises(
+        ValueError, match=r"a.jsonl, line 1: has no text in the field text; name another with --field"
+    ):
         list(documents(tmp_path / "a.jsonl", "text"))
     long = "\n\n".join(article(i) for i in range(200))
     parts = list(pieces([long], len(long)))
@@ -113,7 +149,10 @@ def test_what_cannot_be_read_gets_one_line_and_leaves_nothing(tmp_path, capsys, 
     file, content, options, message = BAD[name]
     (tmp_path / file).write_bytes(content)
     options = [option.format(here=tmp_path) for option in options]
-    assert main(["data", "text", "--source", str(tmp_path / file), "--out", str(tmp_path / "out"), *options]) == 2
+    assert (
+        main(["data", "text", "--source", str(tmp_path / file), "--out", str(tmp_path / "out"), *options])
+        == 2
+    )
     said = capsys.readouterr().err
     assert re.search(message, said), said
     assert said.count("\n") == 1
@@ -145,16 +184,25 @@ BPE = learn_bpe(iter([article(i) for i in range(9)]), 300)
 
 
 def test_what_is_no_token_shows_and_nothing_fails():
-    assert Bytes().decode([104, 105, 256, 999, 0xE2]) == f"hi{END}\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"
+    assert (
+        Bytes().decode([104, 105, 256, 999, 0xE2])
+        == f"hi{END}\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"
+    )
     assert BPE.decode([BPE.vocab_size]) == "\N{REPLACEMENT CHARACTER}"
     assert BPE.decode([BPE.end]) == END
 
 
 def test_gpt2s_two_files_are_read(tmp_path):
     model = json.loads(BPE.inner.to_str())["model"]
-    vocabulary = {**model["vocab"], END: max(model["vocab"].values()) + 1} if END not in model["vocab"] else model["vocab"]
+    vocabulary = (
+        {**model["vocab"], END: max(model["vocab"].values()) + 1}
+        if END not in model["vocab"]
+        else model["vocab"]
+    )
     (tmp_path / "encoder.json").write_text(json.dumps(vocabulary))
-    (tmp_path / "vocab.bpe").write_text("#version: 0.2\n" + "\n".join(" ".join(pair) for pair in model["merges"]))
+    (tmp_path / "vocab.bpe").write_text(
+        "#version: 0.2\n" + "\n".join(" ".join(pair) for pair in model["merges"])
+    )
     coder = read_tokenizer(str(tmp_path))
     assert isinstance(coder, Learned)
     text = article(3)
@@ -206,7 +254,17 @@ def test_a_whole_text_in_sequences_as_it_is_learned():
 
 @pytest.fixture(scope="module")
 def run(data, tmp_path_factory):
-    return fit(TrainConfig("text", "scdm", tmp_path_factory.mktemp("run") / "text", steps=4, batch_size=4, data=data, evaluate_every=4))
+    return fit(
+        TrainConfig(
+            "text",
+            "scdm",
+            tmp_path_factory.mktemp("run") / "text",
+            steps=4,
+            batch_size=4,
+            data=data,
+            evaluate_every=4,
+        )
+    )
 
 
 def test_a_tokenizer_that_a_killed_start_had_yet_to_write_is_put_back(data, tmp_path):
@@ -224,15 +282,41 @@ def test_a_model_of_text_is_trained_sampled_judged_and_its_likelihood_told(run, 
     assert main(["sample", str(run), "--num-samples", "2", "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [len(line["tokens"]) for line in lines] == [32, 32]
-    assert main(["sample", str(run), "--num-samples", "1", "--prompt", "the ____ box", "--show", "--latents", "2"]) == 0
+    assert (
+        main(
+            ["sample", str(run), "--num-samples", "1", "--prompt", "the ____ box", "--show", "--latents", "2"]
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     assert out.startswith(f"{END}the")
     assert "4 tokens in" in out
-    assert main(["evaluate", str(run), "--data", str(data), "--num-samples", "3", "--latents", "0", "all", "--json"]) == 0
+    assert (
+        main(
+            [
+                "evaluate",
+                str(run),
+                "--data",
+                str(data),
+                "--num-samples",
+                "3",
+                "--latents",
+                "0",
+                "all",
+                "--json",
+            ]
+        )
+        == 0
+    )
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["latents"] for row in rows] == [0, "all"]
     for row in rows:
-        assert (row["metric"], row["order"], row["top_p"], row["temperature"]) == ("perplexity", "uniform", 0.9, 1.0)
+        assert (row["metric"], row["order"], row["top_p"], row["temperature"]) == (
+            "perplexity",
+            "uniform",
+            0.9,
+            1.0,
+        )
         assert row["ci95"][0] < row["perplexity"] < row["ci95"][1]
         assert 0 < row["entropy"] < np.log(32)
         assert row["judge"].startswith("trigrams of ")
@@ -307,7 +391,9 @@ def test_a_run_folder_has_its_own_tokenizer_or_none(tmp_path, monkeypatch):
     (tmp_path / "tokenizer.json").write_bytes(learn_bpe(iter(["a b"]), 300).to_json())
     (tmp_path / "run").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=r"run/tokenizer.json: is missing, so what the tokens mean is not known"):
+    with pytest.raises(
+        ValueError, match=r"run/tokenizer.json: is missing, so what the tokens mean is not known"
+    ):
         Text(32, "tokenizer.json", tmp_path / "run").coder  # noqa: B018
 
 
@@ -319,7 +405,10 @@ def test_a_model_of_text_solves_nothing(run, capsys):
 def test_a_tokenizer_that_fails_on_a_text_is_named(tmp_path):
     inner = Tokenizer(models.WordLevel({END: 0, "cell": 1}, unk_token="[UNK]"))
     inner.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(ValueError, match=r"tokenizer.json: does not tokenize this text \(.*\[UNK\].*\); use another tokenizer"):
+    with pytest.raises(
+        ValueError,
+        match=r"tokenizer.json: does not tokenize this text \(.*\[UNK\].*\); use another tokenizer",
+    ):
         read_tokenizer(str(tmp_path)).encode(["row"])
 
 
@@ -330,14 +419,18 @@ def test_a_folder_names_no_tokenizer_outside_of_it(data, tmp_path, name):
     manifest = json.loads((data / "manifest.json").read_text())
     manifest["task"]["tokenizer"] = name
     (tmp_path / "data" / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(ValueError, match=r"tokenizer='.*': must be bytes or tokenizer.json, a file of the folder itself") as error:
+    with pytest.raises(
+        ValueError, match=r"tokenizer='.*': must be bytes or tokenizer.json, a file of the folder itself"
+    ) as error:
         load_data(tmp_path / "data")
     assert "\n" not in str(error.value)
 
 
 def test_a_run_whose_tokenizer_was_swapped_is_refused(run, tmp_path, capsys):
     shutil.copytree(run, tmp_path / "run")
-    (tmp_path / "run" / "tokenizer.json").write_bytes(learn_bpe(iter(["the box is in the red tree"]), 300).to_json())
+    (tmp_path / "run" / "tokenizer.json").write_bytes(
+        learn_bpe(iter(["the box is in the red tree"]), 300).to_json()
+    )
     assert main(["sample", str(tmp_path / "run"), "--num-samples", "1"]) == 2
     assert "tokenizer.json: is not the tokenizer that was saved here" in capsys.readouterr().err
 
@@ -366,7 +459,11 @@ def test_a_text_is_cut_in_the_same_places_however_it_is_read(text, block):
 def test_where_a_text_is_cut(monkeypatch):
     monkeypatch.setattr("latent_tokens.data.documents.SHORTEST", 4)
     for text, cut in {
-        "abcd e\n\nfghijklmnopq": ["abcd e\n\n", "fghijklm", "nopq"],  # after a paragraph; after twice the size where there is no place
+        "abcd e\n\nfghijklmnopq": [
+            "abcd e\n\n",
+            "fghijklm",
+            "nopq",
+        ],  # after a paragraph; after twice the size where there is no place
         "abcd\ne fghij": ["abcd\n", "e fghij"],
         "a bcde f g": ["a bcde ", "f g"],
     }.items():
@@ -379,9 +476,15 @@ def test_a_file_is_read_in_blocks_as_if_it_were_whole(tmp_path, monkeypatch, blo
     file, text = tmp_path / "a.txt", "\ufeffa\r\né\r\n\ufeff€\rx\n\r\n😀\r"
     file.write_bytes(text.encode())
     assert "".join(blocks_of(file)) == "a\né\n\ufeff€\rx\n\n😀\r"
-    for content, place, line in ((b"ab\r\n\ncd\xff e\n", 7, 3), (b"ab\ncdef\xe2\x82", 7, 2), (b"a\xe2\x82z", 1, 1)):
+    for content, place, line in (
+        (b"ab\r\n\ncd\xff e\n", 7, 3),
+        (b"ab\ncdef\xe2\x82", 7, 2),
+        (b"a\xe2\x82z", 1, 1),
+    ):
         file.write_bytes(content)
-        with pytest.raises(ValueError, match=rf"a.txt: no UTF-8 at byte {place} \(line {line}\); convert it first"):
+        with pytest.raises(
+            ValueError, match=rf"a.txt: no UTF-8 at byte {place} \(line {line}\); convert it first"
+        ):
             list(blocks_of(file))
 
 
@@ -392,12 +495,17 @@ def test_of_a_folder_text_files_are_read_and_the_others_counted(tmp_path, capsys
         (place / name).write_text(f"{name} {article(1)}")
     assert [text.split()[0] for text in documents(place, "text")] == ["a.md", "b.TXT", "c", "sub/d.rst"]
     assert files_of(place)[1] == 2
-    assert main(["data", "text", "--source", str(place), "--length", "16", "--out", str(tmp_path / "out")]) == 0
+    assert (
+        main(["data", "text", "--source", str(place), "--length", "16", "--out", str(tmp_path / "out")]) == 0
+    )
     said = "not read: 2 files; of a folder .txt, .md, .rst, .text and no ending are taken, name a .jsonl itself\n"
     assert said in capsys.readouterr().err
     for name in ("b.TXT", "a.md", "c", "sub/d.rst"):
         (place / name).unlink()
-    with pytest.raises(ValueError, match=r"no text files in it \(.txt, .md, .rst, .text or no ending\); name one of its 2 others itself"):
+    with pytest.raises(
+        ValueError,
+        match=r"no text files in it \(.txt, .md, .rst, .text or no ending\); name one of its 2 others itself",
+    ):
         list(documents(place, "text"))
 
 
@@ -418,18 +526,28 @@ def test_lines_of_json_are_named_where_they_cannot_be_read(tmp_path):
 
 def test_what_the_manifest_counts(tmp_path, monkeypatch):
     texts = [f"{number:03}" for number in range(64)]
-    homes = {split: [text for text in texts if split_of(text) == split] for split in ("train", "validation", "test")}
-    assert all(split_of(text) == {1: "validation", 2: "test"}.get(key_of(text)[0] % 16, "train") for text in texts)
+    homes = {
+        split: [text for text in texts if split_of(text) == split]
+        for split in ("train", "validation", "test")
+    }
+    assert all(
+        split_of(text) == {1: "validation", 2: "test"}.get(key_of(text)[0] % 16, "train") for text in texts
+    )
     file = tmp_path / "a.jsonl"
     file.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*texts, texts[0], " ", " "]))
     monkeypatch.setattr("latent_tokens.data.corpus.HELD", 1)
     monkeypatch.setattr("latent_tokens.data.corpus.BATCH", 4)
     done = []
-    folder = make_data(DataConfig("text", tmp_path / "out", source=str(file), length=6, num_train=5, num_test=0), done.append)
+    folder = make_data(
+        DataConfig("text", tmp_path / "out", source=str(file), length=6, num_train=5, num_test=0), done.append
+    )
     assert sum(done) == 67
     manifest = json.loads((folder / "manifest.json").read_text())
     assert (manifest["empty"], manifest["repeated"]) == (2, 1)
-    found = {split: (about["examples"], about["documents"], about["tokens"]) for split, about in manifest["splits"].items()}
+    found = {
+        split: (about["examples"], about["documents"], about["tokens"])
+        for split, about in manifest["splits"].items()
+    }
     count = len(homes["validation"])
     assert found == {"train": (5, 5, 20), "validation": (1, count, 4 * count)}
     assert not (folder / "test.tokens.npy").exists()
@@ -437,7 +555,9 @@ def test_what_the_manifest_counts(tmp_path, monkeypatch):
     end = 256
     assert splits["train"].tokens.tolist() == [[end, *text.encode(), end, end] for text in homes["train"][:5]]
     learned = make_data(DataConfig("text", tmp_path / "bpe", source=str(file), length=6, tokenizer="bpe:280"))
-    assert (learned / "tokenizer.json").read_bytes() == learn_bpe(iter([*homes["train"], texts[0], " ", " "]), 280).to_json()
+    assert (learned / "tokenizer.json").read_bytes() == learn_bpe(
+        iter([*homes["train"], texts[0], " ", " "]), 280
+    ).to_json()
 
 
 def test_a_long_text_is_tokenized_in_pieces_to_the_same_tokens(monkeypatch):
@@ -455,11 +575,19 @@ def test_a_long_text_is_tokenized_in_pieces_to_the_same_tokens(monkeypatch):
 
 SPLITS = {
     "GPT-2": (pre_tokenizers.ByteLevel(add_prefix_space=False), True),
-    "SmolLM": (pre_tokenizers.Sequence([pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(add_prefix_space=False)]), True),
+    "SmolLM": (
+        pre_tokenizers.Sequence(
+            [pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        ),
+        True,
+    ),
     **{
         f"expression {number}": (
             pre_tokenizers.Sequence(
-                [pre_tokenizers.Split(Regex(one), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+                [
+                    pre_tokenizers.Split(Regex(one), "isolated"),
+                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+                ]
             ),
             True,
         )
@@ -467,10 +595,20 @@ SPLITS = {
     },
     "no split": (pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), False),
     "a prefix": (pre_tokenizers.ByteLevel(), False),
-    "removed": (pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(EXPRESSIONS[0]), "removed"), pre_tokenizers.ByteLevel()]), False),
+    "removed": (
+        pre_tokenizers.Sequence(
+            [pre_tokenizers.Split(Regex(EXPRESSIONS[0]), "removed"), pre_tokenizers.ByteLevel()]
+        ),
+        False,
+    ),
     "unknown": (pre_tokenizers.Split(Regex("a b"), "isolated"), False),
     "bytes first": (
-        pre_tokenizers.Sequence([pre_tokenizers.ByteLevel(False, use_regex=False), pre_tokenizers.Split(Regex(EXPRESSIONS[1]), "isolated")]),
+        pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.ByteLevel(False, use_regex=False),
+                pre_tokenizers.Split(Regex(EXPRESSIONS[1]), "isolated"),
+            ]
+        ),
         False,
     ),
 }
@@ -481,8 +619,12 @@ def test_a_text_is_tokenized_in_pieces_where_that_gives_the_same_tokens(monkeypa
     split, cuts = SPLITS[name]
     inner = Tokenizer(models.BPE())
     inner.pre_tokenizer = split
-    text = "".join(f"{article(i)}  It'S {i}, über 12 345 naïve\t x\n\n <|endoftext|> y½ a² b ab  cd" for i in range(4))
-    inner.train_from_iterator([text], trainers.BpeTrainer(vocab_size=400, special_tokens=[END], show_progress=False))
+    text = "".join(
+        f"{article(i)}  It'S {i}, über 12 345 naïve\t x\n\n <|endoftext|> y½ a² b ab  cd" for i in range(4)
+    )
+    inner.train_from_iterator(
+        [text], trainers.BpeTrainer(vocab_size=400, special_tokens=[END], show_progress=False)
+    )
     learned = Learned(inner, name)
     assert learned.cuts == cuts
     monkeypatch.setattr("latent_tokens.tasks.text.tokenizer.PIECE", 90)
@@ -504,7 +646,10 @@ def test_pieces_and_their_groups(monkeypatch):
     monkeypatch.setattr(tokenizer, "PIECE", 3)
     assert list(tokenizer.pieces("ab cd 1 ef gh")) == ["ab cd ", "1 ef", " gh"]  # after 3 to 6 signs, or at 6
     monkeypatch.setattr(tokenizer, "TOGETHER", 4)
-    assert list(tokenizer.parts_of([(0, "abc"), (0, "d"), (1, "e"), (2, "f")])) == [[(0, "abc"), (0, "d")], [(1, "e"), (2, "f")]]
+    assert list(tokenizer.parts_of([(0, "abc"), (0, "d"), (1, "e"), (2, "f")])) == [
+        [(0, "abc"), (0, "d")],
+        [(1, "e"), (2, "f")],
+    ]
 
 
 def test_what_ends_documents_and_how_many_tokens_there_may_be(tmp_path):
@@ -521,7 +666,10 @@ def test_what_ends_documents_and_how_many_tokens_there_may_be(tmp_path):
         learned = learn_bpe(iter(["a"]), size)
         assert learned.decode(learned.encode(["é"])[0].tolist()) == "é"
     (tmp_path / "vocab.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"a folder without tokenizer.json, or vocab.json and merges.txt or encoder.json and vocab.bpe"):
+    with pytest.raises(
+        ValueError,
+        match=r"a folder without tokenizer.json, or vocab.json and merges.txt or encoder.json and vocab.bpe",
+    ):
         read_tokenizer(str(tmp_path))
     inner = learned.inner
     inner.post_processor = processors.TemplateProcessing(f"$0 {END}", special_tokens=[(END, learned.end)])
@@ -537,11 +685,18 @@ def test_without_a_network_the_hub_is_given_up_at_once(monkeypatch, capfd):
         raise OSError("no network")
 
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", refuse)
-    with pytest.raises(ValueError, match=r"tokenizer=owner/no: must be bytes, .* or a name on the hub \(no network\)"):
+    with pytest.raises(
+        ValueError, match=r"tokenizer=owner/no: must be bytes, .* or a name on the hub \(no network\)"
+    ):
         read_tokenizer("owner/no")
-    with pytest.raises(ValueError, match=r"judge=owner/no: must be a folder or a name on the hub .* \(no network\)"):
+    with pytest.raises(
+        ValueError, match=r"judge=owner/no: must be a folder or a name on the hub .* \(no network\)"
+    ):
         LanguageModel("owner/no")
-    assert [url.partition("owner/no")[2] for url in asked] == ["/resolve/main/tokenizer.json", "/resolve/main/config.json"]
+    assert [url.partition("owner/no")[2] for url in asked] == [
+        "/resolve/main/tokenizer.json",
+        "/resolve/main/config.json",
+    ]
     assert capfd.readouterr() == ("", "")
 
 
@@ -551,7 +706,9 @@ def test_rows_of_a_data_set_of_the_hugging_face_library_are_documents(tmp_path):
     datasets.DatasetDict(test=rows.select([0]), train=rows).save_to_disk(tmp_path / "dict")
     for name in ("plain", "dict"):
         assert list(documents(tmp_path / name, "body")) == ["One text.", "Another."]
-    with pytest.raises(ValueError, match=r"row 0 has no text in the field text; name one of body, number with --field"):
+    with pytest.raises(
+        ValueError, match=r"row 0 has no text in the field text; name one of body, number with --field"
+    ):
         list(documents(tmp_path / "plain", "text"))
     (tmp_path / "plain" / "state.json").write_text("{")
     with pytest.raises(ValueError, match="no data set that can be read"):
@@ -560,10 +717,15 @@ def test_rows_of_a_data_set_of_the_hugging_face_library_are_documents(tmp_path):
 
 def test_the_hub_is_asked_for_the_train_split(monkeypatch):
     asked = []
-    monkeypatch.setattr(datasets, "load_dataset", lambda *what, **how: asked.append((what, how)) or [{"text": "a"}])
+    monkeypatch.setattr(
+        datasets, "load_dataset", lambda *what, **how: asked.append((what, how)) or [{"text": "a"}]
+    )
     assert list(documents(Path("hub:owner/name:config"), "text")) == ["a"]
     assert list(documents(Path("hub:name"), "text")) == ["a"]
-    assert asked == [(("owner/name", "config"), {"split": "train", "streaming": True}), (("name", None), {"split": "train", "streaming": True})]
+    assert asked == [
+        (("owner/name", "config"), {"split": "train", "streaming": True}),
+        (("name", None), {"split": "train", "streaming": True}),
+    ]
 
 
 @pytest.mark.parametrize("command", MISTAKES)

@@ -13,7 +13,17 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save
 
-from latent_tokens import METHODS, TASKS, DataConfig, EvalConfig, TrainConfig, evaluate, fit, from_pretrained, make_data
+from latent_tokens import (
+    METHODS,
+    TASKS,
+    DataConfig,
+    EvalConfig,
+    TrainConfig,
+    evaluate,
+    fit,
+    from_pretrained,
+    make_data,
+)
 from latent_tokens.core.methods import name_of
 from latent_tokens.core.objective import weighted_nll
 from latent_tokens.storage import short_hash, write_atomic
@@ -65,14 +75,18 @@ def test_a_4x4_model_learns_in_seconds_and_beats_chance_by_far(tmp_path):
     run = fit(config)
     losses = [row["validation_loss"] for row in rows(run) if "validation_loss" in row]
     net = from_pretrained(run)
-    none, every = evaluate(net, TASKS["sudoku-4"], EvalConfig(latents=(0, "all"), candidates=4, num_samples=200))
+    none, every = evaluate(
+        net, TASKS["sudoku-4"], EvalConfig(latents=(0, "all"), candidates=4, num_samples=200)
+    )
     assert losses[-1] < 0.6 < math.log(4)  # the entropy of the 288 boards is 0.354 a cell
     assert every["valid"] > 30  # one board in 15 million is valid by chance
     assert none["relative_cost"] < every["relative_cost"] == 1
 
 
 def test_a_run_repeats_itself_bit_for_bit(tmp_path):
-    first, second, other = (fit(tiny_run(tmp_path / name, seed=seed)) for name, seed in (("a", 1), ("b", 1), ("c", 2)))
+    first, second, other = (
+        fit(tiny_run(tmp_path / name, seed=seed)) for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    )
     weights = [load_file(run / "model.safetensors") for run in (first, second, other)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     assert not all(torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
@@ -88,7 +102,9 @@ def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path, changes):
         fit(config, method=limit)
     resumed = fit(replace(config, resume="yes"))
     assert (resumed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
-    assert [path.name for path in saved_states(resumed)] == [path.name for path in saved_states(whole)]  # the names have the hashes
+    assert [path.name for path in saved_states(resumed)] == [
+        path.name for path in saved_states(whole)
+    ]  # the names have the hashes
     assert timeless(rows(resumed)) == timeless(rows(whole))
 
 
@@ -147,7 +163,10 @@ def test_a_damaged_state_is_passed_over_for_the_one_before(whole, tmp_path, caps
     flip(config.folder / "model.safetensors", -1)
     (config.folder / f".{latest.name}.1").write_bytes(b"what a killed process had begun")
     fit(replace(config, resume="auto"))
-    assert f"{latest}: damaged (its bytes are not those that were written); passed over" in capsys.readouterr().err.replace("\n", " ")
+    assert (
+        f"{latest}: damaged (its bytes are not those that were written); passed over"
+        in capsys.readouterr().err.replace("\n", " ")
+    )
     for path in (*saved_states(whole), whole / "model.safetensors"):
         assert (config.folder / path.name).read_bytes() == path.read_bytes()
     assert {path.name for path in config.folder.iterdir()} == {path.name for path in whole.iterdir()}
@@ -196,16 +215,24 @@ def test_a_damaged_config_is_not_gone_on_with(tmp_path, part, changes, message):
     config = tiny_run(tmp_path / "run", steps=2)
     path = fit(config) / "config.json"
     about = json.loads(path.read_text())
-    path.write_text(json.dumps({**about, part: {**about[part], **changes} if isinstance(changes, dict) else changes}))
+    path.write_text(
+        json.dumps({**about, part: {**about[part], **changes} if isinstance(changes, dict) else changes})
+    )
     with pytest.raises(ValueError, match=message):
         fit(replace(config, resume="auto"))
 
 
 def test_a_config_that_is_lost_is_made_again_by_the_same_run(tmp_path):
-    config, content = tiny_run(tmp_path / "run", steps=2), (fit(tiny_run(tmp_path / "other", steps=2)) / "config.json").read_bytes()
+    config, content = (
+        tiny_run(tmp_path / "run", steps=2),
+        (fit(tiny_run(tmp_path / "other", steps=2)) / "config.json").read_bytes(),
+    )
     path = fit(config) / "config.json"
     path.write_bytes(b"")
-    with pytest.raises(ValueError, match=r"config.json: damaged .* start the same in another folder, and copy its config.json here"):
+    with pytest.raises(
+        ValueError,
+        match=r"config.json: damaged .* start the same in another folder, and copy its config.json here",
+    ):
         fit(replace(config, resume="auto"))
     path.write_bytes(content)
     fit(replace(config, resume="auto"))
@@ -243,9 +270,18 @@ FORGED = {  # a state whose name has the hash of what it holds: (what is changed
     "no losses": (lambda about, tensors: about.update(recent=None), "its step, best and recent are"),
     "another setting": (lambda about, tensors: about.update(more=1), "unexpected keyword argument 'more'"),
     "a moment too few": (lambda about, tensors: tensors.pop("optimiser.0.exp_avg"), "moments 0 are"),
-    "a moment of another shape": (lambda about, tensors: tensors.update({"optimiser.1.exp_avg": torch.zeros(3)}), r"moments 1 are .*\(3,\)"),
-    "a negative count of steps": (lambda about, tensors: tensors["optimiser.0.step"].fill_(-1e30), "moments 0 are"),
-    "a moment of no number": (lambda about, tensors: tensors.update({"optimiser.x.exp_avg": torch.zeros(3)}), "invalid literal"),
+    "a moment of another shape": (
+        lambda about, tensors: tensors.update({"optimiser.1.exp_avg": torch.zeros(3)}),
+        r"moments 1 are .*\(3,\)",
+    ),
+    "a negative count of steps": (
+        lambda about, tensors: tensors["optimiser.0.step"].fill_(-1e30),
+        "moments 0 are",
+    ),
+    "a moment of no number": (
+        lambda about, tensors: tensors.update({"optimiser.x.exp_avg": torch.zeros(3)}),
+        "invalid literal",
+    ),
     "best weights of another shape": (
         lambda about, tensors: tensors.update({"best.norm.weight": torch.zeros(3)}),
         "its best weights have other names or",
@@ -290,7 +326,9 @@ def test_a_run_of_version_0_1_is_gone_on_from(tmp_path):
         about = json.loads(file.metadata()["state"])
     before.unlink()
     best = (config.folder / "model.safetensors").read_bytes()
-    (config.folder / "state.safetensors").write_bytes(save(kept, {"state": json.dumps({name: about[name] for name in ("step", "best")})}))
+    (config.folder / "state.safetensors").write_bytes(
+        save(kept, {"state": json.dumps({name: about[name] for name in ("step", "best")})})
+    )
     assert saved_step(config.folder) == 9
     fit(replace(config, resume="auto"))
     assert saved_states(config.folder)[0].name == latest.name
@@ -322,7 +360,9 @@ def test_runs_of_another_precision_follow_in_one_process(tmp_path):
 
 
 def test_a_run_folder_says_what_made_it(tmp_path):
-    config = json.loads((fit(tiny_run(tmp_path / "run", method="ar-mtp", weight="elbo")) / "config.json").read_text())
+    config = json.loads(
+        (fit(tiny_run(tmp_path / "run", method="ar-mtp", weight="elbo")) / "config.json").read_text()
+    )
     assert config["training"]["seed"] == 0
     assert config["task"] == {"name": "sudoku-4", "source": "solver", "padding": "none"}
     assert config["method"]["weight"] == "elbo"
@@ -357,7 +397,10 @@ def test_a_loss_that_is_not_finite_stops_at_the_last_good_state(whole, tmp_path,
     config = tiny_run(tmp_path / "run")
     with monkeypatch.context() as patch:
         patch.setattr("latent_tokens.training.step.score", infinite_at(8))
-        with pytest.raises(ValueError, match=r"loss inf, .* at step 7: training diverged; its batch is .*not-finite-00000007.safetensors"):
+        with pytest.raises(
+            ValueError,
+            match=r"loss inf, .* at step 7: training diverged; its batch is .*not-finite-00000007.safetensors",
+        ):
             fit(config)
     batch = load_file(config.folder / "not-finite-00000007.safetensors")
     assert batch["tokens"].shape == (8, 16)
@@ -370,9 +413,13 @@ def test_a_loss_that_is_not_finite_stops_at_the_last_good_state(whole, tmp_path,
 def test_a_step_that_is_not_finite_may_be_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr("latent_tokens.training.step.score", infinite_at(3))
     run = fit(tiny_run(tmp_path / "run", on_nan="skip"))
-    assert [row for row in rows(run) if "skipped" in row] == [{"step": 3, "skipped": "loss inf, gradient norm nan"}]
+    assert [row for row in rows(run) if "skipped" in row] == [
+        {"step": 3, "skipped": "loss inf, gradient norm nan"}
+    ]
     assert all(weight.isfinite().all() for weight in load_file(run / "model.safetensors").values())
-    monkeypatch.setattr("latent_tokens.training.step.score", lambda *arguments: weighted_nll(*arguments) * math.inf)
+    monkeypatch.setattr(
+        "latent_tokens.training.step.score", lambda *arguments: weighted_nll(*arguments) * math.inf
+    )
     with pytest.raises(ValueError, match="at step 9: training diverged"):
         fit(tiny_run(tmp_path / "every", on_nan="skip"))
 
@@ -389,7 +436,9 @@ def infinite_at(call):
     return counted
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 130)]
+)
 def test_a_signal_ends_the_step_and_saves(whole, tmp_path, number, code, monkeypatch):
     config = tiny_run(tmp_path / "run", save_every=100)
     calls = []
@@ -426,7 +475,9 @@ def test_data_that_change_while_they_are_learned_from_are_noticed(tmp_path, monk
         return weighted_nll(*arguments)
 
     monkeypatch.setattr("latent_tokens.training.step.score", changed)
-    with pytest.raises(ValueError, match="changed while it was learned from; restore it, then rerun with resume=auto"):
+    with pytest.raises(
+        ValueError, match="changed while it was learned from; restore it, then rerun with resume=auto"
+    ):
         fit(config)
     assert saved_states(config.folder)[0].name.startswith("state-00000003-")
     with pytest.raises(ValueError, match="train is not what its manifest pins"):
@@ -438,7 +489,9 @@ def test_a_tracker_is_told_what_the_metrics_hold(tmp_path):
 
     run = fit(tiny_run(tmp_path / "run", track="tensorboard"))
     events = EventAccumulator(str(run / "latent-tokens")).Reload()
-    expected = [(row["step"], pytest.approx(row["validation_loss"])) for row in rows(run) if "validation_loss" in row]
+    expected = [
+        (row["step"], pytest.approx(row["validation_loss"])) for row in rows(run) if "validation_loss" in row
+    ]
     assert [(event.step, event.value) for event in events.Scalars("validation_loss")] == expected
     with pytest.raises(ValueError, match="track=mlflow: is not installed; pip install mlflow"):
         fit(tiny_run(tmp_path / "other", track="mlflow"))
@@ -448,7 +501,12 @@ def test_a_tracker_is_told_what_the_metrics_hold(tmp_path):
 def test_an_epoch_goes_through_every_example_once():
     examples = TASKS["sudoku-4"].generate(50, 0)
     config = tiny_run(None, batch_size=10, steps=5)
-    seen = torch.cat([batch.tokens for batch in training_batches(examples, METHODS["scdm"], config, 4, 0, torch.device("cpu"))])
+    seen = torch.cat(
+        [
+            batch.tokens
+            for batch in training_batches(examples, METHODS["scdm"], config, 4, 0, torch.device("cpu"))
+        ]
+    )
     assert sorted(seen.tolist()) == sorted(examples.tokens.tolist())
 
 
@@ -462,9 +520,13 @@ def test_the_learning_rate_warms_up_and_comes_down():
 
 
 def test_targets_that_are_not_the_rows_own_are_kept(tmp_path):
-    net = from_pretrained(fit(tiny_run(tmp_path / "run", method="mdm", steps=2, targets="next", weight="flat")))
+    net = from_pretrained(
+        fit(tiny_run(tmp_path / "run", method="mdm", steps=2, targets="next", weight="flat"))
+    )
     assert (net.method.targets, name_of(net.method)) == ("next", "mdm (flat, next)")
-    with pytest.raises(ValueError, match="learns every step at once, so its targets are all; use targets=all, or ar-ntp-N"):
+    with pytest.raises(
+        ValueError, match="learns every step at once, so its targets are all; use targets=all, or ar-ntp-N"
+    ):
         fit(tiny_run(tmp_path / "other", method="arm", targets="next"))
 
 
@@ -513,7 +575,9 @@ def test_divergence_at_the_last_step_is_noticed(tmp_path):
 
 
 def test_checkpoints_are_ordered_by_their_step_as_a_number(tmp_path):
-    names = [f"state-{step:08d}-{'0' * DIGITS}.safetensors" for step in (99_999_999, 100_000_000, 1_000_000_000, 9)]
+    names = [
+        f"state-{step:08d}-{'0' * DIGITS}.safetensors" for step in (99_999_999, 100_000_000, 1_000_000_000, 9)
+    ]
     for name in names:
         (tmp_path / name).touch()
     assert saved_step(tmp_path) == 1_000_000_000

@@ -24,7 +24,18 @@ from latent_tokens.paper.figures import painter, panel
 from latent_tokens.paper.foresight import Foresight
 from latent_tokens.paper.recipes import recipes, settings
 from latent_tokens.paper.tables import lines, markdown
-from latent_tokens.paper.variants import VARIANTS, a_share, certain, constant, constrained, early, late, of_a_unit, scheduled, sharing
+from latent_tokens.paper.variants import (
+    VARIANTS,
+    a_share,
+    certain,
+    constant,
+    constrained,
+    early,
+    late,
+    of_a_unit,
+    scheduled,
+    sharing,
+)
 from latent_tokens.tasks import configured
 
 TASK = TASKS["sudoku-4"]
@@ -35,7 +46,9 @@ def shown_by(adjust, order, clean, candidates, latents, tokens=None, net=None):
     """The latents that a variant shows of one row, in their order."""
     policy, row = adjust(net, TASK, Decoding()).latent_policy, torch.tensor([order])
     numbers = (clean, len(order) - clean, candidates, latents)
-    found = policy(Showing(row, *(torch.tensor([number]) for number in numbers), row if tokens is None else tokens))
+    found = policy(
+        Showing(row, *(torch.tensor([number]) for number in numbers), row if tokens is None else tokens)
+    )
     return found[0, clean + candidates : clean + candidates + latents].tolist()
 
 
@@ -82,10 +95,15 @@ def test_certain_latents_are_those_of_an_exact_model():
 def test_schedules_show_as_many_latents_in_all(k):
     def total(shape):
         latents = scheduled(shape, None, TASKS["sudoku-6"], Decoding(candidates=k)).latents
-        return [min(latents(left) if callable(latents) else latents, max(0, left - k)) for left in range(1, 37)]
+        return [
+            min(latents(left) if callable(latents) else latents, max(0, left - k)) for left in range(1, 37)
+        ]
 
     counts = {name: total(shape) for name, shape in SHAPES.items()}
-    assert all(abs(sum(count) - sum(counts["constant"])) <= 0.03 * sum(counts["constant"]) for count in counts.values())
+    assert all(
+        abs(sum(count) - sum(counts["constant"])) <= 0.03 * sum(counts["constant"])
+        for count in counts.values()
+    )
     assert counts["early"][-1] == 36 - k
     assert counts["early"][0] == counts["late"][-1] == 0
     assert [a_share(36, 9)(left) for left in (4, 16, 36)] == [1, 4, 9]
@@ -96,7 +114,10 @@ def test_schedules_show_as_many_latents_in_all(k):
 def test_what_is_watched_is_what_was_predicted_when_it_was_a_latent():
     """An exact model of twins: once one is decoded the other is certain, and no latent is anything else."""
     same = torch.eye(3, dtype=torch.float64)
-    net, tokens = Oracle(torch.einsum("ab,cd->abcd", same, same) + 1e-12), torch.zeros(64, 4, dtype=torch.long)
+    net, tokens = (
+        Oracle(torch.einsum("ab,cd->abcd", same, same) + 1e-12),
+        torch.zeros(64, 4, dtype=torch.long),
+    )
     watched, seen = Foresight(), []
     watched.begin(64, 4)
 
@@ -104,7 +125,9 @@ def test_what_is_watched_is_what_was_predicted_when_it_was_a_latent():
         watched(step)
         seen.append([len(latents) for latents in step.latents])
 
-    made = generate(net, METHODS["mdm"], tokens, torch.zeros_like(tokens, dtype=torch.bool), Decoding(), 0, on_step=watch)
+    made = generate(
+        net, METHODS["mdm"], tokens, torch.zeros_like(tokens, dtype=torch.bool), Decoding(), 0, on_step=watch
+    )
     agrees, ahead = watched.predictions(made.tokens.numpy().astype(np.uint8))
     assert [(ahead[:, step] > 0).sum() for step in range(4)] == [sum(count) for count in seen]
     assert (ahead <= np.arange(4, 0, -1)[None, :, None] - 1).all()
@@ -138,24 +161,45 @@ def test_foresight_counts_each_latent_once(nano):
     found = row["foresight"]
     assert [record["steps"] for record in found] == list(range(1, 16))
     assert sum(record["seen"] for record in found) == 6 * sum(left - 2 for left in range(2, 17))
-    assert all(record["hit"] <= record["seen"] and record["hit_right"] <= record["seen_right"] <= record["seen"] for record in found)
-    assert sum(record["seen_right"] for record in found) == row["valid"] / 100 * sum(record["seen"] for record in found)
+    assert all(
+        record["hit"] <= record["seen"] and record["hit_right"] <= record["seen_right"] <= record["seen"]
+        for record in found
+    )
+    assert sum(record["seen_right"] for record in found) == row["valid"] / 100 * sum(
+        record["seen"] for record in found
+    )
     assert row["valid"] == plain["valid"]
 
 
 def test_a_schedule_has_no_cost_by_formula_and_says_its_name(nano):
     nano.method = METHODS["scdm"]
-    rows = [evaluate(nano, TASK, EvalConfig(candidates=2, num_samples=2), adjust=partial(scheduled, shape))[0] for shape in (constant, early)]
+    rows = [
+        evaluate(nano, TASK, EvalConfig(candidates=2, num_samples=2), adjust=partial(scheduled, shape))[0]
+        for shape in (constant, early)
+    ]
     assert [row["latents"] for row in rows] == [4, "early"]
     assert [row["paper_cost"] is None for row in rows] == [False, True]
     assert rows[0]["paper_cost"] == rows[0]["relative_cost"]
 
 
-@pytest.mark.parametrize("name", ["random", "of a unit", "constrained", "constrained of a unit", "most certain", "least certain", "relevant"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "random",
+        "of a unit",
+        "constrained",
+        "constrained of a unit",
+        "most certain",
+        "least certain",
+        "relevant",
+    ],
+)
 def test_a_row_says_which_latents_were_shown(nano, name):
     nano.method = METHODS["scdm"]
     variant = VARIANTS[name]
-    (row,) = evaluate(nano, TASK, EvalConfig(latents=(2,), num_samples=2, **variant.evaluation), adjust=variant.adjust)
+    (row,) = evaluate(
+        nano, TASK, EvalConfig(latents=(2,), num_samples=2, **variant.evaluation), adjust=variant.adjust
+    )
     assert row["latent_policy"] == name
 
 
@@ -164,7 +208,12 @@ def test_every_experiment_has_a_name_that_can_be_asked_for():
 
 
 def test_a_puzzle_to_infill_is_of_the_length_that_the_model_learned():
-    asked = [recipe for scale in ("cpu", "paper") for recipe in recipes("figure-latents", scale, Path("runs")) if recipe.problems]
+    asked = [
+        recipe
+        for scale in ("cpu", "paper")
+        for recipe in recipes("figure-latents", scale, Path("runs"))
+        if recipe.problems
+    ]
     assert asked
     for recipe in asked:
         puzzles, boards = task_of(recipe.problems), task_of(recipe.data)
@@ -212,18 +261,45 @@ def drawn(name, value):
 def test_curves_have_a_true_axis():
     """Arm, windows and ar-mtp are one curve over latents; k and the share of the training have logarithmic axes of their own."""
     axes = drawn("figure-1", 40.0)
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "2", "3", "4", "8", "15", "16", "all (35)"]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == [
+        "0",
+        "2",
+        "3",
+        "4",
+        "8",
+        "15",
+        "16",
+        "all (35)",
+    ]
     assert axes.get_xticks().tolist() == [0, 2, 3, 4, 8, 15, 16, 35]
     labels = axes.get_legend_handles_labels()[1]
-    assert {"arm, left to right 40", "ar-mtp-window, ar-mtp, left to right", "ar-ntp, left to right", "scdm, top-prob", "mdm, top-prob 40"} <= set(
-        labels
-    )
+    assert {
+        "arm, left to right 40",
+        "ar-mtp-window, ar-mtp, left to right",
+        "ar-ntp, left to right",
+        "scdm, top-prob",
+        "mdm, top-prob 40",
+    } <= set(labels)
     axes = drawn("ablation-candidates", 40.0)
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "2", "4", "8", "16", "all (36)", "growing\n(clean + 1)"]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == [
+        "1",
+        "2",
+        "4",
+        "8",
+        "16",
+        "all (36)",
+        "growing\n(clean + 1)",
+    ]
     assert axes.get_xticks()[:5].tolist() == [0, 1, 2, 3, 4]
-    ends = {curve.get_label(): curve.lines[0].get_xdata()[-1] for curve in axes.containers if not curve.get_label().startswith("_")}
+    ends = {
+        curve.get_label(): curve.lines[0].get_xdata()[-1]
+        for curve in axes.containers
+        if not curve.get_label().startswith("_")
+    }
     assert set(ends.values()) == {np.log2(36)}  # scdm n=0 too: k = all leaves no latent tokens
-    assert {"scdm, top-prob, n=0", "scdm, top-prob, n=all", "sidm, top-prob", "mdm, top-prob"} == set(axes.get_legend_handles_labels()[1])
+    assert {"scdm, top-prob, n=0", "scdm, top-prob, n=all", "sidm, top-prob", "mdm, top-prob"} == set(
+        axes.get_legend_handles_labels()[1]
+    )
     axes = drawn("figure-compute", 40.0)
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["12.5", "25", "50", "100"]
     axes = drawn("ablation-refresh", 40.0)

@@ -25,7 +25,13 @@ def pictures(monkeypatch):
             text = picture.plain.split("\n\n", 1)[1]
             skip = len(picture.plain) - len(text)
             names = {style: name for name, style in STYLES.items()}
-            seen.append([(picture.plain[part.start : part.end], names[part.style]) for part in picture.spans if part.start >= skip])
+            seen.append(
+                [
+                    (picture.plain[part.start : part.end], names[part.style])
+                    for part in picture.spans
+                    if part.start >= skip
+                ]
+            )
 
         __enter__ = lambda self: self  # noqa: E731
         __exit__ = lambda self, *of: None  # noqa: E731
@@ -35,11 +41,19 @@ def pictures(monkeypatch):
 
 
 def step(chosen, tokens, latents, candidates):
-    return SimpleNamespace(chosen=torch.tensor([chosen]), tokens=torch.tensor([tokens]), latents=[latents], candidates=[candidates])
+    return SimpleNamespace(
+        chosen=torch.tensor([chosen]),
+        tokens=torch.tensor([tokens]),
+        latents=[latents],
+        candidates=[candidates],
+    )
 
 
 def test_every_step_is_drawn_in_its_colours(pictures):
-    tokens, known = torch.tensor([[97, 0, 0, 0, 0, 98]]), torch.tensor([[True, False, False, False, False, False]])
+    tokens, known = (
+        torch.tensor([[97, 0, 0, 0, 0, 98]]),
+        torch.tensor([[True, False, False, False, False, False]]),
+    )
     with watching(Text(6), tokens, known, torch.tensor([5])) as on_step:
         on_step(step([2, -1], [99, -1], [3], [2, 1]))
         on_step(step([4], [0xC3], [], [4]))
@@ -56,7 +70,9 @@ def test_every_step_is_drawn_in_its_colours(pictures):
 
 def test_a_character_in_parts_is_drawn_when_the_last_is_there(pictures):
     first, second = "é".encode()
-    with watching(Text(3), torch.tensor([[first, 0, 97]]), torch.tensor([[True, False, False]]), torch.tensor([3])) as on_step:
+    with watching(
+        Text(3), torch.tensor([[first, 0, 97]]), torch.tensor([[True, False, False]]), torch.tensor([3])
+    ) as on_step:
         on_step(step([2], [97], [1], []))
         on_step(step([1, -1], [second, -1], [], []))
     assert pictures[1:] == [
@@ -68,7 +84,14 @@ def test_a_character_in_parts_is_drawn_when_the_last_is_there(pictures):
 
 def test_characters_are_whole_or_a_sign_and_command_no_terminal():
     task, ids = Text(16), [*"aé€😀".encode(), 27, 10]
-    assert list(whole_characters(task, ids)) == [(0, 1, "a"), (1, 2, "é"), (3, 3, "€"), (6, 4, "😀"), (10, 1, r"\x1b"), (11, 1, "\n")]
+    assert list(whole_characters(task, ids)) == [
+        (0, 1, "a"),
+        (1, 2, "é"),
+        (3, 3, "€"),
+        (6, 4, "😀"),
+        (10, 1, r"\x1b"),
+        (11, 1, "\n"),
+    ]
     assert list(whole_characters(task, ids[2:4])) == [(0, 1, PART), (1, 1, PART)]
     assert list(whole_characters(task, [task.coder.end, 97])) == [(0, 1, "<|endoftext|>"), (1, 1, "a")]
 
@@ -84,6 +107,8 @@ def test_words_keep_the_space_before_them(tmp_path):
 
 def test_without_a_terminal_only_the_last_picture_is_printed():
     out = io.StringIO()
-    with watching(Text(3), torch.tensor([[97, 98, 99]]), torch.ones(1, 3).bool(), torch.tensor([3]), Console(file=out)):
+    with watching(
+        Text(3), torch.tensor([[97, 98, 99]]), torch.ones(1, 3).bool(), torch.tensor([3]), Console(file=out)
+    ):
         pass
     assert out.getvalue().count("abc") == 1

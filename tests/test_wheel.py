@@ -40,9 +40,26 @@ def fresh(wheel, tmp_path_factory):
     place = tmp_path_factory.mktemp("fresh") / "environment"
     venv.create(place, with_pip=False)
     if shutil.which("uv"):
-        installer = ["uv", "pip", "install", "--offline", "--quiet", "--python", str(place / "bin" / "python")]
+        installer = [
+            "uv",
+            "pip",
+            "install",
+            "--offline",
+            "--quiet",
+            "--python",
+            str(place / "bin" / "python"),
+        ]
     else:
-        installer = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(place / "bin" / "python"), "install", "--quiet"]
+        installer = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "--python",
+            str(place / "bin" / "python"),
+            "install",
+            "--quiet",
+        ]
     done(*installer, "--no-deps", str(wheel), cwd=place)
     own = place / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
     (own / "beside.pth").write_text("\n".join([sysconfig.get_path("purelib"), *libraries()]))
@@ -56,8 +73,17 @@ def libraries():
 
 def done(*command, cwd):
     """What a command prints, which must end well, and which sees no path but its own."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    ended = subprocess.run(command, cwd=cwd, env=environment | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False)
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")
+    }
+    ended = subprocess.run(
+        command,
+        cwd=cwd,
+        env=environment | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ended.returncode == 0, f"{command}\n{ended.stdout[-1_000:]}\n{ended.stderr[-2_000:]}"
     return ended.stdout
 
@@ -71,16 +97,27 @@ def test_the_wheel_holds_what_it_must_and_no_more(wheel):
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     assert "latent_tokens/shipped/results.jsonl" in names
     for name in shipped_names():
-        assert {f"latent_tokens/shipped/{name}/{file}" for file in ("config.json", "model.safetensors", "README.md")} <= names
+        assert {
+            f"latent_tokens/shipped/{name}/{file}"
+            for file in ("config.json", "model.safetensors", "README.md")
+        } <= names
     package = ROOT / "src" / "latent_tokens"
-    files = {str(file.relative_to(ROOT / "src")) for file in package.rglob("*") if file.is_file() and "__pycache__" not in file.parts}
-    assert files == {name for name in names if ".dist-info/" not in name}  # pages and pictures of web/ too, where there are any
+    files = {
+        str(file.relative_to(ROOT / "src"))
+        for file in package.rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    assert files == {
+        name for name in names if ".dist-info/" not in name
+    }  # pages and pictures of web/ too, where there are any
     for minor in (11, 12, 13):
         assert f"Programming Language :: Python :: 3.{minor}" in about
 
 
 def test_it_solves_a_puzzle_from_an_empty_folder(fresh, tmp_path):
-    place = done(fresh / "bin" / "python", "-c", "import latent_tokens; print(latent_tokens.__file__)", cwd=tmp_path)
+    place = done(
+        fresh / "bin" / "python", "-c", "import latent_tokens; print(latent_tokens.__file__)", cwd=tmp_path
+    )
     assert place.startswith(str(fresh))
     said = done(fresh / "bin" / "latent-tokens", "solve", PUZZLE, "--attempts", "20", cwd=tmp_path)
     assert "\nsolved" in said
@@ -89,10 +126,14 @@ def test_it_solves_a_puzzle_from_an_empty_folder(fresh, tmp_path):
 
 
 def test_the_doctor_finds_it_well(fresh, tmp_path):
-    found = [json.loads(line) for line in done(fresh / "bin" / "latent-tokens", "doctor", "--json", cwd=tmp_path).splitlines()]
+    found = [
+        json.loads(line)
+        for line in done(fresh / "bin" / "latent-tokens", "doctor", "--json", cwd=tmp_path).splitlines()
+    ]
     (own,) = [finding for finding in found if finding["about"] == "latent-tokens"]
     assert (
-        own["found"] == f"{tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']['version']} in {next(fresh.glob('lib/*/*/latent_tokens'))}"
+        own["found"]
+        == f"{tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']['version']} in {next(fresh.glob('lib/*/*/latent_tokens'))}"
     )
 
 
@@ -110,8 +151,13 @@ print(alone - begun, loaded - alone, time.perf_counter() - loaded)
 
 
 def test_to_import_it_takes_a_moment_and_its_core_little_more_than_torch():
-    rounds = [map(float, done(sys.executable, "-c", TIMED, str(ROOT / "src"), cwd=ROOT).split()) for _ in range(ROUNDS)]
+    rounds = [
+        map(float, done(sys.executable, "-c", TIMED, str(ROOT / "src"), cwd=ROOT).split())
+        for _ in range(ROUNDS)
+    ]
     alone, torch, core = map(statistics.median, zip(*rounds, strict=True))
-    print(f"import latent_tokens {alone:.3f} s; import torch {torch:.2f} s; then from latent_tokens import generate {core:.3f} s")
+    print(
+        f"import latent_tokens {alone:.3f} s; import torch {torch:.2f} s; then from latent_tokens import generate {core:.3f} s"
+    )
     assert alone < 0.2
     assert core < 0.5

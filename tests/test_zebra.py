@@ -86,7 +86,9 @@ def test_what_a_clue_leaves_is_what_enumeration_leaves(kind, data):
     houses = data.draw(st.integers(3, 6))
     relation = RELATIONS.get(kind, lambda x: x in (0, houses - 1))
     arity = {"ends": 1, "inbetween": 3}.get(kind, 2)
-    domains = [data.draw(st.sets(st.integers(0, houses - 1), min_size=1)) for _ in range(arity)] + [set(range(houses))] * (3 - arity)
+    domains = [data.draw(st.sets(st.integers(0, houses - 1), min_size=1)) for _ in range(arity)] + [
+        set(range(houses))
+    ] * (3 - arity)
     masks = [sum(1 << house for house in domain) for domain in domains]
     left = rules.narrowed(WORDS.index(kind), *masks, (1 << houses) - 1)
     combinations = [(x, y, z) for x in domains[0] for y in domains[1] for z in domains[2]]
@@ -135,7 +137,9 @@ def test_a_clue_made_false_is_always_caught_and_named(seed, data):
     which = data.draw(st.integers(0, len(puzzle) - 1))
     ends = np.flatnonzero(example == WORDS.index("CLUE_END"))
     kind = 1 if which == 0 else int(ends[which - 1]) + 1
-    opposite = {"=": "!=", "!=": "=", "left-of": "=", "immediate-left": "=", "nbr": "="}.get(WORDS[example[kind]])
+    opposite = {"=": "!=", "!=": "=", "left-of": "=", "immediate-left": "=", "nbr": "="}.get(
+        WORDS[example[kind]]
+    )
     assume(opposite is not None)  # ends and inbetween take another number of references
     example[kind] = WORDS.index(opposite)
     changed = in_words(read_prompt(example)[0][which])
@@ -190,7 +194,10 @@ def test_drawn_as_a_person_would():
         ("above LHS c 0 1 RHS c 1 1 CLUE_END 0 1 2", "'above' is no word of a puzzle"),
         ("0 LHS c 0 1 RHS c 1 1 CLUE_END 0 1 2", "clue '0 LHS c 0 1 RHS c 1 1'"),
         ("= LHS n 1 1 RHS c 1 1 CLUE_END 0 1 2", "clue '= LHS n 1 1 RHS c 1 1'"),
-        ("= LHS c 0 1 RHS c 2 1 CLUE_END 0 1 2", "no clue names attribute 1: the puzzle cannot have one solution"),
+        (
+            "= LHS c 0 1 RHS c 2 1 CLUE_END 0 1 2",
+            "no clue names attribute 1: the puzzle cannot have one solution",
+        ),
         ("= LHS c 0 1 RHS c 1 1 CLUE_END 0 1 2", "puzzle of 2 attributes: zebra has 3 or 4 or 5 or 6"),
         ("<SEP> 0 1 2", "'<SEP>' is no word of a puzzle"),
     ],
@@ -231,5 +238,7 @@ def test_records_of_others_verify_and_are_proven_unique():
     for i, line in enumerate(OTHERS.read_text().splitlines()):
         record = json.loads(line)
         assert TASK.count_solutions(examples.take(slice(i, i + 1))) == 1
-        assert zebra_solutions(record["clues"], record["n_houses"], record["n_attrs"]) == [record["solution"][1:]]
+        assert zebra_solutions(record["clues"], record["n_houses"], record["n_attrs"]) == [
+            record["solution"][1:]
+        ]
         assert TASK.verify(examples.tokens[i]) == []

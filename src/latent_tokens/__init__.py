@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from latent_tokens.checkpoints.pretrained import save_pretrained as save_pretrained
-    from latent_tokens.configs import DataConfig as DataConfig, EvalConfig as EvalConfig, TrainConfig as TrainConfig
+    from latent_tokens.configs import (
+        DataConfig as DataConfig,
+        EvalConfig as EvalConfig,
+        TrainConfig as TrainConfig,
+    )
     from latent_tokens.core.confidence import entropy as entropy, margin as margin, top_prob as top_prob
-    from latent_tokens.core.decoding import Decoding as Decoding, Generated as Generated, Step as Step, growing as growing
+    from latent_tokens.core.decoding import (
+        Decoding as Decoding,
+        Generated as Generated,
+        Step as Step,
+        growing as growing,
+    )
     from latent_tokens.core.layout import Layout as Layout
     from latent_tokens.core.likelihood import log_likelihood as log_likelihood
     from latent_tokens.core.methods import METHODS as METHODS, Denoiser as Denoiser, Method as Method
@@ -24,7 +33,11 @@ if TYPE_CHECKING:
         nearest as nearest,
         random as random,
     )
-    from latent_tokens.core.partition import equal_parts as equal_parts, given_partition as given_partition, reverse_process as reverse_process
+    from latent_tokens.core.partition import (
+        equal_parts as equal_parts,
+        given_partition as given_partition,
+        reverse_process as reverse_process,
+    )
     from latent_tokens.core.relevance import influence as influence, relevant as relevant
     from latent_tokens.data.datasets import load_data as load_data, make_data as make_data
     from latent_tokens.data.tensors import as_numpy as as_numpy, as_tensors as as_tensors
@@ -32,7 +45,10 @@ if TYPE_CHECKING:
     from latent_tokens.evaluation.held_out import nats_along_orders as nats_along_orders
     from latent_tokens.network.fast import generate as generate
     from latent_tokens.network.sweep import sweep as sweep
-    from latent_tokens.sharing.hub_methods import Transformer as Transformer, from_pretrained as from_pretrained
+    from latent_tokens.sharing.hub_methods import (
+        Transformer as Transformer,
+        from_pretrained as from_pretrained,
+    )
     from latent_tokens.sizes import SIZES as SIZES, Size as Size
     from latent_tokens.tasks import TASKS as TASKS, Examples as Examples, Task as Task, Text as Text
     from latent_tokens.training.loop import fit as fit

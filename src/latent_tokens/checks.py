@@ -20,7 +20,12 @@ def check_min(name: str, value: object, least: int) -> None:
 
 def is_whole(value: object, least: int | None = None) -> bool:
     """Whether a value is a whole number below 2^63, and no truth value; from `least` where there is one."""
-    return isinstance(value, int) and not isinstance(value, bool) and value < LARGEST and (least is None or value >= least)
+    return (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and value < LARGEST
+        and (least is None or value >= least)
+    )
 
 
 def check_int(name: str, value: object, least: int) -> None:
@@ -48,7 +53,13 @@ class Registry(dict[str, T]):
     `other` may return a value for a name that is not in the table, or None. `also` are such names, for the message.
     """
 
-    def __init__(self, kind: str, rows: Mapping[str, T], other: Callable[[str], T | None] = lambda name: None, also: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        kind: str,
+        rows: Mapping[str, T],
+        other: Callable[[str], T | None] = lambda name: None,
+        also: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(rows)
         self.kind = kind
         self.other = other
@@ -58,7 +69,9 @@ class Registry(dict[str, T]):
         found = self.other(name) if isinstance(name, str) else None
         if found is None:
             names = [*self, *self.also]
-            raise ValueError(f"{self.kind}={name}: must be one of {', '.join(names)}{did_you_mean(name, names)}")
+            raise ValueError(
+                f"{self.kind}={name}: must be one of {', '.join(names)}{did_you_mean(name, names)}"
+            )
         return found
 
 
@@ -67,7 +80,9 @@ def check_out(out: Path, otherwise: str = "") -> None:
     if out.resolve() == Path.cwd():
         raise ValueError(f"out={out}: is the current directory. Choose another directory.")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"out={out}: exists and is not empty. {otherwise}Choose another directory, or remove this one.")
+        raise ValueError(
+            f"out={out}: exists and is not empty. {otherwise}Choose another directory, or remove this one."
+        )
 
 
 def ask_hub(name: str, file: str, revision: str | None = None, token: str | bool | None = None) -> None:

@@ -53,12 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = one_line(as_typed(str(error), arguments))
     except MemoryError as error:
         message = f"{one_line(as_typed(str(error), arguments)) or 'out of memory'}; {LESS_MEMORY}"
-    except RuntimeError as error:  # torch has an error of its own for memory on an accelerator, and none on a CPU
+    except (
+        RuntimeError
+    ) as error:  # torch has an error of its own for memory on an accelerator, and none on a CPU
         if "memory" not in str(error):
             raise
         message = f"out of memory ({one_line(first_line(error), 200)}); {LESS_MEMORY}"
     except KeyboardInterrupt as stop:
-        print(f"{PROGRAM}: {of_process()}{str(stop) or 'stopped'}{resume_hint(stop, arguments)}", file=sys.stderr)
+        print(
+            f"{PROGRAM}: {of_process()}{str(stop) or 'stopped'}{resume_hint(stop, arguments)}",
+            file=sys.stderr,
+        )
         return getattr(stop, "code", 130)
     print(f"{PROGRAM}: {of_process()}{message}", file=sys.stderr)
     return 2
@@ -76,7 +81,9 @@ def resume_hint(stop: KeyboardInterrupt, arguments: Sequence[str]) -> str:
 def parse(arguments: Sequence[str]) -> Any:
     """Return the command that the arguments describe. Raises ValueError with one sentence if they describe none."""
     check_names(arguments)
-    choices = [Annotated[kind, subcommand(name, description=DESCRIPTIONS[name])] for name, kind in COMMANDS.items()]
+    choices = [
+        Annotated[kind, subcommand(name, description=DESCRIPTIONS[name])] for name, kind in COMMANDS.items()
+    ]
     said = io.StringIO()
     try:
         with redirect_stderr(said), REGISTRY:
@@ -104,14 +111,25 @@ def check_names(arguments: Sequence[str]) -> None:
         if name in ("-h", "--help"):
             return
         if name.startswith("-"):
-            raise ValueError(f"{name}: there is no such option{did_you_mean(name, ['--help', '--version']) or f'; see {PROGRAM} --help'}")
-        raise ValueError(f"COMMAND {name!r}: must be one of {', '.join(COMMANDS)}{did_you_mean(name, COMMANDS)}")
-    positionals = {f"--{option.name}": option.metavar for option in options_of(COMMANDS[name]) if option.positional}
-    flags = ["--help", *(flag for option in options_of(COMMANDS[name]) if not option.positional for flag in option.flags)]
+            raise ValueError(
+                f"{name}: there is no such option{did_you_mean(name, ['--help', '--version']) or f'; see {PROGRAM} --help'}"
+            )
+        raise ValueError(
+            f"COMMAND {name!r}: must be one of {', '.join(COMMANDS)}{did_you_mean(name, COMMANDS)}"
+        )
+    positionals = {
+        f"--{option.name}": option.metavar for option in options_of(COMMANDS[name]) if option.positional
+    }
+    flags = [
+        "--help",
+        *(flag for option in options_of(COMMANDS[name]) if not option.positional for flag in option.flags),
+    ]
     for typed in arguments[1:]:
         flag = typed.split("=")[0].replace("_", "-")
         if flag in positionals:
-            raise ValueError(f"{flag}: {positionals[flag]} has no flag; the command is {usage_of(name)} [OPTIONS]")
+            raise ValueError(
+                f"{flag}: {positionals[flag]} has no flag; the command is {usage_of(name)} [OPTIONS]"
+            )
         if typed.startswith("--") and flag not in flags:
             hint = did_you_mean(flag, flags) or f"; see {PROGRAM} {name} --help"
             raise ValueError(f"{typed.split('=')[0]}: {name} has no such option{hint}")
@@ -123,7 +141,9 @@ def one_sentence(box: str, arguments: Sequence[str]) -> str:
     options = options_of(COMMANDS[name])
     see_help = f"; see {PROGRAM} {name} --help"
     usage = f"the command is {usage_of(name)} [OPTIONS]"
-    lines = [re.sub(r"\u256d.*|[\u2500-\u257f]|-{9,}", "", line).strip() for line in box.splitlines()]  # without the frame, drawn or in ASCII
+    lines = [
+        re.sub(r"\u256d.*|[\u2500-\u257f]|-{9,}", "", line).strip() for line in box.splitlines()
+    ]  # without the frame, drawn or in ASCII
     text = re.sub(r" ?For full helptext.*", "", " ".join(" ".join(lines).split()))
 
     metavars = [option.metavar for option in options if option.positional]
@@ -136,7 +156,11 @@ def one_sentence(box: str, arguments: Sequence[str]) -> str:
     elif unknown:
         words = unknown[1].split(", ")
         flag = next((word for word in words if word.startswith("-")), None)
-        sentence = f"{flag}: {name} has no such option" if flag else f"{words[0]!r} is one argument too many: {usage}"
+        sentence = (
+            f"{flag}: {name} has no such option"
+            if flag
+            else f"{words[0]!r} is one argument too many: {usage}"
+        )
     elif not option:
         sentence = text
     elif "Missing value" in text:
@@ -159,7 +183,9 @@ def about_value(option: Option, text: str, arguments: Sequence[str]) -> str:
 
 def usage_of(name: str) -> str:
     """A command with its positional arguments: latent-tokens train TASK METHOD."""
-    return " ".join([PROGRAM, name, *(option.metavar for option in options_of(COMMANDS[name]) if option.positional)])
+    return " ".join(
+        [PROGRAM, name, *(option.metavar for option in options_of(COMMANDS[name]) if option.positional)]
+    )
 
 
 def option_named(spelling: str, options: Sequence[Option]) -> Option | None:
@@ -186,7 +212,9 @@ def flag_of(option: Option, arguments: Sequence[str]) -> str:
     if option.positional:
         return option.metavar
     typed = {word.split("=")[0] for word in arguments}
-    return next((flag for flag in option.flags if flag in typed and not flag.startswith("--no-")), option.flags[0])
+    return next(
+        (flag for flag in option.flags if flag in typed and not flag.startswith("--no-")), option.flags[0]
+    )
 
 
 def as_typed(message: str, arguments: Sequence[str]) -> str:

@@ -42,7 +42,17 @@ TOGETHER = 25  # puzzles per batch
 DIAL: Settings = (("top_prob", CANDIDATES), ("uniform", 1))  # order and k of the curves
 LEFT_TO_RIGHT: Settings = (("left_to_right", 1),)
 REFERENCES = ("mdm", "sidm", "arm", "ar-mtp")
-ROW_KEYS = ("method", "order", "latents", "candidates", "valid", "ci95", "num_samples", "relative_cost", "seconds")
+ROW_KEYS = (
+    "method",
+    "order",
+    "latents",
+    "candidates",
+    "valid",
+    "ci95",
+    "num_samples",
+    "relative_cost",
+    "seconds",
+)
 
 
 def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
@@ -61,11 +71,20 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
     references = reference_rows(config.out / "shipped" if config.every_method else SHIPPED)
     steps = training(config).steps
     summary = {"task": TASK, "steps": steps, "train_seconds": round(seconds, 1)}
-    brief = {name: [{key: row[key] for key in ROW_KEYS if key in row} for row in part] for name, part in (("rows", rows), ("references", references))}
+    brief = {
+        name: [{key: row[key] for key in ROW_KEYS if key in row} for row in part]
+        for name, part in (("rows", rows), ("references", references))
+    }
     write_atomic({config.out / "summary.json": json_bytes({**summary, **brief})})
     made = f"{TASK}, {training(config).size} (0.8M parameters), {steps:,} steps of {training(config).batch_size} boards"
     draw_figure(rows, references, made, config.out / "latents.png")
-    write_atomic({config.out / "trace.html": page_with(*watched(run, PUZZLES if config.scale == "full" else 10)).encode()})
+    write_atomic(
+        {
+            config.out / "trace.html": page_with(
+                *watched(run, PUZZLES if config.scale == "full" else 10)
+            ).encode()
+        }
+    )
     return rows, references
 
 
@@ -75,9 +94,19 @@ def watched(run: Path, count: int) -> tuple[list[Trace], str]:
     assert isinstance(task, Sudoku)
     model = LoadedModel(f"{TASK}-scdm", from_pretrained(run), task)
     problems = puzzles(task, count, GIVENS, PUZZLE_SEED)
-    with progress(f"comparing n = {WATCHED[0]} and n = {WATCHED[1]} on {count} puzzles", 2 * count) as advance:
-        without, with_all = (solved(model, problems, DecodeSettings(latents, CANDIDATES), advance) for latents in WATCHED)
-    counts: dict[str, Any] = {"puzzles": count, "givens": GIVENS, "candidates": CANDIDATES, "seed": 0, **compared(without, with_all)}
+    with progress(
+        f"comparing n = {WATCHED[0]} and n = {WATCHED[1]} on {count} puzzles", 2 * count
+    ) as advance:
+        without, with_all = (
+            solved(model, problems, DecodeSettings(latents, CANDIDATES), advance) for latents in WATCHED
+        )
+    counts: dict[str, Any] = {
+        "puzzles": count,
+        "givens": GIVENS,
+        "candidates": CANDIDATES,
+        "seed": 0,
+        **compared(without, with_all),
+    }
     gained = with_all & ~without
     place = int(gained.argmax())
     if gained.any():
@@ -87,16 +116,22 @@ def watched(run: Path, count: int) -> tuple[list[Trace], str]:
         solutions = f"Solved with all: {int(with_all.sum())}. Solved with none: {int(without.sum())}."
         caption = f"First of {count} generated puzzles ({setting}). No puzzle is solved with all latent tokens and wrong with none. {solutions}"
     problem = problems.take(slice(place, place + 1))
-    return [trace(DecodeRequest(model, problem, DecodeSettings(latents, CANDIDATES))) for latents in WATCHED], caption
+    return [
+        trace(DecodeRequest(model, problem, DecodeSettings(latents, CANDIDATES))) for latents in WATCHED
+    ], caption
 
 
 def puzzles(task: Sudoku, count: int, givens: int, seed: int) -> Examples:
     """Generated puzzles with one solution each, as boards of the task with that many given cells."""
-    generator = SudokuPuzzle(f"{task.name}-puzzle", task.grid.box_rows, task.grid.box_columns, clues=givens, guessing="allowed")
+    generator = SudokuPuzzle(
+        f"{task.name}-puzzle", task.grid.box_rows, task.grid.box_columns, clues=givens, guessing="allowed"
+    )
     return generator.to_infill(generator.generate(count, seed), task)
 
 
-def solved(model: LoadedModel, problems: Examples, setting: DecodeSettings, advance: Advance) -> NDArray[np.bool_]:
+def solved(
+    model: LoadedModel, problems: Examples, setting: DecodeSettings, advance: Advance
+) -> NDArray[np.bool_]:
     """Which of N problems (N,) the model solves exactly. Each is decoded with the random numbers that `watch` uses for it alone."""
     net, found = model.net, []
     decoding = DecodeRequest(model, problems.take(slice(1)), setting).decoding
@@ -156,7 +191,9 @@ def ship(runs: list[Path], config: DemoConfig) -> None:
         about = read_description(run, "config.json", "run")
         kept = from_pretrained(run).bfloat16().float()
         save_pretrained(kept, folder, dtype=torch.bfloat16, about={**about, "fingerprint": fingerprint(kept)})
-        settings = LEFT_TO_RIGHT if run.name in ("arm", "ar-mtp") else (*DIAL, ("top_prob", DEFAULT_CANDIDATES))
+        settings = (
+            LEFT_TO_RIGHT if run.name in ("arm", "ar-mtp") else (*DIAL, ("top_prob", DEFAULT_CANDIDATES))
+        )
         write_card(folder, measure(run.name, folder, settings, config, shipped / "results.jsonl"))
 
 
@@ -164,7 +201,10 @@ def reference_rows(shipped: Path) -> list[Row]:
     """Return the reference models' results at the demo's k, and in uniform or left-to-right order, without speeds: these are of another machine."""
     rows = [row for row in read_results(shipped / "results.jsonl") if row["task"] == TASK]
     kept = [row for row in rows if row["method"] in REFERENCES and row["candidates"] in (1, CANDIDATES)]
-    return [{key: value for key, value in row.items() if key not in ("seconds", "samples_per_second")} for row in kept]
+    return [
+        {key: value for key, value in row.items() if key not in ("seconds", "samples_per_second")}
+        for row in kept
+    ]
 
 
 def draw_figure(rows: list[Row], references: list[Row], training: str, stem: Path) -> list[Path]:
@@ -178,7 +218,11 @@ def draw_figure(rows: list[Row], references: list[Row], training: str, stem: Pat
 
 def draw_bundled_figure(stem: Path) -> list[Path]:
     """Draw the same figure from the bundled models' own results."""
-    rows = [row for row in read_results(SHIPPED / "results.jsonl") if row["task"] == TASK and row["method"] == "scdm"]
+    rows = [
+        row
+        for row in read_results(SHIPPED / "results.jsonl")
+        if row["task"] == TASK and row["method"] == "scdm"
+    ]
     about = read_description(SHIPPED / f"{TASK}-scdm", "config.json", "model")["training"]
     made = f"bundled models, {TASK}, {about['size']} (0.8M parameters), {about['steps']:,} steps of {about['batch_size']} boards"
     return draw_figure(rows, reference_rows(SHIPPED), made, stem)

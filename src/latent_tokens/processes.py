@@ -21,7 +21,9 @@ def join(tracker: str | None = None, folder: Path | None = None) -> Accelerator:
     import torch
     from accelerate import Accelerator
 
-    alone = not torch.accelerator.is_available()  # without an accelerator it leaves processes by themselves unless told
+    alone = (
+        not torch.accelerator.is_available()
+    )  # without an accelerator it leaves processes by themselves unless told
     return Accelerator(cpu=alone, log_with=tracker, project_dir=folder)
 
 
@@ -91,8 +93,12 @@ def translate_peer_failure() -> Iterator[None]:
     except RuntimeError as error:
         if world_size() == 1 or not re.search("gloo|NCCL|onnection", str(error)):
             raise
-        said = re.sub(r"\[\S*\] ?", "", str(error)).split(". ")[0].splitlines()[0]  # no address, and no advice
-        raise ConnectionError(f"another process is gone ({said.strip()}); rerun with --resume auto") from error
+        said = (
+            re.sub(r"\[\S*\] ?", "", str(error)).split(". ")[0].splitlines()[0]
+        )  # no address, and no advice
+        raise ConnectionError(
+            f"another process is gone ({said.strip()}); rerun with --resume auto"
+        ) from error
 
 
 def barrier() -> None:

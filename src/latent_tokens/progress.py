@@ -35,7 +35,9 @@ def progress(description: str, total: int | None, done: int = 0) -> Iterator[Adv
             before, reached = reached, reached + by
             bar.update(line, completed=reached, figures=figures)
             if total and not CONSOLE.is_terminal and 10 * before // total < 10 * reached // total:
-                CONSOLE.print(f"{description}: {reached}/{total} {figures}".rstrip(), highlight=False, soft_wrap=True)
+                CONSOLE.print(
+                    f"{description}: {reached}/{total} {figures}".rstrip(), highlight=False, soft_wrap=True
+                )
 
         yield advance
 

@@ -21,7 +21,9 @@ class Size:
         for name in ("width", "heads", "layers"):
             check_int(name, getattr(self, name), 1)
         if self.width % (2 * self.heads):
-            raise ValueError(f"width={self.width} with heads={self.heads}: a head needs a whole, even number of channels for rotary positions")
+            raise ValueError(
+                f"width={self.width} with heads={self.heads}: a head needs a whole, even number of channels for rotary positions"
+            )
 
 
 SIZES: Registry[Size] = Registry(

@@ -44,7 +44,9 @@ def write_atomic(contents: dict[Path, bytes]) -> None:
         for folder in {path.parent for path in contents}:
             flush_folder(folder)
     except OSError as error:
-        raise OSError(f"{path}: cannot be written ({error.strerror}); what was there before is complete. {hint_for(error)}") from error
+        raise OSError(
+            f"{path}: cannot be written ({error.strerror}); what was there before is complete. {hint_for(error)}"
+        ) from error
     finally:
         for left in beside.values():
             left.unlink(missing_ok=True)
@@ -57,7 +59,11 @@ def half_written(folder: Path) -> list[Path]:
 
 def restore_files(contents: dict[Path, bytes]) -> None:
     """Writes those that are not there, or not as they should be. Raises OSError as `write_atomic` does."""
-    wrong = {path: content for path, content in contents.items() if not path.is_file() or path.read_bytes() != content}
+    wrong = {
+        path: content
+        for path, content in contents.items()
+        if not path.is_file() or path.read_bytes() != content
+    }
     if wrong:
         write_atomic(wrong)
 
@@ -89,7 +95,9 @@ def atomic_directory(folder: Path) -> Iterator[Path]:
             place.rmdir()
         beside.rename(place)
     except OSError as error:
-        raise OSError(f"{folder}: cannot be written ({error.strerror or error}); nothing of it is left. {hint_for(error)}") from error
+        raise OSError(
+            f"{folder}: cannot be written ({error.strerror or error}); nothing of it is left. {hint_for(error)}"
+        ) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
         with suppress(OSError):  # stops at the first that is not empty
@@ -120,7 +128,9 @@ def append_line(path: Path, row: dict[str, Any]) -> None:
                 file.truncate(num_bytes)
                 raise
     except OSError as error:
-        raise OSError(f"{path}: the row cannot be written ({error.strerror}); the rows before it are complete. {hint_for(error)}") from error
+        raise OSError(
+            f"{path}: the row cannot be written ({error.strerror}); the rows before it are complete. {hint_for(error)}"
+        ) from error
 
 
 def end_of_rows(file: FileIO) -> tuple[int, bytes]:
@@ -191,7 +201,9 @@ def parse_row(line: bytes) -> tuple[dict[str, Any] | None, str]:
     return (row, "") if isinstance(row, dict) else (None, f"a {type(row).__name__} where an object must be")
 
 
-def read_description(folder: Path, file: str, what: str, needed: Sequence[str] = (), hint: str | None = None) -> dict[str, Any]:
+def read_description(
+    folder: Path, file: str, what: str, needed: Sequence[str] = (), hint: str | None = None
+) -> dict[str, Any]:
     """The JSON file that says what a folder holds, with the keys `needed`.
 
     Raises ValueError where it is missing, damaged or of another version, with the way out where it is not to make `what` again.

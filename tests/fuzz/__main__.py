@@ -13,13 +13,22 @@ from fuzz.readers import BY_NAME, READERS
 def main():
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
     parser.add_argument(
-        "--inputs", type=int, default=2_100, help="for a reader, of which hypothesis gives up a few; those that are quick take twice as many"
+        "--inputs",
+        type=int,
+        default=2_100,
+        help="for a reader, of which hypothesis gives up a few; those that are quick take twice as many",
     )
     parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same inputs")
-    parser.add_argument("--reader", action="append", choices=BY_NAME, help="only this one; may be named several times")
+    parser.add_argument(
+        "--reader", action="append", choices=BY_NAME, help="only this one; may be named several times"
+    )
     parser.add_argument("--replay", type=Path, help="a file that was kept; name its --reader")
-    parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="readers at a time")
-    parser.add_argument("--out", type=Path, default=OUT, help="where inputs are kept that something was found with")
+    parser.add_argument(
+        "--processes", type=int, default=min(2, os.cpu_count() or 1), help="readers at a time"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=OUT, help="where inputs are kept that something was found with"
+    )
     asked = parser.parse_args()
     if asked.replay is not None and len(asked.reader or ()) != 1:
         parser.error("--replay: name the --reader of the file")
@@ -28,8 +37,17 @@ def main():
         results = [replay(asked.replay, asked.reader[0], asked.out)]
     else:
         readers = [BY_NAME[name] for name in asked.reader] if asked.reader else READERS
-        results = drill(readers, asked.inputs, asked.seed, asked.processes, asked.out, lambda text: print(text, flush=True))
-    print(told(results), table(results), f"in {time.perf_counter() - begun:.0f} s, seed {asked.seed}", sep="\n")
+        results = drill(
+            readers,
+            asked.inputs,
+            asked.seed,
+            asked.processes,
+            asked.out,
+            lambda text: print(text, flush=True),
+        )
+    print(
+        told(results), table(results), f"in {time.perf_counter() - begun:.0f} s, seed {asked.seed}", sep="\n"
+    )
     return 1 if any(result.found for result in results) else 0
 
 

@@ -37,7 +37,10 @@ TRAINING = (
     "--num-validation",
     "4",
 )
-TEXT = "\n\n".join(f"The latent cells of row {number} are open; the known ones, in box {number % 7}, are not." for number in range(120))
+TEXT = "\n\n".join(
+    f"The latent cells of row {number} are open; the known ones, in box {number % 7}, are not."
+    for number in range(120)
+)
 
 
 @contextmanager
@@ -52,7 +55,12 @@ def tiny_networks():
 
 def files_of(*folders):
     """A case: the files of some folders, each under its folder's name."""
-    return {str(file.relative_to(folder.parent)): file.read_bytes() for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()}
+    return {
+        str(file.relative_to(folder.parent)): file.read_bytes()
+        for folder in folders
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+    }
 
 
 def put(folder, case):
@@ -84,15 +92,22 @@ class Fixtures:
         torch.manual_seed(0)
         kind, _, what = name.partition("/")
         with tiny_networks():
-            {"text": self._text, "model": self._model, "data": self._data, "run": self._run, "source": self._source, "published": self._published}[
-                kind
-            ](place, what)
+            {
+                "text": self._text,
+                "model": self._model,
+                "data": self._data,
+                "run": self._run,
+                "source": self._source,
+                "published": self._published,
+            }[kind](place, what)
         return place
 
     def _text(self, place, what):
         place.mkdir(parents=True)
         if what == "lines":
-            (place / "lines.jsonl").write_text("".join(json.dumps({"text": part, "number": 3}) + "\n" for part in TEXT.split("\n\n")[:40]))
+            (place / "lines.jsonl").write_text(
+                "".join(json.dumps({"text": part, "number": 3}) + "\n" for part in TEXT.split("\n\n")[:40])
+            )
         elif what == "short":
             (place / "one.txt").write_text(TEXT[:120])
         elif what == "folder":
@@ -103,7 +118,13 @@ class Fixtures:
 
     def _model(self, place, what):
         method, _, name = what.partition("-")
-        task = Text(16, "tokenizer.json", self.made("data/text")) if name == "text" else Text(16) if name == "bytes" else TASKS[name]
+        task = (
+            Text(16, "tokenizer.json", self.made("data/text"))
+            if name == "text"
+            else Text(16)
+            if name == "bytes"
+            else TASKS[name]
+        )
         net = Transformer(TINY, task.vocab_size, task.length).eval()
         net.method = METHODS[method]
         beside = task.files() if isinstance(task, Text) else {}
@@ -112,14 +133,29 @@ class Fixtures:
     def _data(self, place, what):
         if what in ("text", "bytes"):
             tokenizer = "bytes" if what == "bytes" else "bpe:300"
-            called("data", "text", "--source", self.made("text/one") / "one.txt", "--length", 16, "--tokenizer", tokenizer, "--out", place)
+            called(
+                "data",
+                "text",
+                "--source",
+                self.made("text/one") / "one.txt",
+                "--length",
+                16,
+                "--tokenizer",
+                tokenizer,
+                "--out",
+                place,
+            )
         else:
             counts = ("--num-train", 6, "--num-validation", 2, "--num-test", 2)
             called("data", what, *counts, "--processes", 1, "--out", place)
 
     def _run(self, place, what):
         counts = {"num_train": 8, "num_validation": 4}
-        fit(TrainConfig(what, "scdm", place, steps=2, batch_size=2, evaluate_every=1, save_every=1, warmup=1, **counts))
+        fit(
+            TrainConfig(
+                what, "scdm", place, steps=2, batch_size=2, evaluate_every=1, save_every=1, warmup=1, **counts
+            )
+        )
 
     def _source(self, place, what):
         place.mkdir(parents=True)
@@ -139,7 +175,9 @@ class Fixtures:
                 words = [CLUE_WORDS[token] for token in row]
                 table = [list(range(houses)), *answer(row, houses, attributes).tolist()]
                 records.append((words[1 : words.index("<SEP>") - houses], table))
-            (place / "train.jsonl").write_text("".join(json.dumps({"clues": clues, "solution": table}) + "\n" for clues, table in records))
+            (place / "train.jsonl").write_text(
+                "".join(json.dumps({"clues": clues, "solution": table}) + "\n" for clues, table in records)
+            )
             whole = [
                 [[*clues, "ANSWER", "0"], np.array(table) if number else table, np.zeros((2, 2), np.int16)]
                 for number, (clues, table) in enumerate(records)
@@ -152,13 +190,22 @@ class Fixtures:
             lines = ["".join(map(str, row + 1)) for row in givens.tolist() for row in [np.array(row)]]
             solved = ["".join(map(str, row)) for row in boards.tolist()]
             (place / "train.txt").write_text("".join(f"{line}\n" for line in lines))
-            (place / "train.csv").write_text("quizzes,solutions\n" + "".join(f"{line},{done}\n" for line, done in zip(lines, solved, strict=True)))
-            rated = [f"mine,{line.replace('0', '.')},{done},{number}\n" for number, (line, done) in enumerate(zip(lines, solved, strict=True))]
+            (place / "train.csv").write_text(
+                "quizzes,solutions\n"
+                + "".join(f"{line},{done}\n" for line, done in zip(lines, solved, strict=True))
+            )
+            rated = [
+                f"mine,{line.replace('0', '.')},{done},{number}\n"
+                for number, (line, done) in enumerate(zip(lines, solved, strict=True))
+            ]
             (place / "extreme.csv").write_text("source,question,answer,rating\n" + "".join(rated))
             rows = []
             for shown, board in zip(givens, boards, strict=True):
                 order = np.argsort(shown < 0, kind="stable")
-                cells = [(cell // task.side, cell % task.side, board[cell], 0 if shown[cell] >= 0 else 2) for cell in order]
+                cells = [
+                    (cell // task.side, cell % task.side, board[cell], 0 if shown[cell] >= 0 else 2)
+                    for cell in order
+                ]
                 rows.append([int((shown >= 0).sum()), *np.array(cells).ravel()])
             np.save(place / "train.npy", np.array(rows))
 
@@ -166,8 +213,13 @@ class Fixtures:
         place.mkdir(parents=True)
         net = Published(width=8, heads=2, layers=1, cond=2, vocab=9, waves=2)
         if what == "folder":
-            save_file({f"backbone.{name}": weight.contiguous() for name, weight in net.state_dict().items()}, place / "model.safetensors")
-            (place / "config.json").write_text(json.dumps({"n_heads": 2, "model_length": 16, "model_type": "mdlm", "n_blocks": 1}))
+            save_file(
+                {f"backbone.{name}": weight.contiguous() for name, weight in net.state_dict().items()},
+                place / "model.safetensors",
+            )
+            (place / "config.json").write_text(
+                json.dumps({"n_heads": 2, "model_length": 16, "model_type": "mdlm", "n_blocks": 1})
+            )
         else:
             torch.save(lightning(net, [weight.detach() for weight in net.parameters()]), place / "last.ckpt")
 

@@ -23,7 +23,10 @@ def drill(readers=READERS, count=100, seed=0, processes=1, out=OUT, tell=lambda 
             for reader in readers:
                 seeds = reader.seeds(fixtures)
                 jobs.append((reader, seeds, fixtures, int(count * reader.share), seed, out.absolute(), only))
-            results = {result.reader: result for result in drilled(sorted(jobs, key=lambda job: -job[3]), processes, tell)}
+            results = {
+                result.reader: result
+                for result in drilled(sorted(jobs, key=lambda job: -job[3]), processes, tell)
+            }
         return [results[reader.name] for reader in readers]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -36,7 +39,9 @@ def replay(file, name, out=OUT):
 
 def table(results):
     """The results as a person reads them."""
-    lines = [f"{'reader':<18}{'inputs':>8}{'past the first check':>22}{'accepted':>10}{'refused':>9}{'slowest ms':>12}{'peak MB':>9}{'found':>7}"]
+    lines = [
+        f"{'reader':<18}{'inputs':>8}{'past the first check':>22}{'accepted':>10}{'refused':>9}{'slowest ms':>12}{'peak MB':>9}{'found':>7}"
+    ]
     for result in results:
         about = result.counts
         share = about["past"] / max(1, about["tried"])
@@ -44,9 +49,16 @@ def table(results):
             f"{result.reader:<18}{about['tried']:>8,.0f}{share:>22.0%}{about['accepted']:>10,.0f}{about['refused']:>9,.0f}"
             f"{about['slowest']:>12,.0f}{about['peak']:>9,.0f}{len(result.found):>7}"
         )
-    tried, accepted, refused = (sum(result.counts[name] for result in results) for name in ("tried", "accepted", "refused"))
+    tried, accepted, refused = (
+        sum(result.counts[name] for result in results) for name in ("tried", "accepted", "refused")
+    )
     found = sum(len(result.found) for result in results)
-    return "\n".join([*lines, f"{tried:,.0f} inputs: {accepted:,.0f} accepted, {refused:,.0f} refused in one line, {found} found"])
+    return "\n".join(
+        [
+            *lines,
+            f"{tried:,.0f} inputs: {accepted:,.0f} accepted, {refused:,.0f} refused in one line, {found} found",
+        ]
+    )
 
 
 def told(results):

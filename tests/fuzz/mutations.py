@@ -9,7 +9,24 @@ import zipfile
 import zlib
 from functools import partial
 
-NUMBERS = (0, -1, 1, 3, 255, 256, 65_535, 65_536, 1 << 20, (1 << 31) - 1, 1 << 31, (1 << 63) - 1, 1 << 63, 1 << 64, 10**30, -(1 << 63))
+NUMBERS = (
+    0,
+    -1,
+    1,
+    3,
+    255,
+    256,
+    65_535,
+    65_536,
+    1 << 20,
+    (1 << 31) - 1,
+    1 << 31,
+    (1 << 63) - 1,
+    1 << 63,
+    1 << 64,
+    10**30,
+    -(1 << 63),
+)
 WORDS = (
     *map(str, NUMBERS), "1e308", "-1e999", "nan", "NaN", "Infinity", "null", "true", "[]", "{}", '""', "[[[[]]]]", "\\ud800", "\x00", "../", "/",
     "..", "", " ", "\n", "\r", "\u2028", "\ufeff", "\u0663", "\u00b2", "%s", "\x1b[31m", "1" * 5_000, ",", "|", "bytes", "text",
@@ -75,9 +92,13 @@ def of_bytes(rng, content, others):
         data[start:] = other[rng.randrange(len(other) + 1) :]
     elif what == 6:
         size = rng.choice((1, 2, 4, 8))
-        data[start : start + size] = (rng.choice(NUMBERS) % (1 << 8 * size)).to_bytes(size, rng.choice(("little", "big")))
+        data[start : start + size] = (rng.choice(NUMBERS) % (1 << 8 * size)).to_bytes(
+            size, rng.choice(("little", "big"))
+        )
     else:
-        data[start:stop] = bytes([rng.choice((0, 10, 13, 0x2E, 0x5B, 0x7B, 0x80, 0xFF))]) * rng.choice((1, 3, 300))
+        data[start:stop] = bytes([rng.choice((0, 10, 13, 0x2E, 0x5B, 0x7B, 0x80, 0xFF))]) * rng.choice(
+            (1, 3, 300)
+        )
     return bytes(data)
 
 
@@ -89,7 +110,15 @@ def of_words(rng, content, others):
         at = at | 1 if (at | 1) < len(words) else at
     new = rng.choice(WORDS).encode("utf-8", "surrogatepass")
     what = rng.randrange(4)
-    words[at] = new if what == 0 else words[at] + new if what == 1 else b"" if what == 2 else words[at][:2_000] * rng.choice((2, 2, 9, 500))
+    words[at] = (
+        new
+        if what == 0
+        else words[at] + new
+        if what == 1
+        else b""
+        if what == 2
+        else words[at][:2_000] * rng.choice((2, 2, 9, 500))
+    )
     return b"".join(words)
 
 
@@ -107,7 +136,9 @@ def of_lines(rng, content, others):
     lines = content.split(b"\n")
     at = rng.randrange(len(lines))
     if rng.random() < 0.2:
-        lines[at] = rng.choice((b"", b"[]", b"null", b"3", b'"x"', b"{}", b"{", b"\xff", lines[at] + lines[0], b"[" * 100_000))
+        lines[at] = rng.choice(
+            (b"", b"[]", b"null", b"3", b'"x"', b"{}", b"{", b"\xff", lines[at] + lines[0], b"[" * 100_000)
+        )
     else:
         lines[at] = of_json(rng, lines[at], others)
     return b"\n".join(lines)
@@ -141,10 +172,27 @@ def changed(rng, value):
         holder[key:key] = [old] * rng.choice((1, 2, 300))
     elif what == 4 and isinstance(old, bool | int | float):
         holder[key] = rng.choice(
-            (str(old), [old], old + 1, -old, old * 1_000, float(old) if abs(old) < 1e300 else 0, old / 2 if abs(old) < 1e300 else 1)
+            (
+                str(old),
+                [old],
+                old + 1,
+                -old,
+                old * 1_000,
+                float(old) if abs(old) < 1e300 else 0,
+                old / 2 if abs(old) < 1e300 else 1,
+            )
         )
     elif what == 5 and isinstance(old, str):
-        holder[key] = rng.choice((old + rng.choice(WORDS), rng.choice(WORDS) + old, old * 50, old.upper(), old[: len(old) // 2], [old]))
+        holder[key] = rng.choice(
+            (
+                old + rng.choice(WORDS),
+                rng.choice(WORDS) + old,
+                old * 50,
+                old.upper(),
+                old[: len(old) // 2],
+                [old],
+            )
+        )
     elif what == 6:
         other, at = rng.choice(places)
         holder[key] = json.loads(json.dumps(other[at])) if at in keys_of(other) else 0
@@ -178,12 +226,19 @@ def of_safetensors(rng, content, others):
         for _ in range(rng.choice((1, 4, 50))):
             if len(values) >= 4:
                 at = 4 * rng.randrange(len(values) // 4)
-                values[at : at + 4] = struct.pack("<f", rng.choice((float("nan"), float("inf"), 3e38, -3e38, 1e-40, 0.0)))
+                values[at : at + 4] = struct.pack(
+                    "<f", rng.choice((float("nan"), float("inf"), 3e38, -3e38, 1e-40, 0.0))
+                )
         return content[: 8 + size] + bytes(values)
     if what == 2:
         return content[: 8 + size] + of_bytes(rng, data, others)
     if what == 3:
-        header = re.sub(rb"F32", rng.choice((b"F64", b"I64", b"BF16", b"BOOL", b"F8_E4M3", b"U64", b"C64", b"F4")), header, count=rng.choice((1, 0)))
+        header = re.sub(
+            rb"F32",
+            rng.choice((b"F64", b"I64", b"BF16", b"BOOL", b"F8_E4M3", b"U64", b"C64", b"F4")),
+            header,
+            count=rng.choice((1, 0)),
+        )
     else:
         header = rng.choice((of_json, of_json, of_words))(rng, header.rstrip(b" "), [])
     return struct.pack("<Q", len(header)) + header + data
@@ -218,7 +273,9 @@ def of_npy(rng, content, others):
         )
         header = re.sub(rb"'descr': [^,]*", b"'descr': " + rng.choice(kinds).encode(), header, count=1)
     elif what == 3:
-        shape = ", ".join(str(rng.choice((*NUMBERS, 0, 0, 1, 2, 81))) for _ in range(rng.choice((0, 1, 2, 2, 3, 40))))
+        shape = ", ".join(
+            str(rng.choice((*NUMBERS, 0, 0, 1, 2, 81))) for _ in range(rng.choice((0, 1, 2, 2, 3, 40)))
+        )
         header = re.sub(rb"\([^)]*\)", f"({shape},)".encode() if shape else b"()", header, count=1)
     else:
         header = of_words(rng, header, [])
@@ -233,12 +290,26 @@ CALLS = ("posix system", "os system", "builtins eval", "builtins exec", "builtin
 def evil(rng):
     """Opcodes of a pickle that would do harm: calls of what makes the file MARK, and what asks for a lot."""
     module, name = rng.choice(CALLS).split()
-    command = {"system": f"touch ${MARK}", "rmtree": f"${MARK}"}.get(name, f"open(__import__('os').environ['{MARK}'], 'w')").encode()
+    command = {"system": f"touch ${MARK}", "rmtree": f"${MARK}"}.get(
+        name, f"open(__import__('os').environ['{MARK}'], 'w')"
+    ).encode()
     said = b"X" + struct.pack("<I", len(command)) + command
     call = rng.choice(
-        (f"c{module}\n{name}\n".encode(), b"\x8c" + bytes([len(module)]) + module.encode() + b"\x8c" + bytes([len(name)]) + name.encode() + b"\x93")
+        (
+            f"c{module}\n{name}\n".encode(),
+            b"\x8c"
+            + bytes([len(module)])
+            + module.encode()
+            + b"\x8c"
+            + bytes([len(name)])
+            + name.encode()
+            + b"\x93",
+        )
     )
-    far, long = struct.pack("<I", rng.choice(NUMBERS) % (1 << 32)), struct.pack("<Q", rng.choice(NUMBERS) % (1 << 64))
+    far, long = (
+        struct.pack("<I", rng.choice(NUMBERS) % (1 << 32)),
+        struct.pack("<Q", rng.choice(NUMBERS) % (1 << 64)),
+    )
     return rng.choice((
         call + b"(" + said + b"tR", call + said + b"\x85R", b"(" + said + f"i{module}\n{name}\n".encode(), call + b")\x81", call + b"}b",
         call + b"(K\x01K\x02tb", b"(" + call + said + b"o", call + b")}\x92", b"r" + far, b"p%d\n" % rng.choice(NUMBERS), b"N\x85" * 3,
@@ -319,10 +390,23 @@ def zipped(entries):
         data = zlib.compressobj(wbits=-15) if packed else None
         stored = content if data is None else data.compress(content) + data.flush()
         said = name.encode()[:65_535]
-        about = struct.pack("<HHHHHIIIHH", 20, 0, packed, 0, 33, zlib.crc32(content), len(stored), len(content), len(said), 0)
-        directory += b"PK\x01\x02" + struct.pack("<H", 20) + about + struct.pack("<HHHII", 0, 0, 0, 0, len(body)) + said
+        about = struct.pack(
+            "<HHHHHIIIHH", 20, 0, packed, 0, 33, zlib.crc32(content), len(stored), len(content), len(said), 0
+        )
+        directory += (
+            b"PK\x01\x02"
+            + struct.pack("<H", 20)
+            + about
+            + struct.pack("<HHHII", 0, 0, 0, 0, len(body))
+            + said
+        )
         body += b"PK\x03\x04" + about + said + stored
-    return bytes(body + directory + b"PK\x05\x06" + struct.pack("<HHHHIIH", 0, 0, len(entries), len(entries), len(directory), len(body), 0))
+    return bytes(
+        body
+        + directory
+        + b"PK\x05\x06"
+        + struct.pack("<HHHHIIH", 0, 0, len(entries), len(entries), len(directory), len(body), 0)
+    )
 
 
 def of_directory(rng, content):
@@ -333,4 +417,16 @@ def of_directory(rng, content):
     return bytes(data[: len(content)])
 
 
-__all__ = ["MARK", "NUMBERS", "VALUES", "WORDS", "changed", "evil", "mutated", "of_json", "partial", "written", "zipped"]
+__all__ = [
+    "MARK",
+    "NUMBERS",
+    "VALUES",
+    "WORDS",
+    "changed",
+    "evil",
+    "mutated",
+    "of_json",
+    "partial",
+    "written",
+    "zipped",
+]

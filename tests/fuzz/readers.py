@@ -50,7 +50,9 @@ class Reader:
     seeds: Callable[[Fixtures], list[Case]]
     read: Callable[[Path, Fixtures], object]
     past: Callable[[Path], bool]
-    mend: Callable[[Random, Case], Case] = lambda rng, case: case  # what a forger would do: sums and names that agree again
+    mend: Callable[[Random, Case], Case] = lambda rng, case: (
+        case
+    )  # what a forger would do: sums and names that agree again
     change: Callable[[Random, Case, list[Case]], Case] | None = None
     share: float = 1.0  # of the inputs asked for
 
@@ -60,7 +62,9 @@ def next_case(reader, seeds, rng):
     case = dict(rng.choice(seeds))
     if reader.change is not None:
         return reader.change(rng, case, seeds)
-    for name in rng.sample(sorted(set(case) - SPARED), min(len(set(case) - SPARED), rng.choice((1, 1, 1, 2)))):
+    for name in rng.sample(
+        sorted(set(case) - SPARED), min(len(set(case) - SPARED), rng.choice((1, 1, 1, 2)))
+    ):
         others = [other[name] for other in seeds if name in other]
         case[name] = mutated(rng, case[name], others, name)
         if rng.random() < 0.01:
@@ -70,7 +74,10 @@ def next_case(reader, seeds, rng):
 
 def command(*arguments):
     """Runs a command as a shell would. Raises ValueError with the line it ends with, AssertionError where that is not one clear line."""
-    out, said = (io.TextIOWrapper(io.BytesIO(), "utf-8", errors, write_through=True) for errors in ("strict", "backslashreplace"))
+    out, said = (
+        io.TextIOWrapper(io.BytesIO(), "utf-8", errors, write_through=True)
+        for errors in ("strict", "backslashreplace")
+    )
     with redirect_stdout(out), redirect_stderr(said):
         try:
             code = cli.main([str(argument) for argument in arguments])
@@ -116,7 +123,11 @@ def is_text(path):
 
 def is_csv(folder):
     """Whether the first line is that of Ye et al.'s files, or of Sudoku-Extreme."""
-    return the(folder, "source/*.csv").read_bytes().startswith((b"quizzes,solutions\n", b"source,question,answer,rating\n"))
+    return (
+        the(folder, "source/*.csv")
+        .read_bytes()
+        .startswith((b"quizzes,solutions\n", b"source,question,answer,rating\n"))
+    )
 
 
 def is_npy(path):
@@ -156,7 +167,11 @@ def first_lines(folder):
 # puzzles, as solve takes them
 
 PUZZLES = {
-    "sudoku-4": ("1...............", "1234341221434321", "1 . | . .\n. . | . .\n----+----\n. . | . .\n. . | . 4"),
+    "sudoku-4": (
+        "1...............",
+        "1234341221434321",
+        "1 . | . .\n. . | . .\n----+----\n. . | . .\n. . | . 4",
+    ),
     "sudoku-6": ("." * 35 + "1", "12....34....5...............1......."),
     "sudoku-9": ("003020600900305001001806400008102900700000008006708200002609500800203009005010300",),
     "sudoku-16": ("1" + "." * 255, "." * 200 + "123456789ABCDEFG" + "." * 40),
@@ -171,7 +186,11 @@ PUZZLES = {
 def puzzle_seeds(fixtures):
     for name in set(PUZZLES) - {"sudoku-16", "sudoku-36"}:
         fixtures.made(f"model/scdm-{name}")
-    return [{"task": name.encode(), "puzzle.txt": text.encode()} for name, texts in PUZZLES.items() for text in texts]
+    return [
+        {"task": name.encode(), "puzzle.txt": text.encode()}
+        for name, texts in PUZZLES.items()
+        for text in texts
+    ]
 
 
 def read_a_puzzle(folder, fixtures):
@@ -208,7 +227,9 @@ def source_reader(name, task, pattern, past, share=1.0):
 
     def read(folder, fixtures):
         kind = TASKS["sudoku-6" if folder.name.endswith("1") and task == "sudoku-6-puzzle" else task]
-        examples, _ = read_source(kind, the(folder, f"source/{pattern}"), skip_bad=len(list(folder.iterdir())) % 2 == 0)
+        examples, _ = read_source(
+            kind, the(folder, f"source/{pattern}"), skip_bad=len(list(folder.iterdir())) % 2 == 0
+        )
         kind.keys(examples), kind.splits(examples)
 
     return Reader(name, seeds, read, past, share=share)
@@ -222,7 +243,14 @@ def folder_seeds(*names, only=None):
 
     def seeds(fixtures):
         found = [files_of(fixtures.made(name)) for name in names]
-        return [{f"folder/{Path(path).name}": content for path, content in case.items() if only is None or re.search(only, path)} for case in found]
+        return [
+            {
+                f"folder/{Path(path).name}": content
+                for path, content in case.items()
+                if only is None or re.search(only, path)
+            }
+            for case in found
+        ]
 
     return seeds
 
@@ -275,7 +303,11 @@ def read_model(folder, fixtures):
 
 
 def read_published(folder, fixtures):
-    command("import", the(folder, "folder/*.ckpt") if list(folder.glob("folder/*.ckpt")) else folder / "folder", folder / "out")
+    command(
+        "import",
+        the(folder, "folder/*.ckpt") if list(folder.glob("folder/*.ckpt")) else folder / "folder",
+        folder / "out",
+    )
 
 
 def is_lightning(folder):
@@ -293,18 +325,39 @@ def is_lightning(folder):
 
 def text_seeds(fixtures):
     cases = [
-        {"tool": b"bytes", **{f"text/{name}": content for name, content in files_of(fixtures.made(f"text/{what}")).items()}}
+        {
+            "tool": b"bytes",
+            **{f"text/{name}": content for name, content in files_of(fixtures.made(f"text/{what}")).items()},
+        }
         for what in ("one", "lines")
     ]
-    whole = {f"text/{name}": content for name, content in list(files_of(fixtures.made("text/folder")).items())[:12]}
-    return [*cases, {"tool": b"bytes", **whole}, {**cases[0], "tool": b"bpe:300"}, {**cases[1], "tool": b"bpe:300"}]
+    whole = {
+        f"text/{name}": content for name, content in list(files_of(fixtures.made("text/folder")).items())[:12]
+    }
+    return [
+        *cases,
+        {"tool": b"bytes", **whole},
+        {**cases[0], "tool": b"bpe:300"},
+        {**cases[1], "tool": b"bpe:300"},
+    ]
 
 
 def read_text(folder, fixtures):
     (place,) = (folder / "text").iterdir()
     files = list(place.iterdir())
     source = files[0] if len(files) == 1 else place
-    command("data", "text", "--source", source, "--length", 16, "--tokenizer", (folder / "tool").read_text(), "--out", folder / "out")
+    command(
+        "data",
+        "text",
+        "--source",
+        source,
+        "--length",
+        16,
+        "--tokenizer",
+        (folder / "tool").read_text(),
+        "--out",
+        folder / "out",
+    )
 
 
 def tokenizer_seeds(fixtures):
@@ -312,12 +365,26 @@ def tokenizer_seeds(fixtures):
     model = json.loads(content)["model"]
     merges = "\n".join(" ".join(pair) if isinstance(pair, list) else pair for pair in model["merges"])
     words = {f"w{number}": number for number in range(20)} | {"<|endoftext|>": 20, "[UNK]": 21}
-    plain = {"version": "1.0", "model": {"type": "WordLevel", "vocab": words, "unk_token": "[UNK]"}, "added_tokens": [], "normalizer": None}
-    plain |= {"pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None, "truncation": None, "padding": None}
+    plain = {
+        "version": "1.0",
+        "model": {"type": "WordLevel", "vocab": words, "unk_token": "[UNK]"},
+        "added_tokens": [],
+        "normalizer": None,
+    }
+    plain |= {
+        "pre_tokenizer": {"type": "Whitespace"},
+        "post_processor": None,
+        "decoder": None,
+        "truncation": None,
+        "padding": None,
+    }
     return [
         {"folder/tokenizer.json": content},
         {"folder/tokenizer.json": json.dumps(plain).encode()},
-        {"folder/vocab.json": json.dumps(model["vocab"]).encode(), "folder/merges.txt": f"#version: 0.2\n{merges}\n".encode()},
+        {
+            "folder/vocab.json": json.dumps(model["vocab"]).encode(),
+            "folder/merges.txt": f"#version: 0.2\n{merges}\n".encode(),
+        },
     ]
 
 
@@ -335,7 +402,12 @@ def read_a_tokenizer(folder, fixtures):
 def state_seeds(fixtures):
     folder = fixtures.made("run/sudoku-4")
     path = saved_states(folder)[0]
-    return [{"run/state.safetensors": path.read_bytes(), "run/metrics.jsonl": (folder / "metrics.jsonl").read_bytes()}]
+    return [
+        {
+            "run/state.safetensors": path.read_bytes(),
+            "run/metrics.jsonl": (folder / "metrics.jsonl").read_bytes(),
+        }
+    ]
 
 
 def rehashed(content):
@@ -350,7 +422,10 @@ def rehashed(content):
 def renamed_state(rng, case):
     """A state under the name that its bytes ask for."""
     content = rehashed(case.pop("run/state.safetensors", b""))
-    return {**case, f"run/state-{rng.choice((0, 1, 2, 2, 7)):08d}-{sha256(content).hexdigest()[:16]}.safetensors": content}
+    return {
+        **case,
+        f"run/state-{rng.choice((0, 1, 2, 2, 7)):08d}-{sha256(content).hexdigest()[:16]}.safetensors": content,
+    }
 
 
 def read_a_state(folder, fixtures):
@@ -446,13 +521,17 @@ def changed_command(rng, case, seeds):
             flag = rng.randrange(len(other))
             arguments += other[flag : flag + rng.choice((1, 2, 3))]
         elif what == 3:
-            arguments[at] = os.fsdecode(mutated(rng, arguments[at].encode("utf-8", "surrogateescape"), [], "word")[:5_000]).replace("\x00", "")
+            arguments[at] = os.fsdecode(
+                mutated(rng, arguments[at].encode("utf-8", "surrogateescape"), [], "word")[:5_000]
+            ).replace("\x00", "")
         elif what == 4:
             arguments[at] += rng.choice(WORDS).replace("\x00", "")
         elif what == 5:
             arguments[at] = rng.choice(other)
         else:
-            arguments[at] = rng.choice((*map(str, NUMBERS), "nan", "inf", "-inf", "1e400", "0.0", "-0.5", "1e-320", *WORDS)).replace("\x00", "")
+            arguments[at] = rng.choice(
+                (*map(str, NUMBERS), "nan", "inf", "-inf", "1e400", "0.0", "-0.5", "1e-320", *WORDS)
+            ).replace("\x00", "")
         if not arguments:
             arguments = ["--help"]
     return {"arguments.json": json.dumps(arguments).encode()}
@@ -527,7 +606,14 @@ MODELS = (
     "model/scdm-zebra-3",
     "model/scdm-sudoku-6-puzzle",
 )
-DATA = ("data/sudoku-4", "data/countdown-3", "data/zebra-3", "data/sudoku-6-puzzle", "data/text", "data/bytes")
+DATA = (
+    "data/sudoku-4",
+    "data/countdown-3",
+    "data/zebra-3",
+    "data/sudoku-6-puzzle",
+    "data/text",
+    "data/bytes",
+)
 
 
 def folder_of(check):

@@ -67,7 +67,15 @@ class Worker:
     """A reader's process: it goes through the inputs from a number on, and starts again behind one that ended it."""
 
     def __init__(self, reader, seeds, fixtures, count, seed, out, only=None):
-        self.reader, self.seeds, self.fixtures, self.count, self.seed, self.out, self.only = reader, seeds, fixtures, count, seed, out, only
+        self.reader, self.seeds, self.fixtures, self.count, self.seed, self.out, self.only = (
+            reader,
+            seeds,
+            fixtures,
+            count,
+            seed,
+            out,
+            only,
+        )
         self.folder = fixtures.folder.parent / f"worker-{reader.name.replace(' ', '-')}"
         self.shared = multiprocessing.get_context("fork").RawArray("d", len(FIELDS))
         self.found = {}
@@ -110,9 +118,19 @@ class Worker:
         died, number = self.folder / "died", int(self.get("number"))
         if died.exists():
             raise AssertionError(f"the drill of {self.reader.name} broke: {died.read_text()}")
-        what = f"takes more than {SECONDS} s" if late else f"ends the process by {signal.Signals(os.WTERMSIG(status)).name}"
-        case = {str(file.relative_to(self.folder / "case")): file.read_bytes() for file in (self.folder / "case").rglob("*") if file.is_file()}
-        keep(self, what, what, {name: content for name, content in case.items() if not name.startswith("out/")})
+        what = (
+            f"takes more than {SECONDS} s"
+            if late
+            else f"ends the process by {signal.Signals(os.WTERMSIG(status)).name}"
+        )
+        case = {
+            str(file.relative_to(self.folder / "case")): file.read_bytes()
+            for file in (self.folder / "case").rglob("*")
+            if file.is_file()
+        }
+        keep(
+            self, what, what, {name: content for name, content in case.items() if not name.startswith("out/")}
+        )
         if number + 1 >= self.count or len(self.read_found()) > 50:
             return True
         self.start(number + 1)
@@ -126,7 +144,9 @@ class Worker:
             row = json.loads(line)
             before = found.get(row["what"])
             row["times"] = 1 + (before["times"] if before else 0)
-            found[row["what"]] = row if before is None or row["size"] < before["size"] else {**before, "times": row["times"]}
+            found[row["what"]] = (
+                row if before is None or row["size"] < before["size"] else {**before, "times": row["times"]}
+            )
         return found
 
     def result(self):
@@ -180,7 +200,11 @@ class Inside:
         last = count - count // BY_HYPOTHESIS
         for number in range(first, last):
             self.worker.set(number=number)
-            self.attempt(next_case(self.reader, self.worker.seeds, Random(f"{self.worker.seed} {self.reader.name} {number}")))
+            self.attempt(
+                next_case(
+                    self.reader, self.worker.seeds, Random(f"{self.worker.seed} {self.reader.name} {number}")
+                )
+            )
         self.by_hypothesis(max(first, last))
 
     def by_hypothesis(self, first):
@@ -189,9 +213,15 @@ class Inside:
 
         scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
         values = st.recursive(
-            scalars, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=10), inner, max_size=5), max_leaves=20
+            scalars,
+            lambda inner: (
+                st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=10), inner, max_size=5)
+            ),
+            max_leaves=20,
         )
-        contents = st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass"))
+        contents = st.binary(max_size=200) | st.text(max_size=200).map(
+            lambda text: text.encode("utf-8", "surrogatepass")
+        )
         contents |= values.map(lambda value: json.dumps(value).encode())
         left = [self.worker.count - first]
 
@@ -199,11 +229,20 @@ class Inside:
             if content is None or self.reader.change is not None:
                 return next_case(self.reader, self.worker.seeds, draws)
             case = dict(draws.choice(self.worker.seeds))
-            return {**case, draws.choice(sorted(case)[-1:] if "task" in case or "tool" in case else sorted(case)): content}
+            return {
+                **case,
+                draws.choice(
+                    sorted(case)[-1:] if "task" in case or "tool" in case else sorted(case)
+                ): content,
+            }
 
         @seed(f"{self.worker.seed} {self.reader.name} {first}")
         @settings(
-            max_examples=max(1, left[0]), database=None, deadline=None, phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck)
+            max_examples=max(1, left[0]),
+            database=None,
+            deadline=None,
+            phases=(Phase.generate, Phase.shrink),
+            suppress_health_check=list(HealthCheck),
         )
         @given(st.randoms(use_true_random=False), st.none() | contents)
         def drill(draws, content):
@@ -219,7 +258,11 @@ class Inside:
             if before - left[0] < 10:
                 break
         for number in range(self.worker.count - left[0], self.worker.count):
-            self.attempt(next_case(self.reader, self.worker.seeds, Random(f"{self.worker.seed} {self.reader.name} {number}")))
+            self.attempt(
+                next_case(
+                    self.reader, self.worker.seeds, Random(f"{self.worker.seed} {self.reader.name} {number}")
+                )
+            )
 
     def settle(self):
         """A place of its own, quiet, with the fixtures copied so that they stay as they are."""
@@ -238,7 +281,13 @@ class Inside:
         work.mkdir(exist_ok=True)
         os.chdir(work)
         warnings.simplefilter("error")
-        for category in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning, FutureWarning):
+        for category in (
+            DeprecationWarning,
+            PendingDeprecationWarning,
+            ImportWarning,
+            ResourceWarning,
+            FutureWarning,
+        ):
             warnings.simplefilter("ignore", category)
 
     def limit(self):
@@ -258,7 +307,9 @@ class Inside:
             self.seen.append(f"{event} {str(arguments[:1])[:200]}")
             raise PermissionError(f"the drill forbids {event}")
         if event == "open" and isinstance(arguments[0], str | bytes):
-            writes = bool(set(str(arguments[1])) & set("wax+")) or bool((arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC))
+            writes = bool(set(str(arguments[1])) & set("wax+")) or bool(
+                (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            )
             self.check(event, arguments[0], writes)
         elif event in WRITING and isinstance(arguments[0], str | bytes | os.PathLike):
             self.check(event, arguments[0], True)
@@ -272,7 +323,9 @@ class Inside:
             return
         strange = name.startswith(home) and "/secret/" in name
         if writes or strange:
-            own = self.reader.change is not None and any(part in self.arguments for part in re.split(r"/|\.unfinished|/\.", name)[-3:] if part)
+            own = self.reader.change is not None and any(
+                part in self.arguments for part in re.split(r"/|\.unfinished|/\.", name)[-3:] if part
+            )
             if not own:
                 self.seen.append(f"{event} {'writes' if writes else 'reads'} outside: {name[:200]}")
             raise PermissionError(13, "the drill forbids it", name)
@@ -304,7 +357,9 @@ class Inside:
         except (ValueError, OSError) as error:
             self.watching = False
             said = str(error)
-            if not said or "\n" in said or "the drill forbids" in said:  # of a process that reads beforehand, whose deeds are not seen here
+            if (
+                not said or "\n" in said or "the drill forbids" in said
+            ):  # of a process that reads beforehand, whose deeds are not seen here
                 wrong = (f"no one line: {self.where(error)}", said)
             elif OUT_OF_MEMORY.search(said) and self.reader.change is None:
                 wrong = (f"out of memory: {self.where(error)}", said)
@@ -340,10 +395,20 @@ class Inside:
     @staticmethod
     def where(error):
         """An error's type and the place in the package where it comes from."""
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "latent_tokens" in frame.filename or "/fuzz/" in frame.filename]
+        frames = [
+            frame
+            for frame in traceback.extract_tb(error.__traceback__)
+            if "latent_tokens" in frame.filename or "/fuzz/" in frame.filename
+        ]
         last = frames[-1] if frames else None
-        text = re.sub(r"[0-9]+|/\S*|'[^']*'", "_", str(error))[:60] if isinstance(error, AssertionError) else ""
-        return f"{type(error).__name__} {text}at {Path(last.filename).name}:{last.lineno}" if last else type(error).__name__
+        text = (
+            re.sub(r"[0-9]+|/\S*|'[^']*'", "_", str(error))[:60] if isinstance(error, AssertionError) else ""
+        )
+        return (
+            f"{type(error).__name__} {text}at {Path(last.filename).name}:{last.lineno}"
+            if last
+            else type(error).__name__
+        )
 
 
 def drilled(jobs, processes, tell=lambda text: None):
@@ -355,7 +420,9 @@ def drilled(jobs, processes, tell=lambda text: None):
         for worker in [worker for worker in running if worker.ended()]:
             running.remove(worker)
             results.append(worker.result())
-            tell(f"{worker.reader.name}: {int(worker.get('tried')):,} inputs, {len(results[-1].found)} findings")
+            tell(
+                f"{worker.reader.name}: {int(worker.get('tried')):,} inputs, {len(results[-1].found)} findings"
+            )
             shutil.rmtree(worker.folder, ignore_errors=True)
         time.sleep(0.02)
     return results

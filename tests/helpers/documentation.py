@@ -33,7 +33,9 @@ def run(commands, folder):
             with chdir(folder):
                 assert main(arguments) == 0, command
         else:
-            done = subprocess.run(command, shell=True, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                command, shell=True, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False
+            )
             assert done.returncode == 0, f"{command}\n{done.stdout[-2_000:]}\n{done.stderr[-2_000:]}"
             processes += name == "latent-tokens"
 

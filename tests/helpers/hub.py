@@ -51,14 +51,19 @@ def serving():
                 return self.answer({"errors": [], "warnings": []})
             name, what = re.fullmatch(r"/api/models/([^/]+/[^/]+)/(preupload|commit)/.*", self.path).groups()
             if what == "preupload":
-                files = [{"path": file["path"], "uploadMode": "regular", "shouldIgnore": False} for file in json.loads(content)["files"]]
+                files = [
+                    {"path": file["path"], "uploadMode": "regular", "shouldIgnore": False}
+                    for file in json.loads(content)["files"]
+                ]
                 return self.answer({"files": files})
             for line in content.splitlines():
                 entry = json.loads(line)
                 if entry["key"] == "file":
                     repositories[name][entry["value"]["path"]] = base64.b64decode(entry["value"]["content"])
             commit = self.commit_of(name)
-            return self.answer({"success": True, "commitOid": commit, "commitUrl": f"{address}/{name}/commit/{commit}"})
+            return self.answer(
+                {"success": True, "commitOid": commit, "commitUrl": f"{address}/{name}/commit/{commit}"}
+            )
 
         def do_GET(self):
             self.give(shown=True)
@@ -72,17 +77,42 @@ def serving():
             file = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/([^?]+).*", self.path)
             name = (listing or file)[1] if listing or file else None
             if name not in repositories:
-                return self.answer({"error": "Repository not found"}, 404, {"X-Error-Code": "RepoNotFound"}, shown)
+                return self.answer(
+                    {"error": "Repository not found"}, 404, {"X-Error-Code": "RepoNotFound"}, shown
+                )
             commit = self.commit_of(name)
             if listing and listing[2] == "tree":
                 files = repositories[name].items()
-                return self.answer([{"type": "file", "path": path, "oid": commit, "size": len(content)} for path, content in files], shown=shown)
+                return self.answer(
+                    [
+                        {"type": "file", "path": path, "oid": commit, "size": len(content)}
+                        for path, content in files
+                    ],
+                    shown=shown,
+                )
             if listing:
-                return self.answer({"id": name, "sha": commit, "siblings": [{"rfilename": path} for path in repositories[name]]}, shown=shown)
+                return self.answer(
+                    {
+                        "id": name,
+                        "sha": commit,
+                        "siblings": [{"rfilename": path} for path in repositories[name]],
+                    },
+                    shown=shown,
+                )
             if file[3] not in repositories[name]:
-                return self.answer({"error": "Entry not found"}, 404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit}, shown)
+                return self.answer(
+                    {"error": "Entry not found"},
+                    404,
+                    {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit},
+                    shown,
+                )
             content = repositories[name][file[3]]
-            return self.answer(content, 200, {"ETag": f'"{hashlib.sha256(content).hexdigest()}"', "X-Repo-Commit": commit}, shown)
+            return self.answer(
+                content,
+                200,
+                {"ETag": f'"{hashlib.sha256(content).hexdigest()}"', "X-Repo-Commit": commit},
+                shown,
+            )
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     address = f"http://127.0.0.1:{server.server_port}"

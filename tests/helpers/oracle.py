@@ -14,7 +14,9 @@ class Oracle:
     def __init__(self, joint, shifted=False):
         self.joint, self.shifted = joint / joint.sum(), shifted
         self.mask_id = joint.shape[0]
-        self.outcomes = torch.cartesian_prod(*(torch.arange(size) for size in joint.shape)).reshape(-1, joint.dim())  # (outcomes, L)
+        self.outcomes = torch.cartesian_prod(*(torch.arange(size) for size in joint.shape)).reshape(
+            -1, joint.dim()
+        )  # (outcomes, L)
         self.calls = []
 
     def __call__(self, ids, positions, mask):
@@ -23,7 +25,9 @@ class Oracle:
         slots = ids.shape[1]
         code = torch.cat([ids, positions], dim=1) @ BASE ** torch.arange(2 * slots)
         _, alike = code.unique(return_inverse=True)
-        first = torch.empty(int(alike.max()) + 1, dtype=torch.int64).scatter_(0, alike, torch.arange(len(ids)))
+        first = torch.empty(int(alike.max()) + 1, dtype=torch.int64).scatter_(
+            0, alike, torch.arange(len(ids))
+        )
         return self.answers(ids[first], positions[first])[alike]
 
     def answers(self, ids, positions):
@@ -32,7 +36,10 @@ class Oracle:
         token_of = positions - 1 if self.shifted else positions  # whose token a slot shows
         shows = ids != self.mask_id
         agrees = (self.outcomes[:, token_of.clamp(min=0)] == ids) | ~shows  # (outcomes, B, S)
-        so_far, everywhere = agrees.long().cumprod(-1).bool(), agrees.all(-1, keepdim=True).expand(-1, batch, slots)
+        so_far, everywhere = (
+            agrees.long().cumprod(-1).bool(),
+            agrees.all(-1, keepdim=True).expand(-1, batch, slots),
+        )
         agrees = so_far if self.shifted else everywhere
         weight = self.joint.reshape(-1)[:, None, None] * agrees  # (outcomes, B, S)
         here = torch.nn.functional.one_hot(self.outcomes[:, positions], self.mask_id)  # (outcomes, B, S, V)

@@ -22,14 +22,24 @@ class Published(nn.Module):
         self.sigma_map = nn.Module()
         self.sigma_map.mlp = nn.Sequential(linear(waves, cond), nn.SiLU(), linear(cond, cond))
         self.rotary_emb = nn.Module()
-        self.rotary_emb.register_buffer("inv_freq", 1 / 10_000 ** (torch.arange(0, width // heads, 2) / (width // heads)))
+        self.rotary_emb.register_buffer(
+            "inv_freq", 1 / 10_000 ** (torch.arange(0, width // heads, 2) / (width // heads))
+        )
         self.blocks = nn.ModuleList()
         for _ in range(layers):
             block = nn.Module()
             block.norm1, block.norm2 = nn.Module(), nn.Module()
-            block.norm1.weight, block.norm2.weight = nn.Parameter(torch.randn(width)), nn.Parameter(torch.randn(width))
-            block.attn_qkv, block.attn_out = linear(width, 3 * width, bias=False), linear(width, width, bias=False)
-            block.mlp = nn.Sequential(linear(width, 4 * width), nn.GELU(approximate="tanh"), linear(4 * width, width))
+            block.norm1.weight, block.norm2.weight = (
+                nn.Parameter(torch.randn(width)),
+                nn.Parameter(torch.randn(width)),
+            )
+            block.attn_qkv, block.attn_out = (
+                linear(width, 3 * width, bias=False),
+                linear(width, width, bias=False),
+            )
+            block.mlp = nn.Sequential(
+                linear(width, 4 * width), nn.GELU(approximate="tanh"), linear(4 * width, width)
+            )
             block.adaLN_modulation = linear(cond, 6 * width)
             self.blocks.append(block)
         self.output_layer = nn.Module()
@@ -45,11 +55,16 @@ class Published(nn.Module):
 
     def forward(self, ids, positions, mask):
         waves = self.sigma_map.mlp[0].in_features // 2
-        angles = self.noise_level * torch.exp(-torch.arange(waves) / waves * torch.log(torch.tensor(10_000.0)))
+        angles = self.noise_level * torch.exp(
+            -torch.arange(waves) / waves * torch.log(torch.tensor(10_000.0))
+        )
         cond = self.outer(self.sigma_map.mlp(torch.cat([angles.cos(), angles.sin()])))
         x = self.vocab_embed.embedding[ids]
         angles = positions[..., None] * self.rotary_emb.inv_freq
-        cos, sin = torch.cat([angles, angles], -1).cos()[:, None], torch.cat([angles, angles], -1).sin()[:, None]
+        cos, sin = (
+            torch.cat([angles, angles], -1).cos()[:, None],
+            torch.cat([angles, angles], -1).sin()[:, None],
+        )
 
         def turn(y):
             return y * cos + self.quarter(y) * sin
@@ -59,7 +74,11 @@ class Published(nn.Module):
 
         for block in self.blocks:
             shift1, scale1, gate1, shift2, scale2, gate2 = block.adaLN_modulation(cond).chunk(6)
-            q, k, v = block.attn_qkv(norm(x, block.norm1.weight) * (1 + scale1) + shift1).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+            q, k, v = (
+                block.attn_qkv(norm(x, block.norm1.weight) * (1 + scale1) + shift1)
+                .unflatten(-1, (3, self.heads, -1))
+                .permute(2, 0, 3, 1, 4)
+            )
             scores = turn(q) @ turn(k).transpose(-1, -2) / q.shape[-1] ** 0.5
             mixed = scores.masked_fill(~mask[:, None], -torch.inf).softmax(-1) @ v
             x = x + gate1 * block.attn_out(mixed.transpose(1, 2).flatten(2))
@@ -74,9 +93,23 @@ def lightning(net, averages, mode="causal", length=64, **more):
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast
 
-    model = {"name": "small", "n_heads": net.heads, "length": length, "hidden_size": 32, "dropout": "${more.dropout}"}
-    algo = {"name": "esolm", "diffusion_attn_mode": mode, "time_conditioning": False, "causal_attention": False, "alpha_0": 1}
-    config = OmegaConf.create({"model": model, "algo": {**algo, **more}, "more": {"dropout": 0.1, "betas": [0.9, 0.999]}})
+    model = {
+        "name": "small",
+        "n_heads": net.heads,
+        "length": length,
+        "hidden_size": 32,
+        "dropout": "${more.dropout}",
+    }
+    algo = {
+        "name": "esolm",
+        "diffusion_attn_mode": mode,
+        "time_conditioning": False,
+        "causal_attention": False,
+        "alpha_0": 1,
+    }
+    config = OmegaConf.create(
+        {"model": model, "algo": {**algo, **more}, "more": {"dropout": 0.1, "betas": [0.9, 0.999]}}
+    )
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE({"a": 0}, [])))
     state = {f"backbone.{name}": tensor for name, tensor in net.state_dict().items()}
     return {
@@ -85,8 +118,12 @@ def lightning(net, averages, mode="causal", length=64, **more):
         "pytorch-lightning_version": "2.5.0",
         "state_dict": state,
         "loops": {"fit_loop": {"state_dict": {}}},
-        "callbacks": {"ModelCheckpoint": {"best_model_path": "x.ckpt", "best_model_score": torch.tensor(3.0)}},
-        "optimizer_states": [{"state": {0: {"step": torch.tensor(5.0)}}, "param_groups": [{"lr": 3e-4, "betas": (0.9, 0.999)}]}],
+        "callbacks": {
+            "ModelCheckpoint": {"best_model_path": "x.ckpt", "best_model_score": torch.tensor(3.0)}
+        },
+        "optimizer_states": [
+            {"state": {0: {"step": torch.tensor(5.0)}}, "param_groups": [{"lr": 3e-4, "betas": (0.9, 0.999)}]}
+        ],
         "lr_schedulers": [],
         "hparams_name": "kwargs",
         "hyper_parameters": {"config": config, "tokenizer": tokenizer},

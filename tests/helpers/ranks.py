@@ -9,7 +9,13 @@ from pathlib import Path
 
 FORKSERVER = multiprocessing.get_context("forkserver")
 FORKSERVER.set_forkserver_preload(
-    ["latent_tokens.training.loop", "latent_tokens.evaluation.evaluate", "latent_tokens.cli", "torch._dynamo", "torch.distributed.fsdp"]
+    [
+        "latent_tokens.training.loop",
+        "latent_tokens.evaluation.evaluate",
+        "latent_tokens.cli",
+        "torch._dynamo",
+        "torch.distributed.fsdp",
+    ]
 )
 SECONDS = 300
 
@@ -38,13 +44,24 @@ def rank_main(program, arguments, environment, stdout, stderr):
 
 def run_ranks(world_size, *arguments, program="latent_tokens.cli"):
     """(the largest exit code, what all ranks print, what they print to stderr) of a command in so many ranks."""
-    group = {"WORLD_SIZE": str(world_size), "LOCAL_WORLD_SIZE": str(world_size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    group = {
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_WORLD_SIZE": str(world_size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": free_port(),
+    }
     with tempfile.TemporaryDirectory() as folder:
         files = [(Path(folder, f"{rank}.out"), Path(folder, f"{rank}.err")) for rank in range(world_size)]
         ranks = []
         for rank, paths in enumerate(files):
             environment = group | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            ranks.append(FORKSERVER.Process(target=rank_main, args=(program, list(map(str, arguments)), environment, *paths), daemon=True))
+            ranks.append(
+                FORKSERVER.Process(
+                    target=rank_main,
+                    args=(program, list(map(str, arguments)), environment, *paths),
+                    daemon=True,
+                )
+            )
             ranks[-1].start()
         for process in ranks:
             process.join(SECONDS)

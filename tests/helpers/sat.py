@@ -68,7 +68,13 @@ def zebra_solutions(words, houses, attributes, most=2):
             true = RELATIONS.get(kind, lambda x: x in (0, houses - 1))
             for where in product(*places):
                 if not true(*where):
-                    solver.add_clause([-stands(a, v, h) for (sort, a, v), h in zip(references, where, strict=True) if sort == "c"])
+                    solver.add_clause(
+                        [
+                            -stands(a, v, h)
+                            for (sort, a, v), h in zip(references, where, strict=True)
+                            if sort == "c"
+                        ]
+                    )
         while len(found) < most and solver.solve():
             true = [literal for literal in solver.get_model() if literal > 0]
             table = [[0] * houses for _ in range(attributes)]

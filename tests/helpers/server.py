@@ -22,9 +22,21 @@ JSON = {"content-type": "application/json"}
 
 MALFORMED = {
     "unknown model": ("POST", "/api/solve", JSON, json.dumps({**QUESTION, "model": "none"}), 404),
-    "unknown model to decode": ("GET", f"/api/decode?{urlencode({**QUESTION, 'model': '../..'})}", {}, None, 404),
+    "unknown model to decode": (
+        "GET",
+        f"/api/decode?{urlencode({**QUESTION, 'model': '../..'})}",
+        {},
+        None,
+        404,
+    ),
     "a page of another site": ("GET", "/api/models", {"Sec-Fetch-Site": "cross-site"}, None, 403),
-    "no candidate for a curve": ("GET", f"/api/curve?{urlencode({'model': MODEL, 'candidates': 0})}", {}, None, 400),
+    "no candidate for a curve": (
+        "GET",
+        f"/api/curve?{urlencode({'model': MODEL, 'candidates': 0})}",
+        {},
+        None,
+        400,
+    ),
     "unknown place": ("GET", "/api/nothing", {}, None, 404),
     "a path upwards": ("GET", "/../../etc/passwd", {}, None, 404),
     "documentation from elsewhere": ("GET", "/docs", {}, None, 404),
@@ -42,8 +54,20 @@ MALFORMED = {
     "a wrong sign": ("POST", "/api/check", JSON, json.dumps({**QUESTION, "puzzle": "\x1b" + "." * 35}), 400),
     "an empty puzzle": ("POST", "/api/solve", JSON, json.dumps({**QUESTION, "puzzle": ""}), 400),
     "a contradiction": ("POST", "/api/solve", JSON, json.dumps({**QUESTION, "puzzle": "11" + "." * 34}), 400),
-    "no solution": ("POST", "/api/solve", JSON, json.dumps({**QUESTION, "puzzle": "12345." + "." * 6 + ".....6" + "." * 18}), 400),
-    "nothing to solve": ("POST", "/api/solve", JSON, json.dumps({**QUESTION, "puzzle": "641532325416134625256143512364463251"}), 400),
+    "no solution": (
+        "POST",
+        "/api/solve",
+        JSON,
+        json.dumps({**QUESTION, "puzzle": "12345." + "." * 6 + ".....6" + "." * 18}),
+        400,
+    ),
+    "nothing to solve": (
+        "POST",
+        "/api/solve",
+        JSON,
+        json.dumps({**QUESTION, "puzzle": "641532325416134625256143512364463251"}),
+        400,
+    ),
     "an unknown entry": ("POST", "/api/solve", JSON, json.dumps({**QUESTION, "steps": 3}), 422),
     "latents below 0": ("POST", "/api/solve", JSON, json.dumps({**QUESTION, "latents": -1}), 400),
     "latents beyond 2^63": ("POST", "/api/solve", JSON, json.dumps({**QUESTION, "latents": 1 << 70}), 400),
@@ -51,11 +75,35 @@ MALFORMED = {
     "candidates of 0": ("GET", f"/api/decode?{urlencode({**QUESTION, 'candidates': 0})}", {}, None, 400),
     "an unknown order": ("GET", f"/api/decode?{urlencode({**QUESTION, 'order': 'best'})}", {}, None, 422),
     "no temperature": ("GET", f"/api/decode?{urlencode({**QUESTION, 'temperature': 'nan'})}", {}, None, 400),
-    "an endless temperature": ("POST", "/api/solve", JSON, json.dumps({**QUESTION, "temperature": 0.5}).replace("0.5", "1e999"), 400),
+    "an endless temperature": (
+        "POST",
+        "/api/solve",
+        JSON,
+        json.dumps({**QUESTION, "temperature": 0.5}).replace("0.5", "1e999"),
+        400,
+    ),
     "a seed below 0": ("GET", f"/api/decode?{urlencode({**QUESTION, 'seed': -5})}", {}, None, 400),
-    "a seed of a thousand digits": ("GET", f"/api/decode?{urlencode({**QUESTION, 'seed': '9' * 1_000})}", {}, None, 400),
-    "a dial that is none": ("GET", f"/api/decode?{urlencode({**QUESTION, 'model': 'sudoku-6-mdm', 'latents': 3})}", {}, None, 400),
-    "givens that are no prefix": ("GET", f"/api/decode?{urlencode({**QUESTION, 'model': 'sudoku-6-arm'})}", {}, None, 400),
+    "a seed of a thousand digits": (
+        "GET",
+        f"/api/decode?{urlencode({**QUESTION, 'seed': '9' * 1_000})}",
+        {},
+        None,
+        400,
+    ),
+    "a dial that is none": (
+        "GET",
+        f"/api/decode?{urlencode({**QUESTION, 'model': 'sudoku-6-mdm', 'latents': 3})}",
+        {},
+        None,
+        400,
+    ),
+    "givens that are no prefix": (
+        "GET",
+        f"/api/decode?{urlencode({**QUESTION, 'model': 'sudoku-6-arm'})}",
+        {},
+        None,
+        400,
+    ),
     "an order of another method": (
         "GET",
         f"/api/decode?{urlencode({'model': 'sudoku-6-arm', 'puzzle': '.' * 36, 'order': 'margin'})}",
@@ -64,7 +112,13 @@ MALFORMED = {
         400,
     ),
     "a large body": ("POST", "/api/check", JSON, json.dumps({**QUESTION, "puzzle": "." * 100_000}), 413),
-    "a large body in parts": ("POST", "/api/check", {**JSON, "transfer-encoding": "chunked"}, f"8000\r\n{'[' * 0x8000}\r\n" * 2, 413),
+    "a large body in parts": (
+        "POST",
+        "/api/check",
+        {**JSON, "transfer-encoding": "chunked"},
+        f"8000\r\n{'[' * 0x8000}\r\n" * 2,
+        413,
+    ),
     "a long puzzle": ("POST", "/api/check", JSON, json.dumps({**QUESTION, "puzzle": "." * 20_000}), 422),
     "a curve of no problem": ("GET", f"/api/curve?model={MODEL}&count=0", {}, None, 400),
     "a curve of too many": ("GET", f"/api/curve?model={MODEL}&count=1000000", {}, None, 400),
@@ -117,7 +171,9 @@ def events(port, path, **values):
 @contextmanager
 def serving(app, **options):
     """The port of a server in this process."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none", lifespan="off", **options))
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=0, log_level="warning", ws="none", lifespan="off", **options)
+    )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -162,7 +218,11 @@ def crowd(port, decodes=100, malformed=100):
         method, path, headers, body, _ = faults[number % len(faults)]
         found["malformed", call(port, method, path, headers, body)[0]] += 1
 
-    asked = [threading.Thread(target=target, args=(i,)) for count, target in ((decodes, decode), (malformed, fault)) for i in range(count)]
+    asked = [
+        threading.Thread(target=target, args=(i,))
+        for count, target in ((decodes, decode), (malformed, fault))
+        for i in range(count)
+    ]
     begun = time.perf_counter()
     for thread in asked:
         thread.start()
@@ -179,8 +239,12 @@ def main():
         print(f"before: {resident(server.pid)[0]:.0f} MB")
         for number in range(1, 6):
             found, seconds = crowd(port)
-            print(f"round {number}: {seconds:.1f} s, now {resident(server.pid)[0]:.0f} MB, at most {resident(server.pid)[1]:.0f} MB")
-            print("  ", {f"{kind} {answer}": count for (kind, answer), count in sorted(found.items(), key=str)})
+            print(
+                f"round {number}: {seconds:.1f} s, now {resident(server.pid)[0]:.0f} MB, at most {resident(server.pid)[1]:.0f} MB"
+            )
+            print(
+                "  ", {f"{kind} {answer}": count for (kind, answer), count in sorted(found.items(), key=str)}
+            )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,13 @@ def share(tensors):
 def go_on(run, trained=training.go_on):
     trained(run)
     moments = [values["exp_avg"] for values in run.optimizer.state.values()]
-    print("held", share(run.net.parameters()), share(run.averaged.module.parameters()), share(moments), flush=True)
+    print(
+        "held",
+        share(run.net.parameters()),
+        share(run.averaged.module.parameters()),
+        share(moments),
+        flush=True,
+    )
 
 
 def entry():

@@ -19,7 +19,10 @@ from latent_tokens.configs import TrackerName
 from latent_tokens.storage import package_version, source_commit
 
 GIGABYTE = 10**9
-LITTLE, TOO_LITTLE = 5 * GIGABYTE, GIGABYTE // 2  # free on the disk: what data sets of the paper take, what a run with its states takes
+LITTLE, TOO_LITTLE = (
+    5 * GIGABYTE,
+    GIGABYTE // 2,
+)  # free on the disk: what data sets of the paper take, what a run with its states takes
 
 Verdict = Literal["ok", "note", "problem"]
 
@@ -46,11 +49,20 @@ def versions() -> Iterator[Finding]:
     """Of Python, of this package, and of each library that it needs."""
     commit = source_commit()
     yield Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
-    yield Finding("latent-tokens", "ok", f"{package_version()}{f' at {commit}' if commit else ''} in {Path(__file__).parents[1]}")
+    yield Finding(
+        "latent-tokens",
+        "ok",
+        f"{package_version()}{f' at {commit}' if commit else ''} in {Path(__file__).parents[1]}",
+    )
     try:
         needed = [Requirement(text) for text in distribution("latent-tokens").requires or []]
     except PackageNotFoundError:
-        yield Finding("installation", "note", "runs from a checkout that is not installed", "pip install -e . lets its requirements be checked")
+        yield Finding(
+            "installation",
+            "note",
+            "runs from a checkout that is not installed",
+            "pip install -e . lets its requirements be checked",
+        )
         return
     yield from (installed(one) for one in needed if one.marker is None or one.marker.evaluate({"extra": ""}))
 
@@ -79,11 +91,18 @@ def extras() -> Iterator[Finding]:
         wrong = [finding for finding in map(installed, own) if finding.verdict != "ok"]
         if wrong and extra != "dev":
             said = ", ".join(f"{finding.about} ({finding.found})" for finding in wrong)
-            yield Finding(f"extra {extra}", "note", f"missing: {said}", f"in a clone: pip install -e '.[{extra}]'")
+            yield Finding(
+                f"extra {extra}", "note", f"missing: {said}", f"in a clone: pip install -e '.[{extra}]'"
+            )
         elif extra != "dev":
             yield Finding(f"extra {extra}", "ok", ", ".join(one.name for one in own))
     found = [name for name in get_args(TrackerName) if find_spec(name) is not None]
-    yield Finding("trackers", "ok" if found else "note", ", ".join(found) or "none", "" if found else "pip install tensorboard, for train --track")
+    yield Finding(
+        "trackers",
+        "ok" if found else "note",
+        ", ".join(found) or "none",
+        "" if found else "pip install tensorboard, for train --track",
+    )
 
 
 def disk(folder: Path) -> Finding:
@@ -91,7 +110,9 @@ def disk(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
     said, hint = f"{free / GIGABYTE:,.1f} GB free", "free some, or write elsewhere with --out"
     if free < TOO_LITTLE:
-        return Finding("disk", "problem", f"{said}; a run with its states takes {TOO_LITTLE / GIGABYTE:.1f}", hint)
+        return Finding(
+            "disk", "problem", f"{said}; a run with its states takes {TOO_LITTLE / GIGABYTE:.1f}", hint
+        )
     if free < LITTLE:
         return Finding("disk", "note", f"{said}; the paper's data sets take {LITTLE / GIGABYTE:.0f}", hint)
     return Finding("disk", "ok", said)
@@ -103,5 +124,10 @@ def writing(folder: Path) -> Finding:
         with TemporaryFile(dir=folder) as file:
             file.write(b"latent-tokens")
     except OSError as error:
-        return Finding("folder", "problem", f"{folder} cannot be written ({error.strerror})", "go to another, or name one with --out")
+        return Finding(
+            "folder",
+            "problem",
+            f"{folder} cannot be written ({error.strerror})",
+            "go to another, or name one with --out",
+        )
     return Finding("folder", "ok", f"{folder} can be written")

@@ -37,13 +37,17 @@ def grow(config: BenchConfig, folder: Path, *, on_row: Callable[[Row], None] = l
     lengths = config.lengths if len(config.lengths) > 1 else (*(x for x in LENGTHS if x < length), length)
     batches = config.batch_sizes if len(config.batch_sizes) > 1 else BATCHES
     sweeps = {
-        "latents": replace(base, methods=("mdm", "scdm"), lengths=(length,), batch_sizes=(batch,), latents=dial),
+        "latents": replace(
+            base, methods=("mdm", "scdm"), lengths=(length,), batch_sizes=(batch,), latents=dial
+        ),
         "length": replace(base, lengths=lengths, batch_sizes=(batch,), latents=(0,)),
         "batch": replace(base, lengths=(min(SHORT, length),), batch_sizes=batches, latents=(0,)),
     }
     rows = []
     for panel, asked in sweeps.items():
-        found = measure_all(asked, partial(decoding_alone, asked, settings(asked)), partial(say, on_row, panel))
+        found = measure_all(
+            asked, partial(decoding_alone, asked, settings(asked)), partial(say, on_row, panel)
+        )
         rows += [{**row, "panel": panel} for row in found]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "growth.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -56,7 +60,9 @@ def say(on_row: Callable[[Row], None], panel: str, row: Row) -> None:
     on_row({**row, "panel": panel})
 
 
-def decoding_alone(config: BenchConfig, asked: list[Setting], precision: Precision, device: torch.device) -> Iterator[list[Case]]:
+def decoding_alone(
+    config: BenchConfig, asked: list[Setting], precision: Precision, device: torch.device
+) -> Iterator[list[Case]]:
     """The decoding cases."""
     for net, size, length, batch in nets(config, precision, device):
         yield [decoding_case(net, size, length, batch, *setting, config.top_p) for setting in asked]
@@ -69,17 +75,38 @@ def draw_figure(rows: Sequence[Row], stem: Path) -> None:
 
     sheet = Figure(figsize=(12, 4.2), layout="constrained")
     for axes, panel in zip(sheet.subplots(1, 3), PANELS, strict=True):
-        here = [row for row in rows if row["panel"] == panel and (panel != "latents" or row["method"] == "scdm")]
+        here = [
+            row for row in rows if row["panel"] == panel and (panel != "latents" or row["method"] == "scdm")
+        ]
         for method in dict.fromkeys(row["method"] for row in here):
             curve = [row for row in here if row["method"] == method]
             where = [row["length"] if row[panel] == "all" else row[panel] for row in curve]
             tokens = [row["batch"] * row["length"] ** 2 / row["token_theory"] for row in curve]
             scale = curve[-1]["seconds"] / tokens[-1]
             colour = COLORS.get(method, "#E69F00")
-            axes.plot([max(x, 0.5) for x in where], [row["seconds"] for row in curve], "o", color=colour, label=method)
-            axes.plot([max(x, 0.5) for x in where], [scale * count for count in tokens], "-", linewidth=1, color=colour)
-        axes.set(xscale="log", yscale="log", xlabel={"latents": "latent tokens n"}.get(panel, panel), ylabel="seconds")
-        places = {max(row["length"] if row[panel] == "all" else row[panel], 0.5): str(row[panel]) for row in here}
+            axes.plot(
+                [max(x, 0.5) for x in where],
+                [row["seconds"] for row in curve],
+                "o",
+                color=colour,
+                label=method,
+            )
+            axes.plot(
+                [max(x, 0.5) for x in where],
+                [scale * count for count in tokens],
+                "-",
+                linewidth=1,
+                color=colour,
+            )
+        axes.set(
+            xscale="log",
+            yscale="log",
+            xlabel={"latents": "latent tokens n"}.get(panel, panel),
+            ylabel="seconds",
+        )
+        places = {
+            max(row["length"] if row[panel] == "all" else row[panel], 0.5): str(row[panel]) for row in here
+        }
         axes.set_xticks(list(places), list(places.values()))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.grid(alpha=0.3)

@@ -45,7 +45,8 @@ def measure_machine(dtype: torch.dtype, device: torch.device) -> Machine:
     target = torch.zeros_like(source)
     with torch.no_grad():
         product, copy = (
-            statistics.median(seconds(work, device) for _ in range(ROUNDS)) for work in (lambda: matrix @ matrix, lambda: target.copy_(source))
+            statistics.median(seconds(work, device) for _ in range(ROUNDS))
+            for work in (lambda: matrix @ matrix, lambda: target.copy_(source))
         )
     return Machine(2 * SIDE**3 / product, 2 * COPIED / copy)
 
@@ -71,11 +72,16 @@ def count_flop(work: Callable[[], Any]) -> int:
     def forward(q: Any, k: Any, v: Any, *rest: Any, out_shape: Any = None, **options: Any) -> int:
         return int(cast(Any, sdpa_flop_count)(q, k, v))
 
-    def backward(gradient: Any, q: Any, k: Any, v: Any, *rest: Any, out_shape: Any = None, **options: Any) -> int:
+    def backward(
+        gradient: Any, q: Any, k: Any, v: Any, *rest: Any, out_shape: Any = None, **options: Any
+    ) -> int:
         return int(cast(Any, sdpa_backward_flop_count)(gradient, q, k, v))
 
     aten = torch.ops.aten  # torch's counter knows the kernels of accelerators alone
-    on_cpu = {aten._scaled_dot_product_flash_attention_for_cpu: forward, aten._scaled_dot_product_flash_attention_for_cpu_backward: backward}
+    on_cpu = {
+        aten._scaled_dot_product_flash_attention_for_cpu: forward,
+        aten._scaled_dot_product_flash_attention_for_cpu_backward: backward,
+    }
     with FlopCounterMode(display=False, custom_mapping=on_cpu) as counter:
         work()
     return int(counter.get_total_flops())

@@ -50,13 +50,21 @@ def measure_rates(task: Task) -> Iterator[Row]:
                     found.append(made / (time.perf_counter() - begun))
                     advance(1, "")
         for cores, found in rates.items():
-            yield {"task": task.name, "what": what, "rate": round(statistics.median(found)), "unit": "examples/s", "cores": cores}
+            yield {
+                "task": task.name,
+                "what": what,
+                "rate": round(statistics.median(found)),
+                "unit": "examples/s",
+                "cores": cores,
+            }
 
 
 def make(task: Task, count: int, number: int) -> int:
     """How many examples a process has made, in chunks as they are made for data sets; fewer than `count` where some do not fit."""
     starts = range(number * count, (number + 1) * count, CHUNK)
-    return sum(len(task.generate(min(CHUNK, starts.stop - start), seed=0, first=start).tokens) for start in starts)
+    return sum(
+        len(task.generate(min(CHUNK, starts.stop - start), seed=0, first=start).tokens) for start in starts
+    )
 
 
 def calibrate(task: Task) -> int:

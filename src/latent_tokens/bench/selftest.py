@@ -23,7 +23,11 @@ from latent_tokens.network.fast import generate
 DRAWS = 4_000  # samples of the oracle's joint
 APART = 0.05  # total variation, which so many exact samples are below in all but one trial of 100,000
 TRIED = {"scdm": Decoding(candidates=2, latents=1), "mdm": Decoding(), "ar-mtp": Decoding()}
-FAST = ("sudoku-6-scdm", Decoding(candidates=4, latents=8), 4)  # the model, decoding and number of boards on which the fast way is tested
+FAST = (
+    "sudoku-6-scdm",
+    Decoding(candidates=4, latents=8),
+    4,
+)  # the model, decoding and number of boards on which the fast way is tested
 
 
 def examine() -> Iterator[Finding]:
@@ -33,7 +37,12 @@ def examine() -> Iterator[Finding]:
         yield tested(about, test)
     yield from (tested(f"model {name}", partial(model_is_whole, name)) for name in shipped_names())
     if not shipped_names():
-        yield Finding("models", "problem", f"no bundled models in {SHIPPED}", "reinstall from a clone: pip install --force-reinstall --no-deps -e .")
+        yield Finding(
+            "models",
+            "problem",
+            f"no bundled models in {SHIPPED}",
+            "reinstall from a clone: pip install --force-reinstall --no-deps -e .",
+        )
 
 
 def devices() -> Iterator[Finding]:
@@ -42,20 +51,37 @@ def devices() -> Iterator[Finding]:
     if torch.backends.mps.is_available():
         yield Finding("device", "note", "the CPU: MPS has no float64, in which tokens are drawn")
     elif device.type == "cpu" and torch.version.cuda is not None:
-        yield Finding("device", "note", "the CPU, and torch is a build for CUDA: it sees no GPU", "nvidia-smi says whether the driver does")
+        yield Finding(
+            "device",
+            "note",
+            "the CPU, and torch is a build for CUDA: it sees no GPU",
+            "nvidia-smi says whether the driver does",
+        )
     else:
         yield Finding("device", "ok", describe_machine(device))
     few = device.type == "cpu" and threads < cores and "OMP_NUM_THREADS" in os.environ
     said = f"{threads} of {cores} cores"
-    yield Finding("threads", "note" if few else "ok", said, f"OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']} holds them" if few else "")
+    yield Finding(
+        "threads",
+        "note" if few else "ok",
+        said,
+        f"OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']} holds them" if few else "",
+    )
     blocks = (
-        f"FlexAttention from {BLOCK_MASK_FROM:,} positions" if device.type == "cuda" else "no FlexAttention, which this package uses on CUDA only"
+        f"FlexAttention from {BLOCK_MASK_FROM:,} positions"
+        if device.type == "cuda"
+        else "no FlexAttention, which this package uses on CUDA only"
     )
     apart = attention_error(device)
     if apart < 1e-3:
         yield Finding("attention", "ok", f"SDPA, {apart:.0e} from attention written out; {blocks}")
     else:
-        yield Finding("attention", "problem", f"SDPA is {apart:.1g} from attention written out", "install torch again, or another version of it")
+        yield Finding(
+            "attention",
+            "problem",
+            f"SDPA is {apart:.1g} from attention written out",
+            "install torch again, or another version of it",
+        )
 
 
 def attention_error(device: torch.device) -> float:
@@ -72,7 +98,9 @@ def tested(about: str, test: Callable[[], str]) -> Finding:
         return Finding(about, "ok", test())
     except Exception as error:  # whatever is broken, the others are still looked at
         said = re.sub(r"; (save|import|make) .*", "", first_line(error))
-        return Finding(about, "problem", said, "reinstall from a clone: pip install --force-reinstall --no-deps -e .")
+        return Finding(
+            about, "problem", said, "reinstall from a clone: pip install --force-reinstall --no-deps -e ."
+        )
 
 
 class Oracle:
@@ -81,7 +109,9 @@ class Oracle:
     mask_id = 3
 
     def __init__(self) -> None:
-        self.joint = torch.rand(27, generator=torch.Generator().manual_seed(0), dtype=torch.float64) ** 3 + 0.002
+        self.joint = (
+            torch.rand(27, generator=torch.Generator().manual_seed(0), dtype=torch.float64) ** 3 + 0.002
+        )
         self.joint /= self.joint.sum()
         self.outcomes = torch.cartesian_prod(*[torch.arange(3)] * 3)  # (27, L)
 
@@ -100,7 +130,9 @@ def oracle_is_drawn() -> str:
         shares = torch.bincount(tokens @ torch.tensor([9, 3, 1]), minlength=27) / DRAWS
         apart = 0.5 * (shares - oracle.joint).abs().sum().item()
         if not apart < APART:
-            raise ValueError(f"{name} draws {apart:.3f} away from the joint of an exact network, where chance gives {APART} at most")
+            raise ValueError(
+                f"{name} draws {apart:.3f} away from the joint of an exact network, where chance gives {APART} at most"
+            )
         said.append(f"{name} {apart:.3f}")
     return f"its joint is drawn, to {', '.join(said)} (total variation of {DRAWS:,} samples)"
 
@@ -110,8 +142,14 @@ def fast_is_reference() -> str:
     name, how, boards = FAST
     net = from_pretrained(name)
     nothing = torch.zeros(boards, net.max_length, dtype=torch.int64)
-    one, other = (ways(net, net.method, nothing, nothing.bool(), how, seed=0) for ways in (generate, reference.generate))
-    if not (torch.equal(one.tokens, other.tokens) and torch.equal(one.order, other.order) and torch.equal(one.processed, other.processed)):
+    one, other = (
+        ways(net, net.method, nothing, nothing.bool(), how, seed=0) for ways in (generate, reference.generate)
+    )
+    if not (
+        torch.equal(one.tokens, other.tokens)
+        and torch.equal(one.order, other.order)
+        and torch.equal(one.processed, other.processed)
+    ):
         raise ValueError(f"{name} decodes other samples than the reference")
     return f"{boards} boards of {name}, bit for bit"
 

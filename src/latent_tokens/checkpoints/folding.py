@@ -50,10 +50,14 @@ def folded(weights: Mapping[str, Tensor], size: Size, vocab_size: int, length: i
     theirs = dict(weights)
     frequencies = theirs.pop(BUFFER, None)
     if frequencies is not None and not turns_as_ours(frequencies, size.width // size.heads):
-        raise ValueError(f"{PREFIX}{BUFFER} is not that of base {ROTARY_BASE:,}; another rotary embedding is not supported")
+        raise ValueError(
+            f"{PREFIX}{BUFFER} is not that of base {ROTARY_BASE:,}; another rotary embedding is not supported"
+        )
     for name, tensor in theirs.items():
         if not torch.isfinite(tensor).all():
-            raise ValueError(f"{PREFIX}{name} has numbers that are not finite; training had diverged, or the file is damaged")
+            raise ValueError(
+                f"{PREFIX}{name} has numbers that are not finite; training had diverged, or the file is damaged"
+            )
     with torch.device("meta"):
         net = Transformer(size, vocab_size, length, positions="rotary", gelu="tanh")
     ours = {name: tensor.float() for name, tensor in folding(theirs, size)}
@@ -72,7 +76,9 @@ def folding(weights: dict[str, Tensor], size: Size) -> Iterable[tuple[str, Tenso
 
     inner = take("sigma_map.mlp.0.weight")  # (c, f)
     waves = inner.shape[1]
-    wave = torch.cat([torch.ones(waves // 2), torch.zeros(waves - waves // 2)]).double()  # cosines and sines of a noise level of 0
+    wave = torch.cat(
+        [torch.ones(waves // 2), torch.zeros(waves - waves // 2)]
+    ).double()  # cosines and sines of a noise level of 0
     hidden = F.silu(inner @ wave + take("sigma_map.mlp.0.bias"))
     condition = F.silu(take("sigma_map.mlp.2.weight") @ hidden + take("sigma_map.mlp.2.bias"))
 
@@ -106,4 +112,6 @@ def turns_as_ours(frequencies: Tensor, channels: int) -> bool:
     ours = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64) / half)
     if frequencies.shape != ours.shape or frequencies.dtype not in FLOATING:
         return False
-    return torch.allclose(frequencies.double(), ours, rtol=max(1e-3, 2 * torch.finfo(frequencies.dtype).eps), atol=0)
+    return torch.allclose(
+        frequencies.double(), ours, rtol=max(1e-3, 2 * torch.finfo(frequencies.dtype).eps), atol=0
+    )

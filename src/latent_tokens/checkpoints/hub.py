@@ -8,7 +8,12 @@ from pathlib import Path
 
 from latent_tokens.checks import ask_hub, first_line
 
-FILES = ["config.json", "model.safetensors", "tokenizer.json", "results.jsonl"]  # what is fetched: nothing that could be executed
+FILES = [
+    "config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "results.jsonl",
+]  # what is fetched: nothing that could be executed
 REFUSED = (400, 401, 403, 404, 410)  # answers of a hub that is there: no such name, not yours to read
 
 
@@ -36,14 +41,25 @@ def fetch(
     if not local_files_only:
         try:
             ask_hub(name, "config.json", revision, token)
-            found = snapshot_download(name, revision=revision, token=token, cache_dir=cache_dir, allow_patterns=FILES, force_download=force_download)
+            found = snapshot_download(
+                name,
+                revision=revision,
+                token=token,
+                cache_dir=cache_dir,
+                allow_patterns=FILES,
+                force_download=force_download,
+            )
             return Path(found)
         except Exception as error:  # of a hub or a network: anything
             reason = first_line(error)
             if getattr(getattr(error, "response", None), "status_code", None) in REFUSED:
                 raise ValueError(f"no model of that name that you can read: {reason}") from None
     try:
-        return Path(snapshot_download(name, revision=revision, cache_dir=cache_dir, allow_patterns=FILES, local_files_only=True))
+        return Path(
+            snapshot_download(
+                name, revision=revision, cache_dir=cache_dir, allow_patterns=FILES, local_files_only=True
+            )
+        )
     except Exception:
         raise ValueError(f"it cannot be reached: {reason}") from None
 
@@ -57,10 +73,21 @@ def check_links(folder: Path, names: Iterable[str]) -> None:
     for name in names:
         target = (folder / name).resolve()
         if not target.is_relative_to(resolved) and not target.is_relative_to(blobs):
-            raise ValueError(f"{folder / name}: is a link to {target}, outside of the directory. Copy the file into it if it is meant")
+            raise ValueError(
+                f"{folder / name}: is a link to {target}, outside of the directory. Copy the file into it if it is meant"
+            )
 
 
-def upload(folder: Path, name: str, *, message: str, private: bool | None, token: str | bool | None, branch: str | None, create_pr: bool) -> str:
+def upload(
+    folder: Path,
+    name: str,
+    *,
+    message: str,
+    private: bool | None,
+    token: str | bool | None,
+    branch: str | None,
+    create_pr: bool,
+) -> str:
     """Puts a folder's files on the hub under a name, which is made where it is new, in one commit; its address.
 
     Raises ValueError where the hub takes them not.
@@ -70,7 +97,15 @@ def upload(folder: Path, name: str, *, message: str, private: bool | None, token
     api = HfApi(token=token)
     try:
         known = api.create_repo(name, private=private, exist_ok=True).repo_id
-        return str(api.upload_folder(repo_id=known, folder_path=folder, commit_message=message, revision=branch, create_pr=create_pr))
+        return str(
+            api.upload_folder(
+                repo_id=known,
+                folder_path=folder,
+                commit_message=message,
+                revision=branch,
+                create_pr=create_pr,
+            )
+        )
     except Exception as error:  # of a hub or a network: anything
         raise ValueError(
             f"{name}: cannot be put on the hub ({first_line(error)}); see that it is yours, and that you are logged in (hf auth login)"

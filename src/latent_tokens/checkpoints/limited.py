@@ -29,7 +29,9 @@ def rehearse(call: Callable[[], object], memory: int = MEMORY, seconds: int = CP
     """
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of threads: none of theirs is needed in the new process
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # of threads: none of theirs is needed in the new process
         pid = os.fork()
     if pid == 0:
         os.close(reading)

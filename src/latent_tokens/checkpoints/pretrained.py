@@ -26,8 +26,18 @@ from latent_tokens.tasks import Language
 FINGERPRINT = 16  # positions
 CLOSE = 1e-2  # logits of two machines are closer, of two models are not
 SHIPPED = Path(__file__).parents[1] / "shipped"
-KINDS = {"task": dict, "name": str, "training": dict, "data_sha256": dict, "made_with": dict, "imported": dict}  # beside the model
-RULES = {rule.__name__: rule for rule in (attention.bidirectional, attention.independent, attention.semi_causal, attention.causal)}
+KINDS = {
+    "task": dict,
+    "name": str,
+    "training": dict,
+    "data_sha256": dict,
+    "made_with": dict,
+    "imported": dict,
+}  # beside the model
+RULES = {
+    rule.__name__: rule
+    for rule in (attention.bidirectional, attention.independent, attention.semi_causal, attention.causal)
+}
 ORDERS = {rule.__name__: rule for rule in (order.any_order, order.left_to_right)}
 
 
@@ -41,7 +51,9 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
     config = read_description(folder, "config.json", "model")
     weights = folder / "model.safetensors"
     if not weights.is_file():
-        raise ValueError(f"{folder}: incomplete, model.safetensors is missing. Resume its training (resume=auto) until it has saved weights.")
+        raise ValueError(
+            f"{folder}: incomplete, model.safetensors is missing. Resume its training (resume=auto) until it has saved weights."
+        )
     try:
         stored = shapes_of(weights)
     except (SafetensorError, OSError) as error:
@@ -53,17 +65,23 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
         with torch.device("meta"):  # nothing is allocated before it is known to be of this size
             net = build(config)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise ValueError(f"{folder / 'config.json'}: damaged ({first_line(error)}); save the model again") from None
+        raise ValueError(
+            f"{folder / 'config.json'}: damaged ({first_line(error)}); save the model again"
+        ) from None
     wanted = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
     if stored != wanted:
         name = min(name for name in stored.keys() | wanted.keys() if stored.get(name) != wanted.get(name))
-        found = f"{name[:80]} is {stored.get(name, 'missing')}, and {wanted.get(name, 'nothing')} by its config"
+        found = (
+            f"{name[:80]} is {stored.get(name, 'missing')}, and {wanted.get(name, 'nothing')} by its config"
+        )
         raise ValueError(f"{weights}: damaged, or not of this config ({found}); save the model again")
     tensors = read_tensor_file(weights)
     try:
         net.to_empty(device="cpu").load_state_dict(tensors)
     except RuntimeError as error:
-        raise ValueError(f"{weights}: damaged, or not of this config ({first_line(error)}); save the model again") from None
+        raise ValueError(
+            f"{weights}: damaged, or not of this config ({first_line(error)}); save the model again"
+        ) from None
     check_fingerprint(net.eval(), config.get("fingerprint"), folder)
     net.folder = folder.absolute()
     return net
@@ -74,7 +92,12 @@ def build(config: Mapping[str, Any]) -> Transformer:
     model, method = config["model"], method_from(config["method"])
     check_model(model)
     net = Transformer(
-        Size(**model["size"]), model["vocab_size"], model["max_length"], model["positions"], model["dropout"], model.get("gelu", "tanh")
+        Size(**model["size"]),
+        model["vocab_size"],
+        model["max_length"],
+        model["positions"],
+        model["dropout"],
+        model.get("gelu", "tanh"),
     )
     net.method = method
     return net
@@ -101,11 +124,15 @@ def check_about(about: dict[str, Any], file: Path) -> None:
     """Raises ValueError if what config.json says beside the model is of another type than training writes."""
     for name, kind in KINDS.items():
         if name in about and not isinstance(about[name], kind):
-            raise ValueError(f"{file}: damaged ({name} is a {type(about[name]).__name__}, must be a {kind.__name__}). Save the model again")
+            raise ValueError(
+                f"{file}: damaged ({name} is a {type(about[name]).__name__}, must be a {kind.__name__}). Save the model again"
+            )
     for holder, name in (("task", "name"), ("data_sha256", "train")):
         value = about.get(holder, {}).get(name, "")
         if not isinstance(value, str):
-            raise ValueError(f"{file}: damaged ({holder}.{name} is a {type(value).__name__}, must be a str). Save the model again")
+            raise ValueError(
+                f"{file}: damaged ({holder}.{name} is a {type(value).__name__}, must be a str). Save the model again"
+            )
 
 
 def save_pretrained(
@@ -124,12 +151,23 @@ def save_pretrained(
     folder, config = Path(folder), json_bytes({**describe(net), **(about or {})})
     folder.mkdir(parents=True, exist_ok=True)
     others = {folder / name: content for name, content in (beside or {}).items()}
-    write_atomic({**others, folder / "model.safetensors": weights_bytes(net.state_dict(), dtype), folder / "config.json": config})
+    write_atomic(
+        {
+            **others,
+            folder / "model.safetensors": weights_bytes(net.state_dict(), dtype),
+            folder / "config.json": config,
+        }
+    )
 
 
 def weights_bytes(weights: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> bytes:
     """The .safetensors file that holds a net's weights."""
-    return tensors_to_bytes({name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous() for name, tensor in weights.items()})
+    return tensors_to_bytes(
+        {
+            name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous()
+            for name, tensor in weights.items()
+        }
+    )
 
 
 @torch.inference_mode()
@@ -141,8 +179,14 @@ def fingerprint(net: Transformer) -> list[float]:
     places = torch.arange(count, device=device)[None]
     tokens = places * (net.vocab_size // 3 + 1) % net.vocab_size
     layout = Layout(places, torch.tensor([count // 2], device=device), torch.tensor([count], device=device))
-    logits = net(net.method.input_ids(tokens, layout, net.mask_id), layout.positions, attention.dense_mask(net.method.attention, layout))
-    waves = torch.cos(torch.outer(torch.arange(logits.shape[-1]), torch.arange(1.0, 4))) / logits.shape[-1] ** 0.5
+    logits = net(
+        net.method.input_ids(tokens, layout, net.mask_id),
+        layout.positions,
+        attention.dense_mask(net.method.attention, layout),
+    )
+    waves = (
+        torch.cos(torch.outer(torch.arange(logits.shape[-1]), torch.arange(1.0, 4))) / logits.shape[-1] ** 0.5
+    )
     found = (logits[0].cpu().double() @ waves.double()).flatten().tolist()
     if not all(map(math.isfinite, found)):
         raise ValueError("its logits are not finite: the weights have diverged, or are damaged")
@@ -156,9 +200,13 @@ def check_fingerprint(net: Transformer, wanted: Any, folder: Path, close: float 
     try:
         apart = (torch.tensor(fingerprint(net)) - torch.tensor(wanted)).abs().max().item()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{folder / 'config.json'}: damaged (fingerprint: {error}); import the model again") from None
+        raise ValueError(
+            f"{folder / 'config.json'}: damaged (fingerprint: {error}); import the model again"
+        ) from None
     if not apart < close:
-        raise ValueError(f"{folder}: its logits differ by {apart:.2g} from those it was saved with; weights or config were changed, import it again")
+        raise ValueError(
+            f"{folder}: its logits differ by {apart:.2g} from those it was saved with; weights or config were changed, import it again"
+        )
 
 
 def check_fits(net: Transformer, task: Language) -> None:
@@ -167,7 +215,9 @@ def check_fits(net: Transformer, task: Language) -> None:
         raise ValueError("net.method is None: set it to the Method that the net was trained with")
     if (net.max_length, net.vocab_size) != (task.length, task.vocab_size):
         learned = f"this model learned sequences of {net.max_length} over {net.vocab_size} tokens"
-        raise ValueError(f"{task.name} has {task.length} positions over {task.vocab_size} tokens, {learned}; use a run of {task.name}")
+        raise ValueError(
+            f"{task.name} has {task.length} positions over {task.vocab_size} tokens, {learned}; use a run of {task.name}"
+        )
 
 
 def describe(net: Transformer) -> dict[str, Any]:
@@ -188,7 +238,9 @@ def method_to(method: Method) -> dict[str, Any]:
     for name, known in (("order", ORDERS), ("attention", RULES)):
         if row[name] not in known.values():
             ours, found = ", ".join(known), getattr(row[name], "__name__", row[name])
-            raise ValueError(f"{name}={found}: only {ours} can be saved; save the state_dict yourself and build the Method in code")
+            raise ValueError(
+                f"{name}={found}: only {ours} can be saved; save the state_dict yourself and build the Method in code"
+            )
         row[name] = row[name].__name__
     return row
 

@@ -25,7 +25,12 @@ Kind = Literal["ema", "raw"]
 WRAPPERS = ("_orig_mod", "module")  # what torch.compile and DistributedDataParallel put into names
 BY_ATTENTION = {"causal": "esolm", "mixed2": "scdm", "bidirectional": "mdm"}  # Eso-LM's diffusion_attn_mode
 BY_NAME = {"esolm": "esolm", "mdlm": "mdm", "subs": "mdm"}  # what other settings call it
-FLOATS_OF_SAFETENSORS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+FLOATS_OF_SAFETENSORS = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+}
 MOST_HEADS, WIDEST = 1 << 10, 1 << 16
 DEEPEST, MOST_SETTINGS = 32, 100_000
 
@@ -53,7 +58,9 @@ class Checkpoint:
     left_out: tuple[str, ...] = ()
 
 
-def import_checkpoint(source: Path, weights: Kind | None = None, method: str | None = None) -> tuple[Transformer, Checkpoint]:
+def import_checkpoint(
+    source: Path, weights: Kind | None = None, method: str | None = None
+) -> tuple[Transformer, Checkpoint]:
     """The network with its method, and what it was read from: a Lightning .ckpt, or a folder with model.safetensors and config.json.
 
     `weights` says which a .ckpt gives: the moving average, by default, or the raw ones. The method is that of the file's own settings, or
@@ -61,7 +68,9 @@ def import_checkpoint(source: Path, weights: Kind | None = None, method: str | N
     ValueError where it is damaged, is conditioned on time, or does not say what it is.
     """
     if source.is_dir() and weights == "raw":
-        raise ValueError(f"weights=raw: {source} is a folder, which holds averages alone; leave it out, or name the .ckpt")
+        raise ValueError(
+            f"weights=raw: {source} is a folder, which holds averages alone; leave it out, or name the .ckpt"
+        )
     found = read_folder(source) if source.is_dir() else read_lightning(source, weights or "ema")
     name = method or method_of(found)
     length = setting(source, found.settings, ("model_length", "length"), LONGEST)
@@ -77,12 +86,19 @@ def import_checkpoint(source: Path, weights: Kind | None = None, method: str | N
 def read_lightning(source: Path, kind: Kind) -> Checkpoint:
     """A Lightning checkpoint. Raises ValueError where it is damaged, or has no such weights."""
     content = read_torch(source)
-    state, average = (content.get(key) if isinstance(content, dict) else None for key in ("state_dict", "ema"))
-    if not isinstance(state, dict) or not all(isinstance(name, str) and is_plain_tensor(tensor) for name, tensor in state.items()):
+    state, average = (
+        content.get(key) if isinstance(content, dict) else None for key in ("state_dict", "ema")
+    )
+    if not isinstance(state, dict) or not all(
+        isinstance(name, str) and is_plain_tensor(tensor) for name, tensor in state.items()
+    ):
         raise ValueError(f"{source}: no state_dict of tensors; this is no Lightning checkpoint")
     own, left_out = inside(source, state)
     settings = table(plain(content.get("hyper_parameters"), source))
-    stored = {name: Stored(tensor.dtype if tensor.dtype in FLOATING else None, tuple(tensor.shape)) for name, tensor in own.items()}
+    stored = {
+        name: Stored(tensor.dtype if tensor.dtype in FLOATING else None, tuple(tensor.shape))
+        for name, tensor in own.items()
+    }
     size, rows = layout_of(source, stored, settings)
     if kind == "ema":
         own |= averages(source, own, average)
@@ -93,17 +109,26 @@ def check_total(source: Path, tensors: Mapping[str, Tensor]) -> Mapping[str, Ten
     """The tensors. Raises ValueError if they take more memory than the file holds: several of them are the same part of it."""
     total = sum(tensor.nbytes for tensor in tensors.values())
     if total > 2 * source.stat().st_size:
-        raise ValueError(f"{source}: refused, its tensors take {total:,} bytes, more than twice those of the file")
+        raise ValueError(
+            f"{source}: refused, its tensors take {total:,} bytes, more than twice those of the file"
+        )
     return tensors
 
 
 def averages(source: Path, own: Mapping[str, Tensor], average: Any) -> dict[str, Tensor]:
     """The moving average of each weight. Raises ValueError where a file has none, or others."""
-    shadow, names = average.get("shadow_params") if isinstance(average, dict) else None, [name for name in own if name != BUFFER]
+    shadow, names = (
+        average.get("shadow_params") if isinstance(average, dict) else None,
+        [name for name in own if name != BUFFER],
+    )
     if not isinstance(shadow, list) or not all(is_plain_tensor(tensor) for tensor in shadow):
-        raise ValueError(f"{source}: has no moving average of its weights; read the raw ones with --weights raw")
+        raise ValueError(
+            f"{source}: has no moving average of its weights; read the raw ones with --weights raw"
+        )
     if len(shadow) != len(names):
-        raise ValueError(f"{source}: {len(shadow)} averages of {len(names)} weights, so which is of which cannot be told; use --weights raw")
+        raise ValueError(
+            f"{source}: {len(shadow)} averages of {len(names)} weights, so which is of which cannot be told; use --weights raw"
+        )
     for name, tensor in zip(names, shadow, strict=True):
         if tensor.shape != own[name].shape or tensor.dtype not in FLOATING:
             shapes = f"{tuple(tensor.shape)} of {tensor.dtype}; must be {tuple(own[name].shape)}"
@@ -115,7 +140,9 @@ def read_folder(source: Path) -> Checkpoint:
     """A folder as Hugging Face writes it; its weights are averages, as the authors export them. Raises ValueError where one is missing or damaged."""
     for name in ("config.json", "model.safetensors"):
         if not (source / name).is_file():
-            raise ValueError(f"{source}: {name} is missing; a folder must have config.json and model.safetensors")
+            raise ValueError(
+                f"{source}: {name} is missing; a folder must have config.json and model.safetensors"
+            )
     try:
         settings = table(plain(json.loads((source / "config.json").read_bytes()), source))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
@@ -124,10 +151,15 @@ def read_folder(source: Path) -> Checkpoint:
     try:
         with safe_open(file, "pt") as content:
             slices = {name: content.get_slice(name) for name in content.keys()}  # noqa: SIM118
-            own, left_out = inside(source, {name: (name, one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()})
+            own, left_out = inside(
+                source,
+                {name: (name, one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()},
+            )
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{file}: damaged ({first_line(error)}); fetch it again") from None
-    stored = {name: Stored(FLOATS_OF_SAFETENSORS.get(dtype), shape) for name, (_, dtype, shape) in own.items()}
+    stored = {
+        name: Stored(FLOATS_OF_SAFETENSORS.get(dtype), shape) for name, (_, dtype, shape) in own.items()
+    }
     size, rows = layout_of(source, stored, settings)
 
     def read() -> Iterable[tuple[str, Tensor]]:
@@ -148,9 +180,13 @@ def inside(source: Path, weights: Mapping[str, Any]) -> tuple[dict[str, Any], tu
     kept = prefixed or [name for name in names if not source.is_file()]
     own = {names[name].removeprefix(PREFIX): weights[name] for name in kept}
     if not own:
-        raise ValueError(f"{source}: no weights named {PREFIX}*; they are named like {next(iter(names), 'nothing')[:80]}")
+        raise ValueError(
+            f"{source}: no weights named {PREFIX}*; they are named like {next(iter(names), 'nothing')[:80]}"
+        )
     if len(own) != len(kept):
-        raise ValueError(f"{source}: has a weight twice, with a prefix of torch.compile or DistributedDataParallel and without; save it anew")
+        raise ValueError(
+            f"{source}: has a weight twice, with a prefix of torch.compile or DistributedDataParallel and without; save it anew"
+        )
     return own, tuple(name for name in names if name not in set(kept))
 
 
@@ -191,12 +227,18 @@ def method_of(found: Checkpoint) -> str:
     attention = settings.get("diffusion_attn_mode")
     if attention is not None:
         if not isinstance(attention, str) or attention not in BY_ATTENTION:
-            raise ValueError(f"{found.source}: diffusion_attn_mode={attention}: must be one of {', '.join(BY_ATTENTION)}; or {choices}")
+            raise ValueError(
+                f"{found.source}: diffusion_attn_mode={attention}: must be one of {', '.join(BY_ATTENTION)}; or {choices}"
+            )
         return BY_ATTENTION[attention]
     for key in ("name", "model_type", "parameterization", "architectures"):
         said = settings.get(key)
         for name in said if isinstance(said, list) else [said]:
-            known = re.sub(r"[-_ ]", "", name.lower()).removesuffix("config").removesuffix("formaskedlm") if isinstance(name, str) else ""
+            known = (
+                re.sub(r"[-_ ]", "", name.lower()).removesuffix("config").removesuffix("formaskedlm")
+                if isinstance(name, str)
+                else ""
+            )
             if known in BY_NAME:
                 return BY_NAME[known]
     raise ValueError(f"{found.source}: its settings do not say how it attends; {choices}")
@@ -212,8 +254,12 @@ def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str
             f"{source}: time_conditioning={settings['time_conditioning']}: layers that depend on the noise level do not fold into a plain transformer"
         )
     if settings.get("causal_attention") not in (None, False) or "sigma_map.mlp.0.weight" not in weights:
-        raise ValueError(f"{source}: no sigma_map among its weights: this is an autoregressive baseline, or no model of Eso-LM or MDLM")
-    (rows, width), (cond, waves) = (matrix(source, weights, name) for name in ("vocab_embed.embedding", "sigma_map.mlp.0.weight"))
+        raise ValueError(
+            f"{source}: no sigma_map among its weights: this is an autoregressive baseline, or no model of Eso-LM or MDLM"
+        )
+    (rows, width), (cond, waves) = (
+        matrix(source, weights, name) for name in ("vocab_embed.embedding", "sigma_map.mlp.0.weight")
+    )
     layers = len({name.split(".")[1] for name in weights if name.startswith("blocks.")})
     said = settings.get("n_blocks")
     if layers < 1 or (isinstance(said, int) and layers != said):
@@ -229,14 +275,18 @@ def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str
     for name, shape in wanted.items():
         if weights[name].shape != shape or weights[name].dtype is None:
             kind = "floating-point numbers" if weights[name].dtype is None else "that shape"
-            raise ValueError(f"{source}: {PREFIX}{name} is {weights[name].shape}; must be {shape}, and of {kind}")
+            raise ValueError(
+                f"{source}: {PREFIX}{name} is {weights[name].shape}; must be {shape}, and of {kind}"
+            )
     heads = setting(source, settings, "n_heads", MOST_HEADS)
     if width % (2 * heads):
         raise ValueError(
             f"{source}: n_heads={heads} in its settings: does not divide a width of {width} into heads of a whole, even number of channels"
         )
     if settings.get("mask_index") not in (None, rows - 1):
-        raise ValueError(f"{source}: mask_index={settings['mask_index']}: must be the last of the {rows} rows of the embedding")
+        raise ValueError(
+            f"{source}: mask_index={settings['mask_index']}: must be the last of the {rows} rows of the embedding"
+        )
     return Size(width, heads, layers), rows
 
 
@@ -244,7 +294,9 @@ def matrix(source: Path, weights: Mapping[str, Stored], name: str) -> tuple[int,
     """The shape of a weight that must be a matrix. Raises ValueError where it is none, or one too large or small."""
     shape = weights[name].shape if name in weights else None
     if shape is None or len(shape) != 2 or not all(2 <= count <= WIDEST for count in shape):
-        raise ValueError(f"{source}: {PREFIX}{name} {'is missing' if shape is None else f'is {shape}; must have two dimensions of 2 to {WIDEST:,}'}")
+        raise ValueError(
+            f"{source}: {PREFIX}{name} {'is missing' if shape is None else f'is {shape}; must have two dimensions of 2 to {WIDEST:,}'}"
+        )
     return shape[0], shape[1]
 
 
@@ -253,5 +305,7 @@ def setting(source: Path, settings: Mapping[str, Any], names: str | tuple[str, .
     names = (names,) if isinstance(names, str) else names
     value = next((settings[name] for name in names if settings.get(name) is not None), None)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise ValueError(f"{source}: {' or '.join(names)}={str(value)[:40]} in its settings: must be a whole number from 1 to {most:,}")
+        raise ValueError(
+            f"{source}: {' or '.join(names)}={str(value)[:40]} in its settings: must be a whole number from 1 to {most:,}"
+        )
     return value

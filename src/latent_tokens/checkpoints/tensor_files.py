@@ -53,7 +53,9 @@ def read_tensor_file(path: Path) -> dict[str, Tensor]:
             written = (file.metadata() or {}).get(SHA256)
         check_tensors(tensors, written)
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
-        raise ValueError(f"{path}: damaged ({first_line(error)}). Save the model again, or fetch it again") from None
+        raise ValueError(
+            f"{path}: damaged ({first_line(error)}). Save the model again, or fetch it again"
+        ) from None
     return tensors
 
 

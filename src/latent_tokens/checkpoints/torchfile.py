@@ -20,8 +20,27 @@ from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
 from latent_tokens.checkpoints.limited import MEMORY, rehearse
 from latent_tokens.checks import first_line
 
-STUBBED = ("omegaconf", "transformers", "tokenizers", "typing", "collections")  # libraries whose classes become stubs
-TYPES = ("dict", "list", "tuple", "frozenset", "int", "long", "float", "bool", "str", "unicode", "bytes", "object")
+STUBBED = (
+    "omegaconf",
+    "transformers",
+    "tokenizers",
+    "typing",
+    "collections",
+)  # libraries whose classes become stubs
+TYPES = (
+    "dict",
+    "list",
+    "tuple",
+    "frozenset",
+    "int",
+    "long",
+    "float",
+    "bool",
+    "str",
+    "unicode",
+    "bytes",
+    "object",
+)
 LARGEST_PICKLE = 1 << 25  # bytes: what is no tensor is a few megabytes
 MOST_STUBS = 256
 
@@ -66,7 +85,9 @@ def load(file: Path, classes: list[Any]) -> Any:
     except MemoryError:
         raise
     except Exception as error:  # a damaged file may raise anything
-        cause = error.__context__ if isinstance(error, pickle.UnpicklingError) and error.__context__ else error
+        cause = (
+            error.__context__ if isinstance(error, pickle.UnpicklingError) and error.__context__ else error
+        )
         message = first_line(cause) if isinstance(cause, Exception) else ""
         if "memory" in message:
             raise MemoryError(message) from None
@@ -78,14 +99,21 @@ def stubs(file: Path) -> list[Any]:
     try:
         names = sorted(get_unsafe_globals_in_checkpoint(file))
     except Exception as error:  # a damaged file may raise anything
-        raise ValueError(f"{file}: damaged ({type(error).__name__}: {first_line(error)}); fetch it again") from None
+        raise ValueError(
+            f"{file}: damaged ({type(error).__name__}: {first_line(error)}); fetch it again"
+        ) from None
     if len(names) > MOST_STUBS:
         raise ValueError(f"{file}: refused, it asks for more than {MOST_STUBS} classes")
     for name in names:
         library, _, last = name.partition(".")
         if library not in STUBBED and not (library in ("builtins", "__builtin__") and last in TYPES):
-            raise ValueError(f"{file}: refused, it asks for {name[:80]}, which is no plain value, tensor or class of {', '.join(STUBBED)}")
-    return [(dict_of if name == "collections.defaultdict" else type("Inert", (Inert,), {"name": name}), name) for name in names]
+            raise ValueError(
+                f"{file}: refused, it asks for {name[:80]}, which is no plain value, tensor or class of {', '.join(STUBBED)}"
+            )
+    return [
+        (dict_of if name == "collections.defaultdict" else type("Inert", (Inert,), {"name": name}), name)
+        for name in names
+    ]
 
 
 def dict_of(*_: Any) -> dict[Any, Any]:
@@ -95,7 +123,12 @@ def dict_of(*_: Any) -> dict[Any, Any]:
 
 def is_plain_tensor(value: Any) -> bool:
     """Whether a value is a tensor of numbers in memory, all of which the file holds."""
-    plain = type(value) in (Tensor, nn.Parameter) and value.layout == torch.strided and value.device.type == "cpu" and not value.is_quantized
+    plain = (
+        type(value) in (Tensor, nn.Parameter)
+        and value.layout == torch.strided
+        and value.device.type == "cpu"
+        and not value.is_quantized
+    )
     return plain and value.nbytes <= value.untyped_storage().nbytes()
 
 
@@ -104,21 +137,45 @@ def check_archive(file: Path) -> None:
     if not file.is_file():
         raise ValueError(f"{file}: no file")
     if file.suffix == ".safetensors":
-        raise ValueError(f"{file}: is read with the config.json that describes it; name the folder that has both")
+        raise ValueError(
+            f"{file}: is read with the config.json that describes it; name the folder that has both"
+        )
     try:
         with zipfile.ZipFile(file) as archive:
             records = archive.infolist()
-            order = [archive.read(record) for record in records if record.filename.endswith("/byteorder") and record.file_size < LARGEST_PICKLE]
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError, OSError, EOFError, OverflowError) as error:
+            order = [
+                archive.read(record)
+                for record in records
+                if record.filename.endswith("/byteorder") and record.file_size < LARGEST_PICKLE
+            ]
+    except (
+        zipfile.BadZipFile,
+        ValueError,
+        NotImplementedError,
+        RuntimeError,
+        OSError,
+        EOFError,
+        OverflowError,
+    ) as error:
         reason = f"no zip file ({first_line(error)}); files of torch before 1.6 are not read, save it again with a newer one"
         raise ValueError(f"{file}: {reason}") from None
     for record in records:
         if record.compress_type != zipfile.ZIP_STORED or record.file_size != record.compress_size:
-            raise ValueError(f"{file}: {record.filename[:80]} is compressed, which torch.save never does; refused")
-    pickles = [record for record in records if record.filename.endswith("/data.pkl") and record.filename.count("/") == 1]
+            raise ValueError(
+                f"{file}: {record.filename[:80]} is compressed, which torch.save never does; refused"
+            )
+    pickles = [
+        record
+        for record in records
+        if record.filename.endswith("/data.pkl") and record.filename.count("/") == 1
+    ]
     if len(pickles) != 1:
-        raise ValueError(f"{file}: damaged, or not written by torch.save (a zip file with {len(pickles)} data.pkl)")
+        raise ValueError(
+            f"{file}: damaged, or not written by torch.save (a zip file with {len(pickles)} data.pkl)"
+        )
     if pickles[0].file_size > LARGEST_PICKLE:
-        raise ValueError(f"{file}: its values beside tensors take {pickles[0].file_size:,} bytes, more than {LARGEST_PICKLE:,}")
+        raise ValueError(
+            f"{file}: its values beside tensors take {pickles[0].file_size:,} bytes, more than {LARGEST_PICKLE:,}"
+        )
     if any(content != b"little" for content in order):
         raise ValueError(f"{file}: written on a big-endian machine; save it again on a little-endian one")

@@ -61,10 +61,22 @@ PUZZLE = "1.....3............2................"
 
 EXAMPLES = {  # two of each command; "" is the program itself
     "": (f"solve {PUZZLE}", "evaluate sudoku-6-scdm --latents 0 4 all --num-samples 100"),
-    "data": ("data sudoku-6 --num-train 10000 --out data/six", "data text --source book.txt --tokenizer bpe:4096 --length 128"),
-    "train": ("train sudoku-4 scdm --steps 600 --out runs/four", "train text esolm --data data/text --size tiny --resume auto"),
-    "evaluate": ("evaluate sudoku-6-scdm --latents 0 4 all --num-samples 100", "evaluate runs/four --candidates growing --json"),
-    "sample": ("sample sudoku-6-scdm --latents all --num-samples 3", "sample runs/text --prompt 'Once upon a time' --show"),
+    "data": (
+        "data sudoku-6 --num-train 10000 --out data/six",
+        "data text --source book.txt --tokenizer bpe:4096 --length 128",
+    ),
+    "train": (
+        "train sudoku-4 scdm --steps 600 --out runs/four",
+        "train text esolm --data data/text --size tiny --resume auto",
+    ),
+    "evaluate": (
+        "evaluate sudoku-6-scdm --latents 0 4 all --num-samples 100",
+        "evaluate runs/four --candidates growing --json",
+    ),
+    "sample": (
+        "sample sudoku-6-scdm --latents all --num-samples 3",
+        "sample runs/text --prompt 'Once upon a time' --show",
+    ),
     "solve": (f"solve {PUZZLE}", f"solve {PUZZLE} --latents all --candidates 4"),
     "serve": ("serve", "serve runs/four --port 0 --no-open"),
     "trace": (
@@ -74,8 +86,14 @@ EXAMPLES = {  # two of each command; "" is the program itself
     "demo": ("demo", "demo --scale smoke --out runs/smoke"),
     "bench": ("bench --methods scdm mdm --precisions fp32", "bench --methods scdm --train --growth growth"),
     "reproduce": ("reproduce figure-1 --scale smoke", "reproduce all --status"),
-    "import": ("import model.ckpt models/esolm --tokenizer gpt2", "import OWNER/NAME models/mdlm --method mdm"),
-    "likelihood": ("likelihood runs/text --text book.txt --latents 0 16", "likelihood runs/text --data data/text --num-sequences 16"),
+    "import": (
+        "import model.ckpt models/esolm --tokenizer gpt2",
+        "import OWNER/NAME models/mdlm --method mdm",
+    ),
+    "likelihood": (
+        "likelihood runs/text --text book.txt --latents 0 16",
+        "likelihood runs/text --data data/text --num-sequences 16",
+    ),
     "export": ("export runs/four models/four", "export sudoku-6-scdm models/six --precision bf16"),
     "doctor": ("doctor", "doctor --json"),
 }

@@ -36,13 +36,19 @@ def run_bench(command: Bench) -> int:
     if command.growth is not None:
         check_out(command.growth)
         if command.config.train not in ((), BenchConfig.train):
-            raise ValueError("--train with --growth: growth measures decoding only. Leave one of the two out.")
+            raise ValueError(
+                "--train with --growth: growth measures decoding only. Leave one of the two out."
+            )
 
     def keep(row: dict[str, Any]) -> None:
         if command.json:
             print(json.dumps(row), flush=True)
 
-    rows = bench(command.config, on_row=keep) if command.growth is None else grow(command.config, command.growth, on_row=keep)
+    rows = (
+        bench(command.config, on_row=keep)
+        if command.growth is None
+        else grow(command.config, command.growth, on_row=keep)
+    )
     if not command.json:
         Console(width=None if sys.stdout.isatty() else 130).print(speed_table(rows))
     return 0

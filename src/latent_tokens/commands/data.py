@@ -44,7 +44,11 @@ def run_data(command: Data) -> int:
     folder = make_counted(command.config)
     _, manifest = read_manifest(folder)
     sizes = ", ".join(f"{split} {about['examples']:,}" for split, about in manifest["splits"].items())
-    counts = ", ".join(f"{manifest[name]:,} {name.replace('_', ' ')}" for name in ("repeated", "empty", "too_long", "kept_out") if manifest.get(name))
+    counts = ", ".join(
+        f"{manifest[name]:,} {name.replace('_', ' ')}"
+        for name in ("repeated", "empty", "too_long", "kept_out")
+        if manifest.get(name)
+    )
     if "tokens" in manifest:
         sizes += f" sequences of {manifest['tokens']:,} different tokens"
     CONSOLE.print(sizes + (f"; left out: {counts}" if counts else ""), highlight=False, soft_wrap=True)
@@ -57,7 +61,11 @@ def run_data(command: Data) -> int:
         CONSOLE.print(line, highlight=False, soft_wrap=True)
     for split in SPLITS if "tokens" in manifest else ():
         if split not in manifest["splits"] and getattr(command.config, f"num_{split}") != 0:
-            CONSOLE.print(f"{split}: empty, there are too few documents. Use more text, or shorter documents.", highlight=False, soft_wrap=True)
+            CONSOLE.print(
+                f"{split}: empty, there are too few documents. Use more text, or shorter documents.",
+                highlight=False,
+                soft_wrap=True,
+            )
     for bad in manifest.get("bad_rows", []):
         CONSOLE.print(f"left out: {bad}", highlight=False, soft_wrap=True)
     print(folder)
@@ -77,7 +85,9 @@ def check_mode(command: Data) -> None:
         raise ValueError("--show with --benchmark: give one of the two")
     for name in ("out", "num_train", "num_validation", "num_test", "processes"):
         if getattr(command.config, name) is not None:
-            raise ValueError(f"{name}={getattr(command.config, name)}: {mode} writes no data set. Leave one of the two out.")
+            raise ValueError(
+                f"{name}={getattr(command.config, name)}: {mode} writes no data set. Leave one of the two out."
+            )
 
 
 def show_data(config: DataConfig, count: int) -> int:
@@ -105,5 +115,10 @@ def benchmark_data(config: DataConfig, as_json: bool) -> int:
     if config.from_file:
         raise ValueError(f"source={config.source}: --benchmark measures generated examples. Leave it out.")
     for row in measure_rates(task_of(config)):
-        print(json.dumps(row) if as_json else f"{row['task']}, {row['what']}: {row['rate']:,} {row['unit']} on {row['cores']} core(s)", flush=True)
+        print(
+            json.dumps(row)
+            if as_json
+            else f"{row['task']}, {row['what']}: {row['rate']:,} {row['unit']} on {row['cores']} core(s)",
+            flush=True,
+        )
     return 0

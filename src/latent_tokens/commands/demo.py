@@ -20,6 +20,14 @@ def run_demo(config: DemoConfig) -> int:
     console = Console(width=None if sys.stdout.isatty() else 110)
     console.print(table(rows, f"sudoku-6: latent tokens n, {rows[0]['num_samples']:,} samples per row"))
     if references:
-        console.print(table(references, "for comparison: methods without latent token control" + ("" if config.every_method else " (stored rows)")))
-    print(f"{config.out / 'latents.png'} and {config.out / 'summary.json'}; open {config.out / 'trace.html'} in a browser to see the model decode")
+        console.print(
+            table(
+                references,
+                "for comparison: methods without latent token control"
+                + ("" if config.every_method else " (stored rows)"),
+            )
+        )
+    print(
+        f"{config.out / 'latents.png'} and {config.out / 'summary.json'}; open {config.out / 'trace.html'} in a browser to see the model decode"
+    )
     return 0

@@ -55,6 +55,11 @@ def examine(folder: Path) -> Iterator[Finding]:
     try:
         from latent_tokens.bench import selftest
     except Exception as error:  # of a library that is missing or broken: anything
-        yield doctor.Finding("self-test", "problem", f"cannot start ({first_line(error)})", "fix the problems above, or reinstall latent-tokens")
+        yield doctor.Finding(
+            "self-test",
+            "problem",
+            f"cannot start ({first_line(error)})",
+            "fix the problems above, or reinstall latent-tokens",
+        )
         return
     yield from selftest.examine()

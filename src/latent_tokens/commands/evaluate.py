@@ -46,7 +46,9 @@ def run_evaluate(command: Evaluate) -> int:
     net, folder = model_of(command.run), find(command.run)
     if command.out is not None:
         check_out(command.out)
-    own = Path(command.run).is_dir() and SHIPPED not in folder.parents  # neither a bundled model nor one of the Hub
+    own = (
+        Path(command.run).is_dir() and SHIPPED not in folder.parents
+    )  # neither a bundled model nor one of the Hub
     kept = command.out or (folder if own else None)
 
     def keep(row: dict[str, Any]) -> None:
@@ -60,11 +62,17 @@ def run_evaluate(command: Evaluate) -> int:
     order = command.config.order or default_order(net.method, task)
     check_counts(net.method, order, command.config.latents or (), command.config.candidates)
     if order == "left_to_right" and not command.config.refresh:
-        raise ValueError("refresh=False with order=left_to_right: there is no random order to reshuffle. Leave it out.")
+        raise ValueError(
+            "refresh=False with order=left_to_right: there is no random order to reshuffle. Leave it out."
+        )
     if command.judge is not None and not isinstance(task, Text):
-        raise ValueError(f"judge={command.judge}: is for generated text, and {task.name} has a verifier. Leave it out.")
+        raise ValueError(
+            f"judge={command.judge}: is for generated text, and {task.name} has a verifier. Leave it out."
+        )
     if isinstance(task, Text):
-        rows = evaluate_text(net, task, command.config, judge_of(command, task, next(net.parameters()).device), on_row=keep)
+        rows = evaluate_text(
+            net, task, command.config, judge_of(command, task, next(net.parameters()).device), on_row=keep
+        )
     else:
         rows = evaluate(net, task, command.config, on_row=keep)
     if not command.json and processes.is_main():
@@ -85,4 +93,9 @@ def judge_of(command: Evaluate, task: Any, device: Any) -> Any:
     from latent_tokens.evaluation.generative_perplexity import find_judge
 
     data = command.config.data
-    return find_judge(command.judge or "trigrams", task, None if data is None else read_split(task, data, "validation"), device)
+    return find_judge(
+        command.judge or "trigrams",
+        task,
+        None if data is None else read_split(task, data, "validation"),
+        device,
+    )

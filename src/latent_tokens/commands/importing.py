@@ -41,16 +41,29 @@ def run_import(command: Import) -> int:
     coder = None if command.tokenizer is None else read_tokenizer(command.tokenizer)
     net, found = import_checkpoint(fetched(command.source), command.weights, command.method)
     name, count = name_of(net.method), sum(weight.numel() for weight in net.parameters())
-    about = {"name": name, "imported": origin_of(command, found), "fingerprint": fingerprint(net), "made_with": provenance()}
+    about = {
+        "name": name,
+        "imported": origin_of(command, found),
+        "fingerprint": fingerprint(net),
+        "made_with": provenance(),
+    }
     task, beside = ({}, {}) if coder is None else text_of(net, coder, str(command.tokenizer))
     save_pretrained(net, command.out, about={**about, **task}, beside=beside)
     said = "as requested" if command.method else "from its settings"
     shape = f"{net.size.layers} layers of width {net.size.width}, {count / 1e6:.1f} M parameters"
-    print(f"{name}, {said}; {found.kind} weights; {shape}; sequences of {net.max_length:,} over {net.vocab_size:,} tokens and MASK")
+    print(
+        f"{name}, {said}; {found.kind} weights; {shape}; sequences of {net.max_length:,} over {net.vocab_size:,} tokens and MASK"
+    )
     if found.left_out:
-        print(f"ignored, not part of the network: {', '.join(found.left_out[:3])}{' and more' if len(found.left_out) > 3 else ''}"[:300])
+        print(
+            f"ignored, not part of the network: {', '.join(found.left_out[:3])}{' and more' if len(found.left_out) > 3 else ''}"[
+                :300
+            ]
+        )
     if coder is None:
-        print("without a tokenizer it cannot generate text: add --tokenizer gpt2, or a directory with a tokenizer")
+        print(
+            "without a tokenizer it cannot generate text: add --tokenizer gpt2, or a directory with a tokenizer"
+        )
     print(command.out)
     return 0
 
@@ -59,7 +72,11 @@ def origin_of(command: Import, found: Any) -> dict[str, Any]:
     """The origin of a model, as config.json records it."""
     alpha = found.settings.get("alpha_0")
     known = isinstance(alpha, int | float) and 0 <= alpha <= 1
-    return {"source": Path(command.source).resolve().name, "weights": found.kind, "alpha_0": alpha if known else None}
+    return {
+        "source": Path(command.source).resolve().name,
+        "weights": found.kind,
+        "alpha_0": alpha if known else None,
+    }
 
 
 def text_of(net: Any, coder: Any, name: str) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -72,7 +89,9 @@ def text_of(net: Any, coder: Any, name: str) -> tuple[dict[str, Any], dict[str, 
             f"tokenizer={name}: has {coder.vocab_size:,} tokens; the checkpoint has {net.vocab_size:,} and MASK. Use the one it was trained with."
         )
     learned = isinstance(coder, Learned)
-    return {"task": Text(net.max_length, FILE if learned else name).description()}, {FILE: coder.to_json()} if learned else {}
+    return {"task": Text(net.max_length, FILE if learned else name).description()}, {
+        FILE: coder.to_json()
+    } if learned else {}
 
 
 def fetched(source: str) -> Path:
@@ -81,10 +100,14 @@ def fetched(source: str) -> Path:
     if path.exists():
         return path
     if re.fullmatch(r"[\w.-]+/[\w.-]+", source) is None or path.suffix == ".ckpt":
-        raise ValueError(f"source={source}: not found. Name a file, a directory, or a model on the Hugging Face Hub (OWNER/NAME).")
+        raise ValueError(
+            f"source={source}: not found. Name a file, a directory, or a model on the Hugging Face Hub (OWNER/NAME)."
+        )
     from huggingface_hub import snapshot_download
 
     try:
         return Path(snapshot_download(source, allow_patterns=["config.json", "model.safetensors"]))
     except Exception as error:
-        raise ValueError(f"source={source}: is not a directory, and cannot be fetched from the Hugging Face Hub ({first_line(error)})") from None
+        raise ValueError(
+            f"source={source}: is not a directory, and cannot be fetched from the Hugging Face Hub ({first_line(error)})"
+        ) from None

@@ -57,12 +57,16 @@ def run_likelihood(command: Likelihood) -> int:
     check_choice("order", command.order, (None, "uniform", "left_to_right"))
     net, task = model_of(command.run), task_of(find(command.run))
     if not isinstance(task, Text):
-        raise ValueError(f"run={command.run}: learned {task.name}, and a likelihood is of text. Use a text model.")
+        raise ValueError(
+            f"run={command.run}: learned {task.name}, and a likelihood is of text. Use a text model."
+        )
     check_fits(net, task)
     if "left_to_right" in (command.order, default_order(net.method, task)):
         for name, is_ignored in (("orders", (command.orders or 1) > 1), ("seed", command.seed != 0)):
             if is_ignored:
-                raise ValueError(f"{name}={getattr(command, name)} with order=left_to_right: there is one such order. Leave it out.")
+                raise ValueError(
+                    f"{name}={getattr(command, name)} with order=left_to_right: there is one such order. Leave it out."
+                )
     examples = read_examples(command, task)
     for latents in command.latents or (None,):
         if latents != "all" and latents is not None:
@@ -71,7 +75,13 @@ def run_likelihood(command: Likelihood) -> int:
         name = f"{name_of(net.method)} n={shown}"
         with counting(f"likelihood, {name}", None) as report:
             nats = nats_along_orders(
-                net, examples, orders=command.orders or DEFAULT_ORDERS, order=command.order, latents=latents, seed=command.seed, report=report
+                net,
+                examples,
+                orders=command.orders or DEFAULT_ORDERS,
+                order=command.order,
+                latents=latents,
+                seed=command.seed,
+                report=report,
             )
         row = summed_up(nats, examples)
         if command.json:
@@ -90,7 +100,9 @@ def read_examples(command: Likelihood, task: Any) -> Any:
     if (command.text is None) == (command.data is None):
         raise ValueError("give either --text FILE, or --data DIR for the test split of a data set")
     if command.text is not None and command.num_sequences is not None:
-        raise ValueError(f"num_sequences={command.num_sequences}: is for --data. All of a --text is measured, leave it out.")
+        raise ValueError(
+            f"num_sequences={command.num_sequences}: is for --data. All of a --text is measured, leave it out."
+        )
     if command.data is not None:
         examples = read_split(task, command.data, "test")
         if not len(examples.tokens):
@@ -113,11 +125,21 @@ def summed_up(nats: Any, examples: Any) -> dict[str, Any]:
     error = float(each.std(ddof=1) / math.sqrt(len(each))) if len(each) > 1 else None
     value, interval = perplexity(nats.mean(0), tokens)
     about = {"nats": each.tolist(), "nats_per_token": float(each.mean()), "standard_error": error}
-    return {**about, "perplexity": value, "ci95": interval, "sequences": len(tokens), "tokens": int(tokens.sum())}
+    return {
+        **about,
+        "perplexity": value,
+        "ci95": interval,
+        "sequences": len(tokens),
+        "tokens": int(tokens.sum()),
+    }
 
 
 def in_words(row: dict[str, Any]) -> str:
     """That row as a person reads it."""
-    error = "" if row["standard_error"] is None else f" (standard error {row['standard_error']:.4f} over {len(row['nats'])} orders)"
+    error = (
+        ""
+        if row["standard_error"] is None
+        else f" (standard error {row['standard_error']:.4f} over {len(row['nats'])} orders)"
+    )
     interval = "" if row["ci95"] is None else f" ({row['ci95'][0]:.2f} - {row['ci95'][1]:.2f} over sequences)"
     return f"{row['nats_per_token']:.4f} nats per token{error}, perplexity {row['perplexity']:.2f}{interval}, {row['tokens']:,} tokens"

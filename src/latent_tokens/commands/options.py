@@ -14,7 +14,13 @@ from textwrap import dedent
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tyro.conf import Positional, arg
-from tyro.constructors import MISSING, ConstructorRegistry, StructConstructorSpec, StructFieldSpec, StructTypeInfo
+from tyro.constructors import (
+    MISSING,
+    ConstructorRegistry,
+    StructConstructorSpec,
+    StructFieldSpec,
+    StructTypeInfo,
+)
 
 METAVARS = {
     "task": "TASK", "method": "METHOD", "run": "RUN", "runs": "[RUN ...]", "puzzle": "PUZZLE", "experiment": "NAME",
@@ -47,7 +53,9 @@ class Option:
     def choices(self) -> tuple[str, ...]:
         """The words that the option takes, where it takes nothing else."""
         kinds = kinds_of(self.hint)
-        return tuple(map(str, get_args(kinds[0]))) if len(kinds) == 1 and get_origin(kinds[0]) is Literal else ()
+        return (
+            tuple(map(str, get_args(kinds[0]))) if len(kinds) == 1 and get_origin(kinds[0]) is Literal else ()
+        )
 
     @property
     def allowed(self) -> str:
@@ -55,7 +63,10 @@ class Option:
         if self.metavar == "LOW HIGH":
             return "two whole numbers, lowest and highest"
         many = "..." in self.metavar
-        words = [WORDS.get(word, word) for word in self.metavar.split(" ")[0].strip("[{}").replace(",", "|").split("|")]
+        words = [
+            WORDS.get(word, word)
+            for word in self.metavar.split(" ")[0].strip("[{}").replace(",", "|").split("|")
+        ]
         listed = f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
         return f"one or more, each {listed}" if many else listed
 
@@ -78,7 +89,11 @@ def metavar_of(name: str, hint: Any) -> str:
         item, *rest = get_args(kinds[0])
         each = metavar_of("", item)
         return f"{each} [{each} ...]" if rest == [Ellipsis] else "LOW HIGH"
-    words = [word for kind in kinds for word in (get_args(kind) if get_origin(kind) is Literal else (SCALARS.get(kind, ""),))]
+    words = [
+        word
+        for kind in kinds
+        for word in (get_args(kind) if get_origin(kind) is Literal else (SCALARS.get(kind, ""),))
+    ]
     return METAVARS.get(name) or "|".join(map(str, words))
 
 
@@ -89,7 +104,11 @@ def helps_of(config: type) -> dict[str, str]:
     assert isinstance(node, ast.ClassDef)
     texts = {}
     for field, below in zip(node.body, node.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+        ):
             texts[ast.unparse(field.target)] = " ".join(str(below.value.value).split())
     return texts
 
@@ -134,7 +153,10 @@ def command_rule(info: StructTypeInfo) -> StructConstructorSpec | None:
     """How the parser sees a command: flat, with our metavars and help. It makes a function that builds the command, so that errors stay ours."""
     if not (dataclasses.is_dataclass(info.type) and info.type.__module__.startswith("latent_tokens")):
         return None
-    fields = tuple(StructFieldSpec(option.name, shown(option), option.default, option.help) for option in options_of(info.type))
+    fields = tuple(
+        StructFieldSpec(option.name, shown(option), option.default, option.help)
+        for option in options_of(info.type)
+    )
     return StructConstructorSpec(lambda **values: partial(build, info.type, values), fields)
 
 

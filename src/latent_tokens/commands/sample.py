@@ -64,25 +64,33 @@ def run_sample(command: Sample) -> int:
         raise ValueError(f"{name}: is for text, and this model learned {task.name}. Use latent-tokens solve.")
     if command.show and (command.json or count != 1):
         name = "json=True" if command.json else f"num_samples={count}"
-        raise ValueError(f"{name} with show=True: one sample is shown while it is decoded. Leave one of the two out.")
+        raise ValueError(
+            f"{name} with show=True: one sample is shown while it is decoded. Leave one of the two out."
+        )
     names = ("candidates", "tokens_per_step", "order", "temperature", "top_p", "seed")
     asked = EvalConfig(**{name: getattr(command, name) for name in names})
     decoding = decoding_for(net.method, task, asked, command.latents)
     check_decoding(net.method, decoding)
-    check_counts(net.method, command.order or default_order(net.method, task), [command.latents], command.candidates)
+    check_counts(
+        net.method, command.order or default_order(net.method, task), [command.latents], command.candidates
+    )
     problems = problems_of(command, task, count)
     samples, orders, processed, seconds = draw(net, decoding, command, task, problems)
     if not processes.is_main():
         return 0
     words = judged(task, samples, problems)
-    for sample, order, length, (said, about) in zip(samples, orders.tolist(), problems.lengths.tolist(), words, strict=True):
+    for sample, order, length, (said, about) in zip(
+        samples, orders.tolist(), problems.lengths.tolist(), words, strict=True
+    ):
         if command.json:
             print(json.dumps({"tokens": sample[:length].tolist(), "order": order[:length], **about}))
         else:
             print(printable(task.decode(sample[:length]), also="\n\t"), f"{said}\n", sep="\n")
     if isinstance(task, Text) and not command.json:
         count = int(problems.lengths.sum() - problems.known.sum())
-        print(f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.3g} tokens/s; {processed:,} tokens processed")
+        print(
+            f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.3g} tokens/s; {processed:,} tokens processed"
+        )
     return 0
 
 
@@ -94,7 +102,9 @@ def draw(net: Any, decoding: Any, command: Sample, task: Any, problems: Any) -> 
     from latent_tokens.network.fast import generate
 
     if command.show and processes.world_size() > 1:
-        raise ValueError(f"show=True: shows the sample of one process, and there are {processes.world_size()}. Start it without a launcher.")
+        raise ValueError(
+            f"show=True: shows the sample of one process, and there are {processes.world_size()}. Start it without a launcher."
+        )
     own = processes.shard_indices(len(problems.tokens))
     device = next(net.parameters()).device
     tokens, known, lengths = as_tensors(problems.take(own), device)
@@ -105,9 +115,27 @@ def draw(net: Any, decoding: Any, command: Sample, task: Any, problems: Any) -> 
         watched = watching(task, tokens, known, lengths)
     with watched as on_step:
         rows = torch.from_numpy(own).to(device)
-        made = generate(net, net.method, tokens, known, decoding, command.seed, rows=rows, lengths=lengths, on_step=on_step)
-    samples, orders = processes.gather_rows(as_numpy(made.tokens)), processes.gather_rows(as_numpy(made.order))
-    return samples, orders, sum(processes.all_gather_object(int(made.processed.sum()))), time.perf_counter() - begun
+        made = generate(
+            net,
+            net.method,
+            tokens,
+            known,
+            decoding,
+            command.seed,
+            rows=rows,
+            lengths=lengths,
+            on_step=on_step,
+        )
+    samples, orders = (
+        processes.gather_rows(as_numpy(made.tokens)),
+        processes.gather_rows(as_numpy(made.order)),
+    )
+    return (
+        samples,
+        orders,
+        sum(processes.all_gather_object(int(made.processed.sum()))),
+        time.perf_counter() - begun,
+    )
 
 
 def problems_of(command: Sample, task: Any, count: int) -> Any:
@@ -135,4 +163,7 @@ def judged(task: Any, samples: Any, problems: Any) -> list[tuple[str, dict[str, 
 
     if isinstance(task, Text):
         return [("", {})] * len(samples)
-    return [(f"{'' if score else 'not '}{task.metric}", {task.metric: bool(score)}) for score in task.score(samples, problems)[task.metric]]
+    return [
+        (f"{'' if score else 'not '}{task.metric}", {task.metric: bool(score)})
+        for score in task.score(samples, problems)[task.metric]
+    ]

@@ -50,7 +50,9 @@ def run_serve(command: Serve) -> int:
         from latent_tokens.web.protection import PromptHeaders
         from latent_tokens.web.server import app_for
     except ImportError as error:
-        raise ValueError(f"serve needs {error.name}, which is not installed. Install the extra web from a clone: pip install -e '.[web]'") from None
+        raise ValueError(
+            f"serve needs {error.name}, which is not installed. Install the extra web from a clone: pip install -e '.[web]'"
+        ) from None
     import torch
 
     from latent_tokens.checkpoints.pretrained import shipped_names
@@ -63,11 +65,19 @@ def run_serve(command: Serve) -> int:
     with bound(command.host, command.port) as place:
         address = address_of(place)
         if not is_local(command.host):
-            print(f"latent-tokens: --host {command.host}: anyone who can reach this machine can decode here; there is no password", file=sys.stderr)
+            print(
+                f"latent-tokens: --host {command.host}: anyone who can reach this machine can decode here; there is no password",
+                file=sys.stderr,
+            )
         print(f"{address}  (press Ctrl-C to stop)", flush=True)
         if command.open:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-        options: dict[str, Any] = {"ws": "none", "http": PromptHeaders, "access_log": False, "server_header": False}
+        options: dict[str, Any] = {
+            "ws": "none",
+            "http": PromptHeaders,
+            "access_log": False,
+            "server_header": False,
+        }
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, **options)
         uvicorn.Server(config).run(sockets=[place])
     return 0
@@ -76,7 +86,9 @@ def run_serve(command: Serve) -> int:
 def bound(host: str, port: int) -> socket.socket:
     """A socket that listens there. Raises ValueError if the port is taken or the host is not of this machine."""
     try:
-        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, kind, protocol, _, where = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
     except (OSError, UnicodeError) as error:
         raise ValueError(f"host={host}: is not a name of this machine ({error}). Use 127.0.0.1.") from None
     place = socket.socket(family, kind, protocol)
@@ -86,7 +98,9 @@ def bound(host: str, port: int) -> socket.socket:
         place.listen(128)
     except OSError as error:
         place.close()
-        raise ValueError(f"port={port}: cannot listen on {host}:{port} ({error.strerror}). Choose another port, or 0 for a free one.") from None
+        raise ValueError(
+            f"port={port}: cannot listen on {host}:{port} ({error.strerror}). Choose another port, or 0 for a free one."
+        ) from None
     return place
 
 

@@ -42,7 +42,9 @@ def task_of(folder: Path) -> Any:
     try:
         return described(about.get("task"), folder)
     except ValueError as error:
-        raise ValueError(f"{folder}: {error}. Evaluate it in Python with its task: evaluate(net, task, ...).") from None
+        raise ValueError(
+            f"{folder}: {error}. Evaluate it in Python with its task: evaluate(net, task, ...)."
+        ) from None
 
 
 def check_counts(
@@ -57,12 +59,18 @@ def check_counts(
 
     if order not in CONFIDENCES and candidates not in (None, 1):
         if method.is_left_to_right:
-            raise ValueError(f"candidates={candidates} is not supported by {name_of(method)}: it decodes the next token. Use candidates=1.")
-        raise ValueError(f"candidates={candidates} with order={order}: this order decodes its next token. Use candidates=1, or order=top_prob.")
+            raise ValueError(
+                f"candidates={candidates} is not supported by {name_of(method)}: it decodes the next token. Use candidates=1."
+            )
+        raise ValueError(
+            f"candidates={candidates} with order={order}: this order decodes its next token. Use candidates=1, or order=top_prob."
+        )
     for count in latents if candidates == "all" and method.latent_control == "free" else ():
         if count == "all" or (isinstance(count, int) and count > 0):
             reason = "all masked tokens are candidates, so none is a latent token"
-            raise ValueError(f"latents={count} with candidates=all: {reason}. Use candidates={DEFAULT_CANDIDATES}, or latents=0.")
+            raise ValueError(
+                f"latents={count} with candidates=all: {reason}. Use candidates={DEFAULT_CANDIDATES}, or latents=0."
+            )
 
 
 def latents_in_words(latents: int | str, candidates: int | str) -> str:

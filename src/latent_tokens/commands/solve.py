@@ -49,7 +49,9 @@ def run_solve(command: Solve) -> int:
     text = puzzle_text(command.puzzle)
     if command.run is None:
         if "," in text or "CLUE_END" in text:
-            raise ValueError("a Zebra or Countdown puzzle: there is no bundled model for it. Train one and name it with --run.")
+            raise ValueError(
+                "a Zebra or Countdown puzzle: there is no bundled model for it. Train one and name it with --run."
+            )
         task, problem = read_puzzle(text)
         name = f"{task.name}-scdm"
         if name not in shipped_names():
@@ -61,14 +63,18 @@ def run_solve(command: Solve) -> int:
         name, net = command.run, from_pretrained(command.run)
         task = task_of(find(name))
         if not isinstance(task, Solvable):
-            raise ValueError(f"run={name}: learned {task.name}, which has no puzzles. Use latent-tokens sample.")
+            raise ValueError(
+                f"run={name}: learned {task.name}, which has no puzzles. Use latent-tokens sample."
+            )
         problem = task.encode(text)
     if command.candidates is not None:
         candidates = command.candidates
     elif net.method.is_left_to_right:
         candidates = 1
     else:
-        candidates = "all" if command.latents is None else DEFAULT_CANDIDATES  # candidates="all" leaves no latent tokens
+        candidates = (
+            "all" if command.latents is None else DEFAULT_CANDIDATES
+        )  # candidates="all" leaves no latent tokens
     if not net.method.is_left_to_right:
         check_counts(net.method, "top_prob", [command.latents], candidates)
     most: Literal["all"] | None = None if net.method.latent_control == "none" else "all"
@@ -78,7 +84,13 @@ def run_solve(command: Solve) -> int:
     verdict = "\n  ".join(["not solved:", *attempt.wrong]) if attempt.wrong else "solved"
     tried = f"attempt {attempt.number + 1} of {command.attempts}; " if command.attempts > 1 else ""
     cost = f"{tried}{attempt.processed:,} tokens processed by {name}"
-    print(task.decode(attempt.tokens), verdict, cost, latents_in_words(shown_latents(net.method, decoding), shown_candidates(decoding)), sep="\n")
+    print(
+        task.decode(attempt.tokens),
+        verdict,
+        cost,
+        latents_in_words(shown_latents(net.method, decoding), shown_candidates(decoding)),
+        sep="\n",
+    )
     return 1 if attempt.wrong else 0
 
 

@@ -69,7 +69,9 @@ def run_trace(command: Trace) -> int:
     for one in traces:
         start, end = one["start"], one["end"]
         verdict = "solved" if end["right"] else "wrong"
-        cost = f"{end['processed']:,} tokens processed, {end['processed'] / start['all_processed']:.2f}x of all"
+        cost = (
+            f"{end['processed']:,} tokens processed, {end['processed'] / start['all_processed']:.2f}x of all"
+        )
         number = latents_in_words(start["settings"]["latents"], start["settings"]["candidates"])
         print(f"{start['model']}: {verdict}; {cost}; {number}")
     print(*([caption] if caption else []), *outputs, sep="\n")
@@ -79,7 +81,9 @@ def run_trace(command: Trace) -> int:
 def check_outputs(outputs: list[Path], replace: bool) -> None:
     """Raises ValueError if there is nothing to write, or a file exists."""
     if not outputs:
-        raise ValueError("nothing to write: name a page (-o trace.html), an animation (--gif trace.gif) or a picture (--png trace.png)")
+        raise ValueError(
+            "nothing to write: name a page (-o trace.html), an animation (--gif trace.gif) or a picture (--png trace.png)"
+        )
     for path in outputs:
         if outputs.count(path) > 1:
             raise ValueError(f"{path}: is given twice. Choose another name for one of them.")
@@ -99,11 +103,19 @@ def caption_of(decodes: list[Any]) -> str:
     if record is None or any(asked.model.name != first.model.name for asked in decodes):
         return ""
     known, tokens = first.problem.known[0], first.problem.tokens[0]
-    puzzle = "".join(str(token + 1) if given else "." for token, given in zip(tokens.tolist(), known.tolist(), strict=True))
+    puzzle = "".join(
+        str(token + 1) if given else "." for token, given in zip(tokens.tolist(), known.tolist(), strict=True)
+    )
     kinds = {example["puzzle"]: example["kind"] for example in record["examples"]}
-    settings = {(shown_candidates(asked.decoding), asked.order, asked.decoding.temperature, asked.setting.seed) for asked in decodes}
+    settings = {
+        (shown_candidates(asked.decoding), asked.order, asked.decoding.temperature, asked.setting.seed)
+        for asked in decodes
+    }
     latents = {shown_latents(asked.model.net.method, asked.decoding) for asked in decodes}
-    as_chosen = settings == {(record["candidates"], "top_prob", 0.0, record["seed"])} and latents == {0, "all"}
+    as_chosen = settings == {(record["candidates"], "top_prob", 0.0, record["seed"])} and latents == {
+        0,
+        "all",
+    }
     return chosen(kinds[puzzle], record) if puzzle in kinds and as_chosen else ""
 
 
@@ -114,7 +126,9 @@ def decodes_of(command: Trace) -> list[Any]:
 
     def asked(run: str, latents: int | Literal["all"] | None) -> DecodeRequest:
         model = LoadedModel(run, from_pretrained(run), task_of(find(run)))
-        setting = DecodeSettings(latents, command.candidates, command.order, command.temperature, command.seed)
+        setting = DecodeSettings(
+            latents, command.candidates, command.order, command.temperature, command.seed
+        )
         request = DecodeRequest(model, model.task.encode(puzzle_text(command.puzzle)), setting)
         check_counts(model.net.method, request.order, [latents], command.candidates)
         return request

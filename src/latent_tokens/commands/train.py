@@ -13,7 +13,9 @@ def run_train(config: TrainConfig) -> int:
 
     for name in ("num_train", "num_validation"):
         if config.data is not None and getattr(config, name) != getattr(TrainConfig, name):
-            raise ValueError(f"{name}={getattr(config, name)} with data={config.data}: the data set has its own examples. Leave one of the two out.")
+            raise ValueError(
+                f"{name}={getattr(config, name)} with data={config.data}: the data set has its own examples. Leave one of the two out."
+            )
     keep_freed_memory()
     folder = fit(config)
     if processes.is_main():

@@ -82,7 +82,9 @@ class DataConfig:
             if getattr(self, name) is not None:
                 check_int(name, getattr(self, name), 0)
         if self.num_train == self.num_validation == self.num_test == 0:
-            raise ValueError("num_train=0 with num_validation=0 and num_test=0: there is nothing to make. Ask for at least one example.")
+            raise ValueError(
+                "num_train=0 with num_validation=0 and num_test=0: there is nothing to make. Ask for at least one example."
+            )
         if self.processes is not None:
             check_int("processes", self.processes, 1)
             if self.processes > MOST_PROCESSES:
@@ -91,12 +93,16 @@ class DataConfig:
         check_choice("split", self.split, (None, *get_args(Split)))
         if not self.from_file and (self.split or self.skip_bad):
             name = "split" if self.split else "skip_bad"
-            raise ValueError(f"{name}={getattr(self, name)}: is for puzzles of a file. Name the file: source=FILE.")
+            raise ValueError(
+                f"{name}={getattr(self, name)}: is for puzzles of a file. Name the file: source=FILE."
+            )
         if self.source is not None and not self.source.strip():
             raise ValueError("source=: is empty. Name a file or a directory.")
         for name in ("length", "tokenizer", "field"):
             if getattr(self, name) is not None and self.task != "text":
-                raise ValueError(f"{name}={getattr(self, name)}: is for text, and {self.task} has no such setting. Leave it out.")
+                raise ValueError(
+                    f"{name}={getattr(self, name)}: is for text, and {self.task} has no such setting. Leave it out."
+                )
 
     @property
     def folder(self) -> Path:
@@ -176,7 +182,15 @@ class TrainConfig:
     """Whether to resume the run in --out from its latest checkpoint. yes: it must exist; auto: resume it, or start it if it does not exist."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "num_train", "num_validation", "evaluate_every", "save_every", "keep"):
+        for name in (
+            "steps",
+            "batch_size",
+            "num_train",
+            "num_validation",
+            "evaluate_every",
+            "save_every",
+            "keep",
+        ):
             check_int(name, getattr(self, name), 1)
         for name in ("warmup", "seed"):
             check_int(name, getattr(self, name), 0)
@@ -206,7 +220,11 @@ class TrainConfig:
 
     @property
     def folder(self) -> Path:
-        return Path("runs", f"{self.task}-{self.method}-{self.size}-{self.seed}") if self.out is None else self.out
+        return (
+            Path("runs", f"{self.task}-{self.method}-{self.size}-{self.seed}")
+            if self.out is None
+            else self.out
+        )
 
 
 FREE = (
@@ -262,7 +280,9 @@ class EvalConfig:
                 check_int(name, getattr(self, name), 1)
         check_int("seed", self.seed, 0)
         if self.latents is not None and (not isinstance(self.latents, tuple) or not self.latents):
-            raise ValueError(f"latents={self.latents!r}: must be a tuple of numbers or 'all', like (0, 4, 'all')")
+            raise ValueError(
+                f"latents={self.latents!r}: must be a tuple of numbers or 'all', like (0, 4, 'all')"
+            )
         for latents in self.latents or ():
             if latents != "all":
                 check_int("latents", latents, 0)
@@ -330,7 +350,9 @@ class BenchConfig:
             if not getattr(self, name):
                 raise ValueError(f"{name}=: is empty. Give at least one value.")
         if not self.methods and not self.train:
-            raise ValueError("methods= with train=: both are empty, so there is nothing to measure. Give at least one value.")
+            raise ValueError(
+                "methods= with train=: both are empty, so there is nothing to measure. Give at least one value."
+            )
         for name, least in (("lengths", 1), ("batch_sizes", 1), ("latents", 0), ("candidates", 1)):
             for value in getattr(self, name) or ():
                 check_int(name, value, least)
@@ -349,10 +371,14 @@ def training_shape(shape: str) -> tuple[SizeName, int, int, int]:
     """(size, batch, length, padded length) of SIZE:BATCHxLENGTH or SIZE:BATCHxLENGTH:PADDED. Raises ValueError where it is neither."""
     parts = re.fullmatch(r"([a-z]+):([1-9][0-9]{0,5})x([1-9][0-9]{0,5})(?::([1-9][0-9]{0,5}))?", shape)
     if parts is None or parts[1] not in SIZES:
-        raise ValueError(f"train={shape}: must be SIZE:BATCHxLENGTH, like tiny:64x128, with SIZE one of {', '.join(SIZES)}")
+        raise ValueError(
+            f"train={shape}: must be SIZE:BATCHxLENGTH, like tiny:64x128, with SIZE one of {', '.join(SIZES)}"
+        )
     length, padded = int(parts[3]), int(parts[4] or parts[3])
     if padded < length:
-        raise ValueError(f"train={shape}: {length} positions cannot be padded to {padded}; must be SIZE:BATCHxLENGTH:PADDED with PADDED the longer")
+        raise ValueError(
+            f"train={shape}: {length} positions cannot be padded to {padded}; must be SIZE:BATCHxLENGTH:PADDED with PADDED the longer"
+        )
     return cast(SizeName, parts[1]), int(parts[2]), length, padded
 
 

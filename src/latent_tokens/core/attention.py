@@ -58,7 +58,9 @@ def visible(rule: Rule, q: Tensor, k: Tensor, num_clean: Tensor, num_shown: Tens
     return (inside & (q < num_shown) & (k < num_shown)) | (q == k)
 
 
-def dense_mask(rule: Rule, layout: Layout, queries: Int[Tensor, "B Q"] | None = None) -> Bool[Tensor, "B Q S"]:
+def dense_mask(
+    rule: Rule, layout: Layout, queries: Int[Tensor, "B Q"] | None = None
+) -> Bool[Tensor, "B Q S"]:
     """Return the attention mask of a layout.
 
     Args:
@@ -80,4 +82,6 @@ def block_mask(rule: Rule, layout: Layout) -> BlockMask:
         return visible(rule, q, k, layout.num_clean[row], layout.num_shown[row])
 
     slots = layout.positions.shape[1]
-    return create_block_mask(mask, len(layout.positions), None, slots, slots, device=str(layout.positions.device))
+    return create_block_mask(
+        mask, len(layout.positions), None, slots, slots, device=str(layout.positions.device)
+    )

@@ -30,9 +30,13 @@ def growing(clean: int) -> int:
 class Decoding:
     """How to sample. Raises ValueError for a value out of range."""
 
-    candidates: Count = 1  # k, or number of clean tokens -> k: the step decodes the most confident of the next k
+    candidates: Count = (
+        1  # k, or number of clean tokens -> k: the step decodes the most confident of the next k
+    )
     latents: Count | None = None  # n, or number of masked tokens -> n; None = the method's own
-    tokens_per_step: int | Partition = 1  # or equal_parts(T), reverse_process(T), or that of a given_partition (appendix C)
+    tokens_per_step: int | Partition = (
+        1  # or equal_parts(T), reverse_process(T), or that of a given_partition (appendix C)
+    )
     order: Order | None = None  # None = the method's own
     confidence: Confidence = top_prob  # of the raw logits, before temperature (D-16, confidence)
     latent_policy: LatentPolicy = nearest  # which masked tokens are the n, and in what order
@@ -49,7 +53,9 @@ class Decoding:
             allowed = "must be a whole number from 0, 'all', a function of the number masked, or None"
             raise ValueError(f"latents={n!r}: {allowed}")
         if not callable(self.tokens_per_step) and not is_whole(self.tokens_per_step, 1):
-            raise ValueError(f"tokens_per_step={self.tokens_per_step}: must be a whole number from 1, or a partition")
+            raise ValueError(
+                f"tokens_per_step={self.tokens_per_step}: must be a whole number from 1, or a partition"
+            )
         if self.order is not None and not callable(self.order):
             raise ValueError(f"order={self.order}: must be a function of known; given(schedule) makes one")
         if not 0 <= self.temperature < float("inf"):
@@ -76,7 +82,9 @@ class Step:
     number: Int[Tensor, " A"]  # steps that each row has taken before
     layout: Layout  # the input: layout.positions, num_clean, num_shown
     num_candidates: Int[Tensor, " A"]
-    chosen: Int[Tensor, "A T"]  # positions decoded in this step, the most confident first; -1 in rows that decode fewer
+    chosen: Int[
+        Tensor, "A T"
+    ]  # positions decoded in this step, the most confident first; -1 in rows that decode fewer
     tokens: Int[Tensor, "A T"]  # the tokens decoded there; -1 likewise
     look: Callable[[], Float[Tensor, "A S V"]]  # computes the logits of every slot
 
@@ -130,7 +138,9 @@ def num_candidates_and_latents(
     return k, n
 
 
-def resolve_count(number: Count, limit: Int[Tensor, " A"], counts: Int[Tensor, " A"], name: str, least: int) -> Int[Tensor, " A"]:
+def resolve_count(
+    number: Count, limit: Int[Tensor, " A"], counts: Int[Tensor, " A"], name: str, least: int
+) -> Int[Tensor, " A"]:
     """Return a number of tokens per row, at most `limit`: all, a fixed number, or a function of the row's count.
 
     Raises:
@@ -140,7 +150,9 @@ def resolve_count(number: Count, limit: Int[Tensor, " A"], counts: Int[Tensor, "
         return limit if number == "all" else limit.clamp(max=number)
     numbers = torch.tensor([number(count) for count in counts.tolist()], device=counts.device)
     if numbers.is_floating_point() or (numbers < least).any():
-        raise ValueError(f"{name} gives {numbers.tolist()} for {counts.tolist()} tokens: must be whole numbers from {least}")
+        raise ValueError(
+            f"{name} gives {numbers.tolist()} for {counts.tolist()} tokens: must be whole numbers from {least}"
+        )
     return numbers.minimum(limit)
 
 
@@ -151,18 +163,28 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
     if method.latent_control == "fixed" and n is not None and n != "all":
         trained = f"ar-mtp-window-{n + 1}" if isinstance(n, int) else "ar-mtp-window-N"
         reason = "its number of latent tokens is fixed when it is trained"
-        raise ValueError(f"latents={n} is not supported by {name}: {reason}. Use latents=all, a scdm or esolm model, or train {trained}.")
+        raise ValueError(
+            f"latents={n} is not supported by {name}: {reason}. Use latents=all, a scdm or esolm model, or train {trained}."
+        )
     if method.latent_control == "none" and n is not None and n != 0:
         reason = "it has no latent tokens"
-        raise ValueError(f"latents={n} is not supported by {name}: {reason}. Use latents=0, or a scdm, esolm or ar-mtp model.")
+        raise ValueError(
+            f"latents={n} is not supported by {name}: {reason}. Use latents=0, or a scdm, esolm or ar-mtp model."
+        )
     if method.is_left_to_right and decoding.candidates != 1:
         k = getattr(decoding.candidates, "__name__", decoding.candidates)
         reason = "it decodes the next token"
-        raise ValueError(f"candidates={k} is not supported by {name}: {reason}. Use candidates=1, or a mdm or scdm model.")
+        raise ValueError(
+            f"candidates={k} is not supported by {name}: {reason}. Use candidates=1, or a mdm or scdm model."
+        )
     if method.readout == "shifted" and decoding.order is not None and not is_left_to_right(decoding.order):
         reason = "it decodes from left to right only"
-        raise ValueError(f"order is not supported by {name}: {reason}. Use order=left_to_right, or a mdm or scdm model.")
+        raise ValueError(
+            f"order is not supported by {name}: {reason}. Use order=left_to_right, or a mdm or scdm model."
+        )
     if method.readout == "shifted" and decoding.tokens_per_step != 1:
         reason = "it predicts one token per step"
         tokens = decoding.tokens_per_step
-        raise ValueError(f"tokens_per_step={tokens} is not supported by {name}: {reason}. Use tokens_per_step=1.")
+        raise ValueError(
+            f"tokens_per_step={tokens} is not supported by {name}: {reason}. Use tokens_per_step=1."
+        )

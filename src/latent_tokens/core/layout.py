@@ -54,7 +54,7 @@ def next_layout(
     n = latents[:, None]
     k = candidates[:, None]
     slot = torch.arange(int(num_shown.max()), device=order.device)
-    masked = torch.where(slot < c + n, slot + k, slot - n)  # (B, S): latents skip the candidates, which come last
+    masked = torch.where(slot < c + n, slot + k, slot - n)  # (B, S): the candidates come last
     entry = torch.where(slot < c, slot, masked)  # (B, S): which entry of the order each slot holds
     padding = slot >= num_shown[:, None]
     positions = order.gather(1, entry.masked_fill(padding, 0)).masked_fill(padding, 0)

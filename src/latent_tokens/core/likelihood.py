@@ -89,7 +89,9 @@ def in_one_pass(
     masked = (rank >= num_known[:, None]) & (rank < lengths[:, None])
     arranged = tokens.gather(1, order)
     if method.readout == "shifted":
-        layout = next_layout(order, num_known, (lengths - num_known).clamp(min=1), torch.zeros_like(num_known))
+        layout = next_layout(
+            order, num_known, (lengths - num_known).clamp(min=1), torch.zeros_like(num_known)
+        )
         logits = method.logits(net, tokens, layout)
     else:
         before = rank[:, None] > rank
@@ -109,12 +111,18 @@ def log_probability(logits: Float[Tensor, "N V"], tokens: Int[Tensor, " N"]) -> 
     return logits.double().log_softmax(-1).gather(1, tokens[:, None])[:, 0]
 
 
-def check(method: Method, order: Tensor, num_known: Tensor, lengths: Tensor, latents: int | Literal["all"] | None) -> None:
+def check(
+    method: Method, order: Tensor, num_known: Tensor, lengths: Tensor, latents: int | Literal["all"] | None
+) -> None:
     """Raise ValueError if a left-to-right method gets another order, or a method latent tokens that it does not support."""
     rank = torch.arange(order.shape[1], device=order.device).expand_as(order)
     if method.is_left_to_right and (order != rank)[rank < lengths[:, None]].any():
-        raise ValueError("order: this method decodes from left to right; use order=left_to_right, or esolm, scdm or mdm")
+        raise ValueError(
+            "order: this method decodes from left to right; use order=left_to_right, or esolm, scdm or mdm"
+        )
     if method.latent_control == "fixed" and latents not in (None, "all"):
-        raise ValueError(f"latents={latents}: its latents are all masked tokens that it shows; use latents=all, or scdm or esolm")
+        raise ValueError(
+            f"latents={latents}: its latents are all masked tokens that it shows; use latents=all, or scdm or esolm"
+        )
     if latents not in (None, 0) and method.latent_control == "none":
         raise ValueError(f"latents={latents}: this method can use none; use latents=0, or scdm or esolm")

@@ -58,8 +58,12 @@ class Method:
     attention: Rule
     window: int | None = None  # the largest number of masked tokens in the input; None = all
     targets: Literal["all", "next"] = "all"  # which masked tokens of the input training scores
-    weight: Literal["elbo", "flat"] = "elbo"  # divide by the number of targets, or of unknown positions (D-4, loss weight; D-5, AR-MTP normalization)
-    readout: Literal["in_place", "shifted"] = "in_place"  # shifted: slot j receives the token before it, and MASK at slot 0
+    weight: Literal["elbo", "flat"] = (
+        "elbo"  # divide by the number of targets, or of unknown positions (D-4, loss weight; D-5, AR-MTP normalization)
+    )
+    readout: Literal["in_place", "shifted"] = (
+        "in_place"  # shifted: slot j receives the token before it, and MASK at slot 0
+    )
     latents: int | None = 0  # n if Decoding.latents is None; None = all
 
     def __post_init__(self) -> None:
@@ -68,9 +72,13 @@ class Method:
         if self.window is not None and not is_whole(self.window, 1):
             raise ValueError(f"window={self.window}: a window shows at least 1 masked token; None shows all")
         if self.readout == "shifted" and not self.is_left_to_right:
-            raise ValueError("readout=shifted: each slot receives the token to its left, so order must be left_to_right")
+            raise ValueError(
+                "readout=shifted: each slot receives the token to its left, so order must be left_to_right"
+            )
         if self.readout == "shifted" and self.targets == "next":
-            raise ValueError("targets=next with readout=shifted: one pass trains every step, so its targets are all. Use targets=all, or ar-ntp-N.")
+            raise ValueError(
+                "targets=next with readout=shifted: one pass trains every step, so its targets are all. Use targets=all, or ar-ntp-N."
+            )
         check_choice("targets", self.targets, ("all", "next"))
         check_choice("weight", self.weight, ("elbo", "flat"))
         check_choice("readout", self.readout, ("in_place", "shifted"))
@@ -89,7 +97,9 @@ class Method:
             return "fixed"
         return "free" if attends_earlier(self.attention) else "none"
 
-    def draw(self, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], generator: torch.Generator) -> Layout:
+    def draw(
+        self, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], generator: torch.Generator
+    ) -> Layout:
         """Draw a training layout: an order, and the number of clean tokens, uniform on {#known .. length-1} and stratified over the batch.
 
         With targets="next" the target is the last slot, as at inference: behind all other masked tokens of the input, or behind a
@@ -119,7 +129,9 @@ class Method:
         gap = known[:, 1:] & ~known[:, :-1]
         if self.readout == "shifted" and gap.any():
             row = int(gap.any(1).nonzero()[0])
-            raise ValueError(f"row {row}: its known positions are not a prefix, and a shifted readout only continues one; use scdm or mdm to infill")
+            raise ValueError(
+                f"row {row}: its known positions are not a prefix, and a shifted readout only continues one; use scdm or mdm to infill"
+            )
 
     def max_visible(self, num_masked: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
         """Return how many of a row's masked tokens the input may hold: all, or the window."""
@@ -130,7 +142,9 @@ class Method:
         ids = self.input_ids(tokens, layout, net.mask_id)
         return exclude_mask_token(net.mask_id, net(ids, layout.positions, dense_mask(self.attention, layout)))
 
-    def logits_at(self, slots: Bool[Tensor, "B S"], net: Denoiser, tokens: Int[Tensor, "B L"], layout: Layout) -> Float[Tensor, "N V"]:
+    def logits_at(
+        self, slots: Bool[Tensor, "B S"], net: Denoiser, tokens: Int[Tensor, "B L"], layout: Layout
+    ) -> Float[Tensor, "N V"]:
         """Return `logits` at the given slots only, row by row. A denoiser with `supports_slots` computes no others."""
         if not supports_slots(net):
             return self.logits(net, tokens, layout)[slots]

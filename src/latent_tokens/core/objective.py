@@ -64,7 +64,9 @@ def loss(
     Raises:
         ValueError: a row has no unknown position, a token is MASK, or the method cannot take the known positions.
     """
-    return weighted_nll(net, method, corrupt(method, tokens, known, generator, mask_id=net.mask_id, lengths=lengths))
+    return weighted_nll(
+        net, method, corrupt(method, tokens, known, generator, mask_id=net.mask_id, lengths=lengths)
+    )
 
 
 def corrupt(
@@ -84,9 +86,13 @@ def corrupt(
     known = known & inside
     num_unknown = lengths - known.sum(1)
     if (num_unknown < 1).any():
-        raise ValueError(f"row {int(num_unknown.argmin())} has no unknown position: there is nothing to predict in it")
+        raise ValueError(
+            f"row {int(num_unknown.argmin())} has no unknown position: there is nothing to predict in it"
+        )
     if (inside & (tokens == mask_id)).any():
-        raise ValueError(f"token {mask_id} is MASK: tokens must be complete sequences, the masked positions are drawn here")
+        raise ValueError(
+            f"token {mask_id} is MASK: tokens must be complete sequences, the masked positions are drawn here"
+        )
     method.check_known(known)
     layout = method.draw(known, lengths, generator)
     scored = layout.shown & ~layout.clean

@@ -45,7 +45,9 @@ def given(schedule: Sequence[int] | Tensor) -> Order:
     wanted = torch.as_tensor(schedule)
     wanted = wanted[None] if wanted.dim() == 1 else wanted
     if not is_permutation(wanted):
-        raise ValueError(f"schedule={schedule}: must name each position 0..{wanted.shape[1] - 1} exactly once")
+        raise ValueError(
+            f"schedule={schedule}: must name each position 0..{wanted.shape[1] - 1} exactly once"
+        )
 
     def follow_schedule(known: Bool[Tensor, "B L"]) -> Int[Tensor, "B L"]:
         if wanted.shape[1] != known.shape[1] or len(wanted) not in (1, len(known)):
@@ -61,7 +63,9 @@ def given(schedule: Sequence[int] | Tensor) -> Order:
 class PolicyInput(NamedTuple):
     """A decoding step before its latent tokens are chosen, one line per row: the input of a latent policy."""
 
-    order: Int[Tensor, "B L"]  # clean positions, candidates, the other masked ones, then those past the row's length
+    order: Int[
+        Tensor, "B L"
+    ]  # clean positions, candidates, the other masked ones, then those past the row's length
     num_clean: Int[Tensor, " B"]
     num_masked: Int[Tensor, " B"]
     candidates: Int[Tensor, " B"]  # the number of candidates
@@ -95,7 +99,9 @@ def is_random(rule: Order | LatentPolicy) -> bool:
     """Return whether an order or a latent policy takes `draw` as its second argument."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(rule).parameters.values()
-    return sum(parameter.kind in kinds and parameter.default is parameter.empty for parameter in parameters) > 1
+    return (
+        sum(parameter.kind in kinds and parameter.default is parameter.empty for parameter in parameters) > 1
+    )
 
 
 def is_left_to_right(order: Order) -> bool:
@@ -119,7 +125,9 @@ def apply(rule: Order | LatentPolicy, subject: Any, draw: Draw) -> Int[Tensor, "
     return rule(subject, draw) if is_random(rule) else rule(subject)
 
 
-def first_order(rule: Order, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], draw: Draw) -> Int[Tensor, "B L"]:
+def first_order(
+    rule: Order, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], draw: Draw
+) -> Int[Tensor, "B L"]:
     """Return the order before the first step: known positions, the others as the rule has them, then those past the length.
 
     Raises:
@@ -144,7 +152,9 @@ def choose_latents(policy: LatentPolicy, step: PolicyInput, draw: Draw) -> Int[T
     index = torch.arange(order.shape[-1], device=order.device)
     fixed = (index < step.start[:, None]) | (index >= (step.num_clean + step.num_masked)[:, None])
     if (moved & fixed).any():
-        raise ValueError("latent_policy moved clean tokens, candidates or positions past a row's length: only masked tokens after these may move")
+        raise ValueError(
+            "latent_policy moved clean tokens, candidates or positions past a row's length: only masked tokens after these may move"
+        )
     return order
 
 
@@ -166,7 +176,12 @@ def shuffle(order: Int[Tensor, "B L"], start: Int[Tensor, " B"], noise: Noise) -
     return order.gather(1, key.argsort(dim=1, stable=True))
 
 
-def promote(order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], chosen: Int[Tensor, "B T"], count: Int[Tensor, " B"]) -> Int[Tensor, "B L"]:
+def promote(
+    order: Int[Tensor, "B L"],
+    num_clean: Int[Tensor, " B"],
+    chosen: Int[Tensor, "B T"],
+    count: Int[Tensor, " B"],
+) -> Int[Tensor, "B L"]:
     """Move chosen entries to index num_clean and shift those passed over to the right (Algorithm 4, line 10).
 
     Args:

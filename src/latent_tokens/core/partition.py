@@ -53,14 +53,18 @@ def given_partition(sets: Sequence[Sequence[int]]) -> tuple[Order, Partition]:
     return given(schedule), sizes
 
 
-def sizes_of_steps(tokens_per_step: int | Partition, open: Bool[Tensor, "B L"], draw: Callable[[], Noise]) -> Int[Tensor, "B T"]:
+def sizes_of_steps(
+    tokens_per_step: int | Partition, open: Bool[Tensor, "B L"], draw: Callable[[], Noise]
+) -> Int[Tensor, "B T"]:
     """How many tokens each step of a row decodes, its empty steps left out. Raises ValueError where some positions are never decoded."""
     if isinstance(tokens_per_step, int):
         steps = -(-max(open.sum(1).tolist(), default=0) // tokens_per_step)
         return torch.full((len(open), steps), tokens_per_step, device=open.device)
     sizes = tokens_per_step(open, draw())
     if (sizes < 0).any() or (sizes.sum(1) < open.sum(1)).any():
-        raise ValueError(f"tokens_per_step gives steps of {sizes.tolist()} tokens: a row's steps must add up to its open positions")
+        raise ValueError(
+            f"tokens_per_step gives steps of {sizes.tolist()} tokens: a row's steps must add up to its open positions"
+        )
     return sizes.gather(1, (sizes == 0).int().argsort(dim=1, stable=True))
 
 

@@ -18,7 +18,9 @@ from latent_tokens.core.order import LatentPolicy, PolicyInput, first_order
 Worth = Callable[[PolicyInput], Float[Tensor, "A L"]]
 """The worth of each position as a latent token."""
 
-LEVELS = 1 << 16  # influence is rounded to this many integers: their sums are exact, so that a row does not depend on its batch
+LEVELS = (
+    1 << 16
+)  # influence is rounded to this many integers: their sums are exact, so that a row does not depend on its batch
 
 
 @torch.no_grad()
@@ -53,7 +55,9 @@ def influence(
         ValueError: the readout is shifted, so that no slot predicts a masked token.
     """
     if method.readout == "shifted":
-        raise ValueError("influence with a shifted readout: it predicts the next token alone, and has no latents; use another method")
+        raise ValueError(
+            "influence with a shifted readout: it predicts the next token alone, and has no latents; use another method"
+        )
     tokens = tokens.long()
     batch, length = tokens.shape
     lengths = torch.full((batch,), length, device=tokens.device) if lengths is None else lengths
@@ -69,7 +73,9 @@ def influence(
     count = torch.zeros_like(kl_sum)
     before = None
     while (num_clean < lengths).any():
-        layout = next_layout(order, num_clean, method.max_visible(lengths - num_clean), torch.zeros_like(num_clean))
+        layout = next_layout(
+            order, num_clean, method.max_visible(lengths - num_clean), torch.zeros_like(num_clean)
+        )
         # Slot s holds entry s of the order, so predictions of two steps are compared slot by slot.
         predicted = method.logits(net, tokens, layout).double().log_softmax(-1)  # (B, S, V)
         if before is not None:
@@ -128,7 +134,9 @@ def relevant(relation: Tensor, name: str = "relevant") -> LatentPolicy:
         ValueError: the relation is not square, is negative, or is 0 everywhere.
     """
     levels = quantize(relation)
-    return rank_by(lambda step: support_of_candidates(levels, step) * (1 + support_from_clean(levels, step)), name)
+    return rank_by(
+        lambda step: support_of_candidates(levels, step) * (1 + support_from_clean(levels, step)), name
+    )
 
 
 def quantize(relation: Tensor) -> Float[Tensor, "L L"]:
@@ -136,7 +144,9 @@ def quantize(relation: Tensor) -> Float[Tensor, "L L"]:
     square = relation.dim() == 2 and len(relation) == relation.shape[1] > 0
     if not square or not (relation >= 0).all() or not 0 < float(relation.max()) < torch.inf:
         shape = tuple(relation.shape)
-        raise ValueError(f"relation of shape {shape}: must be square, finite, 0 or more, and more than 0 somewhere")
+        raise ValueError(
+            f"relation of shape {shape}: must be square, finite, 0 or more, and more than 0 somewhere"
+        )
     return (relation.double() / relation.max() * (LEVELS - 1)).round()
 
 
@@ -150,7 +160,9 @@ def support_of_candidates(relation: Tensor, step: PolicyInput) -> Float[Tensor, 
     return summed(relation, step, step.num_clean, step.start)
 
 
-def summed(relation: Tensor, step: PolicyInput, start: Int[Tensor, " A"], stop: Int[Tensor, " A"]) -> Float[Tensor, "A L"]:
+def summed(
+    relation: Tensor, step: PolicyInput, start: Int[Tensor, " A"], stop: Int[Tensor, " A"]
+) -> Float[Tensor, "A L"]:
     """Sum each position's column over the rows of the positions at start..stop-1 of the order. Past a row's length it is 0.
 
     Raises:
@@ -159,7 +171,9 @@ def summed(relation: Tensor, step: PolicyInput, start: Int[Tensor, " A"], stop: 
     order = step.order
     length = order.shape[1]
     if len(relation) != length:
-        raise ValueError(f"relation of {len(relation)} positions for sequences of {length}: must be one of these")
+        raise ValueError(
+            f"relation of {len(relation)} positions for sequences of {length}: must be one of these"
+        )
     index = torch.arange(length, device=order.device)
     from_end = length - (step.num_clean + step.num_masked)[:, None]
     within = (index >= start[:, None]) & (index < stop[:, None])

@@ -24,11 +24,20 @@ from latent_tokens.core.decoding import (
 )
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.methods import Denoiser, Method
-from latent_tokens.core.order import PolicyInput, choose_latents, first_order, is_refreshable, promote, shuffle
+from latent_tokens.core.order import (
+    PolicyInput,
+    choose_latents,
+    first_order,
+    is_refreshable,
+    promote,
+    shuffle,
+)
 from latent_tokens.core.partition import sizes_of_steps
 from latent_tokens.core.streams import Streams
 
-CandidateLogits = Callable[[Int[Tensor, " A"], Int[Tensor, "A L"], Layout, Int[Tensor, " A"]], Float[Tensor, "A K V"]]
+CandidateLogits = Callable[
+    [Int[Tensor, " A"], Int[Tensor, "A L"], Layout, Int[Tensor, " A"]], Float[Tensor, "A K V"]
+]
 """(rows, their tokens, their layout, k) -> the candidates' logits in float64. A row with fewer candidates repeats its last."""
 
 
@@ -125,7 +134,16 @@ def start(
 
     steps = torch.zeros_like(lengths)
     processed = torch.zeros_like(lengths)
-    return State(tokens.masked_fill(masked, net.mask_id), order, known.sum(1), lengths, sizes, steps, processed, streams)
+    return State(
+        tokens.masked_fill(masked, net.mask_id),
+        order,
+        known.sum(1),
+        lengths,
+        sizes,
+        steps,
+        processed,
+        streams,
+    )
 
 
 @torch.no_grad()
@@ -160,7 +178,9 @@ def decode(
 
         # Lines 6-10: arrange [clean | latents | candidates], predict the candidates.
         step = PolicyInput(order, num_clean, num_masked, k, n, tokens)
-        arranged = choose_latents(decoding.latent_policy, step, partial(state.streams.uniform, rows, num_masked - k))
+        arranged = choose_latents(
+            decoding.latent_policy, step, partial(state.streams.uniform, rows, num_masked - k)
+        )
         layout = next_layout(arranged, num_clean, k, n)
         logits = candidate_logits(rows, tokens, layout, k)  # (A, K, V)
 
@@ -205,7 +225,9 @@ def candidates_of_every_slot(
     return candidate_logits(method.logits(net, tokens, layout), layout, num_candidates)
 
 
-def candidate_logits(logits: Float[Tensor, "A S V"], layout: Layout, num_candidates: Int[Tensor, " A"]) -> Float[Tensor, "A K V"]:
+def candidate_logits(
+    logits: Float[Tensor, "A S V"], layout: Layout, num_candidates: Int[Tensor, " A"]
+) -> Float[Tensor, "A K V"]:
     """Return the logits of each row's last `num_candidates` slots, in float64. A row with fewer repeats its last."""
     rank = torch.arange(int(num_candidates.max()), device=logits.device)
     slots = (layout.num_shown - num_candidates)[:, None] + rank.minimum(num_candidates[:, None] - 1)  # (A, K)
@@ -213,7 +235,10 @@ def candidate_logits(logits: Float[Tensor, "A S V"], layout: Layout, num_candida
 
 
 def most_confident(
-    logits: Float[Tensor, "A K V"], confidence: Confidence, num_candidates: Int[Tensor, " A"], count: Int[Tensor, " A"]
+    logits: Float[Tensor, "A K V"],
+    confidence: Confidence,
+    num_candidates: Int[Tensor, " A"],
+    count: Int[Tensor, " A"],
 ) -> Int[Tensor, "A T"]:
     """Return which candidates to decode, the most confident first, ties by order.
 
@@ -226,7 +251,10 @@ def most_confident(
 
 
 def sample_tokens(
-    candidates: Float[Tensor, "A K V"], picks: Int[Tensor, "A T"], decoding: Decoding, noise: Float[Tensor, "A T"]
+    candidates: Float[Tensor, "A K V"],
+    picks: Int[Tensor, "A T"],
+    decoding: Decoding,
+    noise: Float[Tensor, "A T"],
 ) -> Int[Tensor, "A T"]:
     """Sample a token for each pick by inverse CDF, or return the argmax at temperature 0 (D-18, token sampling).
 
@@ -236,7 +264,9 @@ def sample_tokens(
     logits = candidates.gather(1, picks[:, :, None].expand(-1, -1, candidates.shape[-1]))  # (A, T, V)
     logits = logits - logits.amax(-1, keepdim=True)
     if logits.isnan().any():
-        raise ValueError("the net's logits are not finite where a token is to be drawn: its weights have diverged, or are damaged")
+        raise ValueError(
+            "the net's logits are not finite where a token is to be drawn: its weights have diverged, or are damaged"
+        )
     if decoding.temperature == 0:
         return logits.argmax(-1)
     probabilities = (logits / decoding.temperature).softmax(-1)
@@ -253,7 +283,9 @@ def check_shapes(tokens: Tensor, known: Tensor, lengths: Tensor, rows: Tensor) -
     batch, length = tokens.shape
     if known.shape != tokens.shape or lengths.shape != (batch,) or rows.shape != (batch,):
         shapes = f"known {tuple(known.shape)}, lengths {tuple(lengths.shape)}, rows {tuple(rows.shape)}"
-        raise ValueError(f"tokens {(batch, length)} with {shapes}: known must be of the shape of tokens, lengths and rows of its first")
+        raise ValueError(
+            f"tokens {(batch, length)} with {shapes}: known must be of the shape of tokens, lengths and rows of its first"
+        )
     if ((lengths < 0) | (lengths > length)).any():
         raise ValueError(f"lengths={lengths.tolist()}: must lie in 0..{length}")
 
@@ -264,5 +296,7 @@ def check_known(net: Denoiser, method: Method, tokens: Tensor, known: Tensor) ->
     if wrong.any():
         row, position = wrong.nonzero()[0].tolist()
         token = int(tokens[row, position])
-        raise ValueError(f"row {row}, position {position}: token {token} is no known token; mark it as unknown instead")
+        raise ValueError(
+            f"row {row}, position {position}: token {token} is no known token; mark it as unknown instead"
+        )
     method.check_known(known)

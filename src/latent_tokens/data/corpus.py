@@ -32,14 +32,31 @@ def make_text(config: DataConfig, report: Report) -> Path:
 
     Raises ValueError for settings of puzzles, and where the source or the tokenizer cannot be read.
     """
-    for name in ("padding", "clues", "guessing", "houses", "attributes", "numbers", "targets", "split", "skip_bad", "apart_from"):
+    for name in (
+        "padding",
+        "clues",
+        "guessing",
+        "houses",
+        "attributes",
+        "numbers",
+        "targets",
+        "split",
+        "skip_bad",
+        "apart_from",
+    ):
         if getattr(config, name):
-            raise ValueError(f"{name}={getattr(config, name)}: text has no such setting; it has source, field, tokenizer, length and num_*")
+            raise ValueError(
+                f"{name}={getattr(config, name)}: text has no such setting; it has source, field, tokenizer, length and num_*"
+            )
     if not config.from_file:
-        raise ValueError(f"source={config.source}: text is read from a file; name a text file, a folder of them, or a .jsonl")
+        raise ValueError(
+            f"source={config.source}: text is read from a file; name a text file, a folder of them, or a .jsonl"
+        )
     source, name = Path(str(config.source)), config.tokenizer or "bytes"
     if config.field is not None and not has_fields(source):
-        raise ValueError(f"field={config.field}: is for a .jsonl or a data set of the library datasets; {source} has no fields, leave it out")
+        raise ValueError(
+            f"field={config.field}: is for a .jsonl or a data set of the library datasets; {source} has no fields, leave it out"
+        )
     read = partial(documents, source, config.field or "text")
     with atomic_directory(config.folder) as beside:
         if name.startswith("bpe:"):
@@ -47,12 +64,18 @@ def make_text(config: DataConfig, report: Report) -> Path:
             write_atomic({beside / FILE: learned.to_json()})
         elif isinstance(other := read_tokenizer(name), Learned):
             write_atomic({beside / FILE: other.to_json()})
-        task = Text(Text.length if config.length is None else config.length, "bytes" if name == "bytes" else FILE, beside)
+        task = Text(
+            Text.length if config.length is None else config.length,
+            "bytes" if name == "bytes" else FILE,
+            beside,
+        )
         found, passed = pack(read(), task.coder, task.length, config.num_train, beside, report)
         for split, asked in (("validation", config.num_validation), ("test", config.num_test)):
             found[split]["examples"] = thin(beside / f"{split}.tokens.npy", HELD if asked is None else asked)
         if not found["train"]["examples"]:
-            raise ValueError(f"{source}: not enough text for one sequence of {task.length} tokens; use a smaller length, or more text")
+            raise ValueError(
+                f"{source}: not enough text for one sequence of {task.length} tokens; use a smaller length, or more text"
+            )
         about = {}
         for split, counts in found.items():
             file = beside / f"{split}.tokens.npy"
@@ -60,7 +83,13 @@ def make_text(config: DataConfig, report: Report) -> Path:
                 about[split] = {**counts, "sha256": sha256_of(file)}
             else:
                 file.unlink()
-        what = {"format": FORMAT, "task": task.description(), "tokens": task.vocab_size, "source": source.name, **passed}
+        what = {
+            "format": FORMAT,
+            "task": task.description(),
+            "tokens": task.vocab_size,
+            "source": source.name,
+            **passed,
+        }
         what |= {"not_read": files_of(source)[1]} if source.is_dir() and not has_fields(source) else {}
         what |= {"splits": about, "made_with": provenance()}
         write_atomic({beside / "manifest.json": json_bytes(what)})
@@ -138,7 +167,12 @@ def thin(file: Path, most: int) -> int:
 
 
 def pack(
-    texts: Iterable[str], tokenizer: Tokenizer, length: int, num_train: int | None, folder: Path, report: Report
+    texts: Iterable[str],
+    tokenizer: Tokenizer,
+    length: int,
+    num_train: int | None,
+    folder: Path,
+    report: Report,
 ) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
     """Writes {split}.tokens.npy, of the training documents the first `num_train`; gives what each split has, and how many documents were
     empty or there twice.
@@ -149,7 +183,10 @@ def pack(
     passed = {"empty": 0, "repeated": 0}
     with ExitStack() as stack:
         files = {split: stack.enter_context((folder / f"{split}.tokens.npy").open("wb")) for split in SPLITS}
-        packed = {split: Packed(file, length, tokenizer.end, num_train if split == "train" else None) for split, file in files.items()}
+        packed = {
+            split: Packed(file, length, tokenizer.end, num_train if split == "train" else None)
+            for split, file in files.items()
+        }
         stream = iter(texts)
         while batch := list(islice(stream, BATCH)):
             fresh = []
@@ -168,4 +205,7 @@ def pack(
             one.close()
     if not seen:
         raise ValueError("no text: the source has no document that is not empty")
-    return {split: {"examples": one.rows, "documents": one.documents, "tokens": one.tokens} for split, one in packed.items()}, passed
+    return {
+        split: {"examples": one.rows, "documents": one.documents, "tokens": one.tokens}
+        for split, one in packed.items()
+    }, passed

@@ -12,7 +12,11 @@ from typing import BinaryIO
 
 from latent_tokens.checks import first_line
 
-PIECES, SHORTEST, LONGEST = 256, 200, 16_384  # one text is cut into about so many documents of so many characters
+PIECES, SHORTEST, LONGEST = (
+    256,
+    200,
+    16_384,
+)  # one text is cut into about so many documents of so many characters
 BLOCK = 1 << 20  # bytes read at a time
 HALF = re.compile("[\ud800-\udfff]")
 SUFFIXES = (".txt", ".md", ".rst", ".text", "")  # of files in a folder that are read
@@ -34,13 +38,17 @@ def documents(source: Path, field: str) -> Iterator[str]:
         files, others = files_of(source)
         if not files:
             hint = f"; name one of its {others:,} others itself" if others else ""
-            raise ValueError(f"{source}: no text files in it ({', '.join(filter(None, SUFFIXES))} or no ending){hint}")
+            raise ValueError(
+                f"{source}: no text files in it ({', '.join(filter(None, SUFFIXES))} or no ending){hint}"
+            )
         for file in files:
             yield text_of(file)
     elif source.is_file():
         yield from pieces(blocks_of(source), length_of(blocks_of(source)))
     else:
-        raise ValueError(f"source={source}: no such file or folder; name a text file, a folder of them, a .jsonl, or {HUB}OWNER/NAME")
+        raise ValueError(
+            f"source={source}: no such file or folder; name a text file, a folder of them, a .jsonl, or {HUB}OWNER/NAME"
+        )
 
 
 def files_of(folder: Path) -> tuple[list[Path], int]:
@@ -61,7 +69,9 @@ def rows_of_datasets(name: str, field: str) -> Iterator[str]:
     try:
         import datasets
     except ImportError:
-        raise ValueError(f"source={name}: the library datasets is not installed. Install it from a clone: pip install -e '.[text]'") from None
+        raise ValueError(
+            f"source={name}: the library datasets is not installed. Install it from a clone: pip install -e '.[text]'"
+        ) from None
     try:
         if name.startswith(HUB):
             place, _, config = name.removeprefix(HUB).partition(":")
@@ -70,11 +80,15 @@ def rows_of_datasets(name: str, field: str) -> Iterator[str]:
             found = datasets.load_from_disk(name)
             if isinstance(found, datasets.DatasetDict):
                 if "train" not in found:
-                    raise LookupError(f"has no split named train; save one of its {', '.join(found)} by itself")
+                    raise LookupError(
+                        f"has no split named train; save one of its {', '.join(found)} by itself"
+                    )
                 found = found["train"]
         for number, row in enumerate(found):
             if not isinstance(row.get(field), str):
-                raise LookupError(f"row {number:,} has no text in the field {field}; name one of {', '.join(row)} with --field")
+                raise LookupError(
+                    f"row {number:,} has no text in the field {field}; name one of {', '.join(row)} with --field"
+                )
             yield row[field]
     except LookupError as error:
         raise ValueError(f"source={name}: {first_line(error)}") from None
@@ -95,12 +109,16 @@ def json_lines(file: Path, field: str) -> Iterator[str]:
             try:
                 content = json.loads(line.decode().removeprefix("\ufeff"))
             except UnicodeDecodeError as error:
-                raise ValueError(f"{file}: no UTF-8 at byte {place + error.start:,} (line {number:,}); convert it first") from None
+                raise ValueError(
+                    f"{file}: no UTF-8 at byte {place + error.start:,} (line {number:,}); convert it first"
+                ) from None
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{file}, line {number}: no JSON ({first_line(error)})") from None
             text = content.get(field) if isinstance(content, dict) else None
             if not isinstance(text, str):
-                raise ValueError(f"{file}, line {number}: has no text in the field {field}; name another with --field")
+                raise ValueError(
+                    f"{file}, line {number}: has no text in the field {field}; name another with --field"
+                )
             if HALF.search(text):
                 raise ValueError(
                     f"{file}, line {number}: has half of a character (\\ud800 to \\udfff) in the field {field}; mend it, or leave it out"
@@ -133,7 +151,9 @@ def blocks_of(file: Path) -> Iterator[str]:
                 text = decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
                 line = lines + error.object[: error.start].count(b"\n") + 1
-                raise ValueError(f"{file}: no UTF-8 at byte {place - before + error.start:,} (line {line:,}); convert it first") from None
+                raise ValueError(
+                    f"{file}: no UTF-8 at byte {place - before + error.start:,} (line {line:,}); convert it first"
+                ) from None
             text = held + (text if place else text.removeprefix("\ufeff"))
             held = "\r" if block and text.endswith("\r") else ""  # of a \r\n, perhaps
             yield text[: len(text) - len(held)].replace("\r\n", "\n")

@@ -24,7 +24,10 @@ from latent_tokens.tasks.base import HELD_OUT
 
 CHUNK = 1_024  # numbers tried at a time, at most
 ROUND = 8  # chunks a process makes at most between two looks at whether they suffice
-PATIENCE, HARDLY = 16_384, 300  # a split is as large as it gets where of so many numbers less than one in so many is new
+PATIENCE, HARDLY = (
+    16_384,
+    300,
+)  # a split is as large as it gets where of so many numbers less than one in so many is new
 
 Report = Callable[[int], None]
 
@@ -40,7 +43,9 @@ class SplitBuilder:
     tried: int = 0  # numbers of the seed
     too_long: int = 0
     repeated: int = 0
-    recent: list[int] = field(default_factory=lambda: [0, 0])  # tried, and new in an open split, since the last look
+    recent: list[int] = field(
+        default_factory=lambda: [0, 0]
+    )  # tried, and new in an open split, since the last look
 
     @property
     def open(self) -> list[Split]:
@@ -51,13 +56,19 @@ class SplitBuilder:
     def lacking(self) -> int:
         """About how many more numbers it takes to fill every split."""
         share = {split: (HELD_OUT - 2 if split == "train" else 1) / HELD_OUT for split in self.open}
-        return max(math.ceil((self.wanted[split] - self.kept.get(split, 0)) / share[split]) for split in self.open)
+        return max(
+            math.ceil((self.wanted[split] - self.kept.get(split, 0)) / share[split]) for split in self.open
+        )
 
     def add(self, tried: int, examples: Examples, keys: NDArray[np.uint64], splits: NDArray[np.int8]) -> int:
         """Takes what is new of the examples of `tried` numbers; gives how many that were."""
         before = sum(self.kept.values())
         fresh = np.array([self._is_new(key) for key in keys.tolist()], np.bool_)
-        self.tried, self.too_long, self.repeated = self.tried + tried, self.too_long + tried - len(keys), self.repeated + int((~fresh).sum())
+        self.tried, self.too_long, self.repeated = (
+            self.tried + tried,
+            self.too_long + tried - len(keys),
+            self.repeated + int((~fresh).sum()),
+        )
         new = 0
         for split in self.open:
             found = np.flatnonzero(fresh & (splits == SPLITS.index(split)))
@@ -104,13 +115,17 @@ def make_splits(
     chunk = min(CHUNK, max(64, 2 * sum(counts.values())))
     compile_kernels(task)
     first = 0
-    workers = min(processes, math.ceil(sieve.lacking / chunk)) if sieve.open else 1  # each has a chunk to make
+    workers = (
+        min(processes, math.ceil(sieve.lacking / chunk)) if sieve.open else 1
+    )  # each has a chunk to make
     with Parallel(n_jobs=workers, return_as="generator") as pool:
         while sieve.open:
             chunks = min(ROUND * workers, math.ceil(sieve.lacking / chunk))
             starts = range(first, first + chunks * chunk, chunk)
             first = starts.stop
-            for made in pool(delayed(sorted_chunk)(task, chunk, seed, start, os.getpid()) for start in starts):
+            for made in pool(
+                delayed(sorted_chunk)(task, chunk, seed, start, os.getpid()) for start in starts
+            ):
                 if sieve.open:
                     report(sieve.add(chunk, *made))
                     if sieve.exhausted():
@@ -133,10 +148,14 @@ def compile_kernels(task: Task) -> None:
     sorted_chunk(task, 1, 0, 0, os.getpid())
     seconds = time.perf_counter() - begun
     if seconds > 1:
-        CONSOLE.print(f"compiled {task.name} in {seconds:.1f} s; the next time it is at hand", highlight=False)
+        CONSOLE.print(
+            f"compiled {task.name} in {seconds:.1f} s; the next time it is at hand", highlight=False
+        )
 
 
-def sorted_chunk(task: Task, count: int, seed: int, first: int, parent: int) -> tuple[Examples, NDArray[np.uint64], NDArray[np.int8]]:
+def sorted_chunk(
+    task: Task, count: int, seed: int, first: int, parent: int
+) -> tuple[Examples, NDArray[np.uint64], NDArray[np.int8]]:
     """(examples, their keys, their splits) of some numbers of a seed, made in the process `parent` or in one that ends with it."""
     end_with(parent)
     examples = task.generate(count, seed, first)
@@ -166,7 +185,9 @@ def make_problems(task: Task, count: int, seed: int, report: Report = lambda don
         return few.take(np.zeros(count, np.int64))
     found = make_splits(task, {"test": count}, seed, report=report).examples()
     if "test" not in found:
-        raise ValueError(f"{task.name} as it is set up has no problem of the test split; use wider settings, or bring a data set")
+        raise ValueError(
+            f"{task.name} as it is set up has no problem of the test split; use wider settings, or bring a data set"
+        )
     return found["test"]
 
 

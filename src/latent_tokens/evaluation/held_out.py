@@ -40,7 +40,9 @@ def nats_along_orders(
     if method is None:
         raise ValueError("net.method is None: set it to the Method that the net was trained with")
     if order == "uniform" and method.is_left_to_right:
-        raise ValueError("order=uniform: this method decodes from left to right alone; use order=left_to_right, or esolm, scdm or mdm")
+        raise ValueError(
+            "order=uniform: this method decodes from left to right alone; use order=left_to_right, or esolm, scdm or mdm"
+        )
     fixed = order == "left_to_right" or method.is_left_to_right
     schedule, count = (left_to_right, 1) if fixed else (any_order, orders)
     found = np.empty((count, len(examples.tokens)))

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 
 NORMAL = 1.959964
-STUDENT = (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # 97.5 % of t, by degrees of freedom
+STUDENT = (
+    math.inf,
+    12.706,
+    4.303,
+    3.182,
+    2.776,
+    2.571,
+    2.447,
+    2.365,
+    2.306,
+    2.262,
+)  # 97.5 % of t, by degrees of freedom
 
 
 def wilson(share: float, count: int) -> tuple[float, float]:
@@ -26,7 +37,9 @@ def half_interval(values: Sequence[float]) -> float:
 def half_interval_of_ratio(sums: Sequence[float], counts: Sequence[float]) -> float:
     """Half of the 95 % interval of sum(sums) / sum(counts) over two or more independent pairs (delta method)."""
     ratio = sum(sums) / sum(counts)
-    return half_interval([one - ratio * count for one, count in zip(sums, counts, strict=True)]) / fmean(counts)
+    return half_interval([one - ratio * count for one, count in zip(sums, counts, strict=True)]) / fmean(
+        counts
+    )
 
 
 def student(count: int) -> float:

@@ -33,5 +33,8 @@ class NGram:
     def nats(self, sequence: Sequence[int]) -> NDArray[np.float64]:
         """The negative logarithm of each token's probability after those before it."""
         ids = [int(token) for token in sequence]
-        found = (self.probability(tuple(ids[max(0, place - self.order + 1) : place]), token) for place, token in enumerate(ids))
+        found = (
+            self.probability(tuple(ids[max(0, place - self.order + 1) : place]), token)
+            for place, token in enumerate(ids)
+        )
         return np.array([-math.log(value) for value in found])

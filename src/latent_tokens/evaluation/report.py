@@ -11,7 +11,14 @@ from rich.table import Table
 
 Row = dict[str, Any]
 
-COLORS = {"scdm": "#0072B2", "mdm": "#D55E00", "sidm": "#009E73", "arm": "#666666", "ar-mtp": "#CC79A7", "esolm": "#56B4E9"}  # Okabe and Ito (2008)
+COLORS = {
+    "scdm": "#0072B2",
+    "mdm": "#D55E00",
+    "sidm": "#009E73",
+    "arm": "#666666",
+    "ar-mtp": "#CC79A7",
+    "esolm": "#56B4E9",
+}  # Okabe and Ito (2008)
 ORDER_NAMES = {"top_prob": "top-prob", "uniform": "uniform", "left_to_right": "left to right"}
 
 
@@ -29,7 +36,12 @@ def table(rows: Sequence[Row], title: str) -> Table:
     for column in columns:
         sheet.add_column(column, justify="left" if column in ("method", "order") else "right", no_wrap=True)
     for i, row in enumerate(rows):
-        cells = [row["method"], ORDER_NAMES.get(row["order"], row["order"]), str(row["candidates"]), str(row["latents"])]
+        cells = [
+            row["method"],
+            ORDER_NAMES.get(row["order"], row["order"]),
+            str(row["candidates"]),
+            str(row["latents"]),
+        ]
         cells += [f"{row[metric]:.1f}", "" if row["ci95"] is None else "{:.1f} - {:.1f}".format(*row["ci95"])]
         cells += [f"{row['entropy']:.2f}"] if of_text else []
         cells += [f"{row['relative_cost']:.2f}x"]
@@ -48,16 +60,44 @@ def as_markdown(table: Sequence[Sequence[str]]) -> str:
 def speed_table(rows: Sequence[Row]) -> Table:
     """What was measured, its rate, seconds beside the machine's floor, and how it compares: a line a row."""
     first = rows[0]
-    limits = " and ".join(f"{row['gemm_gflops']:.0f} GFLOP/s {row['precision']}" for row in {row["precision"]: row for row in rows}.values())
+    limits = " and ".join(
+        f"{row['gemm_gflops']:.0f} GFLOP/s {row['precision']}"
+        for row in {row["precision"]: row for row in rows}.values()
+    )
     title = f"{first['device']}; matrix product {limits}; copy {first['copy_gbytes']:.0f} GB/s; medians of {first['rounds']}"
     made = Table(title=title, title_justify="left")
-    for heading in ("what", "of", "n", "k", "rate", "seconds", "floor", "share", "x plain", "x mdm", "tokens say", "MB"):
+    for heading in (
+        "what",
+        "of",
+        "n",
+        "k",
+        "rate",
+        "seconds",
+        "floor",
+        "share",
+        "x plain",
+        "x mdm",
+        "tokens say",
+        "MB",
+    ):
         made.add_column(heading, justify="left" if heading in ("what", "of") else "right", no_wrap=True)
     for row in rows:
-        said = [f"{row[name]:.2f}" if name in row else "" for name in ("ratio_to_reference", "ratio_to_mdm", "token_theory")]
+        said = [
+            f"{row[name]:.2f}" if name in row else ""
+            for name in ("ratio_to_reference", "ratio_to_mdm", "token_theory")
+        ]
         rate = f"{row['rate']:,.3g}" if row["rate"] < 100 else f"{row['rate']:,.0f}"
-        about = f"{row['size']} {row['batch']} x {row['length']} {row['precision']}", str(row.get("latents", "")), str(row.get("candidates", ""))
-        took = f"{rate} {row['unit']}", f"{row['seconds']:.3g}", f"{row['floor_seconds']:.2g}", f"{row['share']:.0%}"
+        about = (
+            f"{row['size']} {row['batch']} x {row['length']} {row['precision']}",
+            str(row.get("latents", "")),
+            str(row.get("candidates", "")),
+        )
+        took = (
+            f"{rate} {row['unit']}",
+            f"{row['seconds']:.3g}",
+            f"{row['floor_seconds']:.2g}",
+            f"{row['share']:.0%}",
+        )
         made.add_row(f"{row['what']} {row['method']}", *about, *took, *said, f"{row['process_peak_mb']:,.0f}")
     return made
 
@@ -67,7 +107,9 @@ def setting(row: Row) -> tuple[str, str, Any]:
     return row["method"], row["order"], row["candidates"]
 
 
-def figure(curve: Sequence[Row], references: Sequence[Row], title: str, caption: str, stem: Path) -> list[Path]:
+def figure(
+    curve: Sequence[Row], references: Sequence[Row], title: str, caption: str, stem: Path
+) -> list[Path]:
     """Draw validity against tokens processed, with 95% intervals, to STEM.png and STEM.svg.
 
     Args:
@@ -83,12 +125,25 @@ def figure(curve: Sequence[Row], references: Sequence[Row], title: str, caption:
     axes = sheet.subplots()
     draw_points(axes, curve, marker="o", linestyle="-")
     for row in curve:
-        axes.annotate(f"n = {row['latents']}", (row["relative_cost"], row["valid"]), (7, -13), textcoords="offset points", fontsize=9)
+        axes.annotate(
+            f"n = {row['latents']}",
+            (row["relative_cost"], row["valid"]),
+            (7, -13),
+            textcoords="offset points",
+            fontsize=9,
+        )
     for row in references:
         draw_points(axes, [row], marker="D", linestyle="none")
     for row in (curve[-1], *references):
         at = (row["relative_cost"], row["valid"])
-        axes.annotate(row["method"].upper(), at, (9, 4), textcoords="offset points", color=COLORS[row["method"]], weight="bold")
+        axes.annotate(
+            row["method"].upper(),
+            at,
+            (9, 4),
+            textcoords="offset points",
+            color=COLORS[row["method"]],
+            weight="bold",
+        )
     axes.set(xlabel="tokens processed, relative to n = all", ylabel="valid boards (%)", ylim=(0, None))
     axes.margins(x=0.08)
     axes.spines[["top", "right"]].set_visible(False)
@@ -102,7 +157,15 @@ def draw_points(axes: Any, rows: Sequence[Row], marker: str, linestyle: str) -> 
     below = [row["valid"] - row["ci95"][0] for row in rows]
     above = [row["ci95"][1] - row["valid"] for row in rows]
     costs = [row["relative_cost"] for row in rows]
-    axes.errorbar(costs, shares, [below, above], color=COLORS[rows[0]["method"]], marker=marker, linestyle=linestyle, capsize=3)
+    axes.errorbar(
+        costs,
+        shares,
+        [below, above],
+        color=COLORS[rows[0]["method"]],
+        marker=marker,
+        linestyle=linestyle,
+        capsize=3,
+    )
 
 
 def save_sheet(sheet: Any, title: str, caption: str, stem: Path) -> list[Path]:

@@ -66,11 +66,15 @@ def check_equal(path: Path, first: Row, second: Row) -> None:
         equal = same_weights(first, second) if name == "weights_sha256" else first[name] == second[name]
         if not equal:
             values = f"{str(first[name])[:40]} and {str(second[name])[:40]}"
-            raise ValueError(f"{path}: two rows of recipe {first['recipe']} differ in {name} ({values}). Remove the one that is wrong")
+            raise ValueError(
+                f"{path}: two rows of recipe {first['recipe']} differ in {name} ({values}). Remove the one that is wrong"
+            )
 
 
 def same_weights(first: Row, second: Row) -> bool:
     """Whether two rows are of the same weights. Version 0.1 kept the hash of their file without metadata, which newer rows hold as well."""
     if (FILE_HASH in first) == (FILE_HASH in second):
         return bool(first["weights_sha256"] == second["weights_sha256"])
-    return bool(first.get(FILE_HASH, first["weights_sha256"]) == second.get(FILE_HASH, second["weights_sha256"]))
+    return bool(
+        first.get(FILE_HASH, first["weights_sha256"]) == second.get(FILE_HASH, second["weights_sha256"])
+    )

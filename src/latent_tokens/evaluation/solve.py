@@ -26,7 +26,9 @@ class Attempt:
     processed: int
 
 
-def solve(net: Transformer, task: Solvable, problem: Examples, decoding: Decoding, seed: int, attempts: int) -> Attempt:
+def solve(
+    net: Transformer, task: Solvable, problem: Examples, decoding: Decoding, seed: int, attempts: int
+) -> Attempt:
     """The first right one of `attempts` answers to a problem of one example, else the first. Attempt i draws from (seed, i).
 
     Raises ValueError where no solution exists or the net is of another size.
@@ -45,4 +47,6 @@ def solve(net: Transformer, task: Solvable, problem: Examples, decoding: Decodin
 def check_solvable(task: Solvable, problem: Examples) -> None:
     """Raises ValueError where a problem of one example has no answer."""
     if task.count_solutions(problem, most=1) == 0:
-        raise ValueError("puzzle has no solution: its parts do not contradict each other openly, but no answer fits them all")
+        raise ValueError(
+            "puzzle has no solution: its parts do not contradict each other openly, but no answer fits them all"
+        )

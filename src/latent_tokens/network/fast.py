@@ -66,7 +66,9 @@ def generate(
         torch.Size([2, 36])
     """
     if not isinstance(net, Transformer) or not is_plain(net):
-        return reference.generate(net, method, tokens, known, decoding, seed, rows=rows, lengths=lengths, on_step=on_step)
+        return reference.generate(
+            net, method, tokens, known, decoding, seed, rows=rows, lengths=lengths, on_step=on_step
+        )
     state = start(net, method, tokens, known, decoding, seed, rows, lengths)
     with torch.inference_mode():
         table = qkv_table(net, *tokens.shape)
@@ -81,11 +83,17 @@ def is_plain(net: Transformer) -> bool:
     return net.supports_slots and not (net.training or net._forward_hooks or net._forward_pre_hooks)
 
 
-def microbatches(net: Transformer, method: Method, state: State, decoding: Decoding) -> list[Int[Tensor, " R"]]:
+def microbatches(
+    net: Transformer, method: Method, state: State, decoding: Decoding
+) -> list[Int[Tensor, " R"]]:
     """Split the rows of a batch into parts that fit into memory, rows with about as many slots in their first step together."""
     length = state.tokens.shape[1]
     largest_step = int(state.sizes.max()) if state.sizes.numel() else 0
-    k = min(max(decoding.candidates, largest_step), length) if isinstance(decoding.candidates, int) else length
+    k = (
+        min(max(decoding.candidates, largest_step), length)
+        if isinstance(decoding.candidates, int)
+        else length
+    )
     if is_cacheable(method.attention):
         slots = state.lengths  # each step computes equally many slots in every row; the keys and values of earlier ones are cached
     elif method.latent_control == "fixed" or not isinstance(decoding.latents, int):
@@ -119,7 +127,11 @@ class FastCandidateLogits:
         self.cache = KVCache(method, rows, length) if is_cacheable(method.attention) else None
 
     def __call__(
-        self, rows: Int[Tensor, " A"], tokens: Int[Tensor, "A L"], layout: Layout, num_candidates: Int[Tensor, " A"]
+        self,
+        rows: Int[Tensor, " A"],
+        tokens: Int[Tensor, "A L"],
+        layout: Layout,
+        num_candidates: Int[Tensor, " A"],
     ) -> Float[Tensor, "A K V"]:
         # Which slots to compute: all, or those that the cache does not hold.
         if self.cache is None:
@@ -171,7 +183,9 @@ class KVCache:
         rank = torch.arange(int(count.max()), device=count.device)
         return cached[:, None] + rank.minimum(count[:, None] - 1)
 
-    def append(self, slots: Int[Tensor, "A Q"], number: int, k: Float[Tensor, "A H Q C"], v: Float[Tensor, "A H Q C"]) -> tuple[Tensor, Tensor]:
+    def append(
+        self, slots: Int[Tensor, "A Q"], number: int, k: Float[Tensor, "A H Q C"], v: Float[Tensor, "A H Q C"]
+    ) -> tuple[Tensor, Tensor]:
         """Write a layer's new keys and values, and return those of all slots so far, (A, H, S, C)."""
         if number == len(self.layers):  # the first step: in the precision that the network computes in
             batch, heads, _, channels = v.shape

@@ -27,13 +27,20 @@ class Linear(nn.Linear):
         ):
             return super().forward(x)
         rows = x.reshape(-1, self.in_features)
-        flat = (rows.contiguous() if len(rows) != 1 else rows.repeat(2, 1)).t()  # other strides, and one row alone, take a third of the speed
-        product = self.weight @ flat if self.bias is None else torch.addmm(self.bias[:, None], self.weight, flat)
+        flat = (
+            rows.contiguous() if len(rows) != 1 else rows.repeat(2, 1)
+        ).t()  # other strides, and one row alone, take a third of the speed
+        product = (
+            self.weight @ flat if self.bias is None else torch.addmm(self.bias[:, None], self.weight, flat)
+        )
         return product.t()[: len(rows)].reshape(*x.shape[:-1], self.out_features)
 
 
 def attend(
-    q: Float[Tensor, "B H Q C"], k: Float[Tensor, "B H S C"], v: Float[Tensor, "B H S C"], mask: Bool[Tensor, "#B 1 Q S"] | BlockMask | None
+    q: Float[Tensor, "B H Q C"],
+    k: Float[Tensor, "B H S C"],
+    v: Float[Tensor, "B H S C"],
+    mask: Bool[Tensor, "#B 1 Q S"] | BlockMask | None,
 ) -> Float[Tensor, "B H Q C"]:
     """softmax(q k^T / sqrt(C)) v over what the mask shows; all, where it is None.
 

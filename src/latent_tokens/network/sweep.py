@@ -46,7 +46,9 @@ def sweep(
         ValueError: the input of the method cannot be shared, a row has nothing masked, or the net is in training mode.
     """
     if net.training:
-        raise ValueError("sweep: the net is in training mode, where dropout makes its logits random; call net.eval() first")
+        raise ValueError(
+            "sweep: the net is in training mode, where dropout makes its logits random; call net.eval() first"
+        )
     if attends_later(method.attention) or method.readout == "shifted" or method.window is not None:
         raise ValueError(
             "sweep: a pass is shared where masked tokens see none after them, are read in place and are not bounded by a window; use scdm or esolm"
@@ -57,7 +59,9 @@ def sweep(
     num_masked = (order.shape[1] if lengths is None else lengths) - num_clean
     if (num_masked < 1).any():
         row = int(num_masked.argmin())
-        raise ValueError(f"row {row} has nothing masked: there is no candidate in it; leave finished rows out")
+        raise ValueError(
+            f"row {row} has nothing masked: there is no candidate in it; leave finished rows out"
+        )
     k = num_masked.clamp(max=candidates)
     n = torch.tensor(latents, device=order.device)[:, None].minimum(num_masked - k)  # (N, B)
     layout, copy, slot = arrangement(order, num_clean, k, n)
@@ -93,7 +97,11 @@ def arrangement(
 
 
 def shared_mask(
-    rule: Rule, num_clean: Int[Tensor, " B"], n: Int[Tensor, "N B"], copy: Int[Tensor, "B S"], slot: Int[Tensor, "B S"]
+    rule: Rule,
+    num_clean: Int[Tensor, " B"],
+    n: Int[Tensor, "N B"],
+    copy: Int[Tensor, "B S"],
+    slot: Int[Tensor, "B S"],
 ) -> Bool[Tensor, "B S S"]:
     """Return the mask: a candidate attends to the clean tokens, its own n latent tokens and its own copy, as the rule says."""
     q = slot[:, :, None]

@@ -49,9 +49,18 @@ class Transformer(nn.Module):
         gelu: Literal["tanh", "exact"] = "tanh",
     ) -> None:
         super().__init__()
-        self.size, self.vocab_size, self.max_length, self.positions, self.dropout, self.gelu = size, vocab_size, max_length, positions, dropout, gelu
+        self.size, self.vocab_size, self.max_length, self.positions, self.dropout, self.gelu = (
+            size,
+            vocab_size,
+            max_length,
+            positions,
+            dropout,
+            gelu,
+        )
         self.mask_id = vocab_size
-        self.supports_slots = type(self) is Transformer  # a subclass whose forward takes the wanted slots sets it
+        self.supports_slots = (
+            type(self) is Transformer
+        )  # a subclass whose forward takes the wanted slots sets it
         self.embedding = nn.Embedding(vocab_size + 1, size.width)
         self.place = None if positions == "rotary" else nn.Embedding(max_length, size.width)
         self.blocks = nn.ModuleList(Block(size, dropout, gelu) for _ in range(size.layers))
@@ -69,7 +78,13 @@ class Transformer(nn.Module):
         if wanted is not None:
             # in bf16 the table's gradient would be summed coarsely
             pays = 3 * self.table_rows < 2 * ids.numel() and not torch.is_autocast_enabled(ids.device.type)
-            return self.read(ids, positions, mask[:, None] if isinstance(mask, Tensor) else mask, wanted, self.table() if pays else None)
+            return self.read(
+                ids,
+                positions,
+                mask[:, None] if isinstance(mask, Tensor) else mask,
+                wanted,
+                self.table() if pays else None,
+            )
         x, rotation = self.embed(ids, positions), self.rotation(positions)
         for block in self.blocks:
             x = block(x, rotation, cast(Tensor, mask)[:, None])
@@ -91,9 +106,15 @@ class Transformer(nn.Module):
         """
         x, rotation, last = self.embed(ids, positions), self.rotation(positions), len(self.blocks) - 1
         for number, block in enumerate(self.blocks):
-            projected = F.embedding(self.table_index(ids, positions), table) if number == 0 and table is not None else None
+            projected = (
+                F.embedding(self.table_index(ids, positions), table)
+                if number == 0 and table is not None
+                else None
+            )
             extended = partial(extend, number) if extend is not None else None
-            x = cast(Block, block).read(x, rotation, mask, wanted if number == last else None, projected, extended)
+            x = cast(Block, block).read(
+                x, rotation, mask, wanted if number == last else None, projected, extended
+            )
         return cast(Tensor, self.head(self.norm(x)))
 
     def embed(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
@@ -106,7 +127,11 @@ class Transformer(nn.Module):
         if self.positions == "learned":
             return None
         weight = self.head.weight
-        length = max(self.max_length, int(positions.max()) + 1) if self.positions == "rotary" and positions.numel() else self.max_length
+        length = (
+            max(self.max_length, int(positions.max()) + 1)
+            if self.positions == "rotary" and positions.numel()
+            else self.max_length
+        )
         cos, sin = turns(length, self.size.width // self.size.heads // 2, weight.dtype, weight.device)
         return cos[positions][:, None], sin[positions][:, None]
 
@@ -146,7 +171,12 @@ class Block(nn.Module):
         mask: Bool[Tensor, "B 1 S S"],
     ) -> Float[Tensor, "B S D"]:
         q, k, v = self.apart(self.qkv(self.attention_norm(x)), 3)
-        return self.finish(x, merge(F.scaled_dot_product_attention(rotate(q, rotation), rotate(k, rotation), v, attn_mask=mask)))
+        return self.finish(
+            x,
+            merge(
+                F.scaled_dot_product_attention(rotate(q, rotation), rotate(k, rotation), v, attn_mask=mask)
+            ),
+        )
 
     def read(
         self,
@@ -162,7 +192,9 @@ class Block(nn.Module):
         normed = x if projected is not None else self.attention_norm(x)
         if projected is None and (wanted is None or type(self.qkv) is not Linear):
             projected = self.qkv(normed)
-        k, v = self.apart(F.linear(normed, weight[width:]) if projected is None else projected[..., width:], 2)
+        k, v = self.apart(
+            F.linear(normed, weight[width:]) if projected is None else projected[..., width:], 2
+        )
         k = rotate(k, rotation)
         if extend is not None:
             k, v = extend(k, v)
@@ -171,14 +203,26 @@ class Block(nn.Module):
             return self.finish(x, merge(attend(rotate(q, rotation), k, v, mask)))
 
         rows, mixed = rows_a_group(wanted, mask), []
-        cut = partial(torch.split, split_size_or_sections=rows)  # unlike slices, its gradient is put together once
-        groups = zip(cut(wanted), cut(normed if projected is None else projected[..., :width]), cut(k), cut(v), strict=True)
+        cut = partial(
+            torch.split, split_size_or_sections=rows
+        )  # unlike slices, its gradient is put together once
+        groups = zip(
+            cut(wanted),
+            cut(normed if projected is None else projected[..., :width]),
+            cut(k),
+            cut(v),
+            strict=True,
+        )
         for number, (asked, source, keys, values) in enumerate(groups):
-            start = 0 if isinstance(mask, BlockMask) else int(asked.int().argmax(1).min())  # no row of the group wants a slot before it
+            start = (
+                0 if isinstance(mask, BlockMask) else int(asked.int().argmax(1).min())
+            )  # no row of the group wants a slot before it
             here, last = slice(number * rows, (number + 1) * rows), source[:, start:]
             q = self.apart(last if projected is not None else F.linear(last, weight[:width]), 1)[0]
             turn = None if rotation is None else (rotation[0][here, :, start:], rotation[1][here, :, start:])
-            seen = mask[here if len(mask) > 1 else slice(None), :, start:] if isinstance(mask, Tensor) else mask
+            seen = (
+                mask[here if len(mask) > 1 else slice(None), :, start:] if isinstance(mask, Tensor) else mask
+            )
             mixed.append(pick(merge(attend(rotate(q, turn), keys, values, seen)), asked[:, start:]))
         return self.finish(pick(x, wanted), mixed[0] if len(mixed) == 1 else torch.cat(mixed))
 
@@ -194,10 +238,14 @@ class Block(nn.Module):
 
 
 @lru_cache(maxsize=8)
-def turns(length: int, half: int, dtype: torch.dtype, device: torch.device) -> tuple[Float[Tensor, "L C"], Float[Tensor, "L C"]]:
+def turns(
+    length: int, half: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Float[Tensor, "L C"], Float[Tensor, "L C"]]:
     """Cosine and sine of the angles of positions 0..length-1: computed in float32, whatever the weights are."""
     with torch.inference_mode(mode=False):  # so that training may use what decoding asked for first
-        angles = torch.arange(length, device=device)[:, None] * ROTARY_BASE ** (-torch.arange(half, device=device) / half)
+        angles = torch.arange(length, device=device)[:, None] * ROTARY_BASE ** (
+            -torch.arange(half, device=device) / half
+        )
         return angles.cos().to(dtype), angles.sin().to(dtype)
 
 

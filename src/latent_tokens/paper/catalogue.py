@@ -22,32 +22,76 @@ def models() -> Table:
     found: Table = [("model", "hidden", "heads", "layers", "paper, M", "ours, M")]
     for name, size in SIZES.items():
         with torch.device("meta"):
-            count = sum(weight.numel() for weight in Transformer(size, VOCABULARY - 1, LENGTH, "rotary").parameters())
+            count = sum(
+                weight.numel() for weight in Transformer(size, VOCABULARY - 1, LENGTH, "rotary").parameters()
+            )
         paper = MILLIONS_OF_PARAMETERS.get(name)
-        found.append((name, str(size.width), str(size.heads), str(size.layers), "" if paper is None else f"{paper}", f"{count / 1e6:.1f}"))
+        found.append(
+            (
+                name,
+                str(size.width),
+                str(size.heads),
+                str(size.layers),
+                "" if paper is None else f"{paper}",
+                f"{count / 1e6:.1f}",
+            )
+        )
     return found
 
 
 def data_sets() -> Table:
     """Training examples, length and vocabulary: the paper's, and ours in its padding and without. No vocabulary counts MASK."""
-    found: Table = [("data set", "train size", "paper's length", "ours, padded", "ours", "paper's vocabulary", "ours")]
+    found: Table = [
+        ("data set", "train size", "paper's length", "ours, padded", "ours", "paper's vocabulary", "ours")
+    ]
     for name, about in DATA_SETS.items():
         task, padded = TASKS[name], configured(name, {"padding": "paper"})
         vocabularies = f"{about.vocabulary}", f"{padded.vocab_size}"
-        found.append((name, f"{about.num_train:,}", f"{about.length:,}", f"{padded.length:,}", f"{task.length:,}", *vocabularies))
+        found.append(
+            (
+                name,
+                f"{about.num_train:,}",
+                f"{about.length:,}",
+                f"{padded.length:,}",
+                f"{task.length:,}",
+                *vocabularies,
+            )
+        )
     return found
 
 
 def training() -> Table:
     """Model and epochs of each task in the paper, and what trains at each scale."""
-    found: Table = [("data set", "model", "epochs", "steps of 512", *(f"{scale}: task, model, steps x batch" for scale in ("cpu", "smoke")))]
+    found: Table = [
+        (
+            "data set",
+            "model",
+            "epochs",
+            "steps of 512",
+            *(f"{scale}: task, model, steps x batch" for scale in ("cpu", "smoke")),
+        )
+    ]
     for name, about in DATA_SETS.items():
         ours = []
         for scale in ("cpu", "smoke"):
             budget = SCALES[scale].budgets[name]
-            ours.append(f"{budget.task}, {budget.training['size']}, {budget.training['steps']:,} x {budget.training.get('batch_size', 32)}")
-        found.append((name, about.size, str(about.epochs), f"{SCALES['paper'].budgets[name].training['steps']:,}", *ours))
+            ours.append(
+                f"{budget.task}, {budget.training['size']}, {budget.training['steps']:,} x {budget.training.get('batch_size', 32)}"
+            )
+        found.append(
+            (
+                name,
+                about.size,
+                str(about.epochs),
+                f"{SCALES['paper'].budgets[name].training['steps']:,}",
+                *ours,
+            )
+        )
     return found
 
 
-CATALOGUE: dict[str, Callable[[], Table]] = {"table-models": models, "table-datasets": data_sets, "table-training": training}
+CATALOGUE: dict[str, Callable[[], Table]] = {
+    "table-models": models,
+    "table-datasets": data_sets,
+    "table-training": training,
+}

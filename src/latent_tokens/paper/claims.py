@@ -44,17 +44,34 @@ class Claim:
 
 def claims(scale: ScaleName) -> list[Claim]:
     """The paper's claims, then our own."""
-    return [*printed_in_tables(scale), *printed_of_latents(), *printed_of_large_boards(scale), *printed_of_text(scale), *questions()]
+    return [
+        *printed_in_tables(scale),
+        *printed_of_latents(),
+        *printed_of_large_boards(scale),
+        *printed_of_text(scale),
+        *questions(),
+    ]
 
 
 def printed_in_tables(scale: ScaleName) -> list[Claim]:
     """Inequalities between the numbers of Tables 1, 3 and 4, and of windows on boards."""
-    found = [Claim("mdm > sidm, top-prob", Cell(task, "mdm", "top_prob"), Cell(task, "sidm", "top_prob"), "Table 1") for task in WITH_SIDM]
-    found += [Claim("mdm > sidm, uniform", Cell(task, "mdm", "uniform"), Cell(task, "sidm", "uniform"), "Table 4") for task in WITH_SIDM]
+    found = [
+        Claim(
+            "mdm > sidm, top-prob", Cell(task, "mdm", "top_prob"), Cell(task, "sidm", "top_prob"), "Table 1"
+        )
+        for task in WITH_SIDM
+    ]
+    found += [
+        Claim("mdm > sidm, uniform", Cell(task, "mdm", "uniform"), Cell(task, "sidm", "uniform"), "Table 4")
+        for task in WITH_SIDM
+    ]
     for task in TASKS:
         arm, ar_mtp = (Cell(task, method, "left_to_right") for method in ("arm", "ar-mtp"))
         uniform, top_prob = (Cell(task, "mdm", order) for order in ORDERS)
-        found += [Claim("mdm top-prob > mdm uniform", top_prob, uniform, "Table 3"), Claim("ar-mtp > arm", ar_mtp, arm, "Table 3")]
+        found += [
+            Claim("mdm top-prob > mdm uniform", top_prob, uniform, "Table 3"),
+            Claim("ar-mtp > arm", ar_mtp, arm, "Table 3"),
+        ]
         found.append(Claim("mdm top-prob > ar-mtp", top_prob, ar_mtp, "Table 3"))
         if task == "countdown":
             found.append(Claim("mdm uniform > ar-mtp", uniform, ar_mtp, "Table 3"))
@@ -72,11 +89,24 @@ def printed_of_latents() -> list[Claim]:
     like = 'Figure 4, of most settings: "interpolating between SIDM"'
     infilling = 'Section 4.3.2: "the model trained on unconditional generation does"'
     made = []
-    for task, sources in (("sudoku-gen", (on_boards, between, gap)), ("zebra", (mostly, like, gap)), ("countdown", (mostly, like, gap))):
+    for task, sources in (
+        ("sudoku-gen", (on_boards, between, gap)),
+        ("zebra", (mostly, like, gap)),
+        ("countdown", (mostly, like, gap)),
+    ):
         made += with_latents(task, None, sources)
-    made += with_latents("sudoku-puzzle", None, ('ours; Section 4.3.2: "does not exhibit a strong scaling trend"', OURS, gap))
+    made += with_latents(
+        "sudoku-puzzle", None, ('ours; Section 4.3.2: "does not exhibit a strong scaling trend"', OURS, gap)
+    )
     made += with_latents("sudoku-gen", "sudoku-puzzle", (infilling, OURS, OURS))
-    made.append(Claim("mdm > sidm, top-prob", Cell("sudoku-gen", "mdm", "top_prob"), Cell("sudoku-gen", "sidm", "top_prob"), between))
+    made.append(
+        Claim(
+            "mdm > sidm, top-prob",
+            Cell("sudoku-gen", "mdm", "top_prob"),
+            Cell("sudoku-gen", "sidm", "top_prob"),
+            between,
+        )
+    )
     return made
 
 
@@ -84,27 +114,50 @@ def with_latents(task: str, problems: str | None, sources: tuple[str, str, str])
     """scdm at n = all against n = 0, against sidm and against mdm."""
     none, every = (Cell(task, "scdm", "top_prob", n, problems) for n in (0, "all"))
     mdm, sidm = (Cell(task, method, "top_prob", problems=problems) for method in ("mdm", "sidm"))
-    pairs = (("scdm n=all > n=0", every, none), ("scdm n=all > sidm", every, sidm), ("mdm > scdm n=all", mdm, every))
-    return [Claim(text, better, worse, source) for (text, better, worse), source in zip(pairs, sources, strict=True)]
+    pairs = (
+        ("scdm n=all > n=0", every, none),
+        ("scdm n=all > sidm", every, sidm),
+        ("mdm > scdm n=all", mdm, every),
+    )
+    return [
+        Claim(text, better, worse, source)
+        for (text, better, worse), source in zip(pairs, sources, strict=True)
+    ]
 
 
 def printed_of_large_boards(scale: ScaleName) -> list[Claim]:
     """Section 5.3 on Sudoku-Large, in soft loss; and the same comparisons on boards, which the paper makes of windows only in Figure 1."""
     on_boards = 'Figure 1: "accuracy increases with the number of latent tokens across both paradigms"'
-    improves = 'Section 5.3: "AR-MTP exhibits consistent improvement as the number of latent tokens increases"'
+    improves = (
+        'Section 5.3: "AR-MTP exhibits consistent improvement as the number of latent tokens increases"'
+    )
     degrades = 'Section 5.3: "AR-NTP performance degrades as the window size increases"'
     windows, made = SCALES[scale].windows, []
     for task in ("sudoku-large", "sudoku-gen"):
         large, sign = task == "sudoku-large", "<" if task == "sudoku-large" else ">"
-        cells = {name: {n: Cell(task, f"{name}-{n}", "left_to_right") for n in windows} for name in ("ar-mtp-window", "ar-ntp")}
+        cells = {
+            name: {n: Cell(task, f"{name}-{n}", "left_to_right") for n in windows}
+            for name in ("ar-mtp-window", "ar-ntp")
+        }
         for few, many in pairwise(windows):
             text = f"ar-mtp-window-{many} {sign} window-{few}"
-            made.append(Claim(text, cells["ar-mtp-window"][many], cells["ar-mtp-window"][few], improves if large else on_boards))
+            made.append(
+                Claim(
+                    text,
+                    cells["ar-mtp-window"][many],
+                    cells["ar-mtp-window"][few],
+                    improves if large else on_boards,
+                )
+            )
         for few, many in pairwise(windows[1:]):
             text = f"ar-ntp-{few} {sign} ar-ntp-{many}"
             made.append(Claim(text, cells["ar-ntp"][few], cells["ar-ntp"][many], degrades if large else OURS))
         if large:
-            arm, mdm, window = Cell(task, "arm", "left_to_right"), Cell(task, "mdm", "uniform"), cells["ar-mtp-window"]
+            arm, mdm, window = (
+                Cell(task, "arm", "left_to_right"),
+                Cell(task, "mdm", "uniform"),
+                cells["ar-mtp-window"],
+            )
             source = 'Section 5.3: "standard ARM, which outperforms AR-MTP-Window-8"'
             made.append(Claim(f"arm < ar-mtp-window-{windows[1]}", arm, window[windows[1]], source))
             source = 'Section 5.3: "performance approaching that of MDM"'
@@ -115,16 +168,29 @@ def printed_of_large_boards(scale: ScaleName) -> list[Claim]:
 def printed_of_text(scale: ScaleName) -> list[Claim]:
     """Generative perplexity."""
     most = SCALES[scale].texts.dial[-1]
-    mdm, none, every = Cell("text", "mdm", "uniform"), Cell("text", "esolm", "uniform", 0), Cell("text", "esolm", "uniform", most)
-    falls = 'Section 4.3.2: "generative perplexity decreases nearly monotonically with additional latent tokens"'
-    return [Claim("mdm < esolm n=0", mdm, none, "Table 2"), Claim(f"esolm n={most} < n=0", every, none, falls)]
+    mdm, none, every = (
+        Cell("text", "mdm", "uniform"),
+        Cell("text", "esolm", "uniform", 0),
+        Cell("text", "esolm", "uniform", most),
+    )
+    falls = (
+        'Section 4.3.2: "generative perplexity decreases nearly monotonically with additional latent tokens"'
+    )
+    return [
+        Claim("mdm < esolm n=0", mdm, none, "Table 2"),
+        Claim(f"esolm n={most} < n=0", every, none, falls),
+    ]
 
 
 def questions() -> list[Claim]:
     """Our own claims: what the ablations ask. Yes means that the first cell is better."""
     made = [question("schedule reshuffled > as printed", "scdm", "top_prob", 4, "plain", "as printed")]
     made.append(question("loss flat > elbo", "ar-mtp", "left_to_right", None, "plain", "elbo"))
-    made.append(Claim("mdm > sidm, uniform", Cell("sudoku-gen", "mdm", "uniform"), Cell("sudoku-gen", "sidm", "uniform")))
+    made.append(
+        Claim(
+            "mdm > sidm, uniform", Cell("sudoku-gen", "mdm", "uniform"), Cell("sudoku-gen", "sidm", "uniform")
+        )
+    )
     made += sidm_and_scdm()
     made += [question("k=growing > k=8", method, "top_prob", n, "k=growing", "k=8") for method, n in MODELS]
     for method, n in WITH_LATENTS:
@@ -135,10 +201,23 @@ def questions() -> list[Claim]:
         every, four = (infilled(method, n, k) for k in ("all", 4))
         made.append(Claim(f"{method}{'' if n is None else f' n={n}'}, top-prob: k=all > k=4", every, four))
     for order in ORDERS:
-        made.append(question("same total of latents, late > constant n", "scdm", order, None, "late", "constant"))
-    made.append(Claim("scdm, uniform: late latents > n=all", boards("scdm", "uniform", None, "late"), boards("scdm", "uniform", "all", "plain")))
+        made.append(
+            question("same total of latents, late > constant n", "scdm", order, None, "late", "constant")
+        )
+    made.append(
+        Claim(
+            "scdm, uniform: late latents > n=all",
+            boards("scdm", "uniform", None, "late"),
+            boards("scdm", "uniform", "all", "plain"),
+        )
+    )
     for order, (name, text) in product(
-        ORDERS, {"random": "random", "constrained of a unit": "constrained shared-unit", "relevant": "relevant"}.items()
+        ORDERS,
+        {
+            "random": "random",
+            "constrained of a unit": "constrained shared-unit",
+            "relevant": "relevant",
+        }.items(),
     ):
         made.append(question(f"{text} latents > nearest", "scdm", order, 4, name, "plain"))
     for order in ORDERS:
@@ -153,10 +232,18 @@ def sidm_and_scdm() -> list[Claim]:
     for k in MANY:
         for n in (0, "all") if k != "all" else ("all",):
             name = "scdm at any n" if k == "all" else f"scdm n={n}"
-            made.append(Claim(f"top-prob, k={k}: sidm > {name}", boards("sidm", "top_prob", None, f"k={k}"), boards("scdm", "top_prob", n, f"k={k}")))
+            made.append(
+                Claim(
+                    f"top-prob, k={k}: sidm > {name}",
+                    boards("sidm", "top_prob", None, f"k={k}"),
+                    boards("scdm", "top_prob", n, f"k={k}"),
+                )
+            )
     for k in (8, "growing", "all"):
         name = "scdm at any n" if k == "all" else "scdm n=all"
-        made.append(Claim(f"top-prob, k={k}: {name} > sidm", infilled("scdm", "all", k), infilled("sidm", None, k)))
+        made.append(
+            Claim(f"top-prob, k={k}: {name} > sidm", infilled("scdm", "all", k), infilled("sidm", None, k))
+        )
     return made
 
 
@@ -173,7 +260,9 @@ def question(text: str, method: str, order: OrderName, n: Latents, better: str, 
 
 def claims_table(scale: ScaleName, root: Path, found: Mapping[str, Row], seeds: int | None = None) -> str:
     """Return a line per claim: both values, their seed-by-seed difference with its 95% interval, and the verdict. Trains and measures nothing."""
-    table: list[tuple[str, ...]] = [("task", "claim", "source", "first", "second", "unit", "difference over seeds", "verdict")]
+    table: list[tuple[str, ...]] = [
+        ("task", "claim", "source", "first", "second", "unit", "difference over seeds", "verdict")
+    ]
     for claim in claims(scale):
         better, worse = lines(of_cells((claim.better, claim.worse), scale, root, seeds), found)
         values = (line.written(line.mean) if line.rows else "not run" for line in (better, worse))
@@ -203,4 +292,6 @@ def verdict(better: Line, worse: Line) -> tuple[str, str]:
 
 def disjoint(lower: Line, higher: Line) -> bool:
     """Whether the interval of all samples of one line ends below that of another."""
-    return lower.interval is not None and higher.interval is not None and lower.interval[1] < higher.interval[0]
+    return (
+        lower.interval is not None and higher.interval is not None and lower.interval[1] < higher.interval[0]
+    )

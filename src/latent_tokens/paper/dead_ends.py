@@ -55,4 +55,9 @@ class DeadEnds:
     def found(self) -> Row:
         """What the row of results gets."""
         seen = [(clean, *counts) for clean, counts in enumerate(self.counts.tolist()) if counts[0]]
-        return {"dead_ends": [{"clean": c, "alive": int(a), "died": int(d), "sure": round(sure / a, 4)} for c, a, d, sure in seen]}
+        return {
+            "dead_ends": [
+                {"clean": c, "alive": int(a), "died": int(d), "sure": round(sure / a, 4)}
+                for c, a, d, sure in seen
+            ]
+        }

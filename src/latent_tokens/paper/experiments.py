@@ -15,7 +15,16 @@ from latent_tokens.paper.scales import Latents, Scale
 
 WINDOWED = ("ar-mtp-window", "ar-ntp")  # how the names of the methods begin that show a window
 ORDERS: tuple[OrderName, ...] = ("uniform", "top_prob")
-CHOICES = ("plain", "random", "of a unit", "constrained", "constrained of a unit", "most certain", "least certain", "relevant")
+CHOICES = (
+    "plain",
+    "random",
+    "of a unit",
+    "constrained",
+    "constrained of a unit",
+    "most certain",
+    "least certain",
+    "relevant",
+)
 WHICH: tuple[tuple[Latents, str], ...] = ((0, "plain"), (4, "plain"), (4, "relevant"), ("all", "plain"))
 COMPUTE = ("12.5 % of the steps", "25 % of the steps", "50 % of the steps", "plain")
 MODELS: tuple[tuple[str, Latents], ...] = (("scdm", 0), ("scdm", "all"), ("sidm", None), ("mdm", None))
@@ -61,12 +70,17 @@ def curve(task: str, scale: Scale, problems: str | None = None) -> list[Cell]:
 
 def written(scale: Scale, dial: tuple[Latents, ...]) -> list[Cell]:
     """Text models over their numbers of latent tokens, and an mdm to compare with."""
-    return [Cell("text", "mdm", "uniform"), *(Cell("text", method, "uniform", n) for method in scale.texts.methods for n in dial)]
+    return [
+        Cell("text", "mdm", "uniform"),
+        *(Cell("text", method, "uniform", n) for method in scale.texts.methods for n in dial),
+    ]
 
 
 def windows(task: str, scale: Scale, *others: str) -> list[Cell]:
     """Autoregressive models over the number of tokens they predict, trained to predict all of them or the next alone."""
-    names = [f"{kind}-{window}" for kind in WINDOWED for window in scale.windows if (kind, window) != ("ar-ntp", 1)]  # the same as ar-mtp-window-1
+    names = [
+        f"{kind}-{window}" for kind in WINDOWED for window in scale.windows if (kind, window) != ("ar-ntp", 1)
+    ]  # the same as ar-mtp-window-1
     return [Cell(task, method, "left_to_right") for method in ("arm", *names, *others)]
 
 
@@ -115,7 +129,11 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         ),
         "ablation-refresh": Experiment(
             "Algorithm 5: schedule reshuffled after every step, or as printed",
-            lambda scale: [boards("scdm", "top_prob", latents, name) for latents in (*scale.chosen, "all") for name in ("plain", "as printed")],
+            lambda scale: [
+                boards("scdm", "top_prob", latents, name)
+                for latents in (*scale.chosen, "all")
+                for name in ("plain", "as printed")
+            ],
             "Measured for scdm only. All other results of mdm, sidm and scdm use the reshuffled schedule, which Algorithms 4 and 5 do not print.",
         ),
         "ablation-weight": Experiment(
@@ -124,7 +142,11 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         ),
         "figure-compute": Experiment(
             "Accuracy by training steps",
-            lambda scale: [boards(method, "left_to_right", None, name) for method in ("arm", "ar-mtp") for name in COMPUTE],
+            lambda scale: [
+                boards(method, "left_to_right", None, name)
+                for method in ("arm", "ar-mtp")
+                for name in COMPUTE
+            ],
         ),
         "ablation-candidates": Experiment(
             "Number of candidates",
@@ -157,19 +179,31 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         ),
         "ablation-schedule": Experiment(
             "The same total number of latent tokens, at different steps",
-            lambda scale: [boards("scdm", order, None, name) for order in ORDERS for name in ("constant", "a share", "early", "late")],
+            lambda scale: [
+                boards("scdm", order, None, name)
+                for order in ORDERS
+                for name in ("constant", "a share", "early", "late")
+            ],
         ),
         "ablation-targets": Experiment(
             "Training on all masked tokens, or on the target only",
             lambda scale: [
-                boards(method, order, latents, name) for order in ORDERS for method, latents in SUPERVISED for name in ("plain", "target only")
+                boards(method, order, latents, name)
+                for order in ORDERS
+                for method, latents in SUPERVISED
+                for name in ("plain", "target only")
             ],
         ),
         "ablation-latents": Experiment(
             "Which masked tokens serve as latents",
             lambda scale: [
                 *(boards("scdm", order, latents, "plain") for order in ORDERS for latents in (0, "all")),
-                *(boards("scdm", order, latents, name) for order in ORDERS for name in CHOICES for latents in scale.chosen),
+                *(
+                    boards("scdm", order, latents, name)
+                    for order in ORDERS
+                    for name in CHOICES
+                    for latents in scale.chosen
+                ),
             ],
             "The default is the nearest masked tokens of the schedule.",
         ),
@@ -185,7 +219,9 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         "figure-dead-ends": Experiment(
             "Boards without a solution left, by the number of candidates",
             lambda scale: [
-                boards(method, "top_prob", latents, f"dead ends, k={k}") for method, latents in WITH_LATENTS for k in (1, 8, "all", "growing")
+                boards(method, "top_prob", latents, f"dead ends, k={k}")
+                for method, latents in WITH_LATENTS
+                for k in (1, 8, "all", "growing")
             ],
         ),
         "figure-predictions": Experiment(

@@ -46,18 +46,31 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
 
     shown = [line for line in lines if line.rows]
     counts = Counter(map(panel, shown))
-    panels = [name for name, count in counts.items() if count > 1] or list(counts)  # a panel of one value compares nothing
+    panels = [name for name, count in counts.items() if count > 1] or list(
+        counts
+    )  # a panel of one value compares nothing
     if not panels:
         return []
     tallest = max(len({named(line.cell) for line in shown if panel(line) == name}) for name in panels)
     paint = painter(shown)
-    sheet = Figure(figsize=(max(8, 3.6 * len(panels)), max(4.4, 0.62 * tallest + 1.5) if paint is dots else 4.8), layout="constrained")
+    sheet = Figure(
+        figsize=(max(8, 3.6 * len(panels)), max(4.4, 0.62 * tallest + 1.5) if paint is dots else 4.8),
+        layout="constrained",
+    )
     for axes, name in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         paint(axes, [line for line in shown if panel(line) == name])
         axes.set_title(name, fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
-    intervals = "" if paint in (ahead, lost) or any(line.interval is None for line in shown) else "95% intervals of all samples together; "
-    papers = "the paper's tasks are larger; " if paint is dots and any(printed(line.cell) for line in shown) else ""
+    intervals = (
+        ""
+        if paint in (ahead, lost) or any(line.interval is None for line in shown)
+        else "95% intervals of all samples together; "
+    )
+    papers = (
+        "the paper's tasks are larger; "
+        if paint is dots and any(printed(line.cell) for line in shown)
+        else ""
+    )
     caption = f"{intervals}{papers}{command}"
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
 
@@ -67,7 +80,11 @@ def panel(line: Line) -> str:
     cell = line.cell
     if (cell.variant or "").startswith(DEAD):
         return f"{stand_in(line)}, {cell.method}" + ("" if cell.latents is None else f" n={cell.latents}")
-    return stand_in(line) if cell.variant in (None, "watched") or cell.method.startswith("ar") else f"{stand_in(line)}, {ORDER_NAMES[cell.order]}"
+    return (
+        stand_in(line)
+        if cell.variant in (None, "watched") or cell.method.startswith("ar")
+        else f"{stand_in(line)}, {ORDER_NAMES[cell.order]}"
+    )
 
 
 def painter(lines: Sequence[Line]) -> Callable[[Any, Sequence[Line]], None]:
@@ -90,7 +107,9 @@ def suits(axis: Axis, lines: Sequence[Line]) -> bool:
         return all(name.startswith("k=") for name in variants)
     if axis is STEPS:
         return any(VARIANTS[name or "plain"].share != 1 for name in variants)
-    return set(variants) == {""} and any(line.cell.latents is not None or line.cell.method.startswith(WINDOWED) for line in lines)
+    return set(variants) == {""} and any(
+        line.cell.latents is not None or line.cell.method.startswith(WINDOWED) for line in lines
+    )
 
 
 def curves(axes: Any, lines: Sequence[Line], axis: Axis) -> None:
@@ -104,18 +123,40 @@ def curves(axes: Any, lines: Sequence[Line], axis: Axis) -> None:
         groups.setdefault((name, line.cell.order, n), []).append(line)
     for (name, order, n), own in groups.items():
         number = [key for key in groups if key[0] == name].index((name, order, n))
-        about = f"{', '.join(dict.fromkeys(kind(line.cell) for line in own))}, {ORDER_NAMES[order]}" + ("" if n is None else f", n={n}")
+        about = f"{', '.join(dict.fromkeys(kind(line.cell) for line in own))}, {ORDER_NAMES[order]}" + (
+            "" if n is None else f", n={n}"
+        )
         if axis.value(own[0].cell) is None:
-            axes.axhline(own[0].mean, linewidth=1, linestyle="--", color=KIND_COLOURS[name], label=f"{about} {own[0].mean:.0f}")
+            axes.axhline(
+                own[0].mean,
+                linewidth=1,
+                linestyle="--",
+                color=KIND_COLOURS[name],
+                label=f"{about} {own[0].mean:.0f}",
+            )
             continue
         shown: dict[str, Any] = {"marker": MARKERS[number], "capsize": 3, "color": KIND_COLOURS[name]}
         for joined in (True, False):  # a function of the number of clean tokens is not a point of the curve
-            points = sorted((line for line in own if (axis.value(line.cell) == "growing") != joined), key=lambda line: places[axis.value(line.cell)])
+            points = sorted(
+                (line for line in own if (axis.value(line.cell) == "growing") != joined),
+                key=lambda line: places[axis.value(line.cell)],
+            )
             if points:
-                shown |= {"linestyle": STYLES[number], "label": about} if joined else {"linestyle": "none", "label": None}
-                axes.errorbar([places[axis.value(line.cell)] for line in points], [line.mean for line in points], bars(points), **shown)
+                shown |= (
+                    {"linestyle": STYLES[number], "label": about}
+                    if joined
+                    else {"linestyle": "none", "label": None}
+                )
+                axes.errorbar(
+                    [places[axis.value(line.cell)] for line in points],
+                    [line.mean for line in points],
+                    bars(points),
+                    **shown,
+                )
     ticks = sorted(places, key=lambda value: places[value])
-    axes.set_xticks([places[tick] for tick in ticks], [tick_label(tick, lines, axis) for tick in ticks], fontsize=8)
+    axes.set_xticks(
+        [places[tick] for tick in ticks], [tick_label(tick, lines, axis) for tick in ticks], fontsize=8
+    )
     axes.set(xlabel=axis.label, ylabel=lines[0].unit)
     if "growing" in places:
         axes.axvline(places["growing"] - 0.5, linewidth=0.8, linestyle=":", color="#999999")
@@ -128,7 +169,11 @@ def with_all_candidates(lines: Sequence[Line]) -> list[Line]:
     """The results of n = all at k = all, once more for n = 0: no masked token is left to be latent, so they are the same."""
     others = {(line.cell.method, line.cell.order) for line in lines if line.cell.latents == 0}
     every = [line for line in lines if line.cell.variant == "k=all" and line.cell.latents == "all"]
-    return [replace(line, cell=replace(line.cell, latents=0)) for line in every if (line.cell.method, line.cell.order) in others]
+    return [
+        replace(line, cell=replace(line.cell, latents=0))
+        for line in every
+        if (line.cell.method, line.cell.order) in others
+    ]
 
 
 def places_of(values: set[Any], lines: Sequence[Line], axis: Axis) -> dict[Any, float]:
@@ -160,17 +205,30 @@ def tick_label(value: Any, lines: Sequence[Line], axis: Axis) -> str:
 def dots(axes: Any, lines: Sequence[Line]) -> None:
     """One row per method and variant, a marker per n: our values with their intervals, and the paper's as hollow markers."""
     names = list(dict.fromkeys(named(line.cell) for line in reversed(lines)))
-    numbers = sorted({line.cell.latents for line in lines}, key=lambda n: (n is None, n == "all", n if isinstance(n, int) else 0))
+    numbers = sorted(
+        {line.cell.latents for line in lines},
+        key=lambda n: (n is None, n == "all", n if isinstance(n, int) else 0),
+    )
     for line in lines:
         colour, number = KIND_COLOURS[kind(line.cell)], printed(line.cell)
         index = numbers.index(line.cell.latents)
         height = names.index(named(line.cell)) + SPREAD * ((len(numbers) - 1) / 2 - index)
-        axes.errorbar([line.mean], [height], xerr=bars([line]), marker=MARKERS[index], capsize=3, color=colour, alpha=1 - 0.2 * index)
+        axes.errorbar(
+            [line.mean],
+            [height],
+            xerr=bars([line]),
+            marker=MARKERS[index],
+            capsize=3,
+            color=colour,
+            alpha=1 - 0.2 * index,
+        )
         if number is not None:
             axes.plot([number.accuracy], [height], "D", color=colour, fillstyle="none")
     papers = any(printed(line.cell) is not None for line in lines)
     axes.set(yticks=range(len(names)), yticklabels=names)
-    axes.set(xlabel=f"{lines[0].unit}{' (hollow: the paper)' if papers else ''}", xlim=(0, 100 if papers else None))
+    axes.set(
+        xlabel=f"{lines[0].unit}{' (hollow: the paper)' if papers else ''}", xlim=(0, 100 if papers else None)
+    )
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.grid(axis="x", alpha=0.3)
     if len(numbers) > 1:
@@ -182,17 +240,39 @@ def dots(axes: Any, lines: Sequence[Line]) -> None:
 
 def named(cell: Cell) -> str:
     """The row of a cell in its panel."""
-    return f"{cell.method}\n{ORDER_NAMES[cell.order]}" if cell.variant is None else f"{cell.method}\n{label(cell.variant)}"
+    return (
+        f"{cell.method}\n{ORDER_NAMES[cell.order]}"
+        if cell.variant is None
+        else f"{cell.method}\n{label(cell.variant)}"
+    )
 
 
 def ahead(axes: Any, lines: Sequence[Line]) -> None:
     """Draw the share of latents whose prediction is decoded later, over the steps until then, in correct samples of all seeds."""
     for line in lines:
-        shares = {steps: 100 * hit / seen for steps, (hit, seen) in line.summed("foresight", "steps", "hit_right", "seen_right").items() if seen}
-        name = f"{line.cell.method}, {ORDER_NAMES[line.cell.order]}" + ("" if line.cell.latents is None else f", n={line.cell.latents}")
+        shares = {
+            steps: 100 * hit / seen
+            for steps, (hit, seen) in line.summed("foresight", "steps", "hit_right", "seen_right").items()
+            if seen
+        }
+        name = f"{line.cell.method}, {ORDER_NAMES[line.cell.order]}" + (
+            "" if line.cell.latents is None else f", n={line.cell.latents}"
+        )
         style, marker = STYLES[line.cell.latents == "all"], "o" if line.cell.order == "top_prob" else "s"
-        axes.plot(list(shares), list(shares.values()), marker=marker, markersize=3, linestyle=style, color=KIND_COLOURS[kind(line.cell)], label=name)
-    axes.set(xlabel="steps until the latent is decoded", ylabel="latents predicted as decoded later, % (valid boards)", ylim=(0, 100))
+        axes.plot(
+            list(shares),
+            list(shares.values()),
+            marker=marker,
+            markersize=3,
+            linestyle=style,
+            color=KIND_COLOURS[kind(line.cell)],
+            label=name,
+        )
+    axes.set(
+        xlabel="steps until the latent is decoded",
+        ylabel="latents predicted as decoded later, % (valid boards)",
+        ylim=(0, 100),
+    )
     axes.grid(axis="y", alpha=0.3)
     axes.legend(fontsize=8, frameon=False)
 
@@ -204,7 +284,13 @@ def lost(axes: Any, lines: Sequence[Line]) -> None:
         begun = next(iter(counts.values()))[0]
         gone = [100 * died / begun for died in accumulate(died for _, died in counts.values())]
         name = (line.cell.variant or "").removeprefix(DEAD)
-        axes.plot(list(counts), gone, linestyle=style, color=CANDIDATE_COLOURS[name], label=f"{name}: {line.mean:.0f}% valid")
+        axes.plot(
+            list(counts),
+            gone,
+            linestyle=style,
+            color=CANDIDATE_COLOURS[name],
+            label=f"{name}: {line.mean:.0f}% valid",
+        )
     axes.set(xlabel="clean tokens", ylabel="boards without a solution left, %", ylim=(0, 100))
     axes.grid(axis="y", alpha=0.3)
     legend_below(axes)

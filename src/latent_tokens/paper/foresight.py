@@ -31,7 +31,9 @@ class Foresight:
 
     def __call__(self, step: Step) -> None:
         likeliest = step.probabilities.argmax(-1).cpu().numpy()
-        for i, (row, number, latents) in enumerate(zip(step.rows.tolist(), step.number.tolist(), step.latents, strict=True)):
+        for i, (row, number, latents) in enumerate(
+            zip(step.rows.tolist(), step.number.tolist(), step.latents, strict=True)
+        ):
             start = int(step.layout.num_clean[i])
             self.likeliest[row, number, latents] = likeliest[i, start : start + len(latents)]
             chosen = step.chosen[i]
@@ -42,7 +44,9 @@ class Foresight:
         hit, ahead = self.predictions(tokens)
         for steps in np.unique(ahead[ahead > 0]).tolist():
             seen = ahead == steps
-            found = [(part & of).sum() for of in (np.True_, right[:, None, None]) for part in (seen & hit, seen)]
+            found = [
+                (part & of).sum() for of in (np.True_, right[:, None, None]) for part in (seen & hit, seen)
+            ]
             self.counts[steps] = self.counts.get(steps, np.zeros(4, np.int64)) + np.array(found)
 
     def predictions(self, tokens: Tokens) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
@@ -53,4 +57,9 @@ class Foresight:
     def found(self) -> Row:
         """What the row of results gets."""
         names = ("hit", "seen", "hit_right", "seen_right")
-        return {"foresight": [{"steps": steps, **dict(zip(names, self.counts[steps].tolist(), strict=True))} for steps in sorted(self.counts)]}
+        return {
+            "foresight": [
+                {"steps": steps, **dict(zip(names, self.counts[steps].tolist(), strict=True))}
+                for steps in sorted(self.counts)
+            ]
+        }

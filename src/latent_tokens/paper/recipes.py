@@ -17,7 +17,11 @@ from latent_tokens.paper.scales import SCALES, Budget, Scale
 from latent_tokens.paper.variants import VARIANTS, Variant
 from latent_tokens.storage import short_hash
 
-IRRELEVANT = ("data", "processes", *FREE)  # settings that no outcome depends on; the data have a config of their own
+IRRELEVANT = (
+    "data",
+    "processes",
+    *FREE,
+)  # settings that no outcome depends on; the data have a config of their own
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,11 @@ class Recipe:
     @property
     def hash(self) -> str:
         """Of all that the row is a function of."""
-        about = {"model": self.model, "evaluation": settings(self.evaluation), "problems": self.problems and made_of(self.problems)}
+        about = {
+            "model": self.model,
+            "evaluation": settings(self.evaluation),
+            "problems": self.problems and made_of(self.problems),
+        }
         beyond = {
             "watched": self.cell.variant if self.variant.watcher else None,
             "adjust": self.cell.variant if self.variant.adjust else None,
@@ -62,7 +70,9 @@ class Recipe:
 
 def settings(config: DataConfig | TrainConfig | EvalConfig) -> dict[str, Any]:
     """A config without what no outcome depends on, and without what it leaves open: a setting that is new changes no hash while it is None."""
-    return {name: value for name, value in asdict(config).items() if name not in IRRELEVANT and value is not None}
+    return {
+        name: value for name, value in asdict(config).items() if name not in IRRELEVANT and value is not None
+    }
 
 
 def made_of(data: DataConfig) -> dict[str, Any]:
@@ -76,12 +86,20 @@ def named(content: dict[str, Any]) -> str:
     return short_hash(json.dumps(content, sort_keys=True).encode(), 12)
 
 
-def recipes(experiment: str, scale_name: ScaleName, root: Path, seeds: int | None = None, judge: str | None = None) -> list[Recipe]:
+def recipes(
+    experiment: str, scale_name: ScaleName, root: Path, seeds: int | None = None, judge: str | None = None
+) -> list[Recipe]:
     """What must be trained and measured for an experiment. Raises ValueError for a name that is not there; the rest is as in `of_cells`."""
     return of_cells(EXPERIMENTS[experiment].cells(SCALES[scale_name]), scale_name, root, seeds, judge)
 
 
-def of_cells(cells: Sequence[Cell], scale_name: ScaleName, root: Path, seeds: int | None = None, judge: str | None = None) -> list[Recipe]:
+def of_cells(
+    cells: Sequence[Cell],
+    scale_name: ScaleName,
+    root: Path,
+    seeds: int | None = None,
+    judge: str | None = None,
+) -> list[Recipe]:
     """The recipes of some cells, cell by cell and seed by seed.
 
     `root` is where data sets and models go; `seeds` is how often each model is trained, where not as often as the scale says, and `judge` reads
@@ -106,9 +124,13 @@ def recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
     """The recipe of a cell at a scale, from a seed."""
     budget, variant = scale.budgets[cell.task], VARIANTS[cell.variant or "plain"]
     data = data_set(budget, root)
-    training = TrainConfig(budget.task, cell.method, data=data.folder, seed=seed, **budget.training, **variant.training)
+    training = TrainConfig(
+        budget.task, cell.method, data=data.folder, seed=seed, **budget.training, **variant.training
+    )
     if scale is SCALES["paper"] and (cell.task, cell.method) == ("countdown", "arm"):
-        training = replace(training, steps=ARM_ON_COUNTDOWN_EPOCHS * DATA_SETS["countdown"].num_train // training.batch_size)
+        training = replace(
+            training, steps=ARM_ON_COUNTDOWN_EPOCHS * DATA_SETS["countdown"].num_train // training.batch_size
+        )
     steps, warmup = (max(1, round(variant.share * count)) for count in (training.steps, training.warmup))
     training = replace(training, steps=steps, warmup=warmup)
     problems = None if cell.problems is None else data_set(scale.budgets[cell.problems], root)
@@ -116,8 +138,12 @@ def recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
         latents=None if cell.latents is None else (cell.latents,),
         candidates=budget.candidates if cell.order == "top_prob" else None,
         order=cell.order,
-        num_samples=ceil(variant.samples * scale.num_thorough / seeds_of(cell, scale)) if cell.variant and not problems else scale.num_samples,
-        data=(problems or data).folder if problems or cell.variant is None else None,  # a test split has fewer boards than a variant takes
+        num_samples=ceil(variant.samples * scale.num_thorough / seeds_of(cell, scale))
+        if cell.variant and not problems
+        else scale.num_samples,
+        data=(problems or data).folder
+        if problems or cell.variant is None
+        else None,  # a test split has fewer boards than a variant takes
         top_p=1.0,
         seed=seed,
         precision=scale.precision,
@@ -141,7 +167,9 @@ def told(cell: Cell, scale: Scale, seed: int, root: Path, judge: str | None) -> 
         batch_size=50,
     )
     training = TrainConfig(budget.task, cell.method, data=data.folder, seed=seed, **budget.training)
-    made = Recipe(cell, data, training, evaluation, None, judge or texts.judge, texts.num_held_out, budget.imported)
+    made = Recipe(
+        cell, data, training, evaluation, None, judge or texts.judge, texts.num_held_out, budget.imported
+    )
     return replace(made, training=replace(training, out=root / "models" / made.model))
 
 

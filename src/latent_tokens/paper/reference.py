@@ -56,7 +56,12 @@ AR_MTP: dict[str, Column] = {
     )
 }
 
-MILLIONS_OF_PARAMETERS = {"tiny": 6.4, "mini": 21.5, "sminy": 46.4, "small": 92.4}  # with a vocabulary of 32 (D-1, transformer architecture)
+MILLIONS_OF_PARAMETERS = {
+    "tiny": 6.4,
+    "mini": 21.5,
+    "sminy": 46.4,
+    "small": 92.4,
+}  # with a vocabulary of 32 (D-1, transformer architecture)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,9 @@ def reproduce(config: ReproduceConfig) -> str:
     if config.status:
         return status(works)
     if any(recipe.judge for work in works for recipe in work.missing) and judge != "trigrams":
-        language_model(judge, str(fastest_device()))  # one that is not there is not missed after hours of training
+        language_model(
+            judge, str(fastest_device())
+        )  # one that is not there is not missed after hours of training
     folder.mkdir(parents=True, exist_ok=True)
     announce(works)
     try:
@@ -65,7 +67,11 @@ def judge_at_hand(scale: ScaleName) -> str:
 
 def say(row: Row) -> None:
     """A line on what was measured."""
-    CONSOLE.print(f"{row['model']}, {row['order']}, n={row['latents']}: {row['metric']} {row[row['metric']]}", highlight=False, soft_wrap=True)
+    CONSOLE.print(
+        f"{row['model']}, {row['order']}, n={row['latents']}: {row['metric']} {row[row['metric']]}",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def write(asked: list[Recipe], experiment: str, scale: ScaleName, folder: Path) -> str:
@@ -93,11 +99,21 @@ def write_claims(config: ReproduceConfig) -> str:
 
 def announce(works: list[Work]) -> None:
     """Says what will be run, and how long it should take."""
-    training, missing = [work for work in works if work.steps_left], [recipe for work in works for recipe in work.missing]
+    training, missing = (
+        [work for work in works if work.steps_left],
+        [recipe for work in works for recipe in work.missing],
+    )
     if missing:
-        CONSOLE.print(f"{len(training)} of {len(works)} models to train, {len(missing)} rows to measure; timing a few steps ...", highlight=False)
+        CONSOLE.print(
+            f"{len(training)} of {len(works)} models to train, {len(missing)} rows to measure; timing a few steps ...",
+            highlight=False,
+        )
         known = any(work.missing and not work.recipes[0].imported for work in works)
-        took = f"about {estimate(works) / 60:.0f} minutes" if known else "no model to train, and no estimate for decoding"
+        took = (
+            f"about {estimate(works) / 60:.0f} minutes"
+            if known
+            else "no model to train, and no estimate for decoding"
+        )
         CONSOLE.print(f"{took}; Ctrl-C saves a checkpoint, and the same command resumes", highlight=False)
 
 

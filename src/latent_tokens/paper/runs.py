@@ -36,7 +36,9 @@ NEEDED = (  # in each row
 Row = dict[str, Any]
 
 
-def run(recipes: Sequence[Recipe], results: Path, *, on_row: Callable[[Row], None] = lambda row: None) -> list[Row]:
+def run(
+    recipes: Sequence[Recipe], results: Path, *, on_row: Callable[[Row], None] = lambda row: None
+) -> list[Row]:
     """The row of every recipe, of which those that are not in `results` are measured and added to it as soon as they are there.
 
     Ctrl-C saves and ends; the same call goes on. Raises ValueError where a folder holds something else than the recipe says.
@@ -103,7 +105,9 @@ def ready_model(recipe: Recipe) -> Path:
         return train(recipe)
     folder, name = recipe.training.folder, recipe.training.method
     if not (folder / "config.json").is_file():
-        raise ValueError(f"{folder}: no model there; this takes a published one: latent-tokens import FILE {folder} --method {name} --tokenizer gpt2")
+        raise ValueError(
+            f"{folder}: no model there; this takes a published one: latent-tokens import FILE {folder} --method {name} --tokenizer gpt2"
+        )
     return folder
 
 
@@ -112,7 +116,9 @@ def ready(config: DataConfig) -> None:
     if (config.folder / "manifest.json").is_file():
         return
     if config.from_file and not Path(str(config.source)).exists():
-        raise ValueError(f"source={config.source}: no such text; fetch it with python scripts/english.py {config.source}, or put your own there")
+        raise ValueError(
+            f"source={config.source}: no such text; fetch it with python scripts/english.py {config.source}, or put your own there"
+        )
     make_counted(config)
 
 
@@ -142,20 +148,32 @@ def timed(folder: Path) -> Iterator[None]:
         raise
     finally:
         if trained and (folder / "config.json").is_file():
-            append_line(folder / SITTINGS, {"seconds": time.perf_counter() - begun, "commit": source_commit()})
+            append_line(
+                folder / SITTINGS, {"seconds": time.perf_counter() - begun, "commit": source_commit()}
+            )
 
 
 def check_together(rows: Sequence[Row], results: Path) -> None:
     """Raises ValueError where two rows of one model differ in its weights, two of one task in its data, or in the problems of one name."""
 
     def problems(row: Row) -> tuple[Any, ...]:
-        return row["task"], row["num_samples"], row["problems"] or row["seed"]  # those that are made on the spot are a seed's
+        return (
+            row["task"],
+            row["num_samples"],
+            row["problems"] or row["seed"],
+        )  # those that are made on the spot are a seed's
 
-    for key, what in ((itemgetter("model"), "weights_sha256"), (itemgetter("task"), "data_sha256"), (problems, "problems_sha256")):
+    for key, what in (
+        (itemgetter("model"), "weights_sha256"),
+        (itemgetter("task"), "data_sha256"),
+        (problems, "problems_sha256"),
+    ):
         first: dict[Any, Row] = {}
         for row in rows:
             other = first.setdefault(key(row), row)
             same = same_weights(row, other) if what == "weights_sha256" else row[what] == other[what]
             if not same:
                 both = f"rows {other['recipe']} and {row['recipe']} of {row['model']} differ in {what} ({other[what][:12]}, {row[what][:12]})"
-                raise ValueError(f"{results}: {both}, so no table can hold both; remove one of them, and it is measured anew")
+                raise ValueError(
+                    f"{results}: {both}, so no table can hold both; remove one of them, and it is measured anew"
+                )

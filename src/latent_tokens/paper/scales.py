@@ -68,12 +68,22 @@ def published(task: TaskName, name: str) -> Budget:
 
 def small(task: TaskName, *, candidates: int, seeds: int, **training: Any) -> Budget:
     """A sibling of a task at which two cores show the same."""
-    return Budget(task, {"size": "nano", "precision": "fp32", **training}, {"num_train": 100_000}, candidates, seeds)
+    return Budget(
+        task, {"size": "nano", "precision": "fp32", **training}, {"num_train": 100_000}, candidates, seeds
+    )
 
 
 def seconds(task: TaskName, **data: Any) -> Budget:
     """A few steps, to see that everything runs."""
-    training = {"size": "pico", "precision": "fp32", "steps": 6, "batch_size": 8, "warmup": 2, "evaluate_every": 3, "save_every": 3}
+    training = {
+        "size": "pico",
+        "precision": "fp32",
+        "steps": 6,
+        "batch_size": 8,
+        "warmup": 2,
+        "evaluate_every": 3,
+        "save_every": 3,
+    }
     return Budget(task, training, {"num_train": 256, "num_validation": 16, "num_test": 16, **data}, 4)
 
 
@@ -103,7 +113,11 @@ SCALES: Registry[Scale] = Registry(
                 "zebra": small("zebra-3", candidates=2, seeds=1, steps=1_800),
                 "countdown": small("countdown-3", candidates=4, seeds=1, steps=4_000),
                 "sudoku-large": small("sudoku-16", candidates=8, seeds=1, steps=1_200, batch_size=16),
-                "text": Budget("text", {"size": "nano", "precision": "fp32", "steps": 6_000, "positions": "rotary"}, ENGLISH),
+                "text": Budget(
+                    "text",
+                    {"size": "nano", "precision": "fp32", "steps": 6_000, "positions": "rotary"},
+                    ENGLISH,
+                ),
             },
             num_samples=1_000,
             num_thorough=4_000,

@@ -21,7 +21,9 @@ HEADINGS = (
     "task", "method", "order", "n", "variant", "paper", "ours", "chance", "metric", "95% interval", "samples", "each seed", "over seeds",
     "latents predicted", "relative cost", "relative cost, paper's formula",
 )  # fmt: skip
-MAY_BE_EMPTY = tuple(HEADINGS.index(name) for name in ("n", "variant", "paper", "chance", "latents predicted"))
+MAY_BE_EMPTY = tuple(
+    HEADINGS.index(name) for name in ("n", "variant", "paper", "chance", "latents predicted")
+)
 LEGEND = (
     'The 95% interval pools the samples of all training seeds (Wilson). "Over seeds" is half of the 95% interval of the mean over training seeds '
     "(Student's t). Relative cost is tokens processed, relative to all masked tokens in every step."
@@ -99,7 +101,11 @@ class Line:
     def foreseen(self) -> str:
         """How many per cent of the latents came true so many steps later, of samples that came out right, where that was watched."""
         counts = self.summed("foresight", "steps", "hit_right", "seen_right")
-        return ", ".join(f"{100 * hit / seen:.0f} ({step} ahead)" for step, (hit, seen) in counts.items() if step in AHEAD and seen)
+        return ", ".join(
+            f"{100 * hit / seen:.0f} ({step} ahead)"
+            for step, (hit, seen) in counts.items()
+            if step in AHEAD and seen
+        )
 
     @property
     def is_text(self) -> bool:
@@ -118,7 +124,10 @@ def lines(recipes: Sequence[Recipe], found: Mapping[str, Row]) -> list[Line]:
     """The cells of an experiment in their order, with the rows of `found`, by hash, that are theirs."""
     cells = dict.fromkeys(recipe.cell for recipe in recipes)
     of_cell = {cell: tuple(recipe for recipe in recipes if recipe.cell == cell) for cell in cells}
-    return [Line(cell, own, tuple(found[recipe.hash] for recipe in own if recipe.hash in found)) for cell, own in of_cell.items()]
+    return [
+        Line(cell, own, tuple(found[recipe.hash] for recipe in own if recipe.hash in found))
+        for cell, own in of_cell.items()
+    ]
 
 
 def markdown(lines: Sequence[Line], experiment: str, scale: ScaleName) -> str:
@@ -153,10 +162,23 @@ def cells_of(line: Line) -> tuple[str, ...]:
     interval = "" if line.interval is None else f"{line.interval[0]:.1f} - {line.interval[1]:.1f}"
     samples = f"{sum(row['num_samples'] for row in line.rows):,}"
     each = " ".join(map(line.written, line.values))
-    priced = ([row[name] for row in line.rows if row[name] is not None] for name in ("relative_cost", "paper_cost"))
+    priced = (
+        [row[name] for row in line.rows if row[name] is not None] for name in ("relative_cost", "paper_cost")
+    )
     tokens = (f"{fmean(costs):.2f}x" if costs else "" for costs in priced)
     seeds = "" if line.over_seeds is None else f"± {line.written(line.over_seeds)}"
-    return (*about, line.written(line.mean), chance(line), line.unit, interval, samples, each, seeds, line.foreseen, *tokens)
+    return (
+        *about,
+        line.written(line.mean),
+        chance(line),
+        line.unit,
+        interval,
+        samples,
+        each,
+        seeds,
+        line.foreseen,
+        *tokens,
+    )
 
 
 def chance(line: Line) -> str:

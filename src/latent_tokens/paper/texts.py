@@ -55,13 +55,20 @@ def measure_text(net: Transformer, recipe: Recipe) -> Row:
     if not isinstance(task, Text):
         raise ValueError(f"{folder}: holds a model of {task.name}, not of text")
     validation = None if data is None else read_split(task, data, "validation")
-    (row,) = evaluate_text(net, task, recipe.evaluation, find_judge(str(recipe.judge), task, validation, next(net.parameters()).device))
+    (row,) = evaluate_text(
+        net,
+        task,
+        recipe.evaluation,
+        find_judge(str(recipe.judge), task, validation, next(net.parameters()).device),
+    )
     found: Row = {"problems": None, "problems_sha256": None}
     if data is not None and recipe.num_held_out:
         test = read_split(task, data, "test")
         held_out = test.take(evenly(len(test.tokens), recipe.num_held_out))
         with counting("held-out likelihood", len(held_out.tokens)) as report:
-            nats = nats_along_orders(net, held_out, latents=recipe.cell.latents, seed=recipe.training.seed, report=report)
+            nats = nats_along_orders(
+                net, held_out, latents=recipe.cell.latents, seed=recipe.training.seed, report=report
+            )
         found = {"problems": data.name, "problems_sha256": fingerprint(held_out)}
         found |= {"held_out_nats": nats[0].round(4).tolist(), "held_out_tokens": int(held_out.lengths.sum())}
     return {**row, **found}
@@ -77,20 +84,29 @@ def taken_off(row: Row, first: Row) -> tuple[float, float] | None:
     if "held_out_nats" not in row or "held_out_nats" not in first:
         return None
     count = len(row["held_out_nats"])
-    apart = [(before - now) * count / row["held_out_tokens"] for before, now in zip(first["held_out_nats"], row["held_out_nats"], strict=True)]
+    apart = [
+        (before - now) * count / row["held_out_tokens"]
+        for before, now in zip(first["held_out_nats"], row["held_out_nats"], strict=True)
+    ]
     return fmean(apart), half_interval(apart) if count > 1 else math.inf
 
 
 def text_markdown(lines: Sequence[Line], experiment: str, scale: ScaleName) -> str:
     """Return the table of an experiment, its legend, and the command that makes it."""
-    body = [cells for line in lines for cells in (cells_of_rows(line, lines) if line.rows else [not_run(line)])]
+    body = [
+        cells for line in lines for cells in (cells_of_rows(line, lines) if line.rows else [not_run(line)])
+    ]
     return f"{as_markdown([HEADINGS, *body])}\n{LEGEND}\n\n`latent-tokens reproduce {experiment} --scale {scale}`\n"
 
 
 def about(line: Line) -> tuple[str, ...]:
     """Which line of the table it is, and what the paper prints there."""
     cell, printed = line.cell, TEXT.get(line.cell.method) if line.cell.latents in (None, 0) else None
-    return cell.method, "" if cell.latents is None else str(cell.latents), "" if printed is None else f"{printed.perplexity} / {printed.seconds}"
+    return (
+        cell.method,
+        "" if cell.latents is None else str(cell.latents),
+        "" if printed is None else f"{printed.perplexity} / {printed.seconds}",
+    )
 
 
 def not_run(line: Line) -> tuple[str, ...]:
@@ -100,7 +116,11 @@ def not_run(line: Line) -> tuple[str, ...]:
 
 def without_latents(line: Line, lines: Sequence[Line]) -> dict[int, Row]:
     """The rows of the same model at n = 0 by their seed, where the line is another."""
-    found = (one for one in lines if one.cell.method == line.cell.method and one.cell.latents == 0 != line.cell.latents)
+    found = (
+        one
+        for one in lines
+        if one.cell.method == line.cell.method and one.cell.latents == 0 != line.cell.latents
+    )
     return {row["train_seed"]: row for one in found for row in one.rows}
 
 
@@ -110,7 +130,10 @@ def cells_of_rows(line: Line, lines: Sequence[Line]) -> list[tuple[str, ...]]:
     for row in line.rows:
         nats = held_out(row)
         less = taken_off(row, first[row["train_seed"]]) if row["train_seed"] in first else None
-        intervals = ("" if row[name] is None else f"{row[name][0]:.{digits}f} - {row[name][1]:.{digits}f}" for name, digits in INTERVALS)
+        intervals = (
+            "" if row[name] is None else f"{row[name][0]:.{digits}f} - {row[name][1]:.{digits}f}"
+            for name, digits in INTERVALS
+        )
         perplexities, entropies = intervals
         cells = (
             *about(line),
@@ -138,11 +161,16 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
     from matplotlib.figure import Figure
 
     shown = [line for line in lines if line.rows]
-    dial: list[Any] = list(dict.fromkeys(line.cell.latents for line in shown if line.cell.latents is not None))
+    dial: list[Any] = list(
+        dict.fromkeys(line.cell.latents for line in shown if line.cell.latents is not None)
+    )
     if len(dial) < 2:
         return []
     sheet = Figure(figsize=(11, 4.2), layout="constrained")
-    panels = [("perplexity", "perplexity under the evaluator model"), ("entropy", "entropy of a text's tokens, nats")]
+    panels = [
+        ("perplexity", "perplexity under the evaluator model"),
+        ("entropy", "entropy of a text's tokens, nats"),
+    ]
     if any(held_out(line.rows[0]) is not None and without_latents(line, shown) for line in shown):
         panels.insert(0, ("difference", "held-out nats per token, difference to n = 0"))
     for axes, (what, text) in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
@@ -159,7 +187,9 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
                 places = [dial.index(line.cell.latents) + aside for line, _, _ in points]
                 bars = np.array([bar or (0.0, 0.0) for _, _, bar in points]).T
                 marker = MARKERS[methods.index(method)]
-                axes.errorbar(places, [value for _, value, _ in points], bars, marker=marker, capsize=3, **style)
+                axes.errorbar(
+                    places, [value for _, value, _ in points], bars, marker=marker, capsize=3, **style
+                )
         axes.set(xticks=range(len(dial)), xticklabels=dial, xlabel="latent tokens n", ylabel=text)
         axes.grid(axis="y", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
@@ -173,11 +203,17 @@ def point_of(line: Line, lines: Sequence[Line], what: str) -> tuple[float, tuple
     """(what a panel shows of a line, how far its interval reaches below and above, where there is one seed and so one); None where it has none."""
     if what == "difference":
         first = without_latents(line, lines)
-        found = [off for row in line.rows if row["train_seed"] in first and (off := taken_off(row, first[row["train_seed"]])) is not None]
+        found = [
+            off
+            for row in line.rows
+            if row["train_seed"] in first and (off := taken_off(row, first[row["train_seed"]])) is not None
+        ]
         if not found:
             return (0.0, None) if line.cell.latents == 0 else None
         half = found[0][1]
-        return -fmean(value for value, _ in found), (half, half) if len(found) == 1 and math.isfinite(half) else None
+        return -fmean(value for value, _ in found), (half, half) if len(found) == 1 and math.isfinite(
+            half
+        ) else None
     value, (row, *others) = fmean(row[what] for row in line.rows), line.rows
     interval = row["ci95" if what == "perplexity" else "entropy_ci95"]
     return value, None if others or interval is None else (value - interval[0], interval[1] - value)

@@ -17,7 +17,13 @@ from latent_tokens.core.confidence import top_prob
 from latent_tokens.core.decoding import Decoding
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.order import PolicyInput
-from latent_tokens.core.relevance import quantize, rank_by, relevant, support_from_clean, support_of_candidates
+from latent_tokens.core.relevance import (
+    quantize,
+    rank_by,
+    relevant,
+    support_from_clean,
+    support_of_candidates,
+)
 from latent_tokens.evaluation.evaluate import Adjust, Watcher
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.dead_ends import DeadEnds
@@ -46,22 +52,30 @@ class Variant:
 def sharing(task: Task) -> Tensor:
     """1 where two cells of a Sudoku share a row, column or box, Float[L, L]. Raises ValueError for a task without units."""
     if not isinstance(task, Sudoku):
-        raise ValueError(f"{task.name}: its positions share no units; use relevant latents, which go by the model's own influence")
+        raise ValueError(
+            f"{task.name}: its positions share no units; use relevant latents, which go by the model's own influence"
+        )
     units = torch.full((task.length, 3), -1)
     units[task.boards(np.arange(task.length)[None])[0]] = torch.from_numpy(task.grid.unit_of)
-    return ((units[:, None] == units).any(-1) & (units >= 0).all(-1) & ~torch.eye(task.length, dtype=torch.bool)).double()
+    return (
+        (units[:, None] == units).any(-1) & (units >= 0).all(-1) & ~torch.eye(task.length, dtype=torch.bool)
+    ).double()
 
 
 def of_a_unit(net: Transformer, task: Task, decoding: Decoding) -> Decoding:
     """Latents that share the most units with the candidates."""
     relation = quantize(sharing(task))
-    return replace(decoding, latent_policy=rank_by(lambda showing: support_of_candidates(relation, showing), "of a unit"))
+    return replace(
+        decoding, latent_policy=rank_by(lambda showing: support_of_candidates(relation, showing), "of a unit")
+    )
 
 
 def constrained(net: Transformer, task: Task, decoding: Decoding) -> Decoding:
     """Latents that share units with the most clean cells."""
     relation = quantize(sharing(task))
-    return replace(decoding, latent_policy=rank_by(lambda showing: support_from_clean(relation, showing), "constrained"))
+    return replace(
+        decoding, latent_policy=rank_by(lambda showing: support_from_clean(relation, showing), "constrained")
+    )
 
 
 def constrained_of_a_unit(net: Transformer, task: Task, decoding: Decoding) -> Decoding:
@@ -73,11 +87,19 @@ def certain(sign: int, net: Transformer, task: Task, decoding: Decoding) -> Deco
     """Latents that the model itself is most (1) or least (-1) certain of, by a look at all masked tokens that is not counted as a cost."""
 
     def certainty(showing: PolicyInput) -> Float[Tensor, "A L"]:
-        layout = next_layout(showing.order, showing.num_clean, showing.num_masked, torch.zeros_like(showing.num_clean))
-        found = sign * top_prob(net.method.logits(net, showing.tokens, layout).double())  # (A, S), by entry of the order
-        return torch.zeros_like(showing.order, dtype=found.dtype).scatter(1, showing.order[:, : found.shape[1]], found)
+        layout = next_layout(
+            showing.order, showing.num_clean, showing.num_masked, torch.zeros_like(showing.num_clean)
+        )
+        found = sign * top_prob(
+            net.method.logits(net, showing.tokens, layout).double()
+        )  # (A, S), by entry of the order
+        return torch.zeros_like(showing.order, dtype=found.dtype).scatter(
+            1, showing.order[:, : found.shape[1]], found
+        )
 
-    return replace(decoding, latent_policy=rank_by(certainty, "most certain" if sign > 0 else "least certain"))
+    return replace(
+        decoding, latent_policy=rank_by(certainty, "most certain" if sign > 0 else "least certain")
+    )
 
 
 def scheduled(shape: Schedule, net: Transformer, task: Task, decoding: Decoding) -> Decoding:
@@ -87,7 +109,10 @@ def scheduled(shape: Schedule, net: Transformer, task: Task, decoding: Decoding)
         raise ValueError("candidates=all: leaves no latents to schedule; use a number")
 
     def total(latents: int | Callable[[int], int]) -> int:
-        return sum(min(latents(left) if callable(latents) else latents, max(0, left - k)) for left in range(1, length + 1))
+        return sum(
+            min(latents(left) if callable(latents) else latents, max(0, left - k))
+            for left in range(1, length + 1)
+        )
 
     wanted = total(length // 4)
     best = min(range(1, length + 1), key=lambda size: abs(total(shape(length, size)) - wanted))
@@ -147,7 +172,10 @@ VARIANTS: Registry[Variant] = Registry(
         "least certain": Variant(adjust=partial(certain, -1)),
         "relevant": Variant(evaluation={"latent_policy": "relevant"}),
         "watched": Variant(watcher=lambda task: Foresight()),
-        **{f"dead ends, k={k}": Variant(evaluation={"candidates": k}, samples=0.15, watcher=DeadEnds) for k in (1, 8, "all", "growing")},
+        **{
+            f"dead ends, k={k}": Variant(evaluation={"candidates": k}, samples=0.15, watcher=DeadEnds)
+            for k in (1, 8, "all", "growing")
+        },
     },
 )
 

@@ -36,11 +36,17 @@ model = AutoModelForMaskedLM.from_pretrained({name}, trust_remote_code=True)
 
 CARD = "README.md"
 LONGEST_VALUE = 200  # characters of a value
-SAID = ("task", "method", "data")  # said apart from the other settings, of which those that are FREE say nothing of the model
+SAID = (
+    "task",
+    "method",
+    "data",
+)  # said apart from the other settings, of which those that are FREE say nothing of the model
 OF_MADE_DATA = ("num_train", "num_validation")  # said of no data set that was brought
 
 
-def write_card(folder: Path, rows: Sequence[Row], *, license: str = "apache-2.0", name: str | None = None) -> None:
+def write_card(
+    folder: Path, rows: Sequence[Row], *, license: str = "apache-2.0", name: str | None = None
+) -> None:
     """Writes the card of a saved model into its folder, with those of the rows. Raises ValueError where the folder holds no model."""
     write_atomic({folder / CARD: card(folder, rows, license=license, name=name).encode()})
 
@@ -94,8 +100,22 @@ def metadata(net: Transformer, about: dict[str, Any], rows: Sequence[Row], licen
         setting = f"{ORDER_NAMES.get(str(row['order']), str(row['order']))}, k={row['candidates']}, n={row['latents']}"
         metric = one_line(str(row["metric"]))
         value = row[row["metric"]]
-        results.append(EvalResult(pipeline, one_line(str(row["task"])), problems, metric, value, metric_name=one_line(f"{metric}, {setting}")))
-    known: dict[str, Any] = {"library_name": "latent-tokens", "license": license, "pipeline_tag": pipeline, "tags": tags}
+        results.append(
+            EvalResult(
+                pipeline,
+                one_line(str(row["task"])),
+                problems,
+                metric,
+                value,
+                metric_name=one_line(f"{metric}, {setting}"),
+            )
+        )
+    known: dict[str, Any] = {
+        "library_name": "latent-tokens",
+        "license": license,
+        "pipeline_tag": pipeline,
+        "tags": tags,
+    }
     if results:
         known |= {"model_name": one_line(task or "model"), "eval_results": results}
     return str(ModelCardData(**known).to_yaml())
@@ -116,7 +136,11 @@ def recipe(about: dict[str, Any]) -> str:
     """How a model was trained: the command, and every setting that says something of it."""
     trained, made = {**LEGACY_DEFAULTS, **about["training"]}, about.get("made_with", {})
     data, digest = trained.get("data"), about.get("data_sha256", {}).get("train", "")
-    settings = [field for field in fields(TrainConfig) if field.name not in (*SAID, *FREE, *(OF_MADE_DATA if data else ()))]
+    settings = [
+        field
+        for field in fields(TrainConfig)
+        if field.name not in (*SAID, *FREE, *(OF_MADE_DATA if data else ()))
+    ]
     said = {field.name: trained[field.name] for field in settings if trained.get(field.name) is not None}
     changed = [field.name for field in settings if said.get(field.name, field.default) != field.default]
     options = [part for name in changed for part in (f"--{name.replace('_', '-')}", str(said[name]))]
@@ -146,5 +170,9 @@ def figures(rows: Sequence[Row]) -> str:
         )
         for row in rows
     ]  # fmt: skip
-    judged = f"The perplexity is under {escaped(rows[0].get('judge'))}" if text else f"Right is {code(rows[0]['metric'])}"
+    judged = (
+        f"The perplexity is under {escaped(rows[0].get('judge'))}"
+        if text
+        else f"Right is {code(rows[0]['metric'])}"
+    )
     return f"{as_markdown([headings, *lines])}\n{judged}; tokens are those processed, relative to showing all that is masked."

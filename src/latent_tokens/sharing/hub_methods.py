@@ -29,7 +29,17 @@ __all__ = ["Transformer", "from_pretrained", "load_pretrained", "push_to_hub", "
 from_pretrained = pretrained.from_pretrained
 
 RESULTS = "results.jsonl"
-IN_RESULTS = ("task", "method", "order", "candidates", "latents", "metric", "ci95", "num_samples", "relative_cost")
+IN_RESULTS = (
+    "task",
+    "method",
+    "order",
+    "candidates",
+    "latents",
+    "metric",
+    "ci95",
+    "num_samples",
+    "relative_cost",
+)
 MODULE = "modeling_latent_tokens"
 CODE = '''"""What transformers reads to open this folder (trust_remote_code=True): two names of the package latent-tokens, and no more."""
 
@@ -52,11 +62,18 @@ def load_pretrained(
     The other arguments are for the hub alone, as its library knows them. Raises ValueError as `latent_tokens.from_pretrained`.
     """
     where = partial(fetch, revision=revision, token=token, cache_dir=cache_dir)
-    return from_pretrained(find(folder_or_name, partial(where, local_files_only=local_files_only, force_download=force_download)))
+    return from_pretrained(
+        find(folder_or_name, partial(where, local_files_only=local_files_only, force_download=force_download))
+    )
 
 
 def save_pretrained(
-    net: Transformer, folder: str | Path, *, dtype: torch.dtype | None = None, license: str = "apache-2.0", name: str | None = None
+    net: Transformer,
+    folder: str | Path,
+    *,
+    dtype: torch.dtype | None = None,
+    license: str = "apache-2.0",
+    name: str | None = None,
 ) -> None:
     """`net.save_pretrained`: a model folder with its card, README.md, that transformers opens too.
 
@@ -95,7 +112,15 @@ def push_to_hub(
     with TemporaryDirectory() as place:
         folder = Path(place) / name.rpartition("/")[2]
         save_pretrained(net, folder, dtype=dtype, license=license, name=name)
-        return upload(folder, name, message=commit_message, private=private, token=token, branch=branch, create_pr=create_pr)
+        return upload(
+            folder,
+            name,
+            message=commit_message,
+            private=private,
+            token=token,
+            branch=branch,
+            create_pr=create_pr,
+        )
 
 
 def belongings(net: Transformer) -> tuple[dict[str, Any], dict[str, bytes], list[dict[str, Any]]]:
@@ -103,11 +128,17 @@ def belongings(net: Transformer) -> tuple[dict[str, Any], dict[str, bytes], list
     if net.folder is None:
         return {}, {}, []
     if not (net.folder / "config.json").is_file():
-        raise ValueError(f"{net.folder}: the net was read from it, and it is gone; set net.folder = None to save what is left, weights and method")
+        raise ValueError(
+            f"{net.folder}: the net was read from it, and it is gone; set net.folder = None to save what is left, weights and method"
+        )
     if SHIPPED not in net.folder.parents:
         check_links(net.folder, FILES)
     said = read_description(net.folder, "config.json", "model")
-    about = {name: value for name, value in said.items() if name not in {*describe(net), *for_transformers(net), "fingerprint"}}
+    about = {
+        name: value
+        for name, value in said.items()
+        if name not in {*describe(net), *for_transformers(net), "fingerprint"}
+    }
     check_about(about, net.folder / "config.json")
     beside = dict[str, bytes]()
     if about.get("task", {}).get("name") == Text.name:
@@ -127,7 +158,9 @@ def belongings(net: Transformer) -> tuple[dict[str, Any], dict[str, bytes], list
 def unchanged(net: Transformer, folder: Path) -> bool:
     """Whether a net has the weights of a folder still, in the net's precision."""
     stored, own = read_tensor_file(folder / "model.safetensors"), net.state_dict()
-    return stored.keys() == own.keys() and all(torch.equal(stored[name].to(weight.dtype), weight.cpu()) for name, weight in own.items())
+    return stored.keys() == own.keys() and all(
+        torch.equal(stored[name].to(weight.dtype), weight.cpu()) for name, weight in own.items()
+    )
 
 
 def for_transformers(net: Transformer) -> dict[str, Any]:
@@ -135,7 +168,10 @@ def for_transformers(net: Transformer) -> dict[str, Any]:
     return {
         "model_type": "latent_tokens",
         "architectures": ["LatentTokensForMaskedLM"],
-        "auto_map": {"AutoConfig": f"{MODULE}.LatentTokensConfig", "AutoModelForMaskedLM": f"{MODULE}.LatentTokensForMaskedLM"},
+        "auto_map": {
+            "AutoConfig": f"{MODULE}.LatentTokensConfig",
+            "AutoModelForMaskedLM": f"{MODULE}.LatentTokensForMaskedLM",
+        },
         "vocab_size": net.vocab_size + 1,
         "mask_token_id": net.mask_id,
         "max_position_embeddings": net.max_length,

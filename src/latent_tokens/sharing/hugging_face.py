@@ -35,8 +35,15 @@ from latent_tokens.tasks import TASKS, Language, Text
 
 IGNORED = -100  # labels that are not scored, as everywhere in transformers
 OF_THE_HUB = ("revision", "token", "cache_dir", "local_files_only", "force_download")
-OF_THE_LIBRARY = ("transformers_version", "return_dict_in_generate")  # what a GenerationConfig may say beside settings
-LIKE = {torch.float32: 1e-2, torch.float16: 0.1, torch.bfloat16: 0.5}  # how far the fingerprint of the same weights may be, by precision
+OF_THE_LIBRARY = (
+    "transformers_version",
+    "return_dict_in_generate",
+)  # what a GenerationConfig may say beside settings
+LIKE = {
+    torch.float32: 1e-2,
+    torch.float16: 0.1,
+    torch.bfloat16: 0.5,
+}  # how far the fingerprint of the same weights may be, by precision
 PREFIX = "net."
 
 
@@ -58,7 +65,9 @@ class GeneratedOutput(ModelOutput):
     nfe: int | None = None  # forward passes: steps of the row that took most
     tokens_processed: Tensor | None = None  # Int[B]: slots shown, summed over steps
     tokens_per_forward: Tensor | None = None  # Float[B]: tokens decoded by the steps that the row took
-    trace: list[dict[str, Any]] | None = None  # where asked for: a row's step each, with its positions, tokens, candidates and latents
+    trace: list[dict[str, Any]] | None = (
+        None  # where asked for: a row's step each, with its positions, tokens, candidates and latents
+    )
 
 
 @dataclass(frozen=True)
@@ -106,14 +115,20 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         options = {name: kwargs.pop(name) for name in OF_THE_HUB if kwargs.get(name) is not None}
         folder = find(pretrained_model_name_or_path, partial(fetch, **options))
         load = cast(Any, super().from_pretrained)
-        model, found = load(folder, *model_args, output_loading_info=True, **{"dtype": torch.float32, **kwargs})
+        model, found = load(
+            folder, *model_args, output_loading_info=True, **{"dtype": torch.float32, **kwargs}
+        )
         wrong = {kind: sorted(map(str, names)) for kind, names in found.items() if names}
         if wrong:
-            raise ValueError(f"{folder}: its weights are not those of its config ({str(wrong)[:200]}); save the model again")
+            raise ValueError(
+                f"{folder}: its weights are not those of its config ({str(wrong)[:200]}); save the model again"
+            )
         if (folder / "model.safetensors").is_file():  # checks its hash; transformers reads other files too
             read_tensor_file(folder / "model.safetensors")
         if model.dtype in LIKE and kwargs.get("quantization_config") is None:
-            check_fingerprint(model.net, getattr(model.config, "fingerprint", None), folder, LIKE[model.dtype])
+            check_fingerprint(
+                model.net, getattr(model.config, "fingerprint", None), folder, LIKE[model.dtype]
+            )
         model.config.update(for_transformers(model.net))
         model.net.folder = folder.absolute()
         return (model, found) if informs else model
@@ -144,7 +159,15 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         create_pr: bool = False,
     ) -> str:
         """Saves the model as OWNER/NAME on the hub, in one commit; its address."""
-        return push_to_hub(self.net, repo_id, private=private, token=token, branch=revision, create_pr=create_pr, commit_message=commit_message)
+        return push_to_hub(
+            self.net,
+            repo_id,
+            private=private,
+            token=token,
+            branch=revision,
+            create_pr=create_pr,
+            commit_message=commit_message,
+        )
 
     def get_input_embeddings(self) -> nn.Module:
         """The embedding of tokens and MASK."""
@@ -173,18 +196,30 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         Raises ValueError where an input is of another shape or out of range.
         """
         net, method = self.net, self.net.method
-        shown = torch.ones_like(input_ids, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
-        places = torch.arange(input_ids.shape[1], device=input_ids.device) if position_ids is None else position_ids
+        shown = (
+            torch.ones_like(input_ids, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
+        )
+        places = (
+            torch.arange(input_ids.shape[1], device=input_ids.device)
+            if position_ids is None
+            else position_ids
+        )
         check_inputs(net, input_ids, places, shown)
         places, masked = places.expand_as(input_ids).masked_fill(~shown, 0), input_ids == net.mask_id
         slots = (2 * ~shown + (masked & shown)).argsort(dim=1, stable=True)  # of the input, as they are shown
         clean, room = (shown & ~masked).sum(1), method.max_visible((shown & masked).sum(1))
-        layout = Layout(places.gather(1, slots), clean, clean + (room.clamp(max=1) if method.readout == "shifted" else room))
+        layout = Layout(
+            places.gather(1, slots),
+            clean,
+            clean + (room.clamp(max=1) if method.readout == "shifted" else room),
+        )
         row = torch.arange(len(input_ids), device=input_ids.device)[:, None].expand_as(input_ids)
         tokens = torch.full((len(input_ids), net.max_length), net.mask_id, device=input_ids.device)
         tokens[row[shown], places[shown]] = input_ids[shown]
         if method.readout == "shifted" and (layout.positions != layout.slots)[layout.shown].any():
-            raise ValueError("input_ids: its tokens are no prefix, and a shifted readout only continues one; use scdm or mdm to infill")
+            raise ValueError(
+                "input_ids: its tokens are no prefix, and a shifted readout only continues one; use scdm or mdm to infill"
+            )
         logits = method.logits(net, tokens, layout)
         logits = exclude_mask_token(net.mask_id, logits.masked_fill(~layout.shown[..., None], 0))
         back = slots.argsort(1)
@@ -226,14 +261,27 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         given = locals()
         asked = settings_of({field.name: given[field.name] for field in fields(Settings)}, generation_config)
         decoding = self.decoding(asked)
-        shown = torch.ones_like(input_ids, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
+        shown = (
+            torch.ones_like(input_ids, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
+        )
         places = torch.arange(input_ids.shape[1], device=input_ids.device)
         check_inputs(self.net, input_ids, places, shown)
         if (shown[:, 1:] & ~shown[:, :-1]).any():
-            raise ValueError("attention_mask: padding must stand at the end of a row, as positions are counted from its start")
+            raise ValueError(
+                "attention_mask: padding must stand at the end of a row, as positions are counted from its start"
+            )
         known = (input_ids != self.net.mask_id) | ~shown
         watch = Watch(self, input_ids, ~known, callback_on_step_end, output_trace)
-        made = generate(self.net, self.net.method, input_ids, known, decoding, asked.seed or 0, lengths=shown.sum(1), on_step=watch)
+        made = generate(
+            self.net,
+            self.net.method,
+            input_ids,
+            known,
+            decoding,
+            asked.seed or 0,
+            lengths=shown.sum(1),
+            on_step=watch,
+        )
         sequences = torch.where(shown, made.tokens, input_ids)
         if not return_dict_in_generate:
             return sequences
@@ -246,15 +294,23 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         if asked.num_latent_tokens not in (None, "all"):
             check_int("num_latent_tokens", asked.num_latent_tokens, 0)
         if asked.steps is not None and asked.tokens_per_step is not None:
-            raise ValueError(f"steps={asked.steps} and tokens_per_step={asked.tokens_per_step}: one follows from the other; give one of them")
+            raise ValueError(
+                f"steps={asked.steps} and tokens_per_step={asked.tokens_per_step}: one follows from the other; give one of them"
+            )
         if asked.do_sample is False and asked.temperature:
-            raise ValueError(f"do_sample=False with temperature={asked.temperature}: without sampling the likeliest token is taken; leave one out")
+            raise ValueError(
+                f"do_sample=False with temperature={asked.temperature}: without sampling the likeliest token is taken; leave one out"
+            )
         for name, least in (("steps", 1), ("seed", 0)):
             if getattr(asked, name) is not None:
                 check_int(name, getattr(asked, name), least)
         temperature = 0.0 if asked.do_sample is False and asked.temperature is None else asked.temperature
         config = EvalConfig(
-            candidates=asked.candidates, order=asked.order, tokens_per_step=asked.tokens_per_step, temperature=temperature, top_p=asked.top_p
+            candidates=asked.candidates,
+            order=asked.order,
+            tokens_per_step=asked.tokens_per_step,
+            temperature=temperature,
+            top_p=asked.top_p,
         )
         decoding = decoding_for(self.net.method, task_of(self.config), config, asked.num_latent_tokens)
         if asked.steps is not None:
@@ -266,7 +322,9 @@ class LatentTokensForMaskedLM(PreTrainedModel):
 class Watch:
     """Counts the steps of each row, keeps them where they are asked for, and tells a callback (an `on_step` of `generate`)."""
 
-    def __init__(self, model: Any, input_ids: Tensor, open: Tensor, callback: Callable[..., Any] | None, keeps: bool) -> None:
+    def __init__(
+        self, model: Any, input_ids: Tensor, open: Tensor, callback: Callable[..., Any] | None, keeps: bool
+    ) -> None:
         self.model, self.callback, self.keeps = model, callback, keeps
         self.sequences, self.open, self.left = input_ids.clone(), open.sum(1), open.sum(1)
         self.steps, self.trace = torch.zeros_like(self.left), list[dict[str, Any]]()
@@ -278,7 +336,14 @@ class Watch:
         self.left[step.rows] -= holds.sum(1)
         self.steps[step.rows] += 1
         if self.keeps:
-            columns = (step.rows.tolist(), step.number.tolist(), step.chosen.tolist(), step.tokens.tolist(), step.candidates, step.latents)
+            columns = (
+                step.rows.tolist(),
+                step.number.tolist(),
+                step.chosen.tolist(),
+                step.tokens.tolist(),
+                step.candidates,
+                step.latents,
+            )
             for number, at, positions, tokens, candidates, latents in zip(*columns, strict=True):
                 chosen = [position for position in positions if position >= 0]
                 about = {"row": number, "step": at, "positions": chosen, "tokens": tokens[: len(chosen)]}
@@ -292,7 +357,9 @@ def settings_of(given: dict[str, Any], config: GenerationConfig | None) -> Setti
     said = {} if config is None else config.to_diff_dict()
     other = sorted(name for name in said if name not in given and name not in OF_THE_LIBRARY)
     if other:
-        raise ValueError(f"generation_config.{other[0]}={said[other[0]]}: no setting of this decoding; it has {', '.join(given)}")
+        raise ValueError(
+            f"generation_config.{other[0]}={said[other[0]]}: no setting of this decoding; it has {', '.join(given)}"
+        )
     return Settings(**{name: said.get(name) if value is None else value for name, value in given.items()})
 
 
@@ -310,14 +377,20 @@ def check_inputs(net: Any, input_ids: Tensor, places: Tensor, shown: Tensor) -> 
         or places.shape not in (input_ids.shape[1:], input_ids.shape, (1, *input_ids.shape[1:]))
     ):
         shapes = f"attention_mask {tuple(shown.shape)}, position_ids {tuple(places.shape)}"
-        raise ValueError(f"input_ids {tuple(input_ids.shape)} with {shapes}: all of them must be (rows, slots)")
+        raise ValueError(
+            f"input_ids {tuple(input_ids.shape)} with {shapes}: all of them must be (rows, slots)"
+        )
     if input_ids.is_floating_point() or input_ids.is_complex() or input_ids.dtype == torch.bool:
         raise ValueError(f"input_ids of {input_ids.dtype}: must be whole numbers")
     if input_ids.shape[1] > net.max_length:
-        raise ValueError(f"input_ids of {input_ids.shape[1]} slots: this model learned sequences of {net.max_length}; cut them")
+        raise ValueError(
+            f"input_ids of {input_ids.shape[1]} slots: this model learned sequences of {net.max_length}; cut them"
+        )
     if ((input_ids < 0) | (input_ids > net.mask_id)).logical_and(shown).any():
         found = input_ids[shown & ((input_ids < 0) | (input_ids > net.mask_id))][0]
-        raise ValueError(f"input_ids: {int(found)} is no token; must be 0..{net.mask_id - 1}, or {net.mask_id} for MASK")
+        raise ValueError(
+            f"input_ids: {int(found)} is no token; must be 0..{net.mask_id - 1}, or {net.mask_id} for MASK"
+        )
     places = places.expand_as(input_ids)
     if ((places < 0) | (places >= net.max_length)).logical_and(shown).any():
         raise ValueError(f"position_ids: must lie in 0..{net.max_length - 1}")
@@ -330,9 +403,13 @@ def mean_nats(logits: Tensor, labels: Tensor, read: Tensor, vocab_size: int) -> 
     """The mean cross-entropy of the labels that are scored; 0 where none is. Raises ValueError where a label is no token."""
     scored = labels != IGNORED
     if labels.shape != read.shape or ((labels < 0) | (labels >= vocab_size)).logical_and(scored).any():
-        raise ValueError(f"labels {tuple(labels.shape)}: must be of the shape {tuple(read.shape)} and 0..{vocab_size - 1}, or {IGNORED} for none")
+        raise ValueError(
+            f"labels {tuple(labels.shape)}: must be of the shape {tuple(read.shape)} and 0..{vocab_size - 1}, or {IGNORED} for none"
+        )
     scored = scored & read
-    return F.cross_entropy(logits[scored].float(), labels[scored], reduction="sum") / scored.sum().clamp(min=1)
+    return F.cross_entropy(logits[scored].float(), labels[scored], reduction="sum") / scored.sum().clamp(
+        min=1
+    )
 
 
 AutoConfig.register(LatentTokensConfig.model_type, LatentTokensConfig, exist_ok=True)

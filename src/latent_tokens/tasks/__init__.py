@@ -8,7 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from latent_tokens.checks import Registry, check_choice
-from latent_tokens.tasks.base import SPLITS, Examples, Keys, Known, Language, Scores, Solvable, Task, Tokens, hash_rows, joined, split_by_key
+from latent_tokens.tasks.base import (
+    SPLITS,
+    Examples,
+    Keys,
+    Known,
+    Language,
+    Scores,
+    Solvable,
+    Task,
+    Tokens,
+    hash_rows,
+    joined,
+    split_by_key,
+)
 from latent_tokens.tasks.countdown.puzzles import Countdown
 from latent_tokens.tasks.sudoku.boards import SIZES, Sudoku
 from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
@@ -30,7 +43,9 @@ EVERY: tuple[Solvable, ...] = (
     Countdown("countdown-4", 4, num_train=SMALL),
 )
 BY_NAME = {task.name: task for task in EVERY}
-TASKS: Registry[Solvable] = Registry("task", BY_NAME | {paper: BY_NAME[ours] for paper, ours in OTHER_NAMES.items()})
+TASKS: Registry[Solvable] = Registry(
+    "task", BY_NAME | {paper: BY_NAME[ours] for paper, ours in OTHER_NAMES.items()}
+)
 
 __all__ = [
     "SPLITS",
@@ -80,7 +95,9 @@ def configured(name: str, settings: Mapping[str, Any]) -> Solvable:
     for setting, value in settings.items():
         if setting not in allowed:
             raise ValueError(f"{setting}={value}: {name} has no such setting; it has {', '.join(allowed)}")
-    values = {setting: tuple(value) if isinstance(value, list) else value for setting, value in settings.items()}
+    values = {
+        setting: tuple(value) if isinstance(value, list) else value for setting, value in settings.items()
+    }
     return replace(task, **values)  # type: ignore[type-var]
 
 

@@ -36,7 +36,13 @@ class Examples(NamedTuple):
         return Examples(tokens, known, np.full(count, length, np.uint16))
 
     @staticmethod
-    def padded(sequences: Sequence[Sequence[int]], given: Sequence[int], lengths: Sequence[int], length: int, pad: int) -> Examples:
+    def padded(
+        sequences: Sequence[Sequence[int]],
+        given: Sequence[int],
+        lengths: Sequence[int],
+        length: int,
+        pad: int,
+    ) -> Examples:
         """Examples of the sequences, of which the first given[i] tokens are given; `pad` stands after their ends."""
         tokens = np.full((len(sequences), length), pad, np.uint8)
         for row, sequence in zip(tokens, sequences, strict=True):

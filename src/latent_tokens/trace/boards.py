@@ -52,12 +52,22 @@ def view(task: Solvable, problem: Examples) -> View:
     """How a problem of one example is drawn. Raises ValueError for a task that is none of ours."""
     if isinstance(task, Sudoku):
         positions = task.boards(np.arange(task.length)[None])[0].tolist()
-        return sudoku_view(task.grid, positions, [str(digit + 1) for digit in range(task.side)], 0, task.vocab_size)
+        return sudoku_view(
+            task.grid, positions, [str(digit + 1) for digit in range(task.side)], 0, task.vocab_size
+        )
     if isinstance(task, SudokuPuzzle):
         positions = range(task.start, task.start + task.side**2)
         givens = task.givens(problem.tokens)[0]
         rows = task.grid.draw(givens).splitlines()
-        return sudoku_view(task.grid, positions, [NO_SIGN, *(str(digit + 1) for digit in range(task.side))], 1, task.vocab_size, tuple(rows), givens)
+        return sudoku_view(
+            task.grid,
+            positions,
+            [NO_SIGN, *(str(digit + 1) for digit in range(task.side))],
+            1,
+            task.vocab_size,
+            tuple(rows),
+            givens,
+        )
     if isinstance(task, Zebra):
         return zebra_view(problem)
     if isinstance(task, Countdown):
@@ -66,7 +76,13 @@ def view(task: Solvable, problem: Examples) -> View:
 
 
 def sudoku_view(
-    grid: Grid, positions: Sequence[int], signs: list[str], lowest: int, vocab_size: int, words: tuple[str, ...] = (), givens: Cells | None = None
+    grid: Grid,
+    positions: Sequence[int],
+    signs: list[str],
+    lowest: int,
+    vocab_size: int,
+    words: tuple[str, ...] = (),
+    givens: Cells | None = None,
 ) -> View:
     """A board; the token of digit 1 is `lowest`. `givens` are what its cells must be where these are not clamped."""
     places = np.array(positions)
@@ -77,7 +93,15 @@ def sudoku_view(
         return np.flatnonzero(grid.clashing(cells) | changed).tolist()
 
     signs = signs + [NO_SIGN] * (vocab_size - len(signs))
-    return View("sudoku", tuple(positions), grid.side, tuple(signs), broken, words, box=(grid.box_rows, grid.box_columns))
+    return View(
+        "sudoku",
+        tuple(positions),
+        grid.side,
+        tuple(signs),
+        broken,
+        words,
+        box=(grid.box_rows, grid.box_columns),
+    )
 
 
 def zebra_view(problem: Examples) -> View:
@@ -87,7 +111,9 @@ def zebra_view(problem: Examples) -> View:
 
     def broken(tokens: Tokens) -> list[int]:
         table = zebra.answer(tokens, houses, attributes)
-        wrong = np.array([[np.sum(row == value) != 1 or not 0 <= value < houses for value in row] for row in table])
+        wrong = np.array(
+            [[np.sum(row == value) != 1 or not 0 <= value < houses for value in row] for row in table]
+        )
         for clue in puzzle[~zebra.true_clues(puzzle, table)]:
             for reference in clue[1:][clue[1:] < clues.HOUSE].tolist():
                 attribute, value = divmod(reference, clues.MOST)
@@ -97,7 +123,9 @@ def zebra_view(problem: Examples) -> View:
     signs = tuple(str(int(word) + 1) if word.isdigit() else NO_SIGN for word in zebra.WORDS)
     words = tuple(zebra.in_words(clue) for clue in puzzle)
     heads = tuple(zebra.letter(attribute) for attribute in range(attributes))
-    return View("zebra", tuple(range(start, start + houses * attributes)), houses, signs, broken, words, heads)
+    return View(
+        "zebra", tuple(range(start, start + houses * attributes)), houses, signs, broken, words, heads
+    )
 
 
 def countdown_view(problem: Examples) -> View:
@@ -105,7 +133,9 @@ def countdown_view(problem: Examples) -> View:
     numbers = tuple(countdown.texts(problem.tokens[0])[0].split(","))
     positions = tuple(range(int(problem.known[0].sum()), int(problem.lengths[0])))
     signs = ("", NO_SIGN, ".", NO_SIGN, *countdown.CHARACTERS)
-    return View("countdown", positions, len(positions), signs, partial(broken_equations, numbers[-1]), numbers)
+    return View(
+        "countdown", positions, len(positions), signs, partial(broken_equations, numbers[-1]), numbers
+    )
 
 
 def broken_equations(target: str, tokens: Tokens) -> list[int]:
@@ -138,7 +168,9 @@ def examples(task: Solvable) -> list[str]:
         ready = [example["puzzle"] for example in records] or EXAMPLES.get(task.side)
         return [*(ready or [thinned(task)]), *["." * task.side**2] * isinstance(task, Sudoku)]
     problems = task.generate(3, seed=0)
-    prompts = [row[:given].tolist() for row, given in zip(problems.tokens, problems.known.sum(1), strict=True)]
+    prompts = [
+        row[:given].tolist() for row, given in zip(problems.tokens, problems.known.sum(1), strict=True)
+    ]
     if isinstance(task, Zebra):
         return [" ".join(zebra.WORDS[token] for token in prompt[1:-1]) for prompt in prompts]
     return [countdown.texts(np.array(prompt, np.uint8))[0] for prompt in prompts]
@@ -159,7 +191,9 @@ def measured_for(task: Solvable, weights: Path) -> dict[str, Any] | None:
 
 def chosen(kind: Comparison, counts: Mapping[str, Any]) -> str:
     """A caption for a puzzle of that kind: how it was chosen, and how many of the generated puzzles are like it and the reverse."""
-    setting = f"{counts['givens']} givens, k = {counts['candidates']}, top-prob decoding, seed {counts['seed']}"
+    setting = (
+        f"{counts['givens']} givens, k = {counts['candidates']}, top-prob decoding, seed {counts['seed']}"
+    )
     like = f"Chosen example: {COMPARISONS[kind]}, like {counts[kind]} of {counts['puzzles']} generated puzzles ({setting})."
     reverse: dict[str, Comparison] = {"gained": "lost", "lost": "gained"}
     return f"{like} The reverse: {counts[reverse[kind]]}." if kind in reverse else like
@@ -167,6 +201,10 @@ def chosen(kind: Comparison, counts: Mapping[str, Any]) -> str:
 
 def thinned(task: Sudoku | SudokuPuzzle) -> str:
     """A board of which half of the cells are left, as numbers set apart by blanks."""
-    board = Sudoku("", task.grid.box_rows, task.grid.box_columns, source="pattern").generate(1, seed=0).tokens[0]
+    board = (
+        Sudoku("", task.grid.box_rows, task.grid.box_columns, source="pattern").generate(1, seed=0).tokens[0]
+    )
     left = np.random.default_rng(0).random(len(board)) < GIVEN
-    return " ".join(str(digit + 1) if kept else "." for digit, kept in zip(board.tolist(), left.tolist(), strict=True))
+    return " ".join(
+        str(digit + 1) if kept else "." for digit, kept in zip(board.tolist(), left.tolist(), strict=True)
+    )

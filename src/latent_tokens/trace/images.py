@@ -17,7 +17,11 @@ from PIL import Image, ImageColor
 
 Trace = dict[str, Any]
 
-GIVEN, DECODED, NEW = "#000000", "#0072B2", "#0072B2"  # here and below Okabe and Ito (2008), a palette for the color-blind
+GIVEN, DECODED, NEW = (
+    "#000000",
+    "#0072B2",
+    "#0072B2",
+)  # here and below Okabe and Ito (2008), a palette for the color-blind
 LATENT, CANDIDATE, BROKEN = "#E69F00", "#56B4E9", "#D55E00"
 GIVEN_FILL, BROKEN_FILL, RIGHT, WRONG = "#EBEBEB", "#FBE0D4", "#007A59", "#B34700"
 LINE, HATCH = "#888888", "#CCCCCC"
@@ -25,7 +29,13 @@ MOMENTS = 6  # of a strip
 WIDEST = 20  # cells in a line
 NARROW, WIDE, LEGEND_WIDTH = 2.2, 4.0, 8.4  # inches: a square board, another one, the legend in one line
 MOVING = 3.64  # inches: a square board of an animation, two of which are 800 pixels wide
-MARGIN, TITLE, CAPTION, LEGEND_HEIGHT, NOTE_LINE = 0.14, 0.28, 0.3, 0.5, 0.17  # inches: left and right of a board, above it, below it, the foot
+MARGIN, TITLE, CAPTION, LEGEND_HEIGHT, NOTE_LINE = (
+    0.14,
+    0.28,
+    0.3,
+    0.5,
+    0.17,
+)  # inches: left and right of a board, above it, below it, the foot
 PIXELS = 110  # an inch
 COLORS, BAR = 32, 20  # of an animation; pixels
 NOTE_WIDTH = 15.5  # characters per inch of a note
@@ -83,12 +93,16 @@ def animation(traces: Sequence[Trace], note: str = "") -> bytes:
     """A GIF of every step, the traces side by side, with a note below. A trace that ends before the others stays at its end."""
     rows = [moments(trace) for trace in traces]
     count = max(map(len, rows))
-    drawn = [figure([row[min(i, len(row) - 1)] for row in rows], len(rows), MOVING, note) for i in range(count)]
+    drawn = [
+        figure([row[min(i, len(row) - 1)] for row in rows], len(rows), MOVING, note) for i in range(count)
+    ]
     pictures = [Image.open(io.BytesIO(png(picture))).convert("RGB") for picture in drawn]
     palette = with_swatches(pictures[len(pictures) // 2]).quantize(COLORS)
     pictures = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     made, times = io.BytesIO(), [FRAME_MS] * (count - 1) + [LAST_MS]
-    pictures[0].save(made, "GIF", save_all=True, append_images=pictures[1:], duration=times, loop=0, optimize=True)
+    pictures[0].save(
+        made, "GIF", save_all=True, append_images=pictures[1:], duration=times, loop=0, optimize=True
+    )
     return made.getvalue()
 
 
@@ -98,7 +112,10 @@ def with_swatches(picture: Image.Image) -> Image.Image:
     made = Image.new("RGB", (picture.width, picture.height + BAR * len(kept)))
     made.paste(picture, (0, 0))
     for number, colour in enumerate(kept):
-        made.paste(ImageColor.getrgb(colour), (0, picture.height + BAR * number, picture.width, picture.height + BAR * (number + 1)))
+        made.paste(
+            ImageColor.getrgb(colour),
+            (0, picture.height + BAR * number, picture.width, picture.height + BAR * (number + 1)),
+        )
     return made
 
 
@@ -134,12 +151,24 @@ def figure(shown: Sequence[Moment], columns: int, square: float = NARROW, note: 
                 axes.set_title(latents_of(moment.trace), loc="left", fontsize=9 * scale, weight="bold")
                 axes.set_title(setting_of(moment.trace), loc="right", fontsize=9)
             else:
-                axes.set_title(f"{setting_of(moment.trace)}, {latents_of(moment.trace)}", loc="left", fontsize=9)
+                axes.set_title(
+                    f"{setting_of(moment.trace)}, {latents_of(moment.trace)}", loc="left", fontsize=9
+                )
             named.append(moment.trace)
     style = {"fontsize": 8, "frameon": False, "handlelength": 1.2, "columnspacing": 1.2}
-    picture.legend(handles=legend(), loc="lower center", bbox_to_anchor=(0.5, foot / down), ncols=legend_columns, **style)
+    picture.legend(
+        handles=legend(), loc="lower center", bbox_to_anchor=(0.5, foot / down), ncols=legend_columns, **style
+    )
     if lines:
-        picture.text(0.5, 0.3 * NOTE_LINE / down, "\n".join(lines), fontsize=8, ha="center", va="bottom", linespacing=1.3)
+        picture.text(
+            0.5,
+            0.3 * NOTE_LINE / down,
+            "\n".join(lines),
+            fontsize=8,
+            ha="center",
+            va="bottom",
+            linespacing=1.3,
+        )
     return picture
 
 
@@ -194,7 +223,11 @@ def draw(axes: Axes, moment: Moment, points: float) -> None:
         elif cell in shown["candidates"] or cell in shown["latents"]:
             text, probability = frame["beliefs"][str(cell)][0]
             colour, part = GIVEN, 0.25 + 0.25 * probability
-            style |= {"facecolor": CANDIDATE, "edgecolor": "black", "linewidth": 1.2} if cell in shown["candidates"] else {"facecolor": LATENT}
+            style |= (
+                {"facecolor": CANDIDATE, "edgecolor": "black", "linewidth": 1.2}
+                if cell in shown["candidates"]
+                else {"facecolor": LATENT}
+            )
         elif token is None:
             style |= {"edgecolor": HATCH, "hatch": "////", "linewidth": 0.3}
         if cell in broken:
@@ -203,7 +236,15 @@ def draw(axes: Axes, moment: Moment, points: float) -> None:
         axes.add_patch(Rectangle((x + inset, y + inset), 1 - 2 * inset, 1 - 2 * inset, **style))
         if text is not None:
             axes.text(
-                x + 0.5, y + 0.53, start["signs"][text], fontsize=points * part, color=colour, weight=weight, ha="center", va="center", zorder=4
+                x + 0.5,
+                y + 0.53,
+                start["signs"][text],
+                fontsize=points * part,
+                color=colour,
+                weight=weight,
+                ha="center",
+                va="center",
+                zorder=4,
             )
     for edges in boxes(start, wide, high):
         axes.plot(*edges, color="black", linewidth=1.4, solid_capstyle="projecting", zorder=2)

@@ -18,7 +18,14 @@ from latent_tokens.core.cost import most_tokens
 from latent_tokens.core.decoding import Decoding, Generated, Step, check_decoding
 from latent_tokens.core.methods import Method, name_of
 from latent_tokens.data.tensors import as_numpy, as_tensors
-from latent_tokens.evaluation.evaluate import CONFIDENCES, decoding_for, default_order, named_candidates, shown_candidates, shown_latents
+from latent_tokens.evaluation.evaluate import (
+    CONFIDENCES,
+    decoding_for,
+    default_order,
+    named_candidates,
+    shown_candidates,
+    shown_latents,
+)
 from latent_tokens.evaluation.solve import check_solvable
 from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer
@@ -38,7 +45,9 @@ class DecodeSettings:
     """How a puzzle is to be decoded; None is what `latent-tokens solve` does. Raises ValueError for a value out of range."""
 
     latents: int | Literal["all"] | None = None  # None: as many as the method can use
-    candidates: int | Literal["all", "growing"] | None = None  # None: all, with a number of latents 8; one where the order is not adaptive
+    candidates: int | Literal["all", "growing"] | None = (
+        None  # None: all, with a number of latents 8; one where the order is not adaptive
+    )
     order: OrderName | None = None
     temperature: float = 0.0
     seed: int = 0
@@ -85,11 +94,19 @@ class DecodeRequest:
     def decoding(self) -> Decoding:
         """As `latent-tokens solve` decodes, with an order where one is asked for."""
         method, task, asked = self.model.net.method, self.model.task, self.setting
-        free: int | Literal["all"] = "all" if asked.latents is None else DEFAULT_CANDIDATES  # where all are candidates there are no latents
+        free: int | Literal["all"] = (
+            "all" if asked.latents is None else DEFAULT_CANDIDATES
+        )  # where all are candidates there are no latents
         most: Literal["all"] | None = None if method.latent_control == "none" else "all"
         latents = most if asked.latents is None else asked.latents
-        found = decoding_for(method, task, EvalConfig(order=asked.order, temperature=asked.temperature), latents)
-        return replace(found, candidates=named_candidates(asked.candidates or free)) if self.order in CONFIDENCES else found
+        found = decoding_for(
+            method, task, EvalConfig(order=asked.order, temperature=asked.temperature), latents
+        )
+        return (
+            replace(found, candidates=named_candidates(asked.candidates or free))
+            if self.order in CONFIDENCES
+            else found
+        )
 
     @property
     def order(self) -> str:
@@ -103,7 +120,9 @@ class DecodeRequest:
 def solvable(name: str, task: Language) -> Solvable:
     """The task of a model of that name. Raises ValueError where it has no puzzles."""
     if not isinstance(task, Solvable):
-        raise ValueError(f"run={name}: a model of {task.name}, which has no puzzles; use latent-tokens sample --show")
+        raise ValueError(
+            f"run={name}: a model of {task.name}, which has no puzzles; use latent-tokens sample --show"
+        )
     return task
 
 
@@ -137,7 +156,13 @@ def start_of(asked: DecodeRequest) -> Event:
 def drawn_as(drawn: View) -> Event:
     """The part of `start` that says how cells are drawn."""
     board = {} if drawn.box is None else {"side": drawn.columns, "box": list(drawn.box)}
-    return {"kind": drawn.kind, **board, "columns": drawn.columns, "heads": list(drawn.heads), "signs": list(drawn.signs)}
+    return {
+        "kind": drawn.kind,
+        **board,
+        "columns": drawn.columns,
+        "heads": list(drawn.heads),
+        "signs": list(drawn.signs),
+    }
 
 
 def given(drawn: View, problem: Examples) -> list[int | None]:
@@ -172,7 +197,9 @@ def answer(asked: DecodeRequest, on_step: Callable[[Step], None] | None = None) 
     """(what `generate` gives for the puzzle, seconds). It draws from the stream (seed, 0), as the first attempt of `latent-tokens solve`."""
     net, begun = asked.model.net, time.perf_counter()
     tokens, known, lengths = as_tensors(asked.problem, next(net.parameters()).device)
-    made = generate(net, net.method, tokens, known, asked.decoding, asked.setting.seed, lengths=lengths, on_step=on_step)
+    made = generate(
+        net, net.method, tokens, known, asked.decoding, asked.setting.seed, lengths=lengths, on_step=on_step
+    )
     return made, time.perf_counter() - begun
 
 
@@ -190,9 +217,13 @@ def frame_of(step: Step, cell_of: dict[int, int]) -> Event:
     }
 
 
-def beliefs(places: list[int], probabilities: Float[Tensor, "N V"], cell_of: dict[int, int]) -> Iterator[tuple[str, list[list[float]]]]:
+def beliefs(
+    places: list[int], probabilities: Float[Tensor, "N V"], cell_of: dict[int, int]
+) -> Iterator[tuple[str, list[list[float]]]]:
     """(the number of a cell, its likeliest tokens with their probabilities, the likeliest first), those left out that round to 0."""
-    most = probabilities.topk(min(NINE if len(cell_of) == NINE**2 else MOST_BELIEFS, probabilities.shape[1]), dim=1)
+    most = probabilities.topk(
+        min(NINE if len(cell_of) == NINE**2 else MOST_BELIEFS, probabilities.shape[1]), dim=1
+    )
     for place, tokens, values in zip(places, most.indices.tolist(), most.values.tolist(), strict=True):
         if place in cell_of:
             rounded = [[token, round(value, DIGITS)] for token, value in zip(tokens, values, strict=True)]
@@ -204,7 +235,13 @@ def end_of(asked: DecodeRequest, made: Generated, seconds: float) -> Event:
     tokens = as_numpy(made.tokens[0])
     wrong = asked.model.task.verify(tokens)
     broken = asked.view.broken(tokens) if wrong else []
-    return {"right": not wrong, "wrong": wrong, "broken": broken, "processed": int(made.processed[0]), "seconds": round(seconds, 3)}
+    return {
+        "right": not wrong,
+        "wrong": wrong,
+        "broken": broken,
+        "processed": int(made.processed[0]),
+        "seconds": round(seconds, 3),
+    }
 
 
 def trace(asked: DecodeRequest) -> Event:
@@ -218,4 +255,8 @@ def brief(asked: DecodeRequest, on_step: Callable[[Step], None]) -> Event:
     """The trace without frames, and the answer's cells."""
     made, seconds = answer(asked, on_step)
     tokens = made.tokens[0].tolist()
-    return {"start": start_of(asked), "end": end_of(asked, made, seconds), "tokens": [tokens[place] for place in asked.view.positions]}
+    return {
+        "start": start_of(asked),
+        "end": end_of(asked, made, seconds),
+        "tokens": [tokens[place] for place in asked.view.positions],
+    }

@@ -15,15 +15,31 @@ from latent_tokens.checks import printable
 from latent_tokens.core.decoding import Step
 from latent_tokens.tasks import Text
 
-STYLES = {"known": "bold", "decoded": "green", "new": "black on green", "latent": "yellow", "candidate": "black on yellow", "open": "dim"}
-SIGNS = {"open": "\N{MIDDLE DOT}", "latent": "\N{WHITE SQUARE}", "candidate": "\N{WHITE SQUARE}"}  # of what has no text yet
-PART, BROKEN = "\N{DOTTED CIRCLE}", "\N{REPLACEMENT CHARACTER}"  # a part of a character whose others are not there, drawn and decoded
+STYLES = {
+    "known": "bold",
+    "decoded": "green",
+    "new": "black on green",
+    "latent": "yellow",
+    "candidate": "black on yellow",
+    "open": "dim",
+}
+SIGNS = {
+    "open": "\N{MIDDLE DOT}",
+    "latent": "\N{WHITE SQUARE}",
+    "candidate": "\N{WHITE SQUARE}",
+}  # of what has no text yet
+PART, BROKEN = (
+    "\N{DOTTED CIRCLE}",
+    "\N{REPLACEMENT CHARACTER}",
+)  # a part of a character whose others are not there, drawn and decoded
 TOGETHER = 8  # tokens at most that make whole characters together: four hold one, more hold parts of several
 A_SECOND = 12  # pictures
 
 
 @contextmanager
-def watching(task: Text, tokens: Tensor, known: Tensor, lengths: Tensor, console: Console | None = None) -> Iterator[Callable[[Step], None]]:
+def watching(
+    task: Text, tokens: Tensor, known: Tensor, lengths: Tensor, console: Console | None = None
+) -> Iterator[Callable[[Step], None]]:
     """Gives what `generate` takes as `on_step`, for a batch of one. On what is no terminal nothing is drawn but the last picture."""
     ids, kinds = tokens[0].tolist(), ["known" if given else "open" for given in known[0].tolist()]
     length = int(lengths[0])
@@ -36,12 +52,18 @@ def watching(task: Text, tokens: Tensor, known: Tensor, lengths: Tensor, console
         drawn.append("\n\n")
         for sign, run in groupby(zip(ids[:length], kinds, strict=False), lambda one: SIGNS.get(one[1])):
             shown, of = zip(*run, strict=True)
-            for place, count, text in whole_characters(task, shown) if sign is None else ((place, 1, sign) for place in range(len(shown))):
+            for place, count, text in (
+                whole_characters(task, shown)
+                if sign is None
+                else ((place, 1, sign) for place in range(len(shown)))
+            ):
                 latest = min(of[place : place + count], key=("new", "decoded", "known", *SIGNS).index)
                 drawn.append(text, STYLES[latest])
         return drawn
 
-    with Live(picture(), console=console or Console(stderr=True), refresh_per_second=A_SECOND, transient=False) as live:
+    with Live(
+        picture(), console=console or Console(stderr=True), refresh_per_second=A_SECOND, transient=False
+    ) as live:
 
         def on_step(step: Step) -> None:
             for place, kind in enumerate(kinds):

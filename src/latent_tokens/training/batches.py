@@ -28,7 +28,9 @@ def training_batches(
     """The batch of each step from `first` on. Each epoch is a permutation of the examples, drawn from (seed, epoch)."""
 
     def prepare(step: int) -> TrainingBatch:
-        return draw_examples(examples.take(chosen(len(examples.tokens), config, step)), method, config, mask_id, step, 0).to(device)
+        return draw_examples(
+            examples.take(chosen(len(examples.tokens), config, step)), method, config, mask_id, step, 0
+        ).to(device)
 
     def begin() -> None:  # a thread does not start on its process's accelerator
         if device.type == "cuda":
@@ -43,17 +45,28 @@ def training_batches(
             yield now.result()
 
 
-def draw_examples(examples: Examples, method: Method, config: TrainConfig, mask_id: int, step: int, part: int) -> TrainingBatch:
+def draw_examples(
+    examples: Examples, method: Method, config: TrainConfig, mask_id: int, step: int, part: int
+) -> TrainingBatch:
     """Examples with what is masked in them: never what is known, unless noise = "all" says that nothing is (D-8, noised positions)."""
     tokens, known, lengths = as_tensors(examples)
     known = known & (config.noise == "answer")
-    return corrupt(method, tokens, known, torch.Generator().manual_seed(seed_of(config, step, part)), mask_id=mask_id, lengths=lengths)
+    return corrupt(
+        method,
+        tokens,
+        known,
+        torch.Generator().manual_seed(seed_of(config, step, part)),
+        mask_id=mask_id,
+        lengths=lengths,
+    )
 
 
 def microbatches(batch: TrainingBatch, max_rows: Callable[[int], int]) -> list[Int[Tensor, " R"]]:
     """Split a batch into parts of rows of similar length, each of at most `max_rows` (slots) rows."""
     num_shown = batch.layout.num_shown
-    return [torch.tensor(rows, device=num_shown.device) for rows in bucket_by_length(num_shown.tolist(), max_rows)]
+    return [
+        torch.tensor(rows, device=num_shown.device) for rows in bucket_by_length(num_shown.tolist(), max_rows)
+    ]
 
 
 def chosen(count: int, config: TrainConfig, step: int) -> NDArray[np.int64]:
@@ -68,7 +81,9 @@ def chosen(count: int, config: TrainConfig, step: int) -> NDArray[np.int64]:
 
 def seed_of(config: TrainConfig, step: int, part: int = 0) -> int:
     """The seed of the random stream of one step, or of one part of the validation."""
-    return int(np.random.SeedSequence((config.seed, step, part)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    return int(
+        np.random.SeedSequence((config.seed, step, part)).generate_state(1, np.uint64)[0] >> np.uint64(1)
+    )
 
 
 @lru_cache(maxsize=2)

@@ -61,7 +61,9 @@ def acquire(folder: Path) -> IO[bytes]:
             folder.mkdir(parents=True, exist_ok=True)
             file = path.open("a+b")
         except OSError as error:
-            raise OSError(f"{folder}: cannot be written ({error.strerror}). Make it writable, or name another directory") from error
+            raise OSError(
+                f"{folder}: cannot be written ({error.strerror}). Make it writable, or name another directory"
+            ) from error
         holder = try_lock(file)
         if holder is None and is_current(file, path):
             write_record(file)
@@ -100,7 +102,12 @@ def is_current(file: IO[bytes], path: Path) -> bool:
 
 def write_record(file: IO[bytes]) -> None:
     """Name this process in its lock file. A full disk is no reason not to go on: the lock is held without a record."""
-    record = {"pid": os.getpid(), "host": socket.gethostname(), "boot": boot_id(), "started": start_time(os.getpid())}
+    record = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "boot": boot_id(),
+        "started": start_time(os.getpid()),
+    }
     with suppress(OSError):
         file.truncate(0)
         file.write(json.dumps(record).encode())
@@ -124,7 +131,11 @@ def is_alive(record: dict[str, Any]) -> bool:
     if record.get("host") != socket.gethostname():
         return True
     same_boot = record.get("boot") == boot_id()
-    return same_boot and start_time(record["pid"]) is not None and record.get("started") == start_time(record["pid"])
+    return (
+        same_boot
+        and start_time(record["pid"]) is not None
+        and record.get("started") == start_time(record["pid"])
+    )
 
 
 def boot_id() -> str | None:

@@ -33,7 +33,15 @@ from latent_tokens.network.memory import training_rows
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import CONSOLE, counting, progress
 from latent_tokens.sizes import SIZES
-from latent_tokens.storage import append_line, half_written, json_bytes, provenance, read_description, restore_files, write_atomic
+from latent_tokens.storage import (
+    append_line,
+    half_written,
+    json_bytes,
+    provenance,
+    read_description,
+    restore_files,
+    write_atomic,
+)
 from latent_tokens.tasks import Examples, Language, Task, Text, description, named
 from latent_tokens.training.batches import VALIDATION, draw_examples, microbatches, training_batches
 from latent_tokens.training.locking import LOCK, LockedError, locked
@@ -71,7 +79,9 @@ class Run:
     def check_data(self) -> None:
         """Raises ValueError where the data changed."""
         if not self.unchanged():
-            raise ValueError(f"data={self.config.data}: changed while it was learned from; restore it, then rerun with resume=auto")
+            raise ValueError(
+                f"data={self.config.data}: changed while it was learned from; restore it, then rerun with resume=auto"
+            )
 
     def log(self, row: dict[str, Any]) -> None:
         """Adds a row to the metrics, once for all processes."""
@@ -122,14 +132,21 @@ def locked_by_first(folder: Path) -> Iterator[None]:
 def train(run: Run) -> None:
     """Takes the steps that are left. Raises as `fit` does."""
     config = run.config
-    state, batches = run.state, training_batches(run.splits["train"], run.method, config, run.net.mask_id, run.state.step, run.accelerator.device)
+    state, batches = (
+        run.state,
+        training_batches(
+            run.splits["train"], run.method, config, run.net.mask_id, run.state.step, run.accelerator.device
+        ),
+    )
     bar = progress(f"{config.method} on {config.task}", config.steps, state.step)
     with closing(batches), bar as advance, interruptible() as caught, torch.random.fork_rng():
         begun, saved, skipped, tokens = time.perf_counter(), time.perf_counter(), 0, 0.0
         a_step = config.batch_size * float(run.splits["train"].lengths.mean())  # tokens
         for batch in batches:
             try:
-                value, norm = train_step(run.model, run.method, run.optimizer, batch, config, state.step, run.accelerator)
+                value, norm = train_step(
+                    run.model, run.method, run.optimizer, batch, config, state.step, run.accelerator
+                )
             except NotFinite as error:
                 skipped += 1
                 if config.on_nan == "stop" or skipped == MOST_SKIPPED:
@@ -148,41 +165,74 @@ def train(run: Run) -> None:
             last = state.step == config.steps
 
             if (state.step % LOG_EVERY == 0 or last) and not skipped:
-                run.log({"loss": sum(state.recent) / len(state.recent), "grad_norm": norm, "tokens_per_second": round(speed)})
+                run.log(
+                    {
+                        "loss": sum(state.recent) / len(state.recent),
+                        "grad_norm": norm,
+                        "tokens_per_second": round(speed),
+                    }
+                )
                 state.recent.clear()
             if state.step % config.evaluate_every == 0 or last:
                 keep_if_best(run, validation_loss(run))
             late = time.perf_counter() - saved > 60 * config.save_minutes
-            stop, due = processes.all_reduce_sum([len(caught), late and processes.is_main()], run.accelerator.device)
+            stop, due = processes.all_reduce_sum(
+                [len(caught), late and processes.is_main()], run.accelerator.device
+            )
             if state.step % config.save_every == 0 or last or stop or due:
                 run.save()
                 saved = time.perf_counter()
             if stop and not last:
-                raise Preempted(f"stopped at step {state.step} of {config.steps}, saved in {config.folder}", caught)
+                raise Preempted(
+                    f"stopped at step {state.step} of {config.steps}, saved in {config.folder}", caught
+                )
 
 
 def setup(config: TrainConfig, task: Language | None, method: Method | None, accelerator: Accelerator) -> Run:
     """A run at its first step, or at the one that its folder says. Raises as `fit` does."""
     method = METHODS[config.method] if method is None else method
-    method = replace(method, **{name: value for name in ("weight", "targets") if (value := getattr(config, name)) is not None})
-    going_on = config.resume == "yes" or (config.resume == "auto" and (config.folder / "config.json").is_file())
-    started = read_description(config.folder, "config.json", "run to resume", hint=RESTORE_HINT) if going_on else None
-    check_start(config) if started is None else check_same(config.folder, started.get("training"), settings(config))
+    method = replace(
+        method,
+        **{name: value for name in ("weight", "targets") if (value := getattr(config, name)) is not None},
+    )
+    going_on = config.resume == "yes" or (
+        config.resume == "auto" and (config.folder / "config.json").is_file()
+    )
+    started = (
+        read_description(config.folder, "config.json", "run to resume", hint=RESTORE_HINT)
+        if going_on
+        else None
+    )
+    check_start(config) if started is None else check_same(
+        config.folder, started.get("training"), settings(config)
+    )
     unchanged = change_detector(config.data)
     task, splits = training_data(config, named(config.task) if task is None else task)
     check_known(method, splits["train"])
     if config.batch_size < processes.world_size():
-        raise ValueError(f"batch_size={config.batch_size}: must be at least the number of processes, {processes.world_size()}")
+        raise ValueError(
+            f"batch_size={config.batch_size}: must be at least the number of processes, {processes.world_size()}"
+        )
     data = {split: fingerprint(examples) for split, examples in splits.items()}
 
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
-        net = Transformer(SIZES[config.size], task.vocab_size, task.length, config.positions, config.dropout, config.gelu)
+        net = Transformer(
+            SIZES[config.size], task.vocab_size, task.length, config.positions, config.dropout, config.gelu
+        )
     net.method = method
     processes.barrier()  # all have seen that the folder is empty before it is written to
-    about = {"task": description(task), "name": config.method, "training": settings(config), "data_sha256": data}
+    about = {
+        "task": description(task),
+        "name": config.method,
+        "training": settings(config),
+        "data_sha256": data,
+    }
     made = json.loads(json_bytes({**describe(net), **about}))
-    beside = {config.folder / name: content for name, content in (task.files() if isinstance(task, Text) else {}).items()}
+    beside = {
+        config.folder / name: content
+        for name, content in (task.files() if isinstance(task, Text) else {}).items()
+    }
     if started is not None:
         check_same(config.folder, started.get("data_sha256"), data)
         check_same(config.folder, started.get("model"), made["model"])
@@ -195,8 +245,12 @@ def setup(config: TrainConfig, task: Language | None, method: Method | None, acc
             shard(part.to(accelerator.device), accelerator.device)
     optimizer = torch.optim.AdamW(net.parameters(), config.lr, weight_decay=config.weight_decay, fused=True)
     state = State() if started is None else load_state(config.folder, net, averaged, optimizer)
-    if len(set(processes.all_gather_object(state.step))) > 1:  # it also waits until all have read, before what is of later steps goes
-        raise ValueError(f"{config.folder}: its processes read states of unlike steps; see that all of them see the same files, then go on again")
+    if (
+        len(set(processes.all_gather_object(state.step))) > 1
+    ):  # it also waits until all have read, before what is of later steps goes
+        raise ValueError(
+            f"{config.folder}: its processes read states of unlike steps; see that all of them see the same files, then go on again"
+        )
     if started is not None and processes.is_main():
         discard_after(config.folder, state.step, config.keep)
         restore_files(beside)
@@ -205,14 +259,18 @@ def setup(config: TrainConfig, task: Language | None, method: Method | None, acc
     model, optimizer = (net, optimizer) if config.parallel == "fsdp" else accelerator.prepare(net, optimizer)
     model.mask_id, model.supports_slots = net.mask_id, net.supports_slots
     if config.track is not None:
-        accelerator.init_trackers("latent-tokens", {name: value for name, value in settings(config).items() if value is not None})
+        accelerator.init_trackers(
+            "latent-tokens", {name: value for name, value in settings(config).items() if value is not None}
+        )
     return Run(config, method, splits, net, averaged, optimizer, model, accelerator, state, unchanged)
 
 
 def joined(config: TrainConfig) -> Accelerator:
     """This process among the others, with the config's tracker. Raises ValueError where that is not installed."""
     if config.track is not None and find_spec(config.track) is None:
-        raise ValueError(f"track={config.track}: is not installed; pip install {config.track}, or leave it out: metrics.jsonl is always written")
+        raise ValueError(
+            f"track={config.track}: is not installed; pip install {config.track}, or leave it out: metrics.jsonl is always written"
+        )
     return processes.join(config.track, config.folder)
 
 
@@ -220,7 +278,9 @@ def give_up(run: Run, batch: TrainingBatch, error: NotFinite) -> NoReturn:
     """Saves the state before a step that went wrong, and its batch, and raises ValueError."""
     run.save()
     kept = keep_batch(run.config.folder, batch, error, run.state.step)
-    raise ValueError(f"{error} at step {run.state.step}: training diverged; its batch is {kept}; use a lower lr or a longer warmup")
+    raise ValueError(
+        f"{error} at step {run.state.step}: training diverged; its batch is {kept}; use a lower lr or a longer warmup"
+    )
 
 
 def check_start(config: TrainConfig) -> None:
@@ -230,7 +290,10 @@ def check_start(config: TrainConfig) -> None:
     in_place = config.folder.resolve() == Path.cwd()
     if in_place or set(config.folder.iterdir()) - left - {config.folder / LOCK}:
         is_run = begun or (config.folder / "config.json").is_file()
-        check_out(config.folder, "Add resume=auto to continue an interrupted run. " if is_run and config.resume == "no" else "")
+        check_out(
+            config.folder,
+            "Add resume=auto to continue an interrupted run. " if is_run and config.resume == "no" else "",
+        )
 
 
 def write_start(folder: Path, made: dict[str, Any], beside: dict[Path, bytes]) -> None:
@@ -264,14 +327,19 @@ def training_data(config: TrainConfig, task: Language) -> tuple[Language, dict[S
         with counting(f"making {task.name}", sum(counts.values())) as count:
             sieve = make_splits(task, counts, config.seed, report=count)
         for split in sieve.open:
-            CONSOLE.print(f"{split}: {task.name} has no more than {sieve.kept.get(split, 0):,} different examples", highlight=False)
+            CONSOLE.print(
+                f"{split}: {task.name} has no more than {sieve.kept.get(split, 0):,} different examples",
+                highlight=False,
+            )
         return task, sieve.examples()
     found, splits = load_data(config.data, ("train", "validation"))
     if found.name != task.name:
         raise ValueError(f"data={config.data}: holds {found.name}, not {task.name}")
     for split in ("train", "validation"):
         if split not in splits or not len(splits[split].tokens):
-            raise ValueError(f"data={config.data}: has no {split} examples, and training takes both splits; make a data set that has them")
+            raise ValueError(
+                f"data={config.data}: has no {split} examples, and training takes both splits; make a data set that has them"
+            )
     return found, splits
 
 
@@ -283,7 +351,9 @@ def check_known(method: Method, examples: Examples) -> None:
 
 def settings(config: TrainConfig) -> dict[str, Any]:
     """What must not change between a run's start and its going on, as JSON holds it."""
-    values = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(config).items()}
+    values = {
+        name: str(value) if isinstance(value, Path) else value for name, value in asdict(config).items()
+    }
     return {name: value for name, value in values.items() if name not in FREE}
 
 
@@ -295,7 +365,9 @@ def check_same(folder: Path, started: Any, wanted: dict[Any, Any]) -> None:
     for name, value in wanted.items():
         if started.get(name) != value:
             before = str(started.get(name))[:99]
-            raise ValueError(f"{name}={value}: {folder} was started with {before}. Use {name}={before}, or choose another directory.")
+            raise ValueError(
+                f"{name}={value}: {folder} was started with {before}. Use {name}={before}, or choose another directory."
+            )
 
 
 def validation_loss(run: Run) -> float:
@@ -308,7 +380,8 @@ def validation_loss(run: Run) -> float:
             part = examples.take(slice(start, start + config.batch_size))
             batch = draw_examples(part, run.method, config, net.mask_id, VALIDATION, start).to(device)
             loss += len(part.tokens) * sum(
-                weighted_nll(net, run.method, batch.take(rows)).item() for rows in microbatches(batch, partial(training_rows, net))
+                weighted_nll(net, run.method, batch.take(rows)).item()
+                for rows in microbatches(batch, partial(training_rows, net))
             )
     (whole,) = processes.all_reduce_sum([loss], device)
     return whole / count
@@ -317,11 +390,16 @@ def validation_loss(run: Run) -> float:
 def keep_if_best(run: Run, found: float) -> None:
     """Logs a validation loss; keeps and writes the weights where it is the lowest so far. Raises ValueError where it is not finite."""
     if not isfinite(found):
-        raise ValueError(f"validation loss {found} at step {run.state.step}: training diverged; use a lower lr or a longer warmup")
+        raise ValueError(
+            f"validation loss {found} at step {run.state.step}: training diverged; use a lower lr or a longer warmup"
+        )
     run.check_data()
     run.log({"validation_loss": found})
     if found < run.state.best:
         run.state.best = found
-        run.state.weights = {name: full_tensor(tensor).detach().cpu().clone() for name, tensor in run.averaged.module.state_dict().items()}
+        run.state.weights = {
+            name: full_tensor(tensor).detach().cpu().clone()
+            for name, tensor in run.averaged.module.state_dict().items()
+        }
         if processes.is_main():
             write_atomic({run.config.folder / "model.safetensors": weights_bytes(run.state.weights)})

@@ -22,7 +22,9 @@ from latent_tokens import processes
 def shard(net: nn.Module, device: torch.device) -> None:
     """Leaves each process, of several, its part of every weight."""
     if processes.world_size() > 1:
-        fully_shard(net, mesh=init_device_mesh(device.type, (processes.world_size(),)), reshard_after_forward=False)
+        fully_shard(
+            net, mesh=init_device_mesh(device.type, (processes.world_size(),)), reshard_after_forward=False
+        )
 
 
 def full_tensor(tensor: Tensor) -> Tensor:

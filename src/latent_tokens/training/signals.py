@@ -26,7 +26,11 @@ def interruptible() -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield caught
         return
-    before = {number: signal.getsignal(number) for name in SIGNALS if (number := getattr(signal, name, None)) is not None}
+    before = {
+        number: signal.getsignal(number)
+        for name in SIGNALS
+        if (number := getattr(signal, name, None)) is not None
+    }
 
     def note(number: int, frame: object) -> None:
         caught.append(number)

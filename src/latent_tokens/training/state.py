@@ -37,10 +37,14 @@ class State:
     step: int = 0  # optimizer steps taken
     best: float = math.inf  # lowest validation loss
     recent: list[float] = field(default_factory=list)  # losses since the last line of metrics
-    weights: dict[str, Tensor] = field(default_factory=dict)  # the averaged ones at the lowest validation loss, on the CPU
+    weights: dict[str, Tensor] = field(
+        default_factory=dict
+    )  # the averaged ones at the lowest validation loss, on the CPU
 
 
-def save_state(folder: Path, net: Transformer, averaged: AveragedModel, optimizer: Any, state: State, keep: int) -> None:
+def save_state(
+    folder: Path, net: Transformer, averaged: AveragedModel, optimizer: Any, state: State, keep: int
+) -> None:
     """Writes all that training needs to go on, in one file, once for all processes, and removes all but the last `keep` of them."""
     tensors = {f"net.{name}": tensor for name, tensor in net.state_dict().items()}
     tensors |= {f"averaged.{name}": tensor for name, tensor in averaged.state_dict().items()}
@@ -55,7 +59,9 @@ def save_state(folder: Path, net: Transformer, averaged: AveragedModel, optimize
     if not processes.is_main():
         return
     about = {"step": state.step, "best": state.best, "recent": state.recent, SHA256: tensors_sha256(whole)}
-    content = save(whole, {"state": json.dumps(about)})  # one entry of metadata, whose place in the file is always the same
+    content = save(
+        whole, {"state": json.dumps(about)}
+    )  # one entry of metadata, whose place in the file is always the same
     write_atomic({folder / f"state-{state.step:08d}-{short_hash(content, DIGITS)}.safetensors": content})
     prune(folder, keep)
 
@@ -68,7 +74,11 @@ def prune(folder: Path, keep: int) -> None:
 
 def saved_states(folder: Path) -> list[Path]:
     """The files to go on from, the latest first."""
-    found = [(int(named[1]), path) for path in folder.glob("state-*.safetensors") if (named := NAME.fullmatch(path.name))]
+    found = [
+        (int(named[1]), path)
+        for path in folder.glob("state-*.safetensors")
+        if (named := NAME.fullmatch(path.name))
+    ]
     older = [folder / OLDER] if (folder / OLDER).is_file() else []
     return [path for _, path in sorted(found, reverse=True)] + older
 
@@ -82,7 +92,9 @@ def saved_step(folder: Path) -> int:
     return read_state(latest)[0].step if named is None else int(named[1])
 
 
-def load_state(folder: Path, net: Transformer, averaged: AveragedModel, optimizer: torch.optim.Optimizer) -> State:
+def load_state(
+    folder: Path, net: Transformer, averaged: AveragedModel, optimizer: torch.optim.Optimizer
+) -> State:
     """Puts back what `save_state` wrote last, and gives the rest of it; a damaged file is passed over for the one before, and a line says so.
 
     Raises ValueError where none is whole.
@@ -97,8 +109,12 @@ def load_state(folder: Path, net: Transformer, averaged: AveragedModel, optimize
             continue
         return state
     if paths:
-        raise ValueError(f"{folder}: none of its {len(paths)} saved states is whole; start anew in another folder")
-    CONSOLE.print(f"{folder}: no state was saved yet, training starts at step 0", highlight=False, soft_wrap=True)
+        raise ValueError(
+            f"{folder}: none of its {len(paths)} saved states is whole; start anew in another folder"
+        )
+    CONSOLE.print(
+        f"{folder}: no state was saved yet, training starts at step 0", highlight=False, soft_wrap=True
+    )
     return State()
 
 
@@ -128,19 +144,32 @@ def read_state(path: Path) -> tuple[State, dict[str, dict[str, Tensor]]]:
 
 def check_state(about: Any) -> None:
     """Raises ValueError where what a state says beside its tensors is no step, loss and list of losses."""
-    step, best, recent = (about.get(name) for name in ("step", "best", "recent")) if isinstance(about, dict) else (None, None, None)
-    if not is_whole(step, 0) or not all(isinstance(value, int | float) for value in (best, *(recent if isinstance(recent, list) else [None]))):
+    step, best, recent = (
+        (about.get(name) for name in ("step", "best", "recent"))
+        if isinstance(about, dict)
+        else (None, None, None)
+    )
+    if not is_whole(step, 0) or not all(
+        isinstance(value, int | float) for value in (best, *(recent if isinstance(recent, list) else [None]))
+    ):
         raise ValueError(f"its step, best and recent are {step}, {best} and {recent}"[:200])
 
 
-def load_tensors(parts: dict[str, dict[str, Tensor]], net: Transformer, averaged: AveragedModel, optimizer: torch.optim.Optimizer) -> None:
+def load_tensors(
+    parts: dict[str, dict[str, Tensor]],
+    net: Transformer,
+    averaged: AveragedModel,
+    optimizer: torch.optim.Optimizer,
+) -> None:
     """Loads the tensors of a state. Raises ValueError where they are another network's."""
     moments: dict[int, dict[str, Tensor]] = {}
     try:
         for name, tensor in parts["optimiser"].items():
             number, what = name.split(".")
             moments.setdefault(int(number), {})[what] = tensor
-        check_moments(moments, [parameter for group in optimizer.param_groups for parameter in group["params"]])
+        check_moments(
+            moments, [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        )
         if parts["best"] and {name: tensor.shape for name, tensor in parts["best"].items()} != {
             name: tensor.shape for name, tensor in net.state_dict().items()
         }:
@@ -148,7 +177,10 @@ def load_tensors(parts: dict[str, dict[str, Tensor]], net: Transformer, averaged
         for module, name in ((net, "net"), (averaged, "averaged")):
             module.load_state_dict(shard_all(parts[name], module.state_dict()))
         weights = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        parted_moments = {place: shard_all(found, dict.fromkeys(MOMENTS, weights[place])) for place, found in moments.items()}
+        parted_moments = {
+            place: shard_all(found, dict.fromkeys(MOMENTS, weights[place]))
+            for place, found in moments.items()
+        }
         optimizer.load_state_dict({**optimizer.state_dict(), "state": parted_moments})
     except (RuntimeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"a saved state is of another network ({first_line(error)})") from None
@@ -156,7 +188,9 @@ def load_tensors(parts: dict[str, dict[str, Tensor]], net: Transformer, averaged
 
 def shard_all(whole: dict[str, Tensor], shared: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Whole tensors, each shard_like among the processes as the one of its name is."""
-    return {name: shard_like(tensor, shared[name]) if name in shared else tensor for name, tensor in whole.items()}
+    return {
+        name: shard_like(tensor, shared[name]) if name in shared else tensor for name, tensor in whole.items()
+    }
 
 
 def check_moments(moments: dict[int, dict[str, Tensor]], parameters: list[Tensor]) -> None:

@@ -28,7 +28,13 @@ class NotFinite(ArithmeticError):
 
 
 def train_step(
-    model: Any, method: Method, optimizer: Any, batch: TrainingBatch, config: TrainConfig, step: int, accelerator: Accelerator
+    model: Any,
+    method: Method,
+    optimizer: Any,
+    batch: TrainingBatch,
+    config: TrainConfig,
+    step: int,
+    accelerator: Accelerator,
 ) -> tuple[float, float]:
     """Takes one optimizer step; gives its loss and gradient norm. Raises NotFinite, the weights as they were, where either is not finite.
 
@@ -39,13 +45,19 @@ def train_step(
         group["lr"] = learning_rate(config, step)
     model.train()
     torch.manual_seed(seed_of(config, step, processes.rank()))  # for dropout, which takes no generator
-    own = batch if processes.world_size() == 1 else batch.take(torch.from_numpy(processes.shard_indices(len(batch.tokens))).to(accelerator.device))
+    own = (
+        batch
+        if processes.world_size() == 1
+        else batch.take(torch.from_numpy(processes.shard_indices(len(batch.tokens))).to(accelerator.device))
+    )
     loss = torch.zeros((), device=accelerator.device)
     *others, last = microbatches(own, partial(training_rows, accelerator.unwrap_model(model)))
     for rows in (*others, last):
         with nullcontext() if rows is last else no_sync(model), autocast(config, accelerator.device):
             part = weighted_nll(model, method, own.take(rows))
-            accelerator.backward(part * processes.world_size())  # of the gradients the mean over processes is taken
+            accelerator.backward(
+                part * processes.world_size()
+            )  # of the gradients the mean over processes is taken
         loss += part.detach()
     norm = accelerator.clip_grad_norm_(model.parameters(), config.clip)
     (value,), size = processes.all_reduce_sum([loss.item()], accelerator.device), float(full_tensor(norm))
@@ -59,8 +71,16 @@ def train_step(
 def keep_batch(folder: Path, batch: TrainingBatch, error: NotFinite, step: int) -> Path:
     """Writes the whole batch of a step that went wrong: tokens, positions, num_clean, num_shown, scored and weight."""
     layout, path = batch.layout, folder / f"not-finite-{step:08d}.safetensors"
-    parts = {"tokens": batch.tokens, "positions": layout.positions, "num_clean": layout.num_clean, "num_shown": layout.num_shown}
-    tensors = {name: part.cpu().contiguous() for name, part in {**parts, "scored": batch.scored, "weight": batch.weight}.items()}
+    parts = {
+        "tokens": batch.tokens,
+        "positions": layout.positions,
+        "num_clean": layout.num_clean,
+        "num_shown": layout.num_shown,
+    }
+    tensors = {
+        name: part.cpu().contiguous()
+        for name, part in {**parts, "scored": batch.scored, "weight": batch.weight}.items()
+    }
     if processes.is_main():
         write_atomic({path: tensors_to_bytes(tensors, {"step": str(step), "why": str(error)})})
     return path

@@ -60,7 +60,12 @@ class Door:
 
     def __init__(self, app: ASGIApp, policy: str) -> None:
         self.app = app
-        kept = {"content-security-policy": policy, "x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store"}
+        kept = {
+            "content-security-policy": policy,
+            "x-content-type-options": "nosniff",
+            "referrer-policy": "no-referrer",
+            "cache-control": "no-store",
+        }
         self.headers = [(name.encode(), value.encode()) for name, value in kept.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,7 +79,9 @@ class Door:
             try:
                 message = await asyncio.wait_for(receive(), BODY_SECONDS if more else None)
             except TimeoutError:
-                raise HTTPException(408, f"the rest of the request did not come within {BODY_SECONDS:.0f} seconds") from None
+                raise HTTPException(
+                    408, f"the rest of the request did not come within {BODY_SECONDS:.0f} seconds"
+                ) from None
             read, more = read + len(message.get("body", b"")), message.get("more_body", False)
             if read > MOST_BODY:
                 raise HTTPException(413, f"a request may have {MOST_BODY:,} bytes")
@@ -93,8 +100,12 @@ def in_words(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         return JSONResponse({"detail": one_line(faults(error), LONGEST)}, 422)
     if isinstance(error, AnyHTTPException):
-        return JSONResponse({"detail": one_line(str(error.detail), LONGEST)}, error.status_code, error.headers)
-    return JSONResponse({"detail": one_line(str(error), LONGEST)}, 404 if isinstance(error, UnknownError) else 400)
+        return JSONResponse(
+            {"detail": one_line(str(error.detail), LONGEST)}, error.status_code, error.headers
+        )
+    return JSONResponse(
+        {"detail": one_line(str(error), LONGEST)}, 404 if isinstance(error, UnknownError) else 400
+    )
 
 
 def faults(error: RequestValidationError) -> str:

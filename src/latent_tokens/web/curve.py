@@ -15,7 +15,13 @@ from latent_tokens.core.cost import most_tokens
 from latent_tokens.core.decoding import Decoding, Step, check_decoding
 from latent_tokens.data.splits import make_problems
 from latent_tokens.data.tensors import as_numpy, as_tensors
-from latent_tokens.evaluation.evaluate import CONFIDENCES, decoding_for, default_order, named_candidates, shown_latents
+from latent_tokens.evaluation.evaluate import (
+    CONFIDENCES,
+    decoding_for,
+    default_order,
+    named_candidates,
+    shown_latents,
+)
 from latent_tokens.evaluation.intervals import wilson
 from latent_tokens.network.fast import generate
 from latent_tokens.trace.record import LoadedModel, Tell, has_free_latents
@@ -37,7 +43,9 @@ class Curve:
 
     def __post_init__(self) -> None:
         if not 1 <= self.count <= MOST_PROBLEMS:
-            raise ValueError(f"count={self.count}: must be 1 to {MOST_PROBLEMS:,}; latent-tokens evaluate takes more")
+            raise ValueError(
+                f"count={self.count}: must be 1 to {MOST_PROBLEMS:,}; latent-tokens evaluate takes more"
+            )
         if self.candidates not in (None, "all", "growing"):
             check_int("candidates", self.candidates, 1)
         for decoding in self.decodings:
@@ -48,10 +56,16 @@ class Curve:
         """One decoding per number of latent tokens, or a single one if the method fixes the number."""
         method, task = self.model.net.method, self.model.task
         config = EvalConfig(order=self.order, seed=self.seed)
-        asked = [decoding_for(method, task, config, latents) for latents in (DIAL if has_free_latents(method) else (None,))]
+        asked = [
+            decoding_for(method, task, config, latents)
+            for latents in (DIAL if has_free_latents(method) else (None,))
+        ]
         if (self.order or default_order(method, task)) not in CONFIDENCES:
             return asked
-        return [replace(decoding, candidates=named_candidates(self.candidates or DEFAULT_CANDIDATES)) for decoding in asked]
+        return [
+            replace(decoding, candidates=named_candidates(self.candidates or DEFAULT_CANDIDATES))
+            for decoding in asked
+        ]
 
 
 def measure(curve: Curve, tell: Tell, on_step: Callable[[Step], None]) -> None:
@@ -65,11 +79,31 @@ def measure(curve: Curve, tell: Tell, on_step: Callable[[Step], None]) -> None:
             part = problems.take(slice(start, start + TOGETHER))
             tokens, known, lengths = as_tensors(part, next(net.parameters()).device)
             rows = torch.arange(start, start + len(tokens))
-            made = generate(net, net.method, tokens, known, decoding, curve.seed, rows=rows, lengths=lengths, on_step=on_step)
+            made = generate(
+                net,
+                net.method,
+                tokens,
+                known,
+                decoding,
+                curve.seed,
+                rows=rows,
+                lengths=lengths,
+                on_step=on_step,
+            )
             done = start + len(tokens)
             right += int(task.score(as_numpy(made.tokens), part)[task.metric].sum())
-            processed, most = processed + int(made.processed.sum()), most + int(most_tokens(lengths, known.sum(1)).sum())
+            processed, most = (
+                processed + int(made.processed.sum()),
+                most + int(most_tokens(lengths, known.sum(1)).sum()),
+            )
             low, high = wilson(right / done, done)
-            point = {"latents": shown_latents(net.method, decoding), "done": done, "of": count, "right": right, "low": low, "high": high}
+            point = {
+                "latents": shown_latents(net.method, decoding),
+                "done": done,
+                "of": count,
+                "right": right,
+                "low": low,
+                "high": high,
+            }
             tell("point", {**point, "processed": processed / done, "relative": processed / most})
     tell("end", {"seconds": round(time.perf_counter() - begun, 3)})

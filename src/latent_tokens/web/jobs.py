@@ -33,7 +33,11 @@ class Job:
     def __init__(self, work: Work, seconds: float, ended: Callable[[], None]) -> None:
         self.work, self.seconds, self.ended = work, seconds, ended
         self.loop, self.events = asyncio.get_running_loop(), asyncio.Queue[Event | None]()
-        self.room, self.left, self.deadline = threading.Semaphore(UNREAD), threading.Event(), time.monotonic() + seconds
+        self.room, self.left, self.deadline = (
+            threading.Semaphore(UNREAD),
+            threading.Event(),
+            time.monotonic() + seconds,
+        )
         threading.Thread(target=self._run, name="decode", daemon=True).start()
 
     def _run(self) -> None:
@@ -58,7 +62,9 @@ class Job:
         if self.left.is_set():
             raise LeftError
         if time.monotonic() > self.deadline:
-            raise ValueError(f"stopped after {self.seconds:g} seconds, the time that one request may take; ask for less, or use the command line")
+            raise ValueError(
+                f"stopped after {self.seconds:g} seconds, the time that one request may take; ask for less, or use the command line"
+            )
 
     def tell(self, kind: str, event: dict[str, Any]) -> None:
         """Hands over an event; waits while too many are unread. Raises as `check`."""
@@ -100,4 +106,7 @@ def in_one_line(error: Exception) -> str:
     """What an error says, for a person."""
     said = first_line(error)
     mistake = isinstance(error, ValueError | MemoryError | OSError)
-    return one_line(said if mistake else f"the decode broke off ({type(error).__name__}: {said}); please report it", LONGEST)
+    return one_line(
+        said if mistake else f"the decode broke off ({type(error).__name__}: {said}); please report it",
+        LONGEST,
+    )

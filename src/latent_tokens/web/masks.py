@@ -54,7 +54,9 @@ class Moment:
 
     @property
     def decoding(self) -> Decoding:
-        return Decoding(self.candidates, LATENTS if self.latents is None and has_free_latents(self.row) else self.latents)
+        return Decoding(
+            self.candidates, LATENTS if self.latents is None and has_free_latents(self.row) else self.latents
+        )
 
 
 def drawn(moment: Moment) -> dict[str, Any]:
@@ -62,7 +64,9 @@ def drawn(moment: Moment) -> dict[str, Any]:
     method, decoding, length = moment.row, moment.decoding, moment.length
     clean, left, one = (torch.tensor([count]) for count in (moment.clean, length - moment.clean, 1))
     noise = torch.rand(1, length, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    order = first_order(method.order, torch.zeros(1, length, dtype=torch.bool), torch.tensor([length]), lambda: noise)
+    order = first_order(
+        method.order, torch.zeros(1, length, dtype=torch.bool), torch.tensor([length]), lambda: noise
+    )
     candidates, latents = num_candidates_and_latents(method, decoding, clean, left, one)
     layout = next_layout(order, clean, candidates, latents)
     shown = int(layout.num_shown[0])

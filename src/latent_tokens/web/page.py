@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
-STYLE, SCRIPT = re.compile(r'<link rel="stylesheet" href="([a-z]+\.css)">'), re.compile(r'<script src="([a-z]+\.js)"></script>')
+STYLE, SCRIPT = (
+    re.compile(r'<link rel="stylesheet" href="([a-z]+\.css)">'),
+    re.compile(r'<script src="([a-z]+\.js)"></script>'),
+)
 PLACE = re.compile(r'(<script type="application/json" id="traces">)\[\](</script>)')
 CAPTION = re.compile(r'(<p class="words" id="caption">)(</p>)')
 MOST_BYTES = 2_000_000  # of a page with traces
@@ -44,7 +47,10 @@ def page_with(traces: Sequence[dict[str, Any]], caption: str = "") -> str:
 
 def policy(document: str) -> str:
     """The Content-Security-Policy that allows the page's own scripts and styles and requests to its own server, and nothing else."""
-    scripts, styles = (hashes(document, rf"<{tag}(?![^>]*application/json)[^>]*>(.*?)</{tag}>") for tag in ("script", "style"))
+    scripts, styles = (
+        hashes(document, rf"<{tag}(?![^>]*application/json)[^>]*>(.*?)</{tag}>")
+        for tag in ("script", "style")
+    )
     return "; ".join([
         "default-src 'none'", f"script-src {scripts}", f"style-src {styles}", "connect-src 'self'", "img-src 'self' data: blob:",
         "base-uri 'none'", "form-action 'none'",

@@ -51,7 +51,9 @@ class Guard:
                 await self.app(scope, receive, noted)
         except TimeoutError:
             if not begun:
-                answer = JSONResponse({"detail": f"took more than {self.seconds:.0f} seconds; ask for less"}, 503)
+                answer = JSONResponse(
+                    {"detail": f"took more than {self.seconds:.0f} seconds; ask for less"}, 503
+                )
                 await answer(scope, receive, send)
 
     def problem_of(self, scope: Scope) -> str | None:
@@ -102,5 +104,7 @@ class PromptHeaders(H11Protocol):
     def close_late(self) -> None:
         """Ends a connection whose headers did not come."""
         if not self.transport.is_closing():
-            self.transport.write(b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+            self.transport.write(
+                b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+            )
             self.transport.close()

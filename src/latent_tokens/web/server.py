@@ -99,7 +99,9 @@ def app_for(shelf: Shelf, at_once: int, seconds: float, hosts: Sequence[str] = (
             job = Job(work, limit, slots.release)
         except RuntimeError:  # no thread more
             slots.release()
-            raise HTTPException(503, "the server cannot start another decode. Try again in a second.", {"Retry-After": "1"}) from None
+            raise HTTPException(
+                503, "the server cannot start another decode. Try again in a second.", {"Retry-After": "1"}
+            ) from None
         first = await job.unless_left(request.receive, job.next())
         if first is None or first[0] == "fault":
             raise HTTPException(400, "stopped before the first step" if first is None else first[1]["detail"])
@@ -110,7 +112,9 @@ def app_for(shelf: Shelf, at_once: int, seconds: float, hosts: Sequence[str] = (
         try:
             return await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(checking, work), seconds)
         except TimeoutError:
-            raise HTTPException(503, f"stopped after {seconds:g} seconds, the time that one request may take; ask for less") from None
+            raise HTTPException(
+                503, f"stopped after {seconds:g} seconds, the time that one request may take; ask for less"
+            ) from None
 
     @app.get("/", response_class=HTMLResponse)
     async def the_page() -> str:
@@ -149,7 +153,13 @@ def app_for(shelf: Shelf, at_once: int, seconds: float, hosts: Sequence[str] = (
         shelf.task(question.model)
 
         def work(job: Job) -> None:
-            asked = Curve(shelf.model(question.model), question.count, question.candidates, question.order, question.seed)
+            asked = Curve(
+                shelf.model(question.model),
+                question.count,
+                question.candidates,
+                question.order,
+                question.seed,
+            )
             measure(asked, job.tell, job.check)
 
         return Events(*await begin(request, work, CURVE * seconds))
@@ -166,4 +176,9 @@ def checked_puzzle(task: Solvable, text: str) -> dict[str, Any]:
     problem, conflicts = check(task, text)
     seen = view(task, problem)
     solutions = 0 if conflicts else task.count_solutions(problem, most=2)
-    return {"tokens": given(seen, problem), "conflicts": conflicts, "words": list(seen.words), "solutions": solutions}
+    return {
+        "tokens": given(seen, problem),
+        "conflicts": conflicts,
+        "words": list(seen.words),
+        "solutions": solutions,
+    }

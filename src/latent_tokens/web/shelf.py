@@ -39,7 +39,10 @@ class Shelf:
         self.most = most
         self.folders = {name: find(name) for name in names}
         self.tasks = {name: solvable(name, task_of(folder)) for name, folder in self.folders.items()}
-        self.described = sorted((described(name, self.folders[name], task) for name, task in self.tasks.items()), key=lambda row: not row["dial"])
+        self.described = sorted(
+            (described(name, self.folders[name], task) for name, task in self.tasks.items()),
+            key=lambda row: not row["dial"],
+        )
         self.kept: OrderedDict[str, LoadedModel] = OrderedDict()
         self.lock = Lock()
 

@@ -12,11 +12,27 @@ from numpy.typing import NDArray
 
 from latent_tokens.checks import check_choice, is_whole
 from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, hash_rows, split_by_key
-from latent_tokens.tasks.countdown.equations import MOST_NUMBER, OPERATIONS, draw_puzzles, first_solution, stack_of
+from latent_tokens.tasks.countdown.equations import (
+    MOST_NUMBER,
+    OPERATIONS,
+    draw_puzzles,
+    first_solution,
+    stack_of,
+)
 
 PAD, BOS, EOS, SEP = range(4)
 CHARACTERS = ",=+-*/0123456789"  # ids from 4 on
-HELD_OUT_TARGETS = (14, 39, 41, 57, 62, 81, 87, 89, 96)  # of the test of Ye et al.: the first nine of shuffle(10..100), seed 4
+HELD_OUT_TARGETS = (
+    14,
+    39,
+    41,
+    57,
+    62,
+    81,
+    87,
+    89,
+    96,
+)  # of the test of Ye et al.: the first nine of shuffle(10..100), seed 4
 NUMBER = "(0|[1-9][0-9]*)"
 EQUATION = re.compile(f"{NUMBER}([-+*/]){NUMBER}={NUMBER}")
 
@@ -35,13 +51,21 @@ class Countdown:
         check_choice("padding", self.padding, ("none", "paper"))
         if not is_whole(self.numbers) or self.numbers not in (3, 4, 5):
             raise ValueError(f"numbers={self.numbers}: must be 3, 4 or 5")
-        if not isinstance(self.targets, tuple) or len(self.targets) != 2 or not all(map(is_whole, self.targets)):
+        if (
+            not isinstance(self.targets, tuple)
+            or len(self.targets) != 2
+            or not all(map(is_whole, self.targets))
+        ):
             raise ValueError(f"targets={self.targets}: must be two whole numbers, lowest and highest")
         low, high = self.targets
         if not 1 <= low <= high <= MOST_NUMBER + 1:
-            raise ValueError(f"targets={low} {high}: must be lowest and highest, within 1 and {MOST_NUMBER + 1}")
+            raise ValueError(
+                f"targets={low} {high}: must be lowest and highest, within 1 and {MOST_NUMBER + 1}"
+            )
         if set(range(low, high + 1)) <= set(HELD_OUT_TARGETS):
-            raise ValueError(f"targets={low} {high}: all of them are held out for the test; use a wider range")
+            raise ValueError(
+                f"targets={low} {high}: all of them are held out for the test; use a wider range"
+            )
 
     @property
     def length(self) -> int:
@@ -79,7 +103,9 @@ class Countdown:
         """One example from texts. Raises ValueError where the problem is none, the answer is wrong, or it does not fit."""
         self._numbers(problem)
         if not self._fits(problem, answer):
-            raise ValueError(f"{len(problem) + len(answer) + 3} tokens do not fit in the {self.length} of {self.name}, padding={self.padding}")
+            raise ValueError(
+                f"{len(problem) + len(answer) + 3} tokens do not fit in the {self.length} of {self.name}, padding={self.padding}"
+            )
         made = self._rows([(problem, answer)])
         wrong = self.verify(made.tokens[0])
         if wrong:
@@ -87,12 +113,18 @@ class Countdown:
         return made
 
     def _fits(self, problem: str, answer: str) -> bool:
-        return len(answer) < self.room if self.padding == "none" else len(problem) + len(answer) + 3 <= self.length
+        return (
+            len(answer) < self.room
+            if self.padding == "none"
+            else len(problem) + len(answer) + 3 <= self.length
+        )
 
     def _rows(self, pairs: Sequence[tuple[str, str]]) -> Examples:
         """An example for each (problem, answer); an empty answer leaves only PAD after SEP."""
         given = [len(problem) + 2 for problem, _ in pairs]
-        sequences = [[BOS, *ids(problem), SEP, *ids(answer), *[EOS][: len(answer)]] for problem, answer in pairs]
+        sequences = [
+            [BOS, *ids(problem), SEP, *ids(answer), *[EOS][: len(answer)]] for problem, answer in pairs
+        ]
         lengths = [self.length if self.padding == "paper" else prompt + self.room for prompt in given]
         return Examples.padded(sequences, given, lengths, self.length, PAD)
 
@@ -101,8 +133,14 @@ class Countdown:
         low, high = self.targets
         parts = problem.split(",")
         if len(parts) != self.numbers + 1 or not all(re.fullmatch("[1-9][0-9]{0,3}", part) for part in parts):
-            hint = "; countdown-3, countdown-4 and countdown (5) take other numbers" if len(parts) in (4, 5, 6) else ""
-            raise ValueError(f"problem {problem!r}: must be {self.numbers} numbers and the target, set apart by commas, like 86,28,13,31,96{hint}")
+            hint = (
+                "; countdown-3, countdown-4 and countdown (5) take other numbers"
+                if len(parts) in (4, 5, 6)
+                else ""
+            )
+            raise ValueError(
+                f"problem {problem!r}: must be {self.numbers} numbers and the target, set apart by commas, like 86,28,13,31,96{hint}"
+            )
         *given, target = map(int, parts)
         if max(given) > MOST_NUMBER:
             raise ValueError(f"number {max(given)} in {problem!r}: must be 1 to {MOST_NUMBER}")
@@ -119,7 +157,9 @@ class Countdown:
     def splits(self, examples: Examples) -> NDArray[np.int8]:
         """The test has the held-out targets; of the others a share is for validation."""
         targets = self._problems(examples)[:, -1]
-        return np.where(np.isin(targets, HELD_OUT_TARGETS), 2, split_by_key(self.keys(examples)) == 1).astype(np.int8)
+        return np.where(np.isin(targets, HELD_OUT_TARGETS), 2, split_by_key(self.keys(examples)) == 1).astype(
+            np.int8
+        )
 
     def _problems(self, examples: Examples) -> NDArray[np.uint8]:
         """The numbers and the target of each example: (N, numbers + 1)."""
@@ -135,14 +175,20 @@ class Countdown:
     def count_solutions(self, problem: Examples, most: int = 1) -> int:
         """1 where the target can be made, however often, else 0."""
         *given, target = self._numbers(texts(problem.tokens[0])[0])
-        return int(first_solution(stack_of(given), self.numbers, target, np.empty((self.numbers - 1, 4), np.int64)))
+        return int(
+            first_solution(stack_of(given), self.numbers, target, np.empty((self.numbers - 1, 4), np.int64))
+        )
 
     def decode(self, tokens: Tokens) -> str:
         """The problem in words, and an equation a line."""
         problem, answer = texts(tokens)
         *given, target = problem.split(",")
-        equations = [re.sub(r"([-+*/=])", r" \1 ", equation) for equation in answer.split(",")] if answer else []
-        return "\n".join([f"make {target} of {', '.join(given)}", *(f"  {equation}" for equation in equations)])
+        equations = (
+            [re.sub(r"([-+*/=])", r" \1 ", equation) for equation in answer.split(",")] if answer else []
+        )
+        return "\n".join(
+            [f"make {target} of {', '.join(given)}", *(f"  {equation}" for equation in equations)]
+        )
 
     def verify(self, tokens: Tokens) -> list[str]:
         """Strict: every equation true, each given or produced number used at most once, all given numbers used, the target last."""
@@ -170,7 +216,10 @@ class Countdown:
 
     def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
         """lenient: Ye et al.'s, which looks at the equations alone. strict: nothing to object. exact, cells: against the stored answer."""
-        figures = {"lenient": [lenient(row) for row in tokens], "strict": [not self.verify(row) for row in tokens]}
+        figures = {
+            "lenient": [lenient(row) for row in tokens],
+            "strict": [not self.verify(row) for row in tokens],
+        }
         if truth is not None:
             answers = [texts(row)[1] for row in truth.tokens]
             found = [texts(row)[1] for row in tokens]
@@ -221,7 +270,9 @@ def lenient(tokens: Tokens) -> bool:
     """Whether every equation is true and the last result is the target, whatever the operands (Ye et al.'s evaluation)."""
     problem, answer = texts(tokens)
     parts = [parts_of(equation) for equation in answer.split(",")]
-    return all(part and holds(*part) for part in parts) and answer.rsplit("=", 1)[1] == problem.rsplit(",", 1)[1]
+    return (
+        all(part and holds(*part) for part in parts) and answer.rsplit("=", 1)[1] == problem.rsplit(",", 1)[1]
+    )
 
 
 def agreement(found: str, stored: str) -> float:

@@ -130,7 +130,9 @@ class PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ALLOWED:
             asked = f"{module[:80]}.{name[:80]}"
-            raise pickle.UnpicklingError(f"it names {asked}, and only numbers, strings, lists and numpy arrays are read")
+            raise pickle.UnpicklingError(
+                f"it names {asked}, and only numbers, strings, lists and numpy arrays are read"
+            )
         allowed = ALLOWED[module, name]
         return self.counted(allowed) if name in ("encode", "scalar") else allowed
 

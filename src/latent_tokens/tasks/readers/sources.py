@@ -27,7 +27,9 @@ Record = tuple[str, Callable[[], Examples]]  # where it stands, and what reads i
 Report = Callable[[int], None]
 
 
-def read_source(task: Task, path: Path, skip_bad: bool, report: Report = lambda done: None, most: int | None = None) -> tuple[Examples, list[str]]:
+def read_source(
+    task: Task, path: Path, skip_bad: bool, report: Report = lambda done: None, most: int | None = None
+) -> tuple[Examples, list[str]]:
     """(the examples of a file, all or the first `most`; what was wrong with the rows that were left out).
 
     Raises ValueError where the file is of no kind that the task has, or for its first bad row unless they are skipped.
@@ -52,7 +54,9 @@ def read_source(task: Task, path: Path, skip_bad: bool, report: Report = lambda 
             rows.clear()
         report(1)
     if not read:
-        raise ValueError(f"{path}: no example in it" + (f"; the first of {len(bad)} bad rows: {bad[0]}" if bad else ""))
+        raise ValueError(
+            f"{path}: no example in it" + (f"; the first of {len(bad)} bad rows: {bad[0]}" if bad else "")
+        )
     return joined([*parts, *rows]), bad
 
 
@@ -73,7 +77,9 @@ def shah_sudoku(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
     array = load_npy(path)
     width = 4 * task.side**2 + 1
     if array.ndim != 2 or array.shape[1] != width or array.dtype.kind not in "iu":
-        raise ValueError(f"{path}: holds {array.dtype} {array.shape}; {task.name} takes whole numbers (N, {width})")
+        raise ValueError(
+            f"{path}: holds {array.dtype} {array.shape}; {task.name} takes whole numbers (N, {width})"
+        )
     for number, row in enumerate(array):
         yield f"row {number} (from 0)", partial(shah_row, task, row)
 
@@ -82,7 +88,11 @@ def shah_row(task: Sudoku | SudokuPuzzle, row: NDArray[np.int64]) -> Examples:
     """One example of Shah et al.'s Sudoku. Raises ValueError for what cannot be."""
     side, num_givens, cells = task.side, int(row[0]), row[1:].reshape(-1, 4).astype(np.int64)
     rows, columns, values, strategies = cells.T
-    for name, found, low, high in (("row", rows, 0, side - 1), ("column", columns, 0, side - 1), ("value", values, 1, side)):
+    for name, found, low, high in (
+        ("row", rows, 0, side - 1),
+        ("column", columns, 0, side - 1),
+        ("value", values, 1, side),
+    ):
         off = (found < low) | (found > high)
         if off.any():
             raise ValueError(f"{name} {found[off][0]}: must be {low} to {high}")
@@ -91,8 +101,13 @@ def shah_row(task: Sudoku | SudokuPuzzle, row: NDArray[np.int64]) -> Examples:
     places = rows * side + columns
     if len(np.unique(places)) < len(places):
         raise ValueError("a cell stands in it twice")
-    if not np.isin(strategies, STRATEGIES).all() or ((strategies == 0) != (np.arange(len(cells)) < num_givens)).any():
-        raise ValueError(f"the strategies do not say that the first {num_givens} cells, and no others, are given")
+    if (
+        not np.isin(strategies, STRATEGIES).all()
+        or ((strategies == 0) != (np.arange(len(cells)) < num_givens)).any()
+    ):
+        raise ValueError(
+            f"the strategies do not say that the first {num_givens} cells, and no others, are given"
+        )
     solution = np.empty(len(cells), np.int16)
     solution[places] = values - 1
     givens = np.full(len(cells), -1, np.int16)
@@ -105,7 +120,9 @@ def sudoku_csv(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
     lines = read_lines(path)
     row = CSV_ROWS.get(lines[0] if lines else "")
     if row is None:
-        raise ValueError(f"{path}: its first line is {''.join(lines[:1])[:80]!r}; it must be {' or '.join(CSV_ROWS)}")
+        raise ValueError(
+            f"{path}: its first line is {''.join(lines[:1])[:80]!r}; it must be {' or '.join(CSV_ROWS)}"
+        )
     for number, line in enumerate(lines[1:], start=2):
         if line.strip():
             yield f"line {number}", partial(row, task, line.strip())
@@ -151,7 +168,9 @@ def shah_zebra(task: Zebra, path: Path) -> Iterator[Record]:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     if not isinstance(content, list):
-        raise ValueError(f"{path}: holds a {type(content).__name__}; it must be a list of [tokens, table, order]")
+        raise ValueError(
+            f"{path}: holds a {type(content).__name__}; it must be a list of [tokens, table, order]"
+        )
     for number, record in enumerate(content):
         yield f"row {number} (from 0)", partial(shah_zebra_row, task, record)
 
@@ -167,7 +186,11 @@ def shah_zebra_row(task: Zebra, record: Any) -> Examples:
 def zebra_row(task: Zebra, words: list[str], table: Any) -> Examples:
     """One example from clue tokens and a table whose first row numbers the houses."""
     lists = table.tolist() if isinstance(table, np.ndarray) else table
-    if not isinstance(lists, list) or not lists or not all(isinstance(row, list) and all(type(value) is int for value in row) for row in lists):
+    if (
+        not isinstance(lists, list)
+        or not lists
+        or not all(isinstance(row, list) and all(type(value) is int for value in row) for row in lists)
+    ):
         raise ValueError("its table is no rows of whole numbers")
     numbered, *rows = lists
     if numbered != list(range(len(numbered))):
@@ -237,7 +260,9 @@ def load_npy(path: Path) -> NDArray[Any]:
         raise ValueError(f"{path}: no whole array in it (its header is nested too deep)") from None
     except Exception as error:  # a damaged header can fail in any way
         raise ValueError(f"{path}: no whole array in it ({type(error).__name__})") from None
-    if not array.ndim or (not array.nbytes and max(array.shape) > LONGEST_EMPTY):  # what takes no byte can be endless
+    if not array.ndim or (
+        not array.nbytes and max(array.shape) > LONGEST_EMPTY
+    ):  # what takes no byte can be endless
         raise ValueError(f"{path}: no whole array in it (of {array.dtype}, its shape is {array.shape})")
     return array
 

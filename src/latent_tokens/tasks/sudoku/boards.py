@@ -32,7 +32,9 @@ class Sudoku:
     box_rows: int
     box_columns: int
     num_train: int = 100_000
-    source: Literal["solver", "pattern"] = "solver"  # D-9, board sources: numbers from the two are not comparable
+    source: Literal["solver", "pattern"] = (
+        "solver"  # D-9, board sources: numbers from the two are not comparable
+    )
     padding: Literal["none", "paper"] = "none"
 
     @property
@@ -93,7 +95,9 @@ class Sudoku:
     def infilling(self, boards: Tokens, known: Known) -> Examples:
         """Boards (N, cells) of which some cells (N, cells) are known; the frame is not."""
         start = 0 if self.padding == "none" else 1
-        return Examples.of(self._framed(boards), np.pad(known, ((0, 0), (start, self.length - self.num_cells - start))))
+        return Examples.of(
+            self._framed(boards), np.pad(known, ((0, 0), (start, self.length - self.num_cells - start)))
+        )
 
     def _framed(self, boards: Tokens) -> Tokens:
         """Boards (N, cells) as sequences (N, L)."""
@@ -112,7 +116,9 @@ class Sudoku:
         """Which of N sequences are [BOS] digits [EOS] with padding = "paper"; all of them without."""
         if self.padding == "none":
             return np.ones(len(tokens), np.bool_)
-        framed: NDArray[np.bool_] = (tokens[:, 0] == self.side) & (tokens[:, self.num_cells + 1] == self.side + 1)
+        framed: NDArray[np.bool_] = (tokens[:, 0] == self.side) & (
+            tokens[:, self.num_cells + 1] == self.side + 1
+        )
         return framed & (self.boards(tokens) < self.side).all(1)
 
     def keys(self, examples: Examples) -> Keys:
@@ -128,17 +134,24 @@ class Sudoku:
         for a wrong frame. exact, cells: where truth has known cells, the agreement of the others with it."""
         framed = self.well_framed(tokens)
         complete = self.grid.distinct(self.boards(tokens)) / self.side
-        soft_loss = np.where(framed, (1 - complete).sum(1), 3 * (self.side - 1))  # a wrong frame as all cells equal, as the release has it
+        soft_loss = np.where(
+            framed, (1 - complete).sum(1), 3 * (self.side - 1)
+        )  # a wrong frame as all cells equal, as the release has it
         figures = {"valid": (framed & (complete == 1).all(1)).astype(np.float64), "soft_loss": soft_loss}
         if truth is not None and truth.known.any():
             same, asked = self.boards(tokens) == self.boards(truth.tokens), ~self.boards(truth.known)
-            figures |= {"exact": (framed & (same | ~asked).all(1)).astype(np.float64), "cells": (same & asked).sum(1) / asked.sum(1)}
+            figures |= {
+                "exact": (framed & (same | ~asked).all(1)).astype(np.float64),
+                "cells": (same & asked).sum(1) / asked.sum(1),
+            }
         return figures
 
     def verify(self, tokens: Tokens) -> list[str]:
         """The units of one board that lack a digit, by name; none where it is valid."""
         frame = [] if self.well_framed(tokens[None])[0] else ["the frame is not [BOS] digits [EOS]"]
-        return frame + [f"{unit} lacks a digit" for unit in self.grid.incomplete(self.boards(tokens[None])[0])]
+        return frame + [
+            f"{unit} lacks a digit" for unit in self.grid.incomplete(self.boards(tokens[None])[0])
+        ]
 
     def encode(self, text: str) -> Examples:
         """A puzzle to infill, as `Grid.cells` reads it."""

@@ -23,7 +23,9 @@ def deduce(cells, unit_of, solution):  # type: ignore[no-untyped-def]
     used = np.zeros(3 * side, np.uint64)
     solution[:] = -1
     for cell in range(len(cells)):
-        if cells[cell] >= 0 and not place(cell, np.uint64(1) << np.uint64(cells[cell]), candidates, unit_of, used, solution):
+        if cells[cell] >= 0 and not place(
+            cell, np.uint64(1) << np.uint64(cells[cell]), candidates, unit_of, used, solution
+        ):
             return False
     cells_of = cells_by_unit(unit_of)
     removed = True
@@ -72,7 +74,9 @@ def place_singles(candidates, unit_of, used, solution):  # type: ignore[no-untyp
         for cell in range(len(candidates)):
             if solution[cell] >= 0:
                 continue
-            mask = candidates[cell] & ~(used[unit_of[cell, 0]] | used[unit_of[cell, 1]] | used[unit_of[cell, 2]])
+            mask = candidates[cell] & ~(
+                used[unit_of[cell, 0]] | used[unit_of[cell, 1]] | used[unit_of[cell, 2]]
+            )
             candidates[cell] = mask
             if mask & (mask - np.uint64(1)) == 0:
                 if mask == 0:
@@ -81,9 +85,13 @@ def place_singles(candidates, unit_of, used, solution):  # type: ignore[no-untyp
                 placed = True
         once = digits_with_one_place(candidates, unit_of, used)
         for cell in range(len(candidates)):
-            hidden = candidates[cell] & (once[unit_of[cell, 0]] | once[unit_of[cell, 1]] | once[unit_of[cell, 2]])
+            hidden = candidates[cell] & (
+                once[unit_of[cell, 0]] | once[unit_of[cell, 1]] | once[unit_of[cell, 2]]
+            )
             if hidden:
-                if hidden & (hidden - np.uint64(1)) or not place(cell, hidden, candidates, unit_of, used, solution):
+                if hidden & (hidden - np.uint64(1)) or not place(
+                    cell, hidden, candidates, unit_of, used, solution
+                ):
                     return False
                 placed = True
     return True
@@ -112,7 +120,9 @@ def strike(cell, digits, candidates):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True)
 def sees(a, b, unit_of):  # type: ignore[no-untyped-def]
     """Whether two different cells share a unit."""
-    return a != b and (unit_of[a, 0] == unit_of[b, 0] or unit_of[a, 1] == unit_of[b, 1] or unit_of[a, 2] == unit_of[b, 2])
+    return a != b and (
+        unit_of[a, 0] == unit_of[b, 0] or unit_of[a, 1] == unit_of[b, 1] or unit_of[a, 2] == unit_of[b, 2]
+    )
 
 
 @numba.njit(cache=True)

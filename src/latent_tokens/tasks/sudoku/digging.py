@@ -15,7 +15,11 @@ def has_other(cells, cell, digit, unit_of, state, board):  # type: ignore[no-unt
     """Whether some board agrees with the cells but holds another digit in this one; `cells` comes back as it was but for this cell."""
     taken = np.uint64(1) << np.uint64(digit)
     for peer in range(len(cells)):
-        shares = unit_of[peer, 0] == unit_of[cell, 0] or unit_of[peer, 1] == unit_of[cell, 1] or unit_of[peer, 2] == unit_of[cell, 2]
+        shares = (
+            unit_of[peer, 0] == unit_of[cell, 0]
+            or unit_of[peer, 1] == unit_of[cell, 1]
+            or unit_of[peer, 2] == unit_of[cell, 2]
+        )
         if shares and peer != cell and cells[peer] >= 0:
             taken |= np.uint64(1) << np.uint64(cells[peer])
     for other in range(unit_of[-1, 0] + 1):

@@ -40,7 +40,10 @@ class Grid:
     @cached_property
     def cells_of(self) -> NDArray[np.int64]:
         """The cells of each unit: (3 * side, side)."""
-        return self.unit_of.T.reshape(-1).argsort(kind="stable").reshape(3 * self.side, self.side) % self.num_cells
+        return (
+            self.unit_of.T.reshape(-1).argsort(kind="stable").reshape(3 * self.side, self.side)
+            % self.num_cells
+        )
 
     def distinct(self, boards: NDArray[np.generic]) -> NDArray[np.int64]:
         """How many different digits each unit of each board holds: (N, 3 * side)."""
@@ -50,7 +53,10 @@ class Grid:
 
     def incomplete(self, cells: NDArray[np.generic]) -> list[str]:
         """The units of one board that lack a digit, by name."""
-        return [self.unit_name(unit) for unit in np.flatnonzero(self.distinct(cells[None])[0] < self.side).tolist()]
+        return [
+            self.unit_name(unit)
+            for unit in np.flatnonzero(self.distinct(cells[None])[0] < self.side).tolist()
+        ]
 
     def cells(self, text: str) -> Cells:
         """The cells of a puzzle, -1 where empty, from characters (1-9, then A-Z and @; 0 or . is empty) or from numbers set apart by blanks.
@@ -72,7 +78,9 @@ class Grid:
         """Which cells hold no digit, or one that stands twice in a unit of theirs."""
         digits = cells.astype(np.int64)
         empty = (digits < 0) | (digits >= self.side)
-        alike = (digits[self.cells_of][:, :, None] == digits[self.cells_of][:, None, :]).sum(2) > 1  # (units, side)
+        alike = (digits[self.cells_of][:, :, None] == digits[self.cells_of][:, None, :]).sum(
+            2
+        ) > 1  # (units, side)
         clashing = empty.copy()
         clashing[self.cells_of[alike]] = True
         return clashing
@@ -84,8 +92,12 @@ class Grid:
         letter = SYMBOLS.find(symbol.upper()) if len(symbol) == 1 else -1
         digit = int(symbol) - 1 if symbol.isascii() and symbol.isdigit() else letter
         if not 0 <= digit < self.side:
-            allowed = f"1-{min(self.side, 9)}" + (f", A-{SYMBOLS[self.side - 1]} or numbers to {self.side}" if self.side > 9 else "")
-            raise ValueError(f"{symbol!r} in {self.cell_name(cell)}: must be {allowed}, or 0 or . for an empty cell")
+            allowed = f"1-{min(self.side, 9)}" + (
+                f", A-{SYMBOLS[self.side - 1]} or numbers to {self.side}" if self.side > 9 else ""
+            )
+            raise ValueError(
+                f"{symbol!r} in {self.cell_name(cell)}: must be {allowed}, or 0 or . for an empty cell"
+            )
         return digit
 
     def conflicts(self, cells: Cells) -> list[str]:
@@ -119,7 +131,9 @@ class Grid:
             raise ValueError("puzzle has several solutions")
         board = self._search(givens, 1)[2]
         if stored is not None and (board != stored).any():
-            raise ValueError(f"the solution given is wrong in {self.cell_name(int((board != stored).argmax()))}")
+            raise ValueError(
+                f"the solution given is wrong in {self.cell_name(int((board != stored).argmax()))}"
+            )
         return board
 
     def _search(self, cells: Cells, most: int) -> tuple[int, bool, Cells]:
@@ -131,13 +145,19 @@ class Grid:
     def draw(self, cells: NDArray[np.generic]) -> str:
         """The board as a framed grid; a cell that holds no digit shows as a dot."""
         width = len(str(self.side))
-        symbols = [(str(digit + 1) if 0 <= digit < self.side else ".").rjust(width) for digit in cells.astype(np.int64).tolist()]
+        symbols = [
+            (str(digit + 1) if 0 <= digit < self.side else ".").rjust(width)
+            for digit in cells.astype(np.int64).tolist()
+        ]
         rule = "+".join("-" * ((width + 1) * self.box_columns + 1) for _ in range(self.box_rows))
         lines = []
         for row in range(self.side):
             if row and row % self.box_rows == 0:
                 lines.append(rule[1:-1])
-            parts = [symbols[row * self.side + start :][: self.box_columns] for start in range(0, self.side, self.box_columns)]
+            parts = [
+                symbols[row * self.side + start :][: self.box_columns]
+                for start in range(0, self.side, self.box_columns)
+            ]
             lines.append(" | ".join(" ".join(part) for part in parts))
         return "\n".join(lines)
 
@@ -158,5 +178,9 @@ def symbols_of(text: str, lengths: set[int]) -> list[str]:
     for symbols in (numbers, list("".join(words))):
         if len(symbols) in lengths:
             return symbols
-    allowed = " or ".join(f"{length} ({round(length**0.5)}x{round(length**0.5)})" for length in sorted(lengths))
-    raise ValueError(f"puzzle of {len(''.join(words))} cells: must have {allowed}, row by row, 0 or . for an empty cell")
+    allowed = " or ".join(
+        f"{length} ({round(length**0.5)}x{round(length**0.5)})" for length in sorted(lengths)
+    )
+    raise ValueError(
+        f"puzzle of {len(''.join(words))} cells: must have {allowed}, row by row, 0 or . for an empty cell"
+    )

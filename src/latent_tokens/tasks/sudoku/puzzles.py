@@ -17,7 +17,11 @@ from latent_tokens.tasks.sudoku.boards import NODES_PER_CELL, Sudoku
 from latent_tokens.tasks.sudoku.grid import Cells, Grid
 
 PAD = 0
-LEAST_CLUES = {4: 4, 6: 8, 9: 21}  # by side; digging meets 20 or fewer in 9x9 less than once in ten thousand boards
+LEAST_CLUES = {
+    4: 4,
+    6: 8,
+    9: 21,
+}  # by side; digging meets 20 or fewer in 9x9 less than once in ten thousand boards
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,9 @@ class SudokuPuzzle:
     box_columns: int
     num_train: int = 1_800_000
     clues: int | Literal["minimal"] = "minimal"
-    guessing: Literal["never", "allowed"] = "never"  # never: what deduction solves (tasks.deduction), as in the original
+    guessing: Literal["never", "allowed"] = (
+        "never"  # never: what deduction solves (tasks.deduction), as in the original
+    )
     padding: Literal["none", "paper"] = "none"
 
     def __post_init__(self) -> None:
@@ -37,7 +43,11 @@ class SudokuPuzzle:
         check_choice("padding", self.padding, ("none", "paper"))
         least, most = LEAST_CLUES[self.side], self.side**2 - 1
         if self.clues != "minimal" and not (is_whole(self.clues) and least <= self.clues <= most):
-            why = " (one solution takes at least 17, McGuire et al., 2014, and digging hardly ever gets below 21)" if self.side == 9 else ""
+            why = (
+                " (one solution takes at least 17, McGuire et al., 2014, and digging hardly ever gets below 21)"
+                if self.side == 9
+                else ""
+            )
             raise ValueError(f"clues={self.clues}: must be 'minimal' or {least} to {most}{why}")
 
     @cached_property
@@ -72,7 +82,9 @@ class SudokuPuzzle:
         puzzles, boards = np.empty((2, count, self.side**2), np.int16)
         clues = 0 if self.clues == "minimal" else self.clues
         limit = NODES_PER_CELL * self.side**2
-        digging.dig_puzzles(puzzles, boards, self.grid.unit_of, clues, self.guessing == "allowed", limit, seed, first)
+        digging.dig_puzzles(
+            puzzles, boards, self.grid.unit_of, clues, self.guessing == "allowed", limit, seed, first
+        )
         return self._examples(puzzles, boards)
 
     def _examples(self, puzzles: NDArray[np.int16], boards: NDArray[np.int16]) -> Examples:
@@ -122,8 +134,14 @@ class SudokuPuzzle:
 
     def decode(self, tokens: Tokens) -> str:
         """The puzzle and its answer side by side, as framed grids."""
-        puzzle, filled = self.grid.draw(self.givens(tokens[None])[0]), self.grid.draw(self.answers(tokens[None])[0])
-        return "\n".join(f"{left}     {right}" for left, right in zip(puzzle.splitlines(), filled.splitlines(), strict=True))
+        puzzle, filled = (
+            self.grid.draw(self.givens(tokens[None])[0]),
+            self.grid.draw(self.answers(tokens[None])[0]),
+        )
+        return "\n".join(
+            f"{left}     {right}"
+            for left, right in zip(puzzle.splitlines(), filled.splitlines(), strict=True)
+        )
 
     def verify(self, tokens: Tokens) -> list[str]:
         """The units of the answer that lack a digit, the givens that it changes, and an end that is missing."""
@@ -131,7 +149,11 @@ class SudokuPuzzle:
         changed = np.flatnonzero((givens >= 0) & (filled != givens)).tolist()
         lacking = [f"{unit} lacks a digit" for unit in self.grid.incomplete(filled)]
         differing = [f"{self.grid.cell_name(cell)} is given as {givens[cell] + 1}" for cell in changed]
-        return [*lacking, *differing, *["the answer goes on after its last cell"] * (not self._ended(tokens[None])[0])]
+        return [
+            *lacking,
+            *differing,
+            *["the answer goes on after its last cell"] * (not self._ended(tokens[None])[0]),
+        ]
 
     def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
         """valid: a board that keeps its givens. exact: the stored solution. cells: the share of the empty cells that agree with it."""
@@ -142,7 +164,10 @@ class SudokuPuzzle:
         figures = {"valid": valid.astype(np.float64)}
         if truth is not None:
             same, empty = filled == self.answers(truth.tokens), givens < 0
-            figures |= {"exact": (same.all(1) & framed).astype(np.float64), "cells": (same & empty).sum(1) / empty.sum(1)}
+            figures |= {
+                "exact": (same.all(1) & framed).astype(np.float64),
+                "cells": (same & empty).sum(1) / empty.sum(1),
+            }
         return figures
 
     def _ended(self, tokens: Tokens) -> NDArray[np.bool_]:

@@ -62,7 +62,11 @@ def search(cells, unit_of, most, max_nodes, state, solution):  # type: ignore[no
     side = unit_of[-1, 0] + 1
     full = (np.uint64(1) << np.uint64(side)) - np.uint64(1)
     used = np.zeros(3 * side, np.uint64)
-    once, twice, masks = np.zeros(3 * side, np.uint64), np.zeros(3 * side, np.uint64), np.zeros(len(cells), np.uint64)
+    once, twice, masks = (
+        np.zeros(3 * side, np.uint64),
+        np.zeros(3 * side, np.uint64),
+        np.zeros(len(cells), np.uint64),
+    )
     empty = np.zeros(len(cells), np.int64)
     num_empty = 0
     solution[:] = cells

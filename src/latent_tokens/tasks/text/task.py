@@ -31,12 +31,18 @@ class Text:
     tokenizer: str = "bytes"
     folder: Path | None = None
 
-    name, order, top_p = "text", "uniform", 0.9  # what it is decoded with where nothing else is asked for (D-34, text framing)
+    name, order, top_p = (
+        "text",
+        "uniform",
+        0.9,
+    )  # what it is decoded with where nothing else is asked for (D-34, text framing)
 
     def __post_init__(self) -> None:
         check_int("length", self.length, 3)
         if self.length > LONGEST:
-            raise ValueError(f"length={self.length:,}: must be at most {LONGEST:,}, as lengths are kept in 16 bits")
+            raise ValueError(
+                f"length={self.length:,}: must be at most {LONGEST:,}, as lengths are kept in 16 bits"
+            )
 
     @cached_property
     def coder(self) -> Bytes | Learned:
@@ -70,14 +76,18 @@ class Text:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise ValueError(f"prompt: its character {error.start + 1} is half of one, or a byte that is no UTF-8; type it anew") from None
+            raise ValueError(
+                f"prompt: its character {error.start + 1} is half of one, or a byte that is no UTF-8; type it anew"
+            ) from None
         pieces, gaps = GAP.split(text), [len(found) for found in GAP.findall(text)]
         ids, known = [self.coder.end], [True]
         for part, gap in zip(self.coder.encode(pieces), [*gaps, 0], strict=True):
             ids += [*part.tolist(), *[self.coder.end] * gap]
             known += [True] * len(part) + [False] * gap
         if len(ids) > self.length:
-            raise ValueError(f"prompt of {len(ids) - 1:,} tokens: this model takes {self.length - 1:,} at most; shorten it")
+            raise ValueError(
+                f"prompt of {len(ids) - 1:,} tokens: this model takes {self.length - 1:,} at most; shorten it"
+            )
         length = len(ids) if gaps else self.length
         left = self.length - len(ids)
         tokens = np.array([ids + [self.coder.end] * left], np.uint16)
@@ -115,11 +125,15 @@ def text_described(about: Mapping[str, Any], folder: Path | None) -> Text:
     if not isinstance(length, int) or not isinstance(tokenizer, str):
         raise ValueError(f"{about}: no task of this version")
     if tokenizer not in ("bytes", FILE):
-        raise ValueError(f"tokenizer={tokenizer[:80]!a}: must be bytes or {FILE}, a file of the folder itself")
+        raise ValueError(
+            f"tokenizer={tokenizer[:80]!a}: must be bytes or {FILE}, a file of the folder itself"
+        )
     text = Text(length, tokenizer, folder)
     text.coder  # noqa: B018
     if folder is not None and "tokenizer_hash" in about:
-        found = short_hash((folder / tokenizer).read_bytes(), 8) if isinstance(text.coder, Learned) else tokenizer
+        found = (
+            short_hash((folder / tokenizer).read_bytes(), 8) if isinstance(text.coder, Learned) else tokenizer
+        )
         if found != about["tokenizer_hash"]:
             raise ValueError(
                 f"{folder / tokenizer}: is not the tokenizer that was saved here; its tokens would mean another text, so bring that one back"

@@ -98,15 +98,25 @@ class Learned:
         self.name, self.inner, self.vocab_size = name, inner, 1 + max(inner.get_vocab().values(), default=-1)
         found = next((token for token in ENDS if inner.token_to_id(token) is not None), None)
         if found is None:
-            raise ValueError(f"{name}: none of {', '.join(ENDS)} is a token of it, so documents cannot be ended")
+            raise ValueError(
+                f"{name}: none of {', '.join(ENDS)} is a token of it, so documents cannot be ended"
+            )
         if self.vocab_size > MOST:
-            raise ValueError(f"{name}: {self.vocab_size:,} tokens: ids are stored in 16 bits, so at most {MOST:,}")
+            raise ValueError(
+                f"{name}: {self.vocab_size:,} tokens: ids are stored in 16 bits, so at most {MOST:,}"
+            )
         self.end: int = inner.token_to_id(found)
         self.cuts = can_be_cut(inner)
 
     def encode(self, texts: Sequence[str]) -> list[Ids]:
         made: list[list[Ids]] = [[] for _ in texts]
-        for part in parts_of([(number, piece) for number, text in enumerate(texts) for piece in (pieces(text) if self.cuts else [text])]):
+        for part in parts_of(
+            [
+                (number, piece)
+                for number, text in enumerate(texts)
+                for piece in (pieces(text) if self.cuts else [text])
+            ]
+        ):
             with refused_by_library(f"{self.name}: does not tokenize this text", "use another tokenizer"):
                 found = self.inner.encode_batch([piece for _, piece in part], add_special_tokens=False)
             for (number, _), one in zip(part, found, strict=True):
@@ -118,7 +128,12 @@ class Learned:
         with refused_by_library(f"{self.name}: does not decode these tokens", "use another tokenizer"):
             if all(token < self.vocab_size for token in known):
                 return str(self.inner.decode(known, skip_special_tokens=False))
-            texts = (str(self.inner.decode([token], skip_special_tokens=False)) if token < self.vocab_size else UNKNOWN for token in known)
+            texts = (
+                str(self.inner.decode([token], skip_special_tokens=False))
+                if token < self.vocab_size
+                else UNKNOWN
+                for token in known
+            )
             return "".join(texts)
 
     def to_json(self) -> bytes:
@@ -135,16 +150,27 @@ def can_be_cut(inner: Any) -> bool:
     if inner.pre_tokenizer is None or inner.normalizer is not None:
         return False
     splits: dict[str, Any] = json.loads(inner.pre_tokenizer.__getstate__())
-    first, *others = [*dropwhile(lambda one: one["type"] == "Digits", splits.get("pretokenizers", [splits])), {"type": "none"}]
+    first, *others = [
+        *dropwhile(lambda one: one["type"] == "Digits", splits.get("pretokenizers", [splits])),
+        {"type": "none"},
+    ]
     local = all(one["type"] in ("Split", "Digits", "ByteLevel", "none") for one in others)
     added = inner.get_added_tokens_decoder().values()
-    return splits_words(first) and local and not any(token.rstrip or INSIDE.search(token.content) for token in added)
+    return (
+        splits_words(first)
+        and local
+        and not any(token.rstrip or INSIDE.search(token.content) for token in added)
+    )
 
 
 def splits_words(split: dict[str, Any]) -> bool:
     """Whether a split is GPT-2's, or goes by one of EXPRESSIONS and leaves nothing out."""
     if split["type"] == "Split":
-        return split["behavior"] == "Isolated" and not split["invert"] and split["pattern"].get("Regex") in EXPRESSIONS
+        return (
+            split["behavior"] == "Isolated"
+            and not split["invert"]
+            and split["pattern"].get("Regex") in EXPRESSIONS
+        )
     return split["type"] == "ByteLevel" and split["use_regex"] and not split["add_prefix_space"]
 
 
@@ -178,7 +204,9 @@ def library() -> Any:
     try:
         import tokenizers
     except ImportError:
-        raise ValueError("tokenizers is not installed. Install it from a clone (pip install -e '.[text]'), or use tokenizer=bytes.") from None
+        raise ValueError(
+            "tokenizers is not installed. Install it from a clone (pip install -e '.[text]'), or use tokenizer=bytes."
+        ) from None
     return tokenizers
 
 
@@ -204,7 +232,9 @@ def read_tokenizer(name: str, folder: Path | None = None) -> Bytes | Learned:
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"tokenizer={name}: cannot be read ({error})") from None
     if path.is_dir():
-        raise ValueError(f"tokenizer={name}: a folder without {FILE}, or {' or '.join(' and '.join(pair) for pair in PAIRS)}")
+        raise ValueError(
+            f"tokenizer={name}: a folder without {FILE}, or {' or '.join(' and '.join(pair) for pair in PAIRS)}"
+        )
     try:
         import huggingface_hub  # which tokenizers brings
 
@@ -216,7 +246,9 @@ def read_tokenizer(name: str, folder: Path | None = None) -> Bytes | Learned:
         check_growth(Path(fetched))
         return Learned(tokenizers.Tokenizer.from_file(fetched), name)
     except Exception as error:  # of the hub: no network, no such name, and many more
-        raise ValueError(f"tokenizer={name}: must be bytes, bpe:SIZE, a {FILE}, a folder or a name on the hub ({first_line(error)})") from None
+        raise ValueError(
+            f"tokenizer={name}: must be bytes, bpe:SIZE, a {FILE}, a folder or a name on the hub ({first_line(error)})"
+        ) from None
 
 
 @cache
@@ -254,7 +286,10 @@ def learn_bpe(texts: Iterator[str], size: int) -> Learned:
         raise ValueError(f"tokenizer=bpe:{size}: must have 257 to {MOST:,} tokens")
     inner = byte_level(tokenizers.Tokenizer(tokenizers.models.BPE()))
     trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=size, special_tokens=[END], initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=size,
+        special_tokens=[END],
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
     )
     inner.train_from_iterator(texts, trainer)
     return Learned(inner, f"bpe:{size}")

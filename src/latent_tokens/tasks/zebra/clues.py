@@ -16,7 +16,9 @@ HOUSE, NOWHERE = 36, 42
 NOT_EQUAL, EQUAL, ENDS, IMMEDIATE_LEFT, IN_BETWEEN, LEFT_OF, NEXT_TO = 10, 11, 17, 18, 19, 20, 22
 BOS, SEP, DIGIT, CLUE_END, LHS, RHS, ATTRIBUTE, POSITION = 1, 3, 4, 13, 14, 15, 16, 21
 KINDS = np.array([EQUAL, NOT_EQUAL, IMMEDIATE_LEFT, NEXT_TO, LEFT_OF, ENDS, IN_BETWEEN])
-SHARES = np.array([20, 35, 50, 65, 80, 88, 94])  # running sums of how often each kind is drawn; of IN_BETWEEN 1.3 a puzzle stay; 1.4 in Shah et al.'s
+SHARES = np.array(
+    [20, 35, 50, 65, 80, 88, 94]
+)  # running sums of how often each kind is drawn; of IN_BETWEEN 1.3 a puzzle stay; 1.4 in Shah et al.'s
 HOUSE_SHARE = 15  # in a hundred clues, how many name a house by its number
 MOST_CLUES = 200
 

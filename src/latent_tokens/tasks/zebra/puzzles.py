@@ -55,7 +55,9 @@ class Zebra:
             if not isinstance(sizes, tuple) or not all(map(is_whole, sizes)):
                 raise ValueError(f"{name}={sizes}: must be whole numbers, each 3 to 6")
             if not sizes or not set(sizes) <= set(MANY):
-                raise ValueError(f"{name}={' '.join(map(str, sizes))}: each must be 3 to 6, as the paper's are")
+                raise ValueError(
+                    f"{name}={' '.join(map(str, sizes))}: each must be 3 to 6, as the paper's are"
+                )
 
     @property
     def vocab_size(self) -> int:
@@ -67,7 +69,9 @@ class Zebra:
 
     def generate(self, count: int, seed: int, first: int = 0) -> Examples:
         """Random tables with random true clues, as many as propagation needs to solve it and none more: the solution is the only one."""
-        sizes = np.array([(houses, attributes) for houses in self.houses for attributes in self.attributes], np.int64)
+        sizes = np.array(
+            [(houses, attributes) for houses in self.houses for attributes in self.attributes], np.int64
+        )
         tokens = np.zeros((count, self.length), np.uint8)
         given, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
         rules.draw_puzzles(tokens, given, lengths, sizes, seed, first)
@@ -88,29 +92,42 @@ class Zebra:
         problem = self._problem([*words, *map(str, range(houses))])
         _, _, attributes = read_prompt(problem.tokens[0])
         if [len(row) for row in table] != [houses] * attributes:
-            raise ValueError(f"answer of {len(table)} rows: must have {attributes} of {houses} values, as the clues say")
+            raise ValueError(
+                f"answer of {len(table)} rows: must have {attributes} of {houses} values, as the clues say"
+            )
         start = int(problem.known[0].sum())
         end = start + houses * attributes
         tokens = problem.tokens.copy()
-        tokens[0, start:end] = [DIGIT + value if 0 <= value < houses else PAD for row in table for value in row]
+        tokens[0, start:end] = [
+            DIGIT + value if 0 <= value < houses else PAD for row in table for value in row
+        ]
         wrong = self.verify(tokens[0])
         if wrong:
             raise ValueError(f"the answer is wrong: {wrong[0]}")
         count = self.count_solutions(problem)
         if count != 1:
-            raise ValueError(f"the clues {'are too many cases to search through' if count is None else 'have several solutions'}")
+            raise ValueError(
+                f"the clues {'are too many cases to search through' if count is None else 'have several solutions'}"
+            )
         return self._ended(tokens, np.array([start]), np.array([end]))
 
     def _problem(self, words: Sequence[str]) -> Examples:
         """The example without answer of a prompt in words. Raises ValueError for one that is none, or of a size that the task has not."""
         unknown = [word for word in words if word not in IDS or word.startswith("<")]
         if unknown:
-            raise ValueError(f"{unknown[0]!r} is no word of a puzzle: must be one of {' '.join(WORDS[DIGIT:])}")
+            raise ValueError(
+                f"{unknown[0]!r} is no word of a puzzle: must be one of {' '.join(WORDS[DIGIT:])}"
+            )
         prompt = [BOS, *(IDS[word] for word in words), SEP]
         _, houses, attributes = read_prompt(np.array(prompt, np.uint8))
-        for name, found, allowed in (("houses", houses, self.houses), ("attributes", attributes, self.attributes)):
+        for name, found, allowed in (
+            ("houses", houses, self.houses),
+            ("attributes", attributes, self.attributes),
+        ):
             if found not in allowed:
-                raise ValueError(f"puzzle of {found} {name}: {self.name} has {' or '.join(map(str, allowed))}")
+                raise ValueError(
+                    f"puzzle of {found} {name}: {self.name} has {' or '.join(map(str, allowed))}"
+                )
         end = len(prompt) + houses * attributes
         if end >= self.length:
             raise ValueError(f"puzzle of {end} tokens: {self.name} has room for {self.length - 1}")
@@ -140,20 +157,36 @@ class Zebra:
         """The clues in words, attributes as letters, values and houses from 1; then the table."""
         puzzle, houses, attributes = read_prompt(tokens)
         table = answer(tokens, houses, attributes)
-        lines = [f"{houses} houses; of each attribute, A to {letter(attributes - 1)}, every house has another value, 1 to {houses}"]
+        lines = [
+            f"{houses} houses; of each attribute, A to {letter(attributes - 1)}, every house has another value, 1 to {houses}"
+        ]
         lines += [f"{number:3}. {in_words(clue)}" for number, clue in enumerate(puzzle, start=1)]
         lines += ["", "house  " + "".join(f"{house + 1:<4}" for house in range(houses))]
         for attribute, row in enumerate(table):
-            lines.append("       " + "".join((value_name(attribute, value) if 0 <= value < houses else ".").ljust(4) for value in row.tolist()))
+            lines.append(
+                "       "
+                + "".join(
+                    (value_name(attribute, value) if 0 <= value < houses else ".").ljust(4)
+                    for value in row.tolist()
+                )
+            )
         return "\n".join(line.rstrip() for line in lines)
 
     def verify(self, tokens: Tokens) -> list[str]:
         """The rows of the table that lack a value, the clues that are not true of it, and an end that is missing."""
         puzzle, houses, attributes = read_prompt(tokens)
         table = answer(tokens, houses, attributes)
-        lacking = [f"attribute {letter(i)} lacks a value" for i, row in enumerate(table) if sorted(row.tolist()) != list(range(houses))]
+        lacking = [
+            f"attribute {letter(i)} lacks a value"
+            for i, row in enumerate(table)
+            if sorted(row.tolist()) != list(range(houses))
+        ]
         untrue = [f"not true: {in_words(clue)}" for clue in puzzle[~true_clues(puzzle, table)]]
-        return [*lacking, *untrue, *["the answer goes on after its table"] * (not self._framed(tokens, table.size))]
+        return [
+            *lacking,
+            *untrue,
+            *["the answer goes on after its table"] * (not self._framed(tokens, table.size)),
+        ]
 
     def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
         """valid: every clue true of a whole table. clues: the share that is. exact, cells, rows: against the stored table."""
@@ -195,7 +228,9 @@ def read_prompt(tokens: Tokens) -> Puzzle:
     attributes = int(named.max()) // rules.MOST + 1 if len(named) else 0
     silent = set(range(attributes)) - set((named // rules.MOST).tolist())
     if silent or not attributes:
-        raise ValueError(f"no clue names attribute {min(silent, default=0)}: the puzzle cannot have one solution")
+        raise ValueError(
+            f"no clue names attribute {min(silent, default=0)}: the puzzle cannot have one solution"
+        )
     return puzzle, houses, attributes
 
 
@@ -206,8 +241,13 @@ def read_clue(words: list[str], houses: int) -> list[int]:
     references = [rest[at : at + 3] for at in (1, 5, 8)[:arity]]
     framed = arity and len(rest) == 2 + 3 * arity and (rest[0], rest[4]) == ("LHS", "RHS")
     if not framed or not all(is_reference(reference, houses) for reference in references):
-        raise ValueError(f"clue {' '.join(words)!r}: must be like '= LHS c 0 1 RHS c 2 0', with values and houses below {houses}")
-    numbers = [(rules.HOUSE if sort == "n" else rules.MOST * int(row)) + int(value) for sort, row, value in references]
+        raise ValueError(
+            f"clue {' '.join(words)!r}: must be like '= LHS c 0 1 RHS c 2 0', with values and houses below {houses}"
+        )
+    numbers = [
+        (rules.HOUSE if sort == "n" else rules.MOST * int(row)) + int(value)
+        for sort, row, value in references
+    ]
     return [IDS[kind], *numbers, *[rules.NOWHERE] * (3 - len(numbers))]
 
 
@@ -239,14 +279,21 @@ def true_clues(puzzle: NDArray[np.int8], table: NDArray[np.int64]) -> NDArray[np
             if len(found) == 1:
                 place[rules.MOST * attribute + value] = found[0]
     where = place[puzzle[:, 1:]]
-    true = [min(w) >= 0 and rules.holds(clue[0], w[0], w[1], w[2], houses) for clue, w in zip(puzzle.tolist(), where.tolist(), strict=True)]
+    true = [
+        min(w) >= 0 and rules.holds(clue[0], w[0], w[1], w[2], houses)
+        for clue, w in zip(puzzle.tolist(), where.tolist(), strict=True)
+    ]
     return np.array(true, np.bool_)
 
 
 def in_words(clue: NDArray[np.int8]) -> str:
     """A clue as a sentence."""
     kind, *references = clue.tolist()
-    names = [f"house {r - rules.HOUSE + 1}" if r >= rules.HOUSE else value_name(*divmod(r, rules.MOST)) for r in references if r != rules.NOWHERE]
+    names = [
+        f"house {r - rules.HOUSE + 1}" if r >= rules.HOUSE else value_name(*divmod(r, rules.MOST))
+        for r in references
+        if r != rules.NOWHERE
+    ]
     sentence = SAYS[WORDS[kind]].format(*names)
     return sentence.replace("in the same house as house", "in house")
 

@@ -16,9 +16,9 @@ from sphinx.application import Sphinx
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 
 project, release, copyright = PROJECT["name"], PROJECT["version"], "the latent-tokens team, Apache-2.0"
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
-include_patterns = ["docs/*.md", "results/*/*.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+include_patterns = ["docs/*.md", "results/*/*.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
 highlight_language = "text"
 
 myst_enable_extensions = ["html_image"]  # a figure with its width is a tag

@@ -67,6 +67,7 @@ def test_the_contents_name_every_page():
             *(page.stem for page in DOCS.glob("*.md") if page.stem != "index"),
             "../CONTRIBUTING",
             "../CHANGELOG",
+            "../SECURITY",
         ]
     )
 

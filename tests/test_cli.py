@@ -128,7 +128,7 @@ def test_data_then_train_then_evaluate(tmp_path, capsys):
     assert [row["latents"] for row in printed] == [0, 4, "all"]
     assert printed == lines((run / "results.jsonl").read_text())
     assert main(["evaluate", str(run), "--num-samples", "10", "--out", str(tmp_path / "elsewhere")]) == 0
-    assert "95 % interval" in capsys.readouterr().out
+    assert "95% interval" in capsys.readouterr().out
     assert len(lines((tmp_path / "elsewhere" / "results.jsonl").read_text())) == 1
     assert main(["train", "sudoku-6", *training[2:-1], str(tmp_path / "other")]) == 2
     assert "holds sudoku-4, not sudoku-6" in capsys.readouterr().err
@@ -288,7 +288,7 @@ REFUSED = [
     ("evaluate --run there", "--run: RUN has no flag; the command is latent-tokens evaluate RUN [OPTIONS]"),
     ("train sudoku-4 scdm --step 3", "--step: train has no such option. Did you mean --steps?"),
     ("train sudoku-4 scdm -x", "-x: train has no such option; see latent-tokens train --help"),
-    ("train sudoku-4 scdm --size huge", "--size huge: must be one of nano, tiny, mini, sminy, small"),
+    ("train sudoku-4 scdm --size huge", "--size huge: must be one of pico, nano, tiny, mini, sminy, small"),
     ("train sudoku-4 scdm --size smal", "Did you mean small?"),
     ("train sudoku-4 scdm --steps", "--steps: its value is missing, a whole number; see"),
     ("train sudoku-4 scdm --steps few", "--steps few: must be a whole number; see"),

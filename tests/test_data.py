@@ -188,7 +188,7 @@ def test_a_model_is_judged_on_a_data_set(tmp_path):
         evaluate(net, task, EvalConfig(data=tmp_path / "data", num_samples=13))
     with pytest.raises(
         ValueError,
-        match=r"holds SudokuPuzzle of 128 .*padding=paper, and the model learned SudokuPuzzle of 74 .*padding=none",
+        match=r"has SudokuPuzzle of 128 .*padding=paper, and the model learned SudokuPuzzle of 74 .*padding=none",
     ):
         evaluate(net, task, EvalConfig(data=made(tmp_path, "sudoku-6-puzzle", "paper", padding="paper")))
 

@@ -95,7 +95,7 @@ def test_what_cannot_be_measured_is_refused_before_any_sample(nano):
         ("arm", {"order": "top_prob"}),
         ("sidm", {"latents": (0, "all")}),
     ):
-        with pytest.raises(ValueError, match="use"):
+        with pytest.raises(ValueError, match="Use"):
             rows_of(nano, name, **asked)
     for wrong in (
         {"latents": (-1,)},
@@ -165,5 +165,5 @@ def test_a_model_of_other_boards_does_not(tmp_path, nano):
         )
     )
     nano.method = METHODS["mdm"]
-    with pytest.raises(ValueError, match="holds SudokuPuzzle"):
+    with pytest.raises(ValueError, match="has SudokuPuzzle"):
         evaluate(nano, TASK, EvalConfig(data=folder))

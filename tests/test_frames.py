@@ -334,7 +334,7 @@ def test_what_cannot_be_decoded_is_refused_before_it_begins():
         ask(model("sudoku-4"), puzzle="123....4........")
     with pytest.raises(ValueError, match="nothing to solve"):
         ask(model("sudoku-4"), puzzle="1234341221434321")
-    with pytest.raises(ValueError, match="latents=2 with independent attention"):
+    with pytest.raises(ValueError, match="latents=2 is not supported by sidm"):
         ask(model("sudoku-4", "sidm"), DecodeSettings(latents=2))
     with pytest.raises(ValueError, match="not a prefix"):
         ask(model("sudoku-4", "arm"), puzzle=PUZZLE)

@@ -76,7 +76,7 @@ for ask in (Transformer.from_pretrained, Transformer.from_pretrained("sudoku-6-s
 from latent_tokens.cli import main
 begun = time.perf_counter()
 assert main(["sample", "someone/nothing"]) == 2
-assert time.perf_counter() - begun < 2
+assert time.perf_counter() - begun < 10  # the hub is not asked again and again
 assert main(["evaluate", "someone/mine", "--num-samples", "2"]) == 0
 """
 
@@ -151,7 +151,7 @@ def test_a_download_that_stops_half_way_is_one_line_and_no_model(run, tmp_path):
         said, _ = script(HALF_WAY, address, tmp_path)
     lines = said.splitlines()
     assert len(lines) == 2
-    assert all(line.startswith("someone/cut: ") for line in lines)
+    assert all(line.startswith("'someone/cut' not found: ") for line in lines), lines
     assert not list((tmp_path / "hub").rglob("snapshots/*/model.safetensors"))
 
 

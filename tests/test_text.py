@@ -227,7 +227,7 @@ def test_the_bounds_of_a_text():
     assert Text(12).encode("x" * 11).lengths.tolist() == [12]
     assert Text(12).encode("a__b").known[0, :5].all()  # no gap
     assert (Text(3).length, Text(65_535).length, Text.top_p) == (3, 65_535, 0.9)
-    with pytest.raises(ValueError, match="--length 2: must be a whole number from 3"):
+    with pytest.raises(ValueError, match="length=2: must be a whole number from 3"):
         Text(2)
     for about in ({"length": "9", "tokenizer": "bytes"}, {"length": 9}, {"length": 9, "tokenizer": 1}):
         with pytest.raises(ValueError, match="no task of this version"):
@@ -498,7 +498,7 @@ def test_of_a_folder_text_files_are_read_and_the_others_counted(tmp_path, capsys
     assert (
         main(["data", "text", "--source", str(place), "--length", "16", "--out", str(tmp_path / "out")]) == 0
     )
-    said = "not read: 2 files; of a folder .txt, .md, .rst, .text and no ending are taken, name a .jsonl itself\n"
+    said = "not read: 2 files; a directory is searched for .txt, .md, .rst, .text and files without a suffix; name a .jsonl file itself\n"
     assert said in capsys.readouterr().err
     for name in ("b.TXT", "a.md", "c", "sub/d.rst"):
         (place / name).unlink()

@@ -23,7 +23,7 @@ Kind = Literal["sudoku", "zebra", "countdown"]
 Comparison = Literal["gained", "lost", "both", "neither"]
 
 EXAMPLES = {4: (".2.3....23.4413.", ".2.3....2..4..3.")}  # by side; those of MEASURED come first
-MEASURED = Path(__file__).parent / "shipped" / "examples.json"  # written by scripts/examples.py
+MEASURED = Path(__file__).parents[1] / "shipped" / "examples.json"  # written by scripts/examples.py
 COMPARISONS: dict[Comparison, str] = {
     "gained": "solved with all latent tokens, wrong with none",
     "lost": "solved with no latent tokens, wrong with all",

@@ -1,7 +1,7 @@
-# setup: the environment alone.  demo: train, turn the dial, show the curve.
+# setup: the environment alone.  demo: train, vary the number of latent tokens, draw the curve.
 # test: the fast tests.  test-all: also browsers, builds, process groups and a short drill.  CI runs check, docs and test-all.
 # drill: breaks a training run hundreds of times, which must end as if nothing had been; minutes.
-# demo-all: the demo with its reference models trained and measured anew.  ship: puts what demo-all made into the package.
+# demo-all: the demo with its reference models trained and evaluated again.  ship: puts what demo-all made into the package.
 # check also says which of what is installed has a known weakness, where a network can tell; that fails nothing.
 # fuzz: every reader is given what it must refuse, for minutes.  docs: the manual as a site in site/; a broken link fails.
 # space: what a Hugging Face Space of the app holds, in OUT.

@@ -17,7 +17,7 @@ from latent_tokens import (
     margin,
     top_prob,
 )
-from latent_tokens.core.sampling import check_shapes
+from latent_tokens.core.state import check_shapes
 
 JOINT = small_joint()
 KNOWN = torch.zeros(2, 3, dtype=torch.bool)

@@ -1,1 +1,1 @@
-"""The paper's models as pure functions of tensors: layouts, orders, attention rules, methods, objective, decoding and likelihood."""
+"""The paper's models as pure functions of tensors: layouts, methods, objective, sampling and likelihood."""

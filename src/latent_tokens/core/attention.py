@@ -1,6 +1,7 @@
 """The four attention rules of the paper, and the masks they give for a layout.
 
-A rule is a predicate (query slot, key slot, number of clean slots) -> bool, on integers or on tensors that broadcast.
+A rule is a predicate (query slot, key slot, number of clean slots) -> bool, on integers or on tensors that
+broadcast.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def independent(q: Any, k: Any, c: Any) -> Any:
 
 
 def semi_causal(q: Any, k: Any, c: Any) -> Any:
-    """Every slot attends to the clean slots, a masked slot also to itself and the masked slots before it: SCDM (equation 2)."""
+    """Every slot attends to the clean slots, a masked one also to those up to itself: SCDM (equation 2)."""
     return (k < c) | (k <= q)
 
 
@@ -38,22 +39,31 @@ def causal(q: Any, k: Any, c: Any) -> Any:
 
 
 def attends_later(rule: Rule) -> bool:
-    """Return whether a masked slot attends to a masked one after it. If so, leaving one out changes the model."""
+    """Return whether a masked slot attends to a masked one after it.
+
+    If so, leaving one out changes the model.
+    """
     return bool(rule(0, 1, 0))
 
 
 def attends_earlier(rule: Rule) -> bool:
-    """Return whether a masked slot attends to a masked one before it. If so, latent tokens influence what follows them."""
+    """Return whether a masked slot attends to a masked one before it.
+
+    If so, latent tokens influence what follows them.
+    """
     return bool(rule(1, 0, 0))
 
 
 def is_cacheable(rule: Rule) -> bool:
-    """Return whether no slot attends to a later one, clean or masked. If so, keys and values of clean slots never change."""
+    """Return whether no slot attends to a later one, clean or masked.
+
+    If so, keys and values of clean slots never change.
+    """
     return not any(rule(0, 1, num_clean) for num_clean in (0, 1, 2))
 
 
 def visible(rule: Rule, q: Tensor, k: Tensor, num_clean: Tensor, num_shown: Tensor) -> Tensor:
-    """Return whether slot q attends to slot k: as the rule says inside the input, and a padding slot to itself only."""
+    """Return whether slot q attends to slot k: by the rule in the input; padding to itself only."""
     inside: Tensor = rule(q, k, num_clean)
     return (inside & (q < num_shown) & (k < num_shown)) | (q == k)
 

@@ -22,7 +22,7 @@ Count = int | Literal["all"] | Callable[[int], int]
 
 
 def growing(clean: int) -> int:
-    """Return the number of clean tokens + 1: few candidates early, all of them late (D-33, adaptive candidates)."""
+    """Return the number of clean tokens + 1: few candidates early, many late (D-33, adaptive candidates)."""
     return clean + 1
 
 
@@ -30,17 +30,13 @@ def growing(clean: int) -> int:
 class Decoding:
     """How to sample. Raises ValueError for a value out of range."""
 
-    candidates: Count = (
-        1  # k, or number of clean tokens -> k: the step decodes the most confident of the next k
-    )
+    candidates: Count = 1  # k, or number of clean tokens -> k: decode the most confident of the next k
     latents: Count | None = None  # n, or number of masked tokens -> n; None = the method's own
-    tokens_per_step: int | Partition = (
-        1  # or equal_parts(T), reverse_process(T), or that of a given_partition (appendix C)
-    )
+    tokens_per_step: int | Partition = 1  # or the number of each step, as equal_parts(T) (appendix C)
     order: Order | None = None  # None = the method's own
     confidence: Confidence = top_prob  # of the raw logits, before temperature (D-16, confidence)
     latent_policy: LatentPolicy = nearest  # which masked tokens are the n, and in what order
-    refresh: bool = True  # reshuffle an any_order schedule after every step; False is Algorithm 5 as printed (D-14, schedule refresh)
+    refresh: bool = True  # reshuffle a random order after each step; False = Algorithm 5 as printed (D-14)
     temperature: float | int = 1.0  # 0 = argmax
     top_p: float | int = 1.0  # sample from the smallest set of tokens with this much probability
 
@@ -76,21 +72,25 @@ class Generated:
 
 @dataclass(frozen=True)
 class Step:
-    """One decoding step, as `on_step` receives it: all that is needed to draw it. A is the number of unfinished rows."""
+    """One decoding step, as `on_step` receives it: all that is needed to draw it.
+
+    A is the number of unfinished rows.
+    """
 
     rows: Int[Tensor, " A"]  # which rows of the batch
     number: Int[Tensor, " A"]  # steps that each row has taken before
     layout: Layout  # the input: layout.positions, num_clean, num_shown
     num_candidates: Int[Tensor, " A"]
-    chosen: Int[
-        Tensor, "A T"
-    ]  # positions decoded in this step, the most confident first; -1 in rows that decode fewer
+    chosen: Int[Tensor, "A T"]  # positions decoded, the most confident first; -1 if a row decodes fewer
     tokens: Int[Tensor, "A T"]  # the tokens decoded there; -1 likewise
     look: Callable[[], Float[Tensor, "A S V"]]  # computes the logits of every slot
 
     @cached_property
     def probabilities(self) -> Float[Tensor, "A S V"]:
-        """Predicted probabilities at every masked slot, before temperature and top-p. Computed on first use."""
+        """Predicted probabilities at every masked slot, before temperature and top-p.
+
+        Computed on first use.
+        """
         with torch.no_grad():
             return self.look().softmax(-1)
 
@@ -123,12 +123,14 @@ def num_candidates_and_latents(
 ) -> tuple[Int[Tensor, " A"], Int[Tensor, " A"]]:
     """Return k and n of each row, together at most the method's window.
 
-    If fewer than n + k masked tokens are left, the candidates stay and the latent tokens shrink (D-13, last decoding steps).
+    If fewer than n + k masked tokens are left, the candidates stay and the latent tokens shrink (D-13, last
+    decoding steps).
     """
     visible = method.max_visible(num_masked)
     if (step_size > visible).any():
         raise ValueError(
-            f"{int(step_size.max())} tokens in one step with a window of {method.window}: it shows no more masked tokens than that; use fewer a step"
+            f"{int(step_size.max())} tokens in one step with a window of {method.window}: "
+            "it shows no more masked tokens than that; use fewer a step"
         )
     k = resolve_count(decoding.candidates, visible, num_clean, "candidates", least=1).maximum(step_size)
     latents = method.latents if decoding.latents is None else decoding.latents
@@ -141,7 +143,7 @@ def num_candidates_and_latents(
 def resolve_count(
     number: Count, limit: Int[Tensor, " A"], counts: Int[Tensor, " A"], name: str, least: int
 ) -> Int[Tensor, " A"]:
-    """Return a number of tokens per row, at most `limit`: all, a fixed number, or a function of the row's count.
+    """Return a number of tokens per row, at most `limit`: all, fixed, or a function of the row's count.
 
     Raises:
         ValueError: the function does not return a whole number from `least`.
@@ -151,7 +153,8 @@ def resolve_count(
     numbers = torch.tensor([number(count) for count in counts.tolist()], device=counts.device)
     if numbers.is_floating_point() or (numbers < least).any():
         raise ValueError(
-            f"{name} gives {numbers.tolist()} for {counts.tolist()} tokens: must be whole numbers from {least}"
+            f"{name} gives {numbers.tolist()} for {counts.tolist()} tokens: "
+            f"must be whole numbers from {least}"
         )
     return numbers.minimum(limit)
 
@@ -164,12 +167,14 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         trained = f"ar-mtp-window-{n + 1}" if isinstance(n, int) else "ar-mtp-window-N"
         reason = "its number of latent tokens is fixed when it is trained"
         raise ValueError(
-            f"latents={n} is not supported by {name}: {reason}. Use latents=all, a scdm or esolm model, or train {trained}."
+            f"latents={n} is not supported by {name}: {reason}. "
+            f"Use latents=all, a scdm or esolm model, or train {trained}."
         )
     if method.latent_control == "none" and n is not None and n != 0:
         reason = "it has no latent tokens"
         raise ValueError(
-            f"latents={n} is not supported by {name}: {reason}. Use latents=0, or a scdm, esolm or ar-mtp model."
+            f"latents={n} is not supported by {name}: {reason}. "
+            "Use latents=0, or a scdm, esolm or ar-mtp model."
         )
     if method.is_left_to_right and decoding.candidates != 1:
         k = getattr(decoding.candidates, "__name__", decoding.candidates)

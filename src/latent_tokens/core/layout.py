@@ -1,4 +1,4 @@
-"""The input of one forward pass: the arrangement [clean | latents | candidates] that training and decoding share."""
+"""The input of one forward pass: the arrangement [clean | latents | candidates], in training and decoding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Layout:
-    """The slots of one forward pass: clean, then masked, then padding (D-12, latent token count; D-24, padding slots)."""
+    """The slots of one forward pass: clean, then masked, then padding.
+
+    See D-12, latent token count, and D-24, padding slots.
+    """
 
     positions: Int[Tensor, "B S"]  # the position in the sequence that each slot holds; 0 in padding
     num_clean: Int[Tensor, " B"]  # slots [0, num_clean) show their token

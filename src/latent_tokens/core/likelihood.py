@@ -1,7 +1,7 @@
 """Exact likelihood of a sequence along a decoding order, one token at a time.
 
-`log_likelihood` takes every step as decoding does. `in_one_pass` computes the same for rules under which one pass holds all
-steps, and is tested equal.
+`log_likelihood` takes every step as decoding does. `in_one_pass` computes the same for rules under which one
+pass holds all steps, and is tested equal.
 """
 
 from __future__ import annotations
@@ -40,15 +40,18 @@ def log_likelihood(
         order: a permutation per row, known positions first.
         num_known: the number of given tokens of each row.
         lengths: the length of each row.
-        latents: n, as in decoding with k = 1 and an order that is not reshuffled. None is the method's own number.
+        latents: n, as in decoding with k = 1 and an order that is not reshuffled. None is the method's own
+            number.
         report: called after every step with 1.
 
     Returns:
-        Nats in float64, by entry of the order: 0 for given tokens and past the length. The sum of a row is its log-likelihood given
+        Nats in float64, by entry of the order: 0 for given tokens and past the length. The sum of a row is
+            its log-likelihood given
         its known tokens.
 
     Raises:
-        ValueError: a left-to-right method gets another order, or a method latent tokens that it does not support.
+        ValueError: a left-to-right method gets another order, or a method latent tokens that it does not
+            support.
     """
     check(method, order, num_known, lengths, latents)
     n = method.latents if latents is None else latents
@@ -79,10 +82,11 @@ def in_one_pass(
     num_known: Int[Tensor, " B"],
     lengths: Int[Tensor, " B"],
 ) -> Float[Tensor, "B L"]:
-    """Return `log_likelihood` for n = 0 under the causal rule from one pass, as no clean token attends to a later one.
+    """Return `log_likelihood` for n = 0 under the causal rule, from one pass.
 
-    With a shifted readout each slot receives the token before it. Otherwise the clean tokens are followed by one MASK for every
-    step, which attends to the clean tokens before its own and to itself.
+    It is exact, as no clean token attends to a later one. With a shifted readout each slot receives the token
+    before it. Otherwise the clean tokens are followed by one MASK for every step, which attends to the clean
+    tokens before its own and to itself.
     """
     batch, length = tokens.shape
     rank = torch.arange(length, device=tokens.device)
@@ -114,7 +118,7 @@ def log_probability(logits: Float[Tensor, "N V"], tokens: Int[Tensor, " N"]) -> 
 def check(
     method: Method, order: Tensor, num_known: Tensor, lengths: Tensor, latents: int | Literal["all"] | None
 ) -> None:
-    """Raise ValueError if a left-to-right method gets another order, or a method latent tokens that it does not support."""
+    """Raise ValueError if the method does not support the order or the number of latent tokens."""
     rank = torch.arange(order.shape[1], device=order.device).expand_as(order)
     if method.is_left_to_right and (order != rank)[rank < lengths[:, None]].any():
         raise ValueError(
@@ -122,7 +126,8 @@ def check(
         )
     if method.latent_control == "fixed" and latents not in (None, "all"):
         raise ValueError(
-            f"latents={latents}: its latents are all masked tokens that it shows; use latents=all, or scdm or esolm"
+            f"latents={latents}: its latents are all masked tokens that it shows; "
+            "use latents=all, or scdm or esolm"
         )
     if latents not in (None, 0) and method.latent_control == "none":
         raise ValueError(f"latents={latents}: this method can use none; use latents=0, or scdm or esolm")

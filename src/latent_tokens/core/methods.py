@@ -1,4 +1,4 @@
-"""Every model of the paper as an entry of METHODS, and the two things a method does: draw a training layout, return logits."""
+"""Every model of the paper as an entry of METHODS. A method draws training layouts and computes logits."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ LatentControl = Literal["none", "fixed", "free"]
 class Denoiser(Protocol):
     """Any callable (ids, positions, mask) -> logits with an integer `mask_id`.
 
-    ids, positions: Int[B, S]; mask: Bool[B, S, S]; logits: Float[B, S, V]. A column `mask_id` of the logits is never chosen.
-    If `supports_slots` is true (`reads`, its name in version 0.1, is understood too), it takes a fourth argument,
-    slots Bool[B, S], and returns the logits of these slots only, (N, V), row by row. On an accelerator its mask may then be
-    a FlexAttention BlockMask.
+    ids, positions: Int[B, S]; mask: Bool[B, S, S]; logits: Float[B, S, V]. A column `mask_id` of the logits
+    is never chosen. If `supports_slots` is true (`reads`, its name in version 0.1, is understood too), it
+    takes a fourth argument, slots Bool[B, S], and returns the logits of these slots only, (N, V), row by row.
+    On an accelerator its mask may then be a FlexAttention BlockMask.
     """
 
     mask_id: int
@@ -46,24 +46,22 @@ class Denoiser(Protocol):
 
 
 def supports_slots(net: Denoiser) -> bool:
-    """Return whether a denoiser takes the slots that are asked for as its fourth argument."""
-    return bool(getattr(net, "supports_slots", getattr(net, "reads", False)))
+    """Return whether a denoiser takes slots as its fourth argument. In version 0.1 it says `reads`."""
+    return bool(getattr(net, "supports_slots", False) or getattr(net, "reads", False))
 
 
 @dataclass(frozen=True)
 class Method:
-    """A model: how it is trained, and its input at inference (sections 3 to 5 of the paper; the table in docs/concepts.md)."""
+    """A model: how it is trained, and its input at inference (sections 3 to 5; table in docs/concepts.md)."""
 
     order: Order
     attention: Rule
     window: int | None = None  # the largest number of masked tokens in the input; None = all
     targets: Literal["all", "next"] = "all"  # which masked tokens of the input training scores
     weight: Literal["elbo", "flat"] = (
-        "elbo"  # divide by the number of targets, or of unknown positions (D-4, loss weight; D-5, AR-MTP normalization)
+        "elbo"  # divide by the number of targets, or of unknown positions (D-4, D-5)
     )
-    readout: Literal["in_place", "shifted"] = (
-        "in_place"  # shifted: slot j receives the token before it, and MASK at slot 0
-    )
+    readout: Literal["in_place", "shifted"] = "in_place"  # shifted: slot j receives the token before it
     latents: int | None = 0  # n if Decoding.latents is None; None = all
 
     def __post_init__(self) -> None:
@@ -77,7 +75,8 @@ class Method:
             )
         if self.readout == "shifted" and self.targets == "next":
             raise ValueError(
-                "targets=next with readout=shifted: one pass trains every step, so its targets are all. Use targets=all, or ar-ntp-N."
+                "targets=next with readout=shifted: one pass trains every step, so its targets are all. "
+                "Use targets=all, or ar-ntp-N."
             )
         check_choice("targets", self.targets, ("all", "next"))
         check_choice("weight", self.weight, ("elbo", "flat"))
@@ -90,7 +89,7 @@ class Method:
 
     @property
     def latent_control(self) -> LatentControl:
-        """How n, the number of latent tokens, is set: "none" (there are none), "fixed" (by training) or "free" (at inference)."""
+        """How n is set: "none" (there is no latent token), "fixed" (in training) or "free" (at inference)."""
         if self.readout == "shifted":
             return "none"
         if attends_later(self.attention):
@@ -100,11 +99,13 @@ class Method:
     def draw(
         self, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], generator: torch.Generator
     ) -> Layout:
-        """Draw a training layout: an order, and the number of clean tokens, uniform on {#known .. length-1} and stratified over the batch.
+        """Draw a training layout: an order and a number of clean tokens per row.
 
-        With targets="next" the target is the last slot, as at inference: behind all other masked tokens of the input, or behind a
-        uniform number of them if the number is free. A shifted readout trains every step at once: its clean slots are the known
-        ones, its masked slots all others.
+        The number of clean tokens is uniform on {#known .. length-1}, and stratified over the batch.
+
+        With targets="next" the target is the last slot, as at inference: behind all other masked tokens of
+        the input, or behind a uniform number of them if the number is free. A shifted readout trains every
+        step at once: its clean slots are the known ones, its masked slots all others.
         """
 
         def uniform(*shape: int) -> Tensor:
@@ -130,7 +131,8 @@ class Method:
         if self.readout == "shifted" and gap.any():
             row = int(gap.any(1).nonzero()[0])
             raise ValueError(
-                f"row {row}: its known positions are not a prefix, and a shifted readout only continues one; use scdm or mdm to infill"
+                f"row {row}: its known positions are not a prefix, and a shifted readout only continues one; "
+                "use scdm or mdm to infill"
             )
 
     def max_visible(self, num_masked: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
@@ -145,7 +147,10 @@ class Method:
     def logits_at(
         self, slots: Bool[Tensor, "B S"], net: Denoiser, tokens: Int[Tensor, "B L"], layout: Layout
     ) -> Float[Tensor, "N V"]:
-        """Return `logits` at the given slots only, row by row. A denoiser with `supports_slots` computes no others."""
+        """Return `logits` at the given slots only, row by row.
+
+        A denoiser with `supports_slots` computes no others.
+        """
         if not supports_slots(net):
             return self.logits(net, tokens, layout)[slots]
         ids = self.input_ids(tokens, layout, net.mask_id)
@@ -154,7 +159,10 @@ class Method:
         return exclude_mask_token(net.mask_id, cast(Any, net)(ids, layout.positions, mask, slots))
 
     def input_ids(self, tokens: Int[Tensor, "B L"], layout: Layout, mask_id: int) -> Int[Tensor, "B S"]:
-        """Return the token id at every slot of the input: the token if clean, else MASK. With a shifted readout the token before it."""
+        """Return the token id that every slot receives: its token if clean, else MASK.
+
+        With a shifted readout it is the token before.
+        """
         tokens_at = tokens.gather(1, layout.positions)  # (B, S)
         if self.readout == "shifted":
             return tokens_at.roll(1, dims=1).masked_fill(~layout.shown | (layout.slots == 0), mask_id)
@@ -169,7 +177,10 @@ def exclude_mask_token(mask_id: int, logits: Float[Tensor, "*N V"]) -> Float[Ten
 
 
 def windowed(window: int, targets: Literal["all", "next"]) -> Method:
-    """Return AR-MTP-Window-n (targets="all") or AR-NTP-n (targets="next") for n = window: n - 1 latent tokens (section 5.3)."""
+    """Return AR-MTP-Window-n (targets="all") or AR-NTP-n (targets="next") for n = window (section 5.3).
+
+    It has n - 1 latent tokens.
+    """
     return Method(left_to_right, bidirectional, window=window, targets=targets, weight="flat", latents=None)
 
 
@@ -194,7 +205,7 @@ METHODS: Registry[Method] = Registry("method", {
 
 
 def name_of(method: Method) -> str:
-    """Return the method's name in METHODS, with its weight and targets if they differ from the entry, or "custom"."""
+    """Return the method's name in METHODS, with weight and targets if these differ from it, or "custom"."""
     names = [*METHODS, *(f"{kind}-{method.window}" for kind in ("ar-mtp-window", "ar-ntp") if method.window)]
     for changed in ((), ("weight",), ("targets",), ("weight", "targets")):
         values = {field: getattr(method, field) for field in changed}

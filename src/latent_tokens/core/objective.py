@@ -23,7 +23,10 @@ class TrainingBatch:
     weight: Float[Tensor, " B"]  # of each scored slot of a row
 
     def take(self, rows: Int[Tensor, " R"]) -> TrainingBatch:
-        """Return some rows, without the padding that none of them needs. The losses of all rows add up to that of the batch."""
+        """Return some rows, without the padding that none of them needs.
+
+        The losses of all rows add up to that of the batch.
+        """
         num_shown = self.layout.num_shown[rows]
         width = int(num_shown.max())
         layout = Layout(self.layout.positions[rows, :width], self.layout.num_clean[rows], num_shown)
@@ -48,10 +51,11 @@ def loss(
     *,
     lengths: Int[Tensor, " B"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Return the method's loss on a batch in nats per token, from one forward pass (appendix B; D-4, loss weight; D-5, AR-MTP normalization).
+    """Return the method's loss on a batch in nats per token, from one forward pass.
 
-    With weight="elbo" it is, for an any-order method, an unbiased estimate of the negative ELBO per unknown token. With "flat" it
-    is the sum over targets divided by the number of unknown positions.
+    See appendix B, D-4, loss weight, and D-5, AR-MTP normalization.
+    With weight="elbo" it is, for an any-order method, an unbiased estimate of the negative ELBO per unknown
+    token. With "flat" it is the sum over targets divided by the number of unknown positions.
 
     Args:
         net: the network.
@@ -62,7 +66,8 @@ def loss(
         lengths: the length of each row. Later positions take no part.
 
     Raises:
-        ValueError: a row has no unknown position, a token is MASK, or the method cannot take the known positions.
+        ValueError: a row has no unknown position, a token is MASK, or the method cannot take the known
+            positions.
     """
     return weighted_nll(
         net, method, corrupt(method, tokens, known, generator, mask_id=net.mask_id, lengths=lengths)

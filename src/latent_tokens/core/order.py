@@ -1,8 +1,8 @@
 """Decoding orders and latent policies.
 
-An order is a permutation of the positions per row: clean ones first, as decoded, then the masked ones. A function that
-makes one takes the given positions, and may take `draw`, which returns fresh noise: uniform in [0, 1), one line per row.
-A 1 ends a line, and leaves its entry where it is.
+An order is a permutation of the positions per row: clean ones first, as decoded, then the masked ones. A
+function that makes one takes the given positions, and may take `draw`, which returns fresh noise: uniform in
+[0, 1), one line per row. A 1 ends a line, and leaves its entry where it is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from torch import Tensor
 Noise = Float[Tensor, "B N"]
 Draw = Callable[[], Noise]
 Order = Callable[..., Int[Tensor, "B L"]]
-"""(known[, draw]) -> a permutation per row. If its `refreshable` is true, `Decoding.refresh` reshuffles what it left masked."""
+"""(known[, draw]) -> a permutation per row.
+
+If its attribute `refreshable` is true, `Decoding.refresh` reshuffles the masked positions after each step.
+"""
 
 
 def left_to_right(known: Bool[Tensor, "B L"]) -> Int[Tensor, "B L"]:
@@ -33,28 +36,32 @@ def any_order(known: Bool[Tensor, "B L"], noise: Noise | Draw) -> Int[Tensor, "B
     return shuffle(left_to_right(known), known.sum(1), drawn)
 
 
-any_order.refreshable = True  # type: ignore[attr-defined]  # a uniform permutation stays one when its masked part is reshuffled
+# A uniform permutation stays one when its masked part is reshuffled.
+any_order.refreshable = True  # type: ignore[attr-defined]
 
 
 def given(schedule: Sequence[int] | Tensor) -> Order:
-    """Return the order that follows `schedule`: one permutation of 0..L-1 for all rows, or one per row. Known positions come first.
+    """Return the order that follows `schedule`: one permutation of 0..L-1 for all rows, or one per row.
+
+    Known positions come first.
 
     Raises:
         ValueError: `schedule` is not a permutation or, when it is followed, has another length.
     """
-    wanted = torch.as_tensor(schedule)
-    wanted = wanted[None] if wanted.dim() == 1 else wanted
-    if not is_permutation(wanted):
+    positions = torch.as_tensor(schedule)
+    positions = positions[None] if positions.dim() == 1 else positions
+    if not is_permutation(positions):
         raise ValueError(
-            f"schedule={schedule}: must name each position 0..{wanted.shape[1] - 1} exactly once"
+            f"schedule={schedule}: must name each position 0..{positions.shape[1] - 1} exactly once"
         )
 
     def follow_schedule(known: Bool[Tensor, "B L"]) -> Int[Tensor, "B L"]:
-        if wanted.shape[1] != known.shape[1] or len(wanted) not in (1, len(known)):
+        if positions.shape[1] != known.shape[1] or len(positions) not in (1, len(known)):
             raise ValueError(
-                f"schedule of shape {tuple(wanted.shape)} for known of shape {tuple(known.shape)}: needs one line, or one per row, of its length"
+                f"schedule of shape {tuple(positions.shape)} for known of shape {tuple(known.shape)}: "
+                "needs one line, or one per row, of its length"
             )
-        order = wanted.to(known.device).expand_as(known)
+        order = positions.to(known.device).expand_as(known)
         return order.gather(1, left_to_right(known.gather(1, order)))
 
     return follow_schedule
@@ -63,9 +70,7 @@ def given(schedule: Sequence[int] | Tensor) -> Order:
 class PolicyInput(NamedTuple):
     """A decoding step before its latent tokens are chosen, one line per row: the input of a latent policy."""
 
-    order: Int[
-        Tensor, "B L"
-    ]  # clean positions, candidates, the other masked ones, then those past the row's length
+    order: Int[Tensor, "B L"]  # clean positions, candidates, other masked ones, those past the row's length
     num_clean: Int[Tensor, " B"]
     num_masked: Int[Tensor, " B"]
     candidates: Int[Tensor, " B"]  # the number of candidates
@@ -81,7 +86,10 @@ class PolicyInput(NamedTuple):
 Showing = PolicyInput  # the name in version 0.1
 
 LatentPolicy = Callable[..., Int[Tensor, "B L"]]
-"""(PolicyInput[, draw]) -> its order, with the masked tokens after the candidates rearranged: the next n are the latent tokens."""
+"""(PolicyInput[, draw]) -> its order, with the masked tokens after the candidates rearranged.
+
+The next n of them are the latent tokens.
+"""
 
 
 def nearest(step: PolicyInput) -> Int[Tensor, "B L"]:
@@ -105,7 +113,7 @@ def is_random(rule: Order | LatentPolicy) -> bool:
 
 
 def is_left_to_right(order: Order) -> bool:
-    """Return whether an order decodes the first masked position next, as its permutations of three positions show."""
+    """Return whether an order decodes the first masked position next, as tested on three positions."""
     if is_random(order):
         return False
     known = torch.tensor(list(product((False, True), repeat=3)), device="cpu")
@@ -116,19 +124,22 @@ def is_left_to_right(order: Order) -> bool:
 
 
 def is_refreshable(order: Order) -> bool:
-    """Return whether the masked part of an order may be reshuffled after each step (D-14, schedule refresh)."""
+    """Return whether the masked part of an order may be reshuffled after a step (D-14, schedule refresh)."""
     return bool(getattr(order, "refreshable", False))
 
 
 def apply(rule: Order | LatentPolicy, subject: Any, draw: Draw) -> Int[Tensor, "B L"]:
-    """Call an order with the known positions, or a latent policy with its step. It gets `draw` if it takes a second argument."""
+    """Call an order with the known positions, or a latent policy with its step.
+
+    It gets `draw` if it takes a second argument.
+    """
     return rule(subject, draw) if is_random(rule) else rule(subject)
 
 
 def first_order(
     rule: Order, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], draw: Draw
 ) -> Int[Tensor, "B L"]:
-    """Return the order before the first step: known positions, the others as the rule has them, then those past the length.
+    """Return the order before the first step: known positions, others by the rule, those past the length.
 
     Raises:
         ValueError: the rule does not return a permutation per row.
@@ -153,7 +164,8 @@ def choose_latents(policy: LatentPolicy, step: PolicyInput, draw: Draw) -> Int[T
     fixed = (index < step.start[:, None]) | (index >= (step.num_clean + step.num_masked)[:, None])
     if (moved & fixed).any():
         raise ValueError(
-            "latent_policy moved clean tokens, candidates or positions past a row's length: only masked tokens after these may move"
+            "latent_policy moved clean tokens, candidates or positions past a row's length: "
+            "only masked tokens after these may move"
         )
     return order
 

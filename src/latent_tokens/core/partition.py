@@ -1,4 +1,4 @@
-"""Several tokens a step: how many each step decodes (appendix C, planned decoding schedules)."""
+"""Several tokens per step: how many tokens each step decodes (appendix C, planned decoding schedules)."""
 
 from __future__ import annotations
 
@@ -11,64 +11,100 @@ from torch import Tensor
 from latent_tokens.core.order import Noise, Order, given
 
 Partition = Callable[[Bool[Tensor, "B L"], Noise], Int[Tensor, "B T"]]
-"""(open, noise) -> how many of a row's open positions each of T steps decodes; empty steps are left out."""
+"""(masked, noise) -> how many masked positions of a row each of T steps decodes. Steps of 0 are left out."""
 
 
 def equal_parts(steps: int) -> Partition:
-    """T = `steps` parts whose sizes differ by one at most. Raises ValueError for fewer than one step."""
+    """Return the partition into T = `steps` parts whose sizes differ by at most 1.
+
+    Raises:
+        ValueError: `steps` is less than 1.
+
+    Example:
+        >>> equal_parts(2)(torch.ones(1, 5, dtype=torch.bool), torch.rand(1, 5)).tolist()
+        [[2, 3]]
+    """
     check_steps(steps)
 
-    def sizes(open: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B T"]:
-        ends = open.sum(1)[:, None] * torch.arange(steps + 1, device=open.device) // steps
+    def sizes(masked: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B T"]:
+        ends = masked.sum(1)[:, None] * torch.arange(steps + 1, device=masked.device) // steps
         return ends.diff(dim=1)
 
     return sizes
 
 
 def reverse_process(steps: int) -> Partition:
-    """The random partition that the reverse process with T = `steps` induces: each position is unmasked at a uniform step."""
+    """Return the random partition of the reverse process with T = `steps`: each position has a uniform step.
+
+    Raises:
+        ValueError: `steps` is less than 1.
+
+    Example:
+        >>> reverse_process(2)(torch.ones(1, 3, dtype=torch.bool), torch.tensor([[0.1, 0.6, 0.7]])).tolist()
+        [[1, 2]]
+    """
     check_steps(steps)
 
-    def sizes(open: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B T"]:
-        drawn = (noise * steps).long()  # the noise's closing ones become `steps`, a column of their own
-        counts = torch.zeros(len(noise), steps + 1, dtype=torch.int64, device=open.device)
+    def sizes(masked: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B T"]:
+        drawn = (noise * steps).long()  # a 1 that pads the noise is `steps`, which has its own column
+        counts = torch.zeros(len(noise), steps + 1, dtype=torch.int64, device=masked.device)
         return counts.scatter_add(1, drawn, torch.ones_like(drawn))[:, :steps]
 
     return sizes
 
 
 def given_partition(sets: Sequence[Sequence[int]]) -> tuple[Order, Partition]:
-    """The `order` and the `tokens_per_step` of a Decoding that decodes exactly the positions of sets[t] at step t.
+    """Return `order` and `tokens_per_step` of a Decoding that decodes the positions of sets[t] at step t.
 
-    Known positions drop out of their set. Raises ValueError where the sets are no partition of 0..L-1.
+    Known positions are left out of their set.
+
+    Raises:
+        ValueError: the sets are not a partition of 0..L-1.
+
+    Example:
+        >>> order, partition = given_partition([[2], [0, 1]])
+        >>> decoding = Decoding(candidates="all", order=order, tokens_per_step=partition)
     """
     schedule = torch.tensor([position for part in sets for position in part])
     step_of = torch.repeat_interleave(torch.arange(len(sets)), torch.tensor([len(part) for part in sets]))
 
-    def sizes(open: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B T"]:
-        still_open = open[:, schedule.to(open.device)].long()
-        counts = torch.zeros(len(open), len(sets), dtype=torch.int64, device=open.device)
-        return counts.scatter_add(1, step_of.to(open.device).expand_as(still_open), still_open)
+    def sizes(masked: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B T"]:
+        in_order = masked[
+            :, schedule.to(masked.device)
+        ].long()  # (B, L): 1 at each masked entry of the schedule
+        counts = torch.zeros(len(masked), len(sets), dtype=torch.int64, device=masked.device)
+        return counts.scatter_add(1, step_of.to(masked.device).expand_as(in_order), in_order)
 
     return given(schedule), sizes
 
 
 def sizes_of_steps(
-    tokens_per_step: int | Partition, open: Bool[Tensor, "B L"], draw: Callable[[], Noise]
+    tokens_per_step: int | Partition, masked: Bool[Tensor, "B L"], draw: Callable[[], Noise]
 ) -> Int[Tensor, "B T"]:
-    """How many tokens each step of a row decodes, its empty steps left out. Raises ValueError where some positions are never decoded."""
+    """Return how many tokens each step of a row decodes, without steps of 0 tokens before others.
+
+    Args:
+        tokens_per_step: a number for every step, or a partition.
+        masked: true at positions to decode.
+        draw: returns the noise of a partition.
+
+    Raises:
+        ValueError: the steps of a row decode fewer tokens than are masked.
+    """
+    num_masked = masked.sum(1)
     if isinstance(tokens_per_step, int):
-        steps = -(-max(open.sum(1).tolist(), default=0) // tokens_per_step)
-        return torch.full((len(open), steps), tokens_per_step, device=open.device)
-    sizes = tokens_per_step(open, draw())
-    if (sizes < 0).any() or (sizes.sum(1) < open.sum(1)).any():
+        steps = -(-max(num_masked.tolist(), default=0) // tokens_per_step)
+        return torch.full((len(masked), steps), tokens_per_step, device=masked.device)
+    sizes = tokens_per_step(masked, draw())
+    if (sizes < 0).any() or (sizes.sum(1) < num_masked).any():
         raise ValueError(
-            f"tokens_per_step gives steps of {sizes.tolist()} tokens: a row's steps must add up to its open positions"
+            f"tokens_per_step gives steps of {sizes.tolist()} tokens: "
+            "a row's steps must add up to its masked positions"
         )
     return sizes.gather(1, (sizes == 0).int().argsort(dim=1, stable=True))
 
 
 def check_steps(steps: int) -> None:
-    """Raises ValueError for fewer than one step."""
+    """Raise ValueError if `steps` is less than 1."""
     if steps < 1:
         raise ValueError(f"steps={steps}: decoding takes at least 1 step")

@@ -1,6 +1,7 @@
-"""Which latent tokens matter: the influence of positions on each other, and the latent policy that ranks by it.
+"""Relevance of latent tokens: the influence of positions on each other, and a latent policy that ranks by it.
 
-Positions are counted from the end of a row, so that the cells of an answer are the same ones however long its prompt is.
+Positions are counted from the end of a row, so that the cells of an answer are the same ones however long its
+prompt is.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ from latent_tokens.core.order import LatentPolicy, PolicyInput, first_order
 Worth = Callable[[PolicyInput], Float[Tensor, "A L"]]
 """The worth of each position as a latent token."""
 
-LEVELS = (
-    1 << 16
-)  # influence is rounded to this many integers: their sums are exact, so that a row does not depend on its batch
+# Influence is rounded to this many integers. Their sums are exact, so a row does not depend on its batch.
+LEVELS = 1 << 16
 
 
 @torch.no_grad()
@@ -34,10 +34,11 @@ def influence(
     lengths: Int[Tensor, " B"] | None = None,
     report: Callable[[int], None] = lambda passes: None,
 ) -> Float[Tensor, "L L"]:
-    """Measure how much the prediction at position j (row) changes when the token at position i (column) becomes clean, in nats.
+    """Measure how much the prediction at one position changes when the token at another becomes clean.
 
-    It is the mean Kullback-Leibler divergence of the prediction with that token from the one without, over complete sequences,
-    orders of the method and numbers of clean tokens. Pairs that never came up have 0.
+    Row j and column i is the change at position j when position i becomes clean, in nats. It is the mean
+    Kullback-Leibler divergence of the prediction with that token from the one without, over complete
+    sequences, orders of the method and numbers of clean tokens. Pairs that never came up have 0.
 
     Args:
         net: the network.
@@ -56,7 +57,8 @@ def influence(
     """
     if method.readout == "shifted":
         raise ValueError(
-            "influence with a shifted readout: it predicts the next token alone, and has no latents; use another method"
+            "influence with a shifted readout: it predicts the next token alone, and has no latents; "
+            "use another method"
         )
     tokens = tokens.long()
     batch, length = tokens.shape
@@ -101,7 +103,10 @@ def pad_slots(values: Float[Tensor, "B S V"], length: int) -> Float[Tensor, "B L
 
 
 def rank_by(worth: Worth, name: str) -> LatentPolicy:
-    """Return the latent policy that chooses the positions of highest worth. The best is last, where it attends to all others."""
+    """Return the latent policy that chooses the positions of highest worth.
+
+    The best is last, where it attends to all others.
+    """
 
     def by_worth(step: PolicyInput) -> Int[Tensor, "A L"]:
         order = step.order
@@ -122,12 +127,12 @@ def rank_by(worth: Worth, name: str) -> LatentPolicy:
 def relevant(relation: Tensor, name: str = "relevant") -> LatentPolicy:
     """Return the latent policy that selects the masked positions of highest relevance.
 
-    Relevance is (influence of the clean tokens on the position + 1) x (its influence on the candidates). The 1 decides if no token
-    is clean.
+    Relevance is (influence of the clean tokens on the position + 1) x (its influence on the candidates). The
+    1 decides if no token is clean.
 
     Args:
-        relation: Float[L, L], the influence of position i (column) on position j (row), 0 for none: from `influence`, or 1 for two
-            cells that share a unit. Both are counted from the end.
+        relation: Float[L, L], the influence of position i (column) on position j (row), 0 for none: from
+            `influence`, or 1 for two cells that share a unit. Both are counted from the end.
         name: what results record as the policy.
 
     Raises:
@@ -163,7 +168,9 @@ def support_of_candidates(relation: Tensor, step: PolicyInput) -> Float[Tensor, 
 def summed(
     relation: Tensor, step: PolicyInput, start: Int[Tensor, " A"], stop: Int[Tensor, " A"]
 ) -> Float[Tensor, "A L"]:
-    """Sum each position's column over the rows of the positions at start..stop-1 of the order. Past a row's length it is 0.
+    """Sum each position's column over the rows of the positions at start..stop-1 of the order.
+
+    Past a row's length it is 0.
 
     Raises:
         ValueError: the relation has another length.

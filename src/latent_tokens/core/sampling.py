@@ -1,12 +1,12 @@
-"""Sampling: one loop for every method, order, number of candidates and number of latent tokens (Algorithms 1 to 5).
+"""Sampling: one loop for every method, order, number of candidates and of latent tokens (Algorithms 1 to 5).
 
-This is the reference implementation. The network sees exactly the slots of the step, and the loop reads like the algorithm.
+This is the reference implementation. The network sees exactly the slots of the step, and the loop reads like
+the algorithm.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -18,7 +18,6 @@ from latent_tokens.core.decoding import (
     Decoding,
     Generated,
     Step,
-    check_decoding,
     num_candidates_and_latents,
     order_of,
 )
@@ -27,44 +26,19 @@ from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.core.order import (
     PolicyInput,
     choose_latents,
-    first_order,
     is_refreshable,
     promote,
     shuffle,
 )
-from latent_tokens.core.partition import sizes_of_steps
-from latent_tokens.core.streams import Streams
+from latent_tokens.core.state import State, start
 
 CandidateLogits = Callable[
     [Int[Tensor, " A"], Int[Tensor, "A L"], Layout, Int[Tensor, " A"]], Float[Tensor, "A K V"]
 ]
-"""(rows, their tokens, their layout, k) -> the candidates' logits in float64. A row with fewer candidates repeats its last."""
+"""(rows, their tokens, their layout, k) -> the candidates' logits in float64.
 
-
-@dataclass
-class State:
-    """B rows between two steps. `decode` changes it in place."""
-
-    tokens: Int[Tensor, "B L"]  # MASK where masked
-    order: Int[Tensor, "B L"]  # the first num_clean entries are clean, those up to the length are masked
-    num_clean: Int[Tensor, " B"]
-    lengths: Int[Tensor, " B"]
-    sizes: Int[Tensor, "B T"]  # how many tokens each step of a row decodes
-    steps: Int[Tensor, " B"]  # steps taken
-    processed: Int[Tensor, " B"]  # tokens processed, summed over steps
-    streams: Streams
-
-    @property
-    def num_masked(self) -> Int[Tensor, " B"]:
-        return self.lengths - self.num_clean
-
-    def unfinished(self, rows: Int[Tensor, " R"]) -> Int[Tensor, " A"]:
-        """Return those of the rows that have masked tokens."""
-        return rows[self.num_masked[rows] > 0]
-
-    def step_size(self, rows: Int[Tensor, " A"]) -> Int[Tensor, " A"]:
-        """Return how many tokens the next step of each row decodes."""
-        return self.sizes[rows, self.steps[rows]].minimum(self.num_masked[rows])
+A row with fewer candidates repeats its last.
+"""
 
 
 def generate(
@@ -101,51 +75,6 @@ def generate(
     return finish(state)
 
 
-def start(
-    net: Denoiser,
-    method: Method,
-    tokens: Int[Tensor, "B L"],
-    known: Bool[Tensor, "B L"],
-    decoding: Decoding,
-    seed: int,
-    rows: Int[Tensor, " B"] | None,
-    lengths: Int[Tensor, " B"] | None,
-) -> State:
-    """Return the state before the first step, with the first order and the step sizes drawn. Raises as `generate`."""
-    tokens = tokens.long()
-    batch, length = tokens.shape
-    everyone = torch.arange(batch, device=tokens.device)
-    lengths = torch.full_like(everyone, length) if lengths is None else lengths
-    rows = everyone if rows is None else rows
-
-    # Check the request.
-    check_decoding(method, decoding)
-    check_shapes(tokens, known, lengths, rows)
-    inside = torch.arange(length, device=tokens.device) < lengths[:, None]
-    known = known & inside
-    check_known(net, method, tokens, known)
-
-    # Draw the first order, then the step sizes.
-    masked = ~known & inside
-    streams = Streams(seed, rows)
-    draw = partial(streams.uniform, everyone, masked.sum(1))
-    order = first_order(order_of(method, decoding), known, lengths, draw)
-    sizes = sizes_of_steps(decoding.tokens_per_step, masked, draw)
-
-    steps = torch.zeros_like(lengths)
-    processed = torch.zeros_like(lengths)
-    return State(
-        tokens.masked_fill(masked, net.mask_id),
-        order,
-        known.sum(1),
-        lengths,
-        sizes,
-        steps,
-        processed,
-        streams,
-    )
-
-
 @torch.no_grad()
 def decode(
     net: Denoiser,
@@ -164,7 +93,8 @@ def decode(
         decoding: the settings.
         state: changed in place.
         rows: the rows to decode.
-        candidate_logits: computes the candidates' logits of a step. The optimized implementation passes another function.
+        candidate_logits: computes the candidates' logits of a step. The optimized implementation passes
+            another function.
         on_step: called with every step.
     """
     refresh = decoding.refresh and is_refreshable(order_of(method, decoding))
@@ -228,7 +158,10 @@ def candidates_of_every_slot(
 def candidate_logits(
     logits: Float[Tensor, "A S V"], layout: Layout, num_candidates: Int[Tensor, " A"]
 ) -> Float[Tensor, "A K V"]:
-    """Return the logits of each row's last `num_candidates` slots, in float64. A row with fewer repeats its last."""
+    """Return the logits of each row's last `num_candidates` slots, in float64.
+
+    A row with fewer candidates repeats its last.
+    """
     rank = torch.arange(int(num_candidates.max()), device=logits.device)
     slots = (layout.num_shown - num_candidates)[:, None] + rank.minimum(num_candidates[:, None] - 1)  # (A, K)
     return logits.gather(1, slots[:, :, None].expand(-1, -1, logits.shape[-1])).double()
@@ -256,7 +189,7 @@ def sample_tokens(
     decoding: Decoding,
     noise: Float[Tensor, "A T"],
 ) -> Int[Tensor, "A T"]:
-    """Sample a token for each pick by inverse CDF, or return the argmax at temperature 0 (D-18, token sampling).
+    """Sample a token for each pick by inverse CDF, at temperature 0 the argmax (D-18, token sampling).
 
     Raises:
         ValueError: the logits are not finite.
@@ -265,7 +198,8 @@ def sample_tokens(
     logits = logits - logits.amax(-1, keepdim=True)
     if logits.isnan().any():
         raise ValueError(
-            "the net's logits are not finite where a token is to be drawn: its weights have diverged, or are damaged"
+            "the net's logits are not finite where a token is to be drawn: "
+            "its weights have diverged, or are damaged"
         )
     if decoding.temperature == 0:
         return logits.argmax(-1)
@@ -276,27 +210,3 @@ def sample_tokens(
         probabilities = torch.zeros_like(ranked).scatter(-1, ids, ranked.masked_fill(beyond, 0))
     cdf = probabilities.cumsum(-1)
     return (cdf / cdf[..., -1:] <= noise[..., None]).sum(-1)
-
-
-def check_shapes(tokens: Tensor, known: Tensor, lengths: Tensor, rows: Tensor) -> None:
-    """Raise ValueError if the shapes of the rows to decode do not match."""
-    batch, length = tokens.shape
-    if known.shape != tokens.shape or lengths.shape != (batch,) or rows.shape != (batch,):
-        shapes = f"known {tuple(known.shape)}, lengths {tuple(lengths.shape)}, rows {tuple(rows.shape)}"
-        raise ValueError(
-            f"tokens {(batch, length)} with {shapes}: known must be of the shape of tokens, lengths and rows of its first"
-        )
-    if ((lengths < 0) | (lengths > length)).any():
-        raise ValueError(f"lengths={lengths.tolist()}: must lie in 0..{length}")
-
-
-def check_known(net: Denoiser, method: Method, tokens: Tensor, known: Tensor) -> None:
-    """Raise ValueError if a known position holds no token, or the method cannot take the known positions."""
-    wrong = known & ((tokens < 0) | (tokens == net.mask_id))
-    if wrong.any():
-        row, position = wrong.nonzero()[0].tolist()
-        token = int(tokens[row, position])
-        raise ValueError(
-            f"row {row}, position {position}: token {token} is no known token; mark it as unknown instead"
-        )
-    method.check_known(known)

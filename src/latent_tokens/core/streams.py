@@ -1,4 +1,4 @@
-"""One stream of random numbers a row, so that what a row draws does not depend on the batch it is in."""
+"""One random number generator per row, so that what a row draws does not depend on its batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from torch import Tensor
 
 
 class Streams:
-    """Row b draws from the stream (seed, rows[b]) and from no other. Raises ValueError for a negative seed or row."""
+    """The generators of a batch: row b draws from the one seeded with (seed, rows[b]).
+
+    Args:
+        seed: the seed of the batch.
+        rows: the number of each row.
+
+    Raises:
+        ValueError: the seed or a row number is negative.
+    """
 
     def __init__(self, seed: int, rows: Int[Tensor, " B"]) -> None:
         if seed < 0 or (rows < 0).any():
@@ -18,9 +26,17 @@ class Streams:
         self.generators = [np.random.default_rng((seed, row)) for row in rows.tolist()]
 
     def uniform(self, which: Int[Tensor, " A"], counts: Int[Tensor, " A"]) -> Float[Tensor, "A N"]:
-        """The next counts[a] numbers in [0, 1) of row which[a], as float64; a 1 stands where a line has ended."""
-        wanted = counts.tolist()
-        noise = np.ones((len(wanted), max(wanted, default=0)))
-        for line, row, count in zip(noise, which.tolist(), wanted, strict=True):
-            line[:count] = self.generators[row].random(count)
+        """Draw numbers in [0, 1), in float64.
+
+        Args:
+            which: the rows that draw.
+            counts: how many numbers each of them draws.
+
+        Returns:
+            One line per row. After its numbers a line is padded with 1.
+        """
+        lengths = counts.tolist()
+        noise = np.ones((len(lengths), max(lengths, default=0)))
+        for line, row, length in zip(noise, which.tolist(), lengths, strict=True):
+            line[:length] = self.generators[row].random(length)
         return torch.from_numpy(noise).to(self.device)

@@ -19,6 +19,8 @@ CHECKED = (
     "core.methods",
     "core.objective",
     "core.decoding",
+    "network.block",
+    "network.rotary",
     "network.transformer",
     "core.cost",
     "evaluation.solve",

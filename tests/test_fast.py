@@ -21,8 +21,9 @@ from latent_tokens import (
 )
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import causal, semi_causal
-from latent_tokens.core.sampling import candidate_logits, decode, finish, most_confident, sample_tokens, start
-from latent_tokens.network import memory, transformer as model
+from latent_tokens.core.sampling import candidate_logits, decode, finish, most_confident, sample_tokens
+from latent_tokens.core.state import start
+from latent_tokens.network import block, memory
 from latent_tokens.network.fast import FastCandidateLogits, microbatches, qkv_table
 
 VOCAB, LENGTH = 7, 12
@@ -89,7 +90,7 @@ def test_the_candidates_logits_are_the_references_for_each_position_encoding(
 
 def assert_equal_logits(monkeypatch, net, any_method, decoding):
     monkeypatch.setattr(
-        model, "TOKENS_A_GROUP", 3 * LENGTH
+        block, "TOKENS_PER_GROUP", 3 * LENGTH
     )  # the last layer attends in groups of three rows or more
     decoding = with_latents(any_method, decoding)
     look = FastCandidateLogits(net, any_method, torch.arange(7), LENGTH, qkv_table(net, 300, LENGTH))

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from latent_tokens import METHODS, Decoding, Size, Transformer, generate, loss
+from latent_tokens.core.methods import supports_slots
 from latent_tokens.core.objective import corrupt, weighted_nll
-from latent_tokens.network import transformer as model
+from latent_tokens.network import block
 from latent_tokens.network.buckets import MAX_RATIO, MIN_SLOTS
 from latent_tokens.training.batches import microbatches
 
@@ -106,7 +107,7 @@ def assert_equal(found, expected):
 def test_a_net_that_reads_only_what_is_scored_gives_the_same_loss_and_gradients(
     small, monkeypatch, any_method
 ):
-    monkeypatch.setattr(model, "TOKENS_A_GROUP", 64)
+    monkeypatch.setattr(block, "TOKENS_PER_GROUP", 64)
     tokens, known, lengths = ragged()
     found = []
     for reads in (True, False):
@@ -117,9 +118,40 @@ def test_a_net_that_reads_only_what_is_scored_gives_the_same_loss_and_gradients(
     assert_equal(*found)
 
 
+@pytest.mark.parametrize("attribute", ["supports_slots", "reads"])
+def test_network_that_supports_slots_is_called_with_them(small, attribute):
+    """Also by the attribute's name in version 0.1, on a network of a user's own and on a subclass of Transformer."""
+    calls = []
+
+    class Own:
+        mask_id = small.mask_id
+
+        def __call__(self, ids, positions, mask, *slots):
+            calls.append(len(slots))
+            return small(ids, positions, mask, *slots)
+
+    tokens, known, lengths = ragged()
+    expected = loss(small, METHODS["scdm"], tokens, known, generator(3), lengths=lengths)
+    for supported in (False, True):
+        net = Own()
+        setattr(net, attribute, supported)
+        assert torch.isclose(
+            loss(net, METHODS["scdm"], tokens, known, generator(3), lengths=lengths), expected
+        )
+    assert calls == [0, 1]
+
+    class Subclass(Transformer):
+        pass
+
+    net = Subclass(small.size, small.vocab_size, small.max_length)
+    assert not supports_slots(net)
+    setattr(net, attribute, True)
+    assert supports_slots(net)
+
+
 def test_the_first_layers_table_and_groups_of_rows_take_part_in_the_loss(small, monkeypatch):
     """What the test above compares is no plain pass: the table is made once, and the last layer attends group by group."""
-    monkeypatch.setattr(model, "TOKENS_A_GROUP", 64)
+    monkeypatch.setattr(block, "TOKENS_PER_GROUP", 64)
     made, widths = [], []
     counters = [
         small.blocks[0].qkv.register_forward_hook(lambda module, inputs, output: made.append(len(output))),
@@ -134,7 +166,7 @@ def test_the_first_layers_table_and_groups_of_rows_take_part_in_the_loss(small, 
         counter.remove()
     assert made == [small.table_rows]
     assert widths == [2]
-    assert model.rows_a_group(drawn.scored, None) == 4
+    assert block.max_rows(drawn.scored, None) == 4
 
 
 @pytest.fixture

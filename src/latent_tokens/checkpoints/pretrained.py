@@ -19,6 +19,7 @@ from latent_tokens.core import attention, order
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Method
 from latent_tokens.network.transformer import Transformer
+from latent_tokens.network.weight_names import stored_name
 from latent_tokens.sizes import LONGEST, Size
 from latent_tokens.storage import FORMAT, json_bytes, read_description, write_atomic
 from latent_tokens.tasks import Language
@@ -55,7 +56,7 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
             f"{folder}: incomplete, model.safetensors is missing. Resume its training (resume=auto) until it has saved weights."
         )
     try:
-        stored = shapes_of(weights)
+        stored = {stored_name(name): shape for name, shape in shapes_of(weights).items()}
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{weights}: damaged ({first_line(error)}); save the model again") from None
     try:

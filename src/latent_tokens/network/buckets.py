@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-MAX_RATIO = (
-    1.125  # a row joins a bucket if it is at most this many times as long as the bucket's shortest row
-)
-MIN_SLOTS = (
-    1_024  # a bucket of fewer slots takes rows of any length: a pass over so few is not worth splitting
-)
+# A row joins a bucket if it is at most this many times as long as the bucket's shortest row.
+MAX_RATIO = 1.125
+# A bucket of fewer slots takes rows of any length: a pass over these is not worth splitting.
+MIN_SLOTS = 1_024
 
 
 def bucket_by_length(lengths: Sequence[int], max_rows: Callable[[int], int]) -> list[list[int]]:

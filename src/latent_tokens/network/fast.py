@@ -1,7 +1,7 @@
-"""The optimized implementation of sampling: the same loop, with the candidates' logits from no more work than they depend on.
+"""The optimized implementation of sampling: the same loop, with only the work that candidates depend on.
 
-`generate` here is the public one. The loop is that of sampling.py. Only the function that computes the candidates' logits
-differs, and it is tested equal to the reference.
+`generate` here is the public one. The loop is that of core/sampling.py. Only the function that computes the
+candidates' logits differs, and it is tested equal to the reference.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import Rule, dense_mask, is_cacheable
 from latent_tokens.core.decoding import Decoding, Generated, Step
 from latent_tokens.core.layout import Layout
-from latent_tokens.core.methods import Denoiser, Method, exclude_mask_token
-from latent_tokens.core.sampling import State, decode, finish, start
+from latent_tokens.core.methods import Denoiser, Method, exclude_mask_token, supports_slots
+from latent_tokens.core.sampling import decode, finish
+from latent_tokens.core.state import State, start
 from latent_tokens.network.buckets import bucket_by_length
 from latent_tokens.network.memory import decoding_rows
 from latent_tokens.network.transformer import Transformer
 
-TABLE_BYTES = 1 << 28  # the largest table of the first layer
+TABLE_BYTES = 1 << 28  # the size limit of the first layer's table
 
 
 def generate(
@@ -40,11 +41,13 @@ def generate(
 ) -> Generated:
     """Decode the unknown positions of each row (Algorithms 1 to 5; appendix C for several tokens per step).
 
-    Sample i depends on (seed, rows[i]) only: it is the same alone, in any batch and in any order. A batch of any size is split
-    into parts that fit into memory. `on_step` receives the steps of one part after those of another.
+    Sample i depends on (seed, rows[i]) only: it is the same alone, in any batch and in any order. A batch of
+    any size is split into parts that fit into memory. `on_step` receives the steps of one part after those of
+    another.
 
-    For our Transformer in eval mode, without hooks, the logits equal those of the reference implementation up to rounding, and so
-    do the samples, unless two choices are that close. Any other network runs the reference implementation.
+    For our Transformer in eval mode, without hooks, the logits equal those of the reference implementation up
+    to rounding, and so do the samples, unless two choices are that close. Any other network runs the
+    reference implementation.
 
     Args:
         net: the network.
@@ -62,7 +65,8 @@ def generate(
 
     Example:
         >>> known = torch.zeros(2, 36, dtype=torch.bool)
-        >>> generate(net, net.method, known.long(), known, Decoding(candidates=4, latents=8), seed=0).tokens.shape
+        >>> decoding = Decoding(candidates=4, latents=8)
+        >>> generate(net, net.method, known.long(), known, decoding, seed=0).tokens.shape
         torch.Size([2, 36])
     """
     if not isinstance(net, Transformer) or not is_plain(net):
@@ -79,23 +83,28 @@ def generate(
 
 
 def is_plain(net: Transformer) -> bool:
-    """Return whether the parts of a network may be called one by one: in eval mode, without hooks, and not a subclass with another forward."""
-    return net.supports_slots and not (net.training or net._forward_hooks or net._forward_pre_hooks)
+    """Return whether the parts of a network may be called one by one.
+
+    It must be in eval mode, without hooks, and not a subclass whose forward does not take slots.
+    """
+    return supports_slots(net) and not (net.training or net._forward_hooks or net._forward_pre_hooks)
 
 
 def microbatches(
     net: Transformer, method: Method, state: State, decoding: Decoding
 ) -> list[Int[Tensor, " R"]]:
-    """Split the rows of a batch into parts that fit into memory, rows with about as many slots in their first step together."""
+    """Split the rows of a batch into parts that fit into memory.
+
+    Rows of a part have about as many slots in their first step.
+    """
     length = state.tokens.shape[1]
-    largest_step = int(state.sizes.max()) if state.sizes.numel() else 0
-    k = (
-        min(max(decoding.candidates, largest_step), length)
-        if isinstance(decoding.candidates, int)
-        else length
-    )
+    k = length
+    if isinstance(decoding.candidates, int):
+        largest_step = int(state.sizes.max()) if state.sizes.numel() else 0
+        k = min(max(decoding.candidates, largest_step), length)
     if is_cacheable(method.attention):
-        slots = state.lengths  # each step computes equally many slots in every row; the keys and values of earlier ones are cached
+        # Keys and values are cached, so a step computes the same number of slots in every row.
+        slots = state.lengths
     elif method.latent_control == "fixed" or not isinstance(decoding.latents, int):
         slots = state.num_clean + method.max_visible(state.num_masked)
     else:
@@ -107,7 +116,9 @@ def microbatches(
 def qkv_table(net: Transformer, batch: int, length: int) -> Float[Tensor, "T W"] | None:
     """Return the first layer's table, or None if it takes too much memory, or more time than it saves."""
     size = net.table_rows * 3 * net.size.width * net.head.weight.element_size()
-    return net.table() if size <= TABLE_BYTES and 8 * net.table_rows <= batch * length**2 else None
+    if size > TABLE_BYTES or 8 * net.table_rows > batch * length**2:
+        return None
+    return net.qkv_table()
 
 
 class FastCandidateLogits:
@@ -133,7 +144,7 @@ class FastCandidateLogits:
         layout: Layout,
         num_candidates: Int[Tensor, " A"],
     ) -> Float[Tensor, "A K V"]:
-        # Which slots to compute: all, or those that the cache does not hold.
+        # Compute all slots, or those that are not cached.
         if self.cache is None:
             slots = layout.slots.expand_as(layout.positions)
             append = None
@@ -143,14 +154,14 @@ class FastCandidateLogits:
         ids = self.method.input_ids(tokens, layout, self.net.mask_id).gather(1, slots)
         positions = layout.positions.gather(1, slots)
 
-        # Of these, the candidates need logits. Padding repeats a row's last slot, which counts once.
+        # The candidates among them need logits. Padding repeats a row's last slot, which counts once.
         first = layout.num_shown - num_candidates
         is_candidate = (slots >= first[:, None]) & (slots < layout.num_shown[:, None])
         is_candidate[:, 1:] &= slots[:, 1:] > slots[:, :-1]
         mask = query_mask(self.method.attention, layout, slots)
-        logits = self.net.read(ids, positions, mask, is_candidate, self.table, append)  # (N, V)
+        logits = self.net.forward_at(ids, positions, mask, is_candidate, self.table, append)  # (N, V)
 
-        # Back to one line per row; a row with fewer candidates repeats its last.
+        # Return one line per row. A row with fewer candidates repeats its last.
         rank = torch.arange(int(num_candidates.max()), device=rows.device)
         before = (num_candidates.cumsum(0) - num_candidates)[:, None]
         index = before + rank.minimum(num_candidates[:, None] - 1)  # (A, K)
@@ -158,7 +169,7 @@ class FastCandidateLogits:
 
 
 class KVCache:
-    """Keys and values of slots that no later step changes: clean ones under the causal rule, with a shifted readout all.
+    """Keys and values that no later step changes: of clean slots, and with a shifted readout of all slots.
 
     Those of latent tokens and candidates are written behind them and overwritten at the next step.
     """
@@ -187,7 +198,7 @@ class KVCache:
         self, slots: Int[Tensor, "A Q"], number: int, k: Float[Tensor, "A H Q C"], v: Float[Tensor, "A H Q C"]
     ) -> tuple[Tensor, Tensor]:
         """Write a layer's new keys and values, and return those of all slots so far, (A, H, S, C)."""
-        if number == len(self.layers):  # the first step: in the precision that the network computes in
+        if number == len(self.layers):  # at the first step, when the precision of the network is known
             batch, heads, _, channels = v.shape
             self.layers.append(v.new_zeros(2, batch, heads, self.length, channels))
         layer = self.layers[number]
@@ -199,7 +210,7 @@ class KVCache:
 
 
 def query_mask(rule: Rule, layout: Layout, queries: Int[Tensor, "A Q"]) -> Bool[Tensor, "C 1 Q S"] | None:
-    """Return the dense mask of some slots: one for all rows if they are equal, None if everything is visible."""
+    """Return the dense mask of some slots: one for all rows if these are equal, None if it is all true."""
     first = Layout(layout.positions[:1], layout.num_clean[:1], layout.num_shown[:1])
     equal = (layout.num_clean == first.num_clean).all() & (layout.num_shown == first.num_shown).all()
     equal = equal & (queries == queries[:1]).all()

@@ -1,9 +1,10 @@
-"""The products of the network in the form that is fastest where they run; each form gives what torch's own gives."""
+"""The linear layer and attention, each in the form that is fastest on its device."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -11,29 +12,38 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-FEW_ROWS = 64  # up to so many, a product with the weights in front is a sixth sooner on a CPU in float32
+FEW_ROWS = (
+    64  # up to this many rows, a product with the weights in front is a sixth faster on a CPU in float32
+)
 
 
 class Linear(nn.Linear):
-    """torch's own, in the way that suits decoding a token at a time: few rows, no gradient."""
+    """torch's linear layer, with a faster form for decoding on a CPU: few rows, no gradient.
+
+    The product is the same.
+    """
 
     def forward(self, x: Float[Tensor, "*N C"]) -> Float[Tensor, "*N D"]:
-        if (
+        """Return x W^T + bias."""
+        is_plain = (
             x.numel() > FEW_ROWS * self.in_features
             or x.device.type != "cpu"
             or x.dtype != torch.float32
             or torch.is_grad_enabled()
             or torch.is_autocast_enabled("cpu")
-        ):
-            return super().forward(x)
-        rows = x.reshape(-1, self.in_features)
-        flat = (
-            rows.contiguous() if len(rows) != 1 else rows.repeat(2, 1)
-        ).t()  # other strides, and one row alone, take a third of the speed
-        product = (
-            self.weight @ flat if self.bias is None else torch.addmm(self.bias[:, None], self.weight, flat)
         )
-        return product.t()[: len(rows)].reshape(*x.shape[:-1], self.out_features)
+        if is_plain:
+            return super().forward(x)
+
+        # Other strides, and a single row, would take a third of the speed.
+        rows = x.reshape(-1, self.in_features)
+        num_rows = len(rows)
+        columns = (rows.repeat(2, 1) if num_rows == 1 else rows.contiguous()).t()
+        if self.bias is None:
+            product = self.weight @ columns
+        else:
+            product = torch.addmm(self.bias[:, None], self.weight, columns)
+        return product.t()[:num_rows].reshape(*x.shape[:-1], self.out_features)
 
 
 def attend(
@@ -42,12 +52,13 @@ def attend(
     v: Float[Tensor, "B H S C"],
     mask: Bool[Tensor, "#B 1 Q S"] | BlockMask | None,
 ) -> Float[Tensor, "B H Q C"]:
-    """softmax(q k^T / sqrt(C)) v over what the mask shows; all, where it is None.
+    """Return softmax(q k^T / sqrt(C)) v over the keys that the mask admits. None admits all.
 
-    Training on a CPU in bf16 takes two matrix products: the fused kernel's backward is four times as long there (docs/performance.md).
+    Training on a CPU in bf16 uses two matrix products: the backward pass of the fused kernel takes four times
+    as long there (docs/performance.md).
     """
     if isinstance(mask, BlockMask):
-        return cast(Tensor, compiled_flex_attention(q.device.type)(q, k, v, block_mask=mask))
+        return compiled_flex_attention(q.device.type)(q, k, v, block_mask=mask)
     if q.device.type == "cpu" and q.dtype == torch.bfloat16 and torch.is_grad_enabled():
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
         if mask is not None:
@@ -57,14 +68,10 @@ def attend(
 
 
 @cache
-def compiled_flex_attention(device: str) -> Any:
-    """FlexAttention, compiled where there are kernels for it; on a CPU as it is, for tests."""
-    return flex_attention if device == "cpu" else torch.compile(flex_attention)
+def compiled_flex_attention(device: str) -> Callable[..., Tensor]:
+    """Return FlexAttention, compiled if the device has kernels for it.
 
-
-def rotate(x: Float[Tensor, "B H S C"], rotation: tuple[Tensor, Tensor] | None) -> Float[Tensor, "B H S C"]:
-    """x with its two halves turned by the angle of each position (rotary embedding, half-split); as it is without a rotation."""
-    if rotation is None:
-        return x
-    (a, b), (cos, sin) = x.chunk(2, dim=-1), rotation
-    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1).to(x.dtype)
+    On a CPU it runs uncompiled, for tests.
+    """
+    kernel = flex_attention if device == "cpu" else torch.compile(flex_attention)
+    return cast(Callable[..., Tensor], kernel)

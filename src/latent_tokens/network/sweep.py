@@ -1,4 +1,4 @@
-"""The candidates' logits at one state for several numbers of latent tokens, from one pass over what they share."""
+"""The candidates' logits of one state for several numbers of latent tokens, from one forward pass."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def sweep(
     candidates: int = 1,
     lengths: Int[Tensor, " B"] | None = None,
 ) -> Float[Tensor, "N B K V"]:
-    """Return the logits, in float64, of the next `candidates` of the order for each number n of latent tokens after them.
+    """Return the logits, in float64, of the next `candidates` of the order for each number n of latents.
 
-    The slots are [clean | most latents | candidates, once per n]. Clean tokens and latent tokens attend to nothing after them, so
-    all n share them. One pass costs clean + max n + N k slots instead of N clean + sum n + N k. Samples of different n share no
-    state after the first token, so `evaluate` does not use this.
+    The slots are [clean | most latents | candidates, once per n]. Clean tokens and latent tokens attend to
+    nothing after them, so all n share them. One pass costs clean + max n + N k slots instead of N clean + sum
+    n + N k. Samples of different n share no state after the first token, so `evaluate` does not use this.
 
     Args:
         net: the network, in eval mode.
@@ -43,7 +43,14 @@ def sweep(
         lengths: the length of each row. Later positions take no part.
 
     Raises:
-        ValueError: the input of the method cannot be shared, a row has nothing masked, or the net is in training mode.
+        ValueError: the input of the method cannot be shared, a row has no masked token, or the net is in
+            training mode.
+
+    Example:
+        >>> tokens = torch.zeros(1, 36, dtype=torch.int64)
+        >>> order = torch.arange(36)[None]
+        >>> sweep(net, METHODS["scdm"], tokens, order, torch.tensor([10]), latents=[0, 4]).shape
+        torch.Size([2, 1, 1, 7])
     """
     if net.training:
         raise ValueError(
@@ -51,7 +58,8 @@ def sweep(
         )
     if attends_later(method.attention) or method.readout == "shifted" or method.window is not None:
         raise ValueError(
-            "sweep: a pass is shared where masked tokens see none after them, are read in place and are not bounded by a window; use scdm or esolm"
+            "sweep: a pass is shared only if masked tokens attend to none after them, "
+            "without a shifted readout and without a window; use scdm or esolm"
         )
     if not latents or min(latents) < 0 or candidates < 1:
         numbers = f"latents={list(latents)} with candidates={candidates}"
@@ -67,7 +75,7 @@ def sweep(
     layout, copy, slot = arrangement(order, num_clean, k, n)
     mask = shared_mask(method.attention, num_clean, n, copy, slot)
     ids = method.input_ids(tokens, layout, net.mask_id)
-    logits = net.read(ids, layout.positions, mask[:, None], copy >= 0)  # (sum of N k, V)
+    logits = net.forward_at(ids, layout.positions, mask[:, None], copy >= 0)  # (sum of N k, V)
     logits = exclude_mask_token(net.mask_id, logits).double()
 
     # The copies of a row follow each other, and so do the rows.
@@ -80,7 +88,10 @@ def sweep(
 def arrangement(
     order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], k: Int[Tensor, " B"], n: Int[Tensor, "N B"]
 ) -> tuple[Layout, Int[Tensor, "B S"], Int[Tensor, "B S"]]:
-    """Return the layout, the copy of the candidates that each slot belongs to (-1: none), and its slot in an input with that copy alone."""
+    """Return the layout, the copy of the candidates that each slot belongs to, and its slot in that copy.
+
+    The slot is counted in an input that has no other copy. The copy of clean tokens and latent tokens is -1.
+    """
     clean = num_clean[:, None]
     most = n.amax(0)[:, None]
     shared = clean + most
@@ -89,7 +100,10 @@ def arrangement(
     beyond = (at - shared).clamp(min=0)
     copy = torch.where((at >= shared) & (at < num_shown[:, None]), beyond // k[:, None], -1)
     rank = beyond % k[:, None]
-    entry = torch.where(copy >= 0, clean + rank, torch.where(at < clean, at, at + k[:, None]))  # (B, S)
+    shared_entry = torch.where(at < clean, at, at + k[:, None])
+    entry = torch.where(
+        copy >= 0, clean + rank, shared_entry
+    )  # (B, S): which entry of the order each slot holds
     slot = torch.where(copy >= 0, clean + n.T.gather(1, copy.clamp(min=0)) + rank, at)
     padding = at >= num_shown[:, None]
     positions = order.gather(1, entry.masked_fill(padding, 0)).masked_fill(padding, 0)
@@ -103,14 +117,14 @@ def shared_mask(
     copy: Int[Tensor, "B S"],
     slot: Int[Tensor, "B S"],
 ) -> Bool[Tensor, "B S S"]:
-    """Return the mask: a candidate attends to the clean tokens, its own n latent tokens and its own copy, as the rule says."""
+    """Return the mask: a candidate attends, by the rule, to clean tokens, n latent tokens and its copy."""
     q = slot[:, :, None]
     j = slot[:, None, :]
-    own_copy = copy[:, :, None]
-    other_copy = copy[:, None, :]
+    query_copy = copy[:, :, None]
+    key_copy = copy[:, None, :]
     n_of_copy = torch.where(copy >= 0, n.T.gather(1, copy.clamp(min=0)), slot.shape[1])
     latents_end = num_clean[:, None] + n_of_copy
-    reached = torch.where(other_copy >= 0, own_copy == other_copy, j < latents_end[:, :, None])
+    reached = torch.where(key_copy >= 0, query_copy == key_copy, j < latents_end[:, :, None])
     visible: Tensor = rule(q, j, num_clean[:, None, None])
     diagonal = torch.eye(slot.shape[1], dtype=torch.bool, device=slot.device)
     return (visible & reached & (q >= 0) & (j >= 0)) | diagonal

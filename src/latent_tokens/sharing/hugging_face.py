@@ -45,6 +45,7 @@ LIKE = {
     torch.bfloat16: 0.5,
 }  # how far the fingerprint of the same weights may be, by precision
 PREFIX = "net."
+NEW_SPELLING = {r"^position_embedding\.": "place."}  # a weight of version 1.0: the name that it has here
 
 
 class LatentTokensConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
@@ -115,9 +116,8 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         options = {name: kwargs.pop(name) for name in OF_THE_HUB if kwargs.get(name) is not None}
         folder = find(pretrained_model_name_or_path, partial(fetch, **options))
         load = cast(Any, super().from_pretrained)
-        model, found = load(
-            folder, *model_args, output_loading_info=True, **{"dtype": torch.float32, **kwargs}
-        )
+        arguments = {"dtype": torch.float32, "key_mapping": NEW_SPELLING, **kwargs}
+        model, found = load(folder, *model_args, output_loading_info=True, **arguments)
         wrong = {kind: sorted(map(str, names)) for kind, names in found.items() if names}
         if wrong:
             raise ValueError(

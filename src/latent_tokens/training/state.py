@@ -20,6 +20,7 @@ from latent_tokens import processes
 from latent_tokens.checkpoints.tensor_files import SHA256, check_tensors, tensors_sha256
 from latent_tokens.checks import first_line, is_whole
 from latent_tokens.network.transformer import Transformer
+from latent_tokens.network.weight_names import stored_name
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import half_written, read_lines, short_hash, write_atomic
 from latent_tokens.training.sharding import full_tensor, shard_like
@@ -136,7 +137,7 @@ def read_state(path: Path) -> tuple[State, dict[str, dict[str, Tensor]]]:
         check_tensors(tensors, written)
         for key, tensor in tensors.items():
             part, name = key.split(".", 1)
-            parts[part][name] = tensor
+            parts[part][stored_name(name)] = tensor
         return State(**about, weights=parts["best"]), parts
     except (OSError, SafetensorError, RuntimeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: damaged ({first_line(error)})") from None

@@ -1,13 +1,20 @@
 """Weights and methods survive the disk; what is damaged says so."""
 
+import inspect
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
 
-from latent_tokens import METHODS, from_pretrained, save_pretrained
+from latent_tokens import METHODS, Transformer, from_pretrained, save_pretrained
 from latent_tokens.checkpoints.pretrained import shipped_names
+from latent_tokens.checkpoints.tensor_files import tensors_to_bytes
+from latent_tokens.sharing import hub_methods
 
 
 @pytest.fixture
@@ -110,3 +117,63 @@ def test_models_come_with_the_package():
     ]
     for name in shipped_names():
         assert from_pretrained(name).method == METHODS[name.split("-", 2)[2]]
+
+
+def respelled(path):
+    """Rewrite a model file with the weights' names of version 1.0."""
+    tensors = load_file(path)
+    assert "place.weight" in tensors
+    names = {name: name.replace("place.", "position_embedding.") for name in tensors}
+    path.write_bytes(tensors_to_bytes({names[name]: tensor for name, tensor in tensors.items()}))
+
+
+def test_weights_are_written_in_the_spelling_of_version_0_1(nano, folder):
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        names = set(file.keys())
+    assert names == set(nano.state_dict()) == {name for name, _ in nano.named_parameters()}
+    assert "place.weight" in names
+    assert nano.position_embedding is nano.place
+
+
+def test_model_directory_is_read_in_both_spellings(nano, folder, tmp_path):
+    respelled(folder / "model.safetensors")
+    back = from_pretrained(folder)
+    assert all(map(torch.equal, nano.state_dict().values(), back.state_dict().values()))
+    back.save_pretrained(tmp_path / "again")  # its weights count as unchanged
+    assert "place.weight" in load_file(tmp_path / "again" / "model.safetensors")
+
+
+@pytest.mark.parametrize("prefix", ["", "module."])
+def test_state_dict_is_loaded_in_both_spellings(nano, prefix):
+    new = {
+        prefix + name.replace("place.", "position_embedding."): tensor
+        for name, tensor in nano.state_dict().items()
+    }
+    given = dict(new)
+    net = Transformer(nano.size, nano.vocab_size, nano.max_length, nano.positions)
+    module = torch.nn.Module()
+    module.module = net
+    (module if prefix else net).load_state_dict(new)
+    assert torch.equal(net.position_embedding.weight, nano.position_embedding.weight)
+    assert new == given
+
+
+@pytest.mark.parametrize("name", ["from_pretrained", "save_pretrained", "push_to_hub"])
+def test_hub_methods_have_the_signature_of_their_functions(name):
+    function = hub_methods.load_pretrained if name == "from_pretrained" else getattr(hub_methods, name)
+    expected = list(inspect.signature(function).parameters.values())
+    method = list(inspect.signature(getattr(Transformer, name)).parameters.values())
+    skipped = 0 if name == "from_pretrained" else 1  # net, self
+    assert method[skipped:] == expected[skipped:]
+    assert getattr(Transformer, name).__doc__
+
+
+def test_hub_methods_are_loaded_when_called():
+    code = """
+import sys
+from latent_tokens.network.transformer import Transformer
+assert "latent_tokens.sharing.hub_methods" not in sys.modules
+print(Transformer.from_pretrained("sudoku-6-scdm").max_length)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "36\n"), done.stderr

@@ -1,4 +1,4 @@
-"""Train, sample from and evaluate sequence models whose latent tokens, predicted but not decoded, take part in the prediction.
+"""Train, sample from and evaluate masked diffusion models, with latent tokens set at inference.
 
 Names are resolved on first use (PEP 562), so that `latent-tokens --help` imports no torch.
 """
@@ -7,7 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from latent_tokens.checkpoints.pretrained import save_pretrained as save_pretrained
+    from latent_tokens.checkpoints.pretrained import (
+        from_pretrained as from_pretrained,
+        save_pretrained as save_pretrained,
+    )
     from latent_tokens.configs import (
         DataConfig as DataConfig,
         EvalConfig as EvalConfig,
@@ -45,10 +48,7 @@ if TYPE_CHECKING:
     from latent_tokens.evaluation.held_out import nats_along_orders as nats_along_orders
     from latent_tokens.network.fast import generate as generate
     from latent_tokens.network.sweep import sweep as sweep
-    from latent_tokens.sharing.hub_methods import (
-        Transformer as Transformer,
-        from_pretrained as from_pretrained,
-    )
+    from latent_tokens.network.transformer import Transformer as Transformer
     from latent_tokens.sizes import SIZES as SIZES, Size as Size
     from latent_tokens.tasks import TASKS as TASKS, Examples as Examples, Task as Task, Text as Text
     from latent_tokens.training.loop import fit as fit
@@ -67,9 +67,9 @@ HOMES = {
     "core.objective": ("loss",),
     "core.order": ("PolicyInput", "Showing", "any_order", "given", "left_to_right", "nearest", "random"),
     "core.partition": ("equal_parts", "given_partition", "reverse_process"),
-    "checkpoints.pretrained": ("save_pretrained",),
+    "checkpoints.pretrained": ("from_pretrained", "save_pretrained"),
     "core.relevance": ("influence", "relevant"),
-    "sharing.hub_methods": ("Transformer", "from_pretrained"),
+    "network.transformer": ("Transformer",),
     "sizes": ("SIZES", "Size"),
     "network.sweep": ("sweep",),
     "tasks": ("TASKS", "Examples", "Task", "Text"),

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +23,8 @@ from latent_tokens.network.kernels import Linear
 from latent_tokens.network.rotary import Rotation, rotary_table
 from latent_tokens.network.weight_names import read_both_spellings
 from latent_tokens.sizes import Size
+
+HUB_METHODS = "latent_tokens.sharing.hub_methods"
 
 
 class Transformer(nn.Module):
@@ -48,9 +51,6 @@ class Transformer(nn.Module):
 
     method: Any = None
     folder: Path | None = None
-    from_pretrained: ClassVar[Callable[..., Transformer]]
-    save_pretrained: ClassVar[Callable[..., None]]
-    push_to_hub: ClassVar[Callable[..., str]]
 
     def __init__(
         self,
@@ -181,3 +181,70 @@ class Transformer(nn.Module):
     def table_index(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
         """Return the row of `qkv_table` that each slot has."""
         return ids if self.position_embedding is None else ids * self.max_length + positions
+
+    # These methods need packages above this one, which they load when they are called.
+
+    @staticmethod
+    def from_pretrained(
+        folder_or_name: str | Path,
+        *,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
+        force_download: bool = False,
+    ) -> Transformer:
+        """Return the model of a directory, a bundled model, or a model of the Hugging Face Hub, OWNER/NAME.
+
+        It is on the CPU, in float32 and in eval mode. The other arguments are for the hub only, as its
+        library defines them.
+
+        Raises:
+            ValueError: as `latent_tokens.from_pretrained`.
+        """
+        hub_methods = import_module(HUB_METHODS)
+        net: Transformer = hub_methods.load_pretrained(
+            folder_or_name, revision=revision, token=token, cache_dir=cache_dir,
+            local_files_only=local_files_only, force_download=force_download,
+        )  # fmt: skip
+        return net
+
+    def save_pretrained(
+        self,
+        folder: str | Path,
+        *,
+        dtype: torch.dtype | None = None,
+        license: str = "apache-2.0",
+        name: str | None = None,
+    ) -> None:
+        """Write a model directory with its card, README.md, which transformers opens too.
+
+        Task, training and results are carried over from the directory that the network was read from. If its
+        weights have changed since, only the task is. `dtype` is the precision on disk, by default theirs. The
+        card names the `license`, and the model as `name`.
+
+        Raises:
+            ValueError: the network has no method, or the directory that it was read from is missing.
+            OSError: the disk is full.
+        """
+        import_module(HUB_METHODS).save_pretrained(self, folder, dtype=dtype, license=license, name=name)
+
+    def push_to_hub(
+        self,
+        name: str,
+        *,
+        dtype: torch.dtype | None = None,
+        license: str = "apache-2.0",
+        private: bool | None = None,
+        token: str | bool | None = None,
+        branch: str | None = None,
+        create_pr: bool = False,
+        commit_message: str = "A model of latent-tokens",
+    ) -> str:
+        """Save the model as OWNER/NAME on the Hugging Face Hub in one commit, and return its address."""
+        hub_methods = import_module(HUB_METHODS)
+        address: str = hub_methods.push_to_hub(
+            self, name, dtype=dtype, license=license, private=private, token=token, branch=branch,
+            create_pr=create_pr, commit_message=commit_message,
+        )  # fmt: skip
+        return address

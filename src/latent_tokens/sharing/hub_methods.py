@@ -1,6 +1,7 @@
-"""A model as those who use hubs know it: `Transformer.from_pretrained`, `net.save_pretrained` and `net.push_to_hub`.
+"""The methods of `Transformer` that need directories, cards and the Hugging Face Hub.
 
-The network stands below whatever knows of folders and cards, so the three are written here and given to its class below.
+The class is in a lower package. Its methods `from_pretrained`, `save_pretrained` and `push_to_hub` load this
+module when they are called.
 """
 
 from __future__ import annotations
@@ -20,13 +21,10 @@ from latent_tokens.checkpoints.pretrained import SHIPPED, check_about, describe,
 from latent_tokens.checkpoints.tensor_files import read_tensor_file
 from latent_tokens.evaluation.results import read_results
 from latent_tokens.network.transformer import Transformer
+from latent_tokens.network.weight_names import stored_name
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Text, description
 from latent_tokens.tasks.text.task import text_described
-
-__all__ = ["Transformer", "from_pretrained", "load_pretrained", "push_to_hub", "save_pretrained"]
-
-from_pretrained = pretrained.from_pretrained
 
 RESULTS = "results.jsonl"
 IN_RESULTS = (
@@ -41,11 +39,14 @@ IN_RESULTS = (
     "relative_cost",
 )
 MODULE = "modeling_latent_tokens"
-CODE = '''"""What transformers reads to open this folder (trust_remote_code=True): two names of the package latent-tokens, and no more."""
-
+CODE = (
+    '"""What transformers reads to open this folder (trust_remote_code=True): '
+    'two names of the package latent-tokens, and no more."""\n'
+    """
 from latent_tokens.hugging_face import LatentTokensConfig, LatentTokensForMaskedLM
-'''
-OF_THE_TASK = ("task", "name")  # what stays true of a model that has learned on
+"""
+)
+OF_THE_TASK = ("task", "name")  # what is kept of a model whose weights have changed
 
 
 def load_pretrained(
@@ -57,14 +58,16 @@ def load_pretrained(
     local_files_only: bool = False,
     force_download: bool = False,
 ) -> Transformer:
-    """`Transformer.from_pretrained`: the model of a folder, of a name that comes along, or of a name on the hub, OWNER/NAME.
-
-    The other arguments are for the hub alone, as its library knows them. Raises ValueError as `latent_tokens.from_pretrained`.
-    """
-    where = partial(fetch, revision=revision, token=token, cache_dir=cache_dir)
-    return from_pretrained(
-        find(folder_or_name, partial(where, local_files_only=local_files_only, force_download=force_download))
+    """Return the model of a directory or a name (`Transformer.from_pretrained`)."""
+    fetch_model = partial(
+        fetch,
+        revision=revision,
+        token=token,
+        cache_dir=cache_dir,
+        local_files_only=local_files_only,
+        force_download=force_download,
     )
+    return pretrained.from_pretrained(find(folder_or_name, fetch_model))
 
 
 def save_pretrained(
@@ -75,19 +78,16 @@ def save_pretrained(
     license: str = "apache-2.0",
     name: str | None = None,
 ) -> None:
-    """`net.save_pretrained`: a model folder with its card, README.md, that transformers opens too.
-
-    What the folder that the net was read from says of its task, its training and its results is carried over; of a net whose
-    weights are others by now, its task alone. `name` is how the card calls it. Raises ValueError where the net has no method, or
-    its folder is gone, OSError where the disk is full.
-    """
+    """Write a model directory with its card (`Transformer.save_pretrained`)."""
     from latent_tokens.sharing.card import write_card
 
-    folder, (about, beside, rows) = Path(folder), belongings(net)
-    kept = deepcopy(net).to("cpu", dtype).float().eval()
-    known = {**about, "fingerprint": fingerprint(kept), **for_transformers(kept)}
-    files = {**beside, f"{MODULE}.py": CODE.encode()}
-    pretrained.save_pretrained(net, folder, dtype=dtype, about=known, beside=files)
+    folder = Path(folder)
+    settings, files, rows = carried_over(net)
+    # The fingerprint is that of the weights as they are stored.
+    stored = deepcopy(net).to("cpu", dtype).float().eval()
+    settings = {**settings, "fingerprint": fingerprint(stored), **for_transformers(stored)}
+    files[f"{MODULE}.py"] = CODE.encode()
+    pretrained.save_pretrained(net, folder, dtype=dtype, about=settings, beside=files)
     write_card(folder, rows, license=license, name=name)
 
 
@@ -103,14 +103,11 @@ def push_to_hub(
     create_pr: bool = False,
     commit_message: str = "A model of latent-tokens",
 ) -> str:
-    """`net.push_to_hub`: saves the net as OWNER/NAME on the hub, in one commit; its address.
-
-    Raises ValueError as `save_pretrained`, and where the hub takes it not.
-    """
+    """Save the model on the Hugging Face Hub and return its address (`Transformer.push_to_hub`)."""
     if not is_name(name) and not is_name(f"me/{name}"):
         raise ValueError(f"name={name}: must be OWNER/NAME, of letters, digits and ._-")
-    with TemporaryDirectory() as place:
-        folder = Path(place) / name.rpartition("/")[2]
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary) / name.rpartition("/")[2]
         save_pretrained(net, folder, dtype=dtype, license=license, name=name)
         return upload(
             folder,
@@ -123,48 +120,65 @@ def push_to_hub(
         )
 
 
-def belongings(net: Transformer) -> tuple[dict[str, Any], dict[str, bytes], list[dict[str, Any]]]:
-    """(what config.json says beside the model, the files beside it, its rows of results), of the folder that a net was read from."""
-    if net.folder is None:
+def carried_over(net: Transformer) -> tuple[dict[str, Any], dict[str, bytes], list[dict[str, Any]]]:
+    """Read what a saved model takes over from the directory that the network was read from.
+
+    Returns:
+        The entries of config.json that do not describe the network, other files by name, and the rows of
+        results.
+
+    Raises:
+        ValueError: the directory is missing, or config.json is damaged.
+    """
+    folder = net.folder
+    if folder is None:
         return {}, {}, []
-    if not (net.folder / "config.json").is_file():
+    if not (folder / "config.json").is_file():
         raise ValueError(
-            f"{net.folder}: the net was read from it, and it is gone; set net.folder = None to save what is left, weights and method"
+            f"{folder}: is missing, and the network was read from it. "
+            "Set net.folder = None to save weights and method without the rest."
         )
-    if SHIPPED not in net.folder.parents:
-        check_links(net.folder, FILES)
-    said = read_description(net.folder, "config.json", "model")
-    about = {
-        name: value
-        for name, value in said.items()
-        if name not in {*describe(net), *for_transformers(net), "fingerprint"}
-    }
-    check_about(about, net.folder / "config.json")
-    beside = dict[str, bytes]()
-    if about.get("task", {}).get("name") == Text.name:
-        text = text_described(about["task"], net.folder)
-        about["task"] = description(text)
-        beside |= text.files()  # what was read as a tokenizer, whatever else its file holds
-    if not unchanged(net, net.folder):
-        return {name: about[name] for name in OF_THE_TASK if name in about}, beside, []
-    rows = read_results((SHIPPED if SHIPPED in net.folder.parents else net.folder) / RESULTS, IN_RESULTS)
-    if SHIPPED in net.folder.parents:
-        rows = [row for row in rows if (row["task"], row["method"]) == (about["task"]["name"], about["name"])]
+    is_bundled = SHIPPED in folder.parents
+    if not is_bundled:
+        check_links(folder, FILES)
+
+    # The entries of config.json that are not written anew.
+    config = read_description(folder, "config.json", "model")
+    written = {*describe(net), *for_transformers(net), "fingerprint"}
+    settings = {name: value for name, value in config.items() if name not in written}
+    check_about(settings, folder / "config.json")
+
+    # A text model has its tokenizer: the files as they were read, without what else the directory holds.
+    files = dict[str, bytes]()
+    if settings.get("task", {}).get("name") == Text.name:
+        text = text_described(settings["task"], folder)
+        settings["task"] = description(text)
+        files |= text.files()
+
+    # Training and results are those of the stored weights.
+    if not unchanged(net, folder):
+        return {name: settings[name] for name in OF_THE_TASK if name in settings}, files, []
+    rows = read_results((SHIPPED if is_bundled else folder) / RESULTS, IN_RESULTS)
+    if is_bundled:
+        model = (settings["task"]["name"], settings["name"])
+        rows = [row for row in rows if (row["task"], row["method"]) == model]
     if rows:
-        beside[RESULTS] = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    return about, beside, rows
+        files[RESULTS] = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    return settings, files, rows
 
 
 def unchanged(net: Transformer, folder: Path) -> bool:
-    """Whether a net has the weights of a folder still, in the net's precision."""
-    stored, own = read_tensor_file(folder / "model.safetensors"), net.state_dict()
-    return stored.keys() == own.keys() and all(
-        torch.equal(stored[name].to(weight.dtype), weight.cpu()) for name, weight in own.items()
+    """Return whether a network still has the weights of a directory, in its own precision."""
+    tensors = read_tensor_file(folder / "model.safetensors")
+    stored = {stored_name(name): tensor for name, tensor in tensors.items()}
+    weights = net.state_dict()
+    return stored.keys() == weights.keys() and all(
+        torch.equal(stored[name].to(weight.dtype), weight.cpu()) for name, weight in weights.items()
     )
 
 
 def for_transformers(net: Transformer) -> dict[str, Any]:
-    """What config.json says to transformers, which counts MASK among the tokens."""
+    """Return the entries of config.json for transformers, which counts MASK among the tokens."""
     return {
         "model_type": "latent_tokens",
         "architectures": ["LatentTokensForMaskedLM"],
@@ -180,8 +194,3 @@ def for_transformers(net: Transformer) -> dict[str, Any]:
         "num_hidden_layers": net.size.layers,
         "dtype": "float32",
     }
-
-
-Transformer.from_pretrained = staticmethod(load_pretrained)
-Transformer.save_pretrained = save_pretrained
-Transformer.push_to_hub = push_to_hub

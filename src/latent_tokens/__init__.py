@@ -16,14 +16,21 @@ if TYPE_CHECKING:
         EvalConfig as EvalConfig,
         TrainConfig as TrainConfig,
     )
+    from latent_tokens.core.attention import dense_mask as dense_mask
     from latent_tokens.core.confidence import entropy as entropy, margin as margin, top_prob as top_prob
+    from latent_tokens.core.cost import (
+        cached_cost as cached_cost,
+        most_tokens as most_tokens,
+        relative_cost as relative_cost,
+        tokens_processed as tokens_processed,
+    )
     from latent_tokens.core.decoding import (
         Decoding as Decoding,
         Generated as Generated,
         Step as Step,
         growing as growing,
     )
-    from latent_tokens.core.layout import Layout as Layout
+    from latent_tokens.core.layout import Layout as Layout, next_layout as next_layout
     from latent_tokens.core.likelihood import log_likelihood as log_likelihood
     from latent_tokens.core.methods import METHODS as METHODS, Denoiser as Denoiser, Method as Method
     from latent_tokens.core.objective import loss as loss
@@ -46,6 +53,7 @@ if TYPE_CHECKING:
     from latent_tokens.data.tensors import as_numpy as as_numpy, as_tensors as as_tensors
     from latent_tokens.evaluation.evaluate import evaluate as evaluate
     from latent_tokens.evaluation.held_out import nats_along_orders as nats_along_orders
+    from latent_tokens.evaluation.solve import solve as solve
     from latent_tokens.network.fast import generate as generate
     from latent_tokens.network.sweep import sweep as sweep
     from latent_tokens.network.transformer import Transformer as Transformer
@@ -56,12 +64,15 @@ if TYPE_CHECKING:
 HOMES = {
     "configs": ("DataConfig", "EvalConfig", "TrainConfig"),
     "data.datasets": ("load_data", "make_data"),
+    "core.attention": ("dense_mask",),
     "core.confidence": ("entropy", "margin", "top_prob"),
+    "core.cost": ("cached_cost", "most_tokens", "relative_cost", "tokens_processed"),
     "core.decoding": ("Decoding", "Generated", "Step", "growing"),
     "evaluation.evaluate": ("evaluate",),
     "network.fast": ("generate",),
     "evaluation.held_out": ("nats_along_orders",),
-    "core.layout": ("Layout",),
+    "evaluation.solve": ("solve",),
+    "core.layout": ("Layout", "next_layout"),
     "core.likelihood": ("log_likelihood",),
     "core.methods": ("METHODS", "Denoiser", "Method"),
     "core.objective": ("loss",),

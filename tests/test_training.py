@@ -396,7 +396,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path):
 def test_a_loss_that_is_not_finite_stops_at_the_last_good_state(whole, tmp_path, monkeypatch):
     config = tiny_run(tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr("latent_tokens.training.step.score", infinite_at(8))
+        patch.setattr("latent_tokens.training.step.weighted_nll", infinite_at(8))
         with pytest.raises(
             ValueError,
             match=r"loss inf, .* at step 7: training diverged; its batch is .*not-finite-00000007.safetensors",
@@ -411,14 +411,14 @@ def test_a_loss_that_is_not_finite_stops_at_the_last_good_state(whole, tmp_path,
 
 
 def test_a_step_that_is_not_finite_may_be_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("latent_tokens.training.step.score", infinite_at(3))
+    monkeypatch.setattr("latent_tokens.training.step.weighted_nll", infinite_at(3))
     run = fit(tiny_run(tmp_path / "run", on_nan="skip"))
     assert [row for row in rows(run) if "skipped" in row] == [
         {"step": 3, "skipped": "loss inf, gradient norm nan"}
     ]
     assert all(weight.isfinite().all() for weight in load_file(run / "model.safetensors").values())
     monkeypatch.setattr(
-        "latent_tokens.training.step.score", lambda *arguments: weighted_nll(*arguments) * math.inf
+        "latent_tokens.training.step.weighted_nll", lambda *arguments: weighted_nll(*arguments) * math.inf
     )
     with pytest.raises(ValueError, match="at step 9: training diverged"):
         fit(tiny_run(tmp_path / "every", on_nan="skip"))
@@ -450,7 +450,7 @@ def test_a_signal_ends_the_step_and_saves(whole, tmp_path, number, code, monkeyp
         return weighted_nll(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr("latent_tokens.training.step.score", signalled)
+        patch.setattr("latent_tokens.training.step.weighted_nll", signalled)
         with pytest.raises(Preempted, match="stopped at step 5 of 12") as stopped:
             fit(config)
     assert stopped.value.code == code
@@ -474,7 +474,7 @@ def test_data_that_change_while_they_are_learned_from_are_noticed(tmp_path, monk
             flip(data / "train.tokens.npy", -1)
         return weighted_nll(*arguments)
 
-    monkeypatch.setattr("latent_tokens.training.step.score", changed)
+    monkeypatch.setattr("latent_tokens.training.step.weighted_nll", changed)
     with pytest.raises(
         ValueError, match="changed while it was learned from; restore it, then rerun with resume=auto"
     ):

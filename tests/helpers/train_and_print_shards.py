@@ -10,8 +10,8 @@ def share(tensors):
     return round(sum(local for local, _ in parts) / sum(full for _, full in parts), 2)
 
 
-def go_on(run, trained=training.go_on):
-    trained(run)
+def train(run, original=training.train):
+    original(run)
     moments = [values["exp_avg"] for values in run.optimizer.state.values()]
     print(
         "held",
@@ -23,5 +23,5 @@ def go_on(run, trained=training.go_on):
 
 
 def entry():
-    training.go_on = go_on
+    training.train = train
     cli.entry()

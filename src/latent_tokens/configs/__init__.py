@@ -227,7 +227,7 @@ class TrainConfig:
         )
 
 
-FREE = (
+MAY_CHANGE_ON_RESUME = (
     "out",
     "resume",
     "save_every",

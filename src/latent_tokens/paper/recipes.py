@@ -9,7 +9,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from latent_tokens.configs import FREE, DataConfig, EvalConfig, ScaleName, TrainConfig
+from latent_tokens.configs import MAY_CHANGE_ON_RESUME, DataConfig, EvalConfig, ScaleName, TrainConfig
 from latent_tokens.data.datasets import GENERATOR
 from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED, Cell
 from latent_tokens.paper.reference import ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS
@@ -20,7 +20,7 @@ from latent_tokens.storage import short_hash
 IRRELEVANT = (
     "data",
     "processes",
-    *FREE,
+    *MAY_CHANGE_ON_RESUME,
 )  # settings that no outcome depends on; the data have a config of their own
 
 

@@ -15,7 +15,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from latent_tokens.checkpoints.pretrained import check_about, from_pretrained, shipped_names
 from latent_tokens.checks import one_line
-from latent_tokens.configs import FREE, TrainConfig
+from latent_tokens.configs import MAY_CHANGE_ON_RESUME, TrainConfig
 from latent_tokens.core.methods import name_of
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.network.transformer import Transformer
@@ -40,7 +40,7 @@ SAID = (
     "task",
     "method",
     "data",
-)  # said apart from the other settings, of which those that are FREE say nothing of the model
+)  # said apart from the other settings, of which those that are MAY_CHANGE_ON_RESUME say nothing of the model
 OF_MADE_DATA = ("num_train", "num_validation")  # said of no data set that was brought
 
 
@@ -139,7 +139,7 @@ def recipe(about: dict[str, Any]) -> str:
     settings = [
         field
         for field in fields(TrainConfig)
-        if field.name not in (*SAID, *FREE, *(OF_MADE_DATA if data else ()))
+        if field.name not in (*SAID, *MAY_CHANGE_ON_RESUME, *(OF_MADE_DATA if data else ()))
     ]
     said = {field.name: trained[field.name] for field in settings if trained.get(field.name) is not None}
     changed = [field.name for field in settings if said.get(field.name, field.default) != field.default]

@@ -24,7 +24,7 @@ from torch.optim.swa_utils import AveragedModel
 from latent_tokens import processes
 from latent_tokens.checkpoints.pretrained import describe, weights_bytes
 from latent_tokens.checks import check_out
-from latent_tokens.configs import FREE, Split, TrainConfig
+from latent_tokens.configs import MAY_CHANGE_ON_RESUME, Split, TrainConfig
 from latent_tokens.core.methods import METHODS, Method
 from latent_tokens.core.objective import TrainingBatch, weighted_nll
 from latent_tokens.data.datasets import change_detector, fingerprint, load_data
@@ -354,7 +354,7 @@ def settings(config: TrainConfig) -> dict[str, Any]:
     values = {
         name: str(value) if isinstance(value, Path) else value for name, value in asdict(config).items()
     }
-    return {name: value for name, value in values.items() if name not in FREE}
+    return {name: value for name, value in values.items() if name not in MAY_CHANGE_ON_RESUME}
 
 
 def check_same(folder: Path, started: Any, wanted: dict[Any, Any]) -> None:

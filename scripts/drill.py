@@ -42,7 +42,7 @@ from rich.table import Table
 from latent_tokens import TrainConfig, from_pretrained
 from latent_tokens.cli import main
 from latent_tokens.storage import provenance
-from latent_tokens.training import loop as training
+from latent_tokens.training import loop as training, run as training_run
 from latent_tokens.training.locking import LOCK
 
 SAVE_EVERY, EVALUATE_EVERY, KEEP = 3, 7, 3
@@ -286,7 +286,8 @@ def spy(tell: Callable[[str, Any], Any], folder: Path, die_at: int) -> None:
     def telling(
         name: str, before: str, step_before: Callable[..., Any], after: str, step_after: Callable[..., Any]
     ) -> None:
-        work = getattr(training, name)
+        module = training_run if name == "save_state" else training
+        work = getattr(module, name)
 
         def told(*arguments: Any) -> Any:
             tell(before, step_before(*arguments))
@@ -294,9 +295,9 @@ def spy(tell: Callable[[str, Any], Any], folder: Path, die_at: int) -> None:
             tell(after, step_after(found, *arguments))
             return found
 
-        setattr(training, name, told)
+        setattr(module, name, told)
 
-    telling("begin", "starting", lambda *_: "-", "begun", lambda run, *_: run.state.step)
+    telling("setup", "starting", lambda *_: "-", "begun", lambda run, *_: run.state.step)
     telling("train_step", "training", lambda *a: a[5], "done", lambda _, *a: a[5] + 1)
     telling(
         "validation_loss", "validation", lambda run: run.state.step, "training", lambda _, run: run.state.step
@@ -549,7 +550,7 @@ def damage_what_was_saved(drill: Drill, half: Path, times: int) -> None:
         what = ", ".join(damage(path, drill.chance) for path in paths)
         child, _ = drill.train(folder)
         if child.code == 2 and target in ("all", "metrics.jsonl", "config.json"):
-            refused(drill, child, r"damaged|not JSON|whole|was started with|format")
+            refused(drill, child, r"damaged|not JSON|complete|was started with|format")
             followed = child.line.removeprefix("latent-tokens: ").replace(str(folder), "")
             for path in paths:
                 shutil.copy2(half / path.name, path)
@@ -636,7 +637,7 @@ def damage_the_data(drill: Drill, half: Path, times: int) -> None:
             refused(
                 drill,
                 child,
-                "changed while it was learned from"
+                "changed during training"
                 if running
                 else r"data=.*(damaged|manifest|cannot be read)|manifest.json",
             )
@@ -704,7 +705,7 @@ def lose_one_of_two(drill: Drill, times: int, steps: int) -> None:
         kill(lost)
         for child in both:
             child.end()
-        refused(drill, left, "another process is gone .* rerun with --resume auto")
+        refused(drill, left, "another rank ended .* Rerun with --resume auto")
         step = max(lost.steps("done"), default=0)
         again = step - whole_step(folder)
         drill.check(

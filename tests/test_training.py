@@ -7,11 +7,13 @@ import re
 import resource
 import signal
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save
+from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import (
     METHODS,
@@ -28,8 +30,9 @@ from latent_tokens.core.methods import name_of
 from latent_tokens.core.objective import weighted_nll
 from latent_tokens.storage import short_hash, write_atomic
 from latent_tokens.training.batches import training_batches
+from latent_tokens.training.optimizer_state import load_optimizer, optimizer_tensors
 from latent_tokens.training.signals import Preempted
-from latent_tokens.training.state import DIGITS, saved_states, saved_step
+from latent_tokens.training.state import DIGITS, load_state, saved_states, saved_step
 from latent_tokens.training.step import ema_update, learning_rate
 
 
@@ -164,7 +167,7 @@ def test_a_damaged_state_is_passed_over_for_the_one_before(whole, tmp_path, caps
     (config.folder / f".{latest.name}.1").write_bytes(b"what a killed process had begun")
     fit(replace(config, resume="auto"))
     assert (
-        f"{latest}: damaged (its bytes are not those that were written); passed over"
+        f"{latest}: damaged (its bytes are not those that were written); skipped for the previous checkpoint"
         in capsys.readouterr().err.replace("\n", " ")
     )
     for path in (*saved_states(whole), whole / "model.safetensors"):
@@ -172,7 +175,7 @@ def test_a_damaged_state_is_passed_over_for_the_one_before(whole, tmp_path, caps
     assert {path.name for path in config.folder.iterdir()} == {path.name for path in whole.iterdir()}
     for path in saved_states(config.folder):
         path.write_bytes(b"")
-    with pytest.raises(ValueError, match="none of its 2 saved states is whole; start anew"):
+    with pytest.raises(ValueError, match="none of its 2 checkpoints is complete"):
         fit(replace(config, resume="auto"))
     assert before.name in {path.name for path in config.folder.iterdir()}
 
@@ -231,7 +234,7 @@ def test_a_config_that_is_lost_is_made_again_by_the_same_run(tmp_path):
     path.write_bytes(b"")
     with pytest.raises(
         ValueError,
-        match=r"config.json: damaged .* start the same in another folder, and copy its config.json here",
+        match=r"config.json: damaged .* start the same run in another directory, and copy its config.json here",
     ):
         fit(replace(config, resume="auto"))
     path.write_bytes(content)
@@ -249,7 +252,7 @@ def test_nothing_is_saved_of_data_that_changed_while_they_were_learned_from(tmp_
         flip(tokens, -1)
         return METHODS["scdm"].attention(q, k, c)
 
-    with pytest.raises(ValueError, match="changed while it was learned from; restore it"):
+    with pytest.raises(ValueError, match=r"changed during training\. Restore it"):
         fit(config, method=replace(METHODS["scdm"], attention=Named(rule)))
     assert [path.name for path in config.folder.iterdir()] == ["config.json"]
     flip(tokens, 200)
@@ -265,22 +268,23 @@ def test_nothing_is_saved_of_data_that_changed_while_they_were_learned_from(tmp_
         fit(tiny_run(tmp_path / "other", data=tmp_path / "nowhere"))
 
 
+FIRST = "optimizer state of embedding.weight"
 FORGED = {  # a state whose name has the hash of what it holds: (what is changed, what is said of it)
     "a step in words": (lambda about, tensors: about.update(step="x"), "its step, best and recent are x"),
     "no losses": (lambda about, tensors: about.update(recent=None), "its step, best and recent are"),
     "another setting": (lambda about, tensors: about.update(more=1), "unexpected keyword argument 'more'"),
-    "a moment too few": (lambda about, tensors: tensors.pop("optimiser.0.exp_avg"), "moments 0 are"),
+    "a moment too few": (lambda about, tensors: tensors.pop("optimiser.0.exp_avg"), FIRST + " is"),
     "a moment of another shape": (
         lambda about, tensors: tensors.update({"optimiser.1.exp_avg": torch.zeros(3)}),
-        r"moments 1 are .*\(3,\)",
+        r"optimizer state of .* is .*\(3,\)",
     ),
     "a negative count of steps": (
         lambda about, tensors: tensors["optimiser.0.step"].fill_(-1e30),
-        "moments 0 are",
+        FIRST + " is",
     ),
     "a moment of no number": (
         lambda about, tensors: tensors.update({"optimiser.x.exp_avg": torch.zeros(3)}),
-        "invalid literal",
+        "optimizer state of x, which is not a parameter",
     ),
     "best weights of another shape": (
         lambda about, tensors: tensors.update({"best.norm.weight": torch.zeros(3)}),
@@ -302,7 +306,7 @@ def test_a_state_that_is_none_is_passed_over_though_its_hash_is_right(tmp_path, 
     content = save(tensors, {"state": json.dumps(about)})
     path.unlink()
     (config.folder / f"state-00000002-{short_hash(content, DIGITS)}.safetensors").write_bytes(content)
-    with pytest.raises(ValueError, match="none of its 1 saved states is whole"):
+    with pytest.raises(ValueError, match="none of its 1 checkpoints is complete"):
         fit(replace(config, resume="auto"))
     assert re.search(message, capsys.readouterr().err)
 
@@ -333,6 +337,58 @@ def test_a_run_of_version_0_1_is_gone_on_from(tmp_path):
     fit(replace(config, resume="auto"))
     assert saved_states(config.folder)[0].name == latest.name
     assert (config.folder / "model.safetensors").read_bytes() == best
+
+
+def test_a_checkpoint_that_names_ema_and_parameters_is_read(whole, tmp_path):
+    """The spelling of version 1.0: ema.NAME and optimizer.PARAMETER.exp_avg."""
+    config = tiny_run(tmp_path / "run")
+    latest, before = saved_states(fit(config))
+    names = [name for name, _ in from_pretrained(whole).named_parameters()]
+
+    def renamed(key):
+        part, _, name = key.partition(".")
+        if part == "averaged":
+            return f"ema.{name}"
+        number, _, value = name.partition(".")
+        return f"optimizer.{names[int(number)]}.{value}"
+
+    with safe_open(before, "pt") as file:
+        about = json.loads(file.metadata()["state"])
+    del about["tensors_sha256"]
+    old = ("averaged", "optimiser")
+    tensors = {
+        renamed(key) if key.partition(".")[0] in old else key: tensor
+        for key, tensor in load_file(before).items()
+    }
+    assert "optimizer.norm.weight.exp_avg" in tensors
+    content = save(tensors, {"state": json.dumps(about)})
+    latest.unlink()
+    before.unlink()
+    (config.folder / f"state-00000009-{short_hash(content, DIGITS)}.safetensors").write_bytes(content)
+    fit(replace(config, resume="auto"))
+    assert saved_states(config.folder)[0].name == saved_states(whole)[0].name
+
+
+def test_the_checkpoint_of_version_0_1_loads_by_parameter_name():
+    folder = Path(__file__).parent / "data" / "v0.1" / "run"
+    net = from_pretrained(folder)
+    optimizer = torch.optim.AdamW(net.parameters())
+    state = load_state(folder, net, AveragedModel(net, multi_avg_fn=ema_update(0.9)), optimizer)
+    stored = load_file(saved_states(folder)[0])
+    assert state.step == 4
+    for number, parameter in enumerate(net.parameters()):
+        for name, tensor in optimizer.state[parameter].items():
+            assert torch.equal(tensor, stored[f"optimiser.{number}.{name}"])
+
+
+def test_optimizer_state_before_the_first_step_is_empty(whole):
+    """torch would create it with a step of its own, and the checkpoint would have other bytes."""
+    net = from_pretrained(whole)
+    optimizer = torch.optim.AdamW(net.parameters())
+    assert optimizer_tensors(net, optimizer) == {}
+    assert not optimizer.state
+    load_optimizer(net, optimizer, {})
+    assert not optimizer.state
 
 
 def flip(path, place):
@@ -476,7 +532,7 @@ def test_data_that_change_while_they_are_learned_from_are_noticed(tmp_path, monk
 
     monkeypatch.setattr("latent_tokens.training.step.weighted_nll", changed)
     with pytest.raises(
-        ValueError, match="changed while it was learned from; restore it, then rerun with resume=auto"
+        ValueError, match=r"changed during training\. Restore it, then rerun with resume=auto"
     ):
         fit(config)
     assert saved_states(config.folder)[0].name.startswith("state-00000003-")
@@ -525,7 +581,7 @@ def test_targets_that_are_not_the_rows_own_are_kept(tmp_path):
     )
     assert (net.method.targets, name_of(net.method)) == ("next", "mdm (flat, next)")
     with pytest.raises(
-        ValueError, match="learns every step at once, so its targets are all; use targets=all, or ar-ntp-N"
+        ValueError, match=r"one pass trains every step, so its targets are all\. Use targets=all, or ar-ntp-N"
     ):
         fit(tiny_run(tmp_path / "other", method="arm", targets="next"))
 

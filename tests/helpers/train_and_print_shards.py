@@ -16,7 +16,7 @@ def train(run, original=training.train):
     print(
         "held",
         share(run.net.parameters()),
-        share(run.averaged.module.parameters()),
+        share(run.ema.module.parameters()),
         share(moments),
         flush=True,
     )

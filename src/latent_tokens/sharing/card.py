@@ -20,7 +20,7 @@ from latent_tokens.core.methods import name_of
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import read_description, write_atomic
-from latent_tokens.training.loop import LEGACY_DEFAULTS
+from latent_tokens.training.resume import LEGACY_DEFAULTS
 
 Row = dict[str, Any]
 

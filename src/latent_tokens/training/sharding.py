@@ -1,47 +1,54 @@
-"""A network of which each process holds a part (FSDP2): its weights are put together once a step, and not kept.
+"""A network of which each rank holds a shard (FSDP2): its weights are gathered once per step and not kept.
 
-It is one unit: what is saved by it is the memory of averages, moments and gradients between steps. A network that is not shared passes
-through each of these as it is.
+It is one unit, so sharding saves the memory of EMA weights, optimizer state and gradients between steps.
+A network that is not sharded passes through each of these functions unchanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
 
 from latent_tokens import processes
+from latent_tokens.core.methods import Denoiser
 
 
 def shard(net: nn.Module, device: torch.device) -> None:
-    """Leaves each process, of several, its part of every weight."""
+    """Leave each of several ranks its shard of every weight."""
     if processes.world_size() > 1:
-        fully_shard(
-            net, mesh=init_device_mesh(device.type, (processes.world_size(),)), reshard_after_forward=False
-        )
+        mesh = init_device_mesh(device.type, (processes.world_size(),))
+        fully_shard(net, mesh=mesh, reshard_after_forward=False)
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """The whole of a tensor, in all processes, which must all ask for it."""
+    """Return the complete tensor on every rank. All ranks must call it."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
-    """What this process keeps of a whole tensor, which all of them have: the part that it has of `like`. Nothing is sent."""
+    """Return this rank's shard of a complete tensor, sharded as `like` is. Nothing is sent."""
     if not isinstance(like, DTensor):
         return tensor
     return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 
 
+def shard_all(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return this rank's shard of each complete tensor, sharded as the tensor of its name in `like` is."""
+    return {
+        name: shard_like(tensor, like[name]) if name in like else tensor for name, tensor in tensors.items()
+    }
+
+
 @contextmanager
 def unsharded(net: nn.Module) -> Iterator[None]:
-    """The net is whole within, so that processes may call it unlike numbers of times."""
+    """Gather the weights for the block, so that ranks may call the network different numbers of times."""
     if not isinstance(net, FSDPModule):
         yield
         return
@@ -53,10 +60,10 @@ def unsharded(net: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def no_sync(model: Any) -> Iterator[None]:
-    """Gradients stay with the process that computed them: they are summed over processes once a step, with its last part."""
+def no_sync(model: Denoiser) -> Iterator[None]:
+    """Keep gradients on the rank that computed them, because ranks add them up once per step."""
     if not isinstance(model, FSDPModule):
-        with getattr(model, "no_sync", nullcontext)():
+        with model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext():
             yield
         return
     model.set_requires_gradient_sync(False)

@@ -1,4 +1,4 @@
-"""Signals that end training after a step, none of which cuts a step in two."""
+"""Signals that stop training after a step, never within one."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
-EX_TEMPFAIL = 75  # EX_TEMPFAIL of sysexits.h
+EX_TEMPFAIL = 75  # of sysexits.h: a scheduler runs the job again
 
 
 class Preempted(KeyboardInterrupt):
-    """Signals ended training after a step, which is saved. `code` is the exit status that says so: 130 for Ctrl-C, else 75, for a scheduler."""
+    """Signals stopped training after a step, which is saved.
+
+    `code` is the exit status: 130 after Ctrl-C, otherwise 75, for a scheduler.
+    """
 
     def __init__(self, message: str, caught: Sequence[int]) -> None:
         super().__init__(message)
@@ -21,25 +25,25 @@ class Preempted(KeyboardInterrupt):
 
 @contextmanager
 def interruptible() -> Iterator[list[int]]:
-    """A list that SIGINT (Ctrl-C), SIGTERM and SIGUSR1 are added to, so that a step is never cut in two; a second Ctrl-C interrupts at once."""
+    """Yield a list to which SIGINT (Ctrl-C), SIGTERM and SIGUSR1 are appended, so that no step is cut in two.
+
+    A second Ctrl-C interrupts at once. Outside the main thread, which alone gets signals, the list stays empty.
+    """
     caught: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield caught
         return
-    before = {
-        number: signal.getsignal(number)
-        for name in SIGNALS
-        if (number := getattr(signal, name, None)) is not None
-    }
+    numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+    handlers = {number: signal.getsignal(number) for number in numbers}
 
-    def note(number: int, frame: object) -> None:
+    def catch(number: int, frame: FrameType | None) -> None:
         caught.append(number)
-        signal.signal(signal.SIGINT, before[signal.SIGINT])
+        signal.signal(signal.SIGINT, handlers[signal.SIGINT])
 
-    for number in before:
-        signal.signal(number, note)
+    for number in handlers:
+        signal.signal(number, catch)
     try:
         yield caught
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""What a training run goes on from: weights, averaged weights, moments and a step number, in files whose names say what they must hold."""
+"""Checkpoints: weights, EMA weights, optimizer state and step, in files named by the hash of their bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -23,208 +22,208 @@ from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import half_written, read_lines, short_hash, write_atomic
-from latent_tokens.training.sharding import full_tensor, shard_like
+from latent_tokens.training.optimizer_state import load_optimizer, optimizer_tensors
+from latent_tokens.training.sharding import full_tensor, shard_all
 
 DIGITS = 16  # of the hash in a name
 NAME = re.compile(rf"state-(\d+)-([0-9a-f]{{{DIGITS}}})\.safetensors")
-MOMENTS = ("exp_avg", "exp_avg_sq")  # of AdamW, of the shape of their weight
-OLDER = "state.safetensors"  # the one state that runs of version 0.1 keep
+OLDER = "state.safetensors"  # the only checkpoint of a run of version 0.1
+
+# The parts of a checkpoint by the first word of their keys. Files use the older words until 1.0.
+PARTS = {
+    "net": "net",
+    "averaged": "ema",
+    "ema": "ema",
+    "best": "best",
+    "optimiser": "optimizer",
+    "optimizer": "optimizer",
+}
+
+Header = dict[str, int | float | list[float] | str]
 
 
 @dataclass
 class State:
-    """What changes while training, beside the weights that learn."""
+    """What training changes, besides the weights that learn."""
 
     step: int = 0  # optimizer steps taken
     best: float = math.inf  # lowest validation loss
     recent: list[float] = field(default_factory=list)  # losses since the last line of metrics
-    weights: dict[str, Tensor] = field(
-        default_factory=dict
-    )  # the averaged ones at the lowest validation loss, on the CPU
+    weights: dict[str, Tensor] = field(default_factory=dict)  # EMA weights at that loss, on the CPU
 
 
 def save_state(
-    folder: Path, net: Transformer, averaged: AveragedModel, optimizer: Any, state: State, keep: int
+    folder: Path,
+    net: Transformer,
+    ema: AveragedModel,
+    optimizer: torch.optim.Optimizer,
+    state: State,
+    keep: int,
 ) -> None:
-    """Writes all that training needs to go on, in one file, once for all processes, and removes all but the last `keep` of them."""
+    """Write a checkpoint once, on rank 0, and remove all but the last `keep`. All ranks must call it."""
     tensors = {f"net.{name}": tensor for name, tensor in net.state_dict().items()}
-    tensors |= {f"averaged.{name}": tensor for name, tensor in averaged.state_dict().items()}
+    tensors |= {f"averaged.{name}": tensor for name, tensor in ema.state_dict().items()}
     tensors |= {f"best.{name}": tensor for name, tensor in state.weights.items()}
-    for number, values in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimiser.{number}.{name}": tensor for name, tensor in values.items()}
-    whole: dict[str, Tensor] = {}
-    for name in sorted(tensors):  # in one order in all processes
+    complete = {f"optimiser.{name}": tensor for name, tensor in optimizer_tensors(net, optimizer).items()}
+    for name in sorted(tensors):  # all ranks gather in the same order
         tensor = full_tensor(tensors[name].detach())
         if processes.is_main():
-            whole[name] = tensor.cpu().contiguous()
+            complete[name] = tensor.cpu().contiguous()
     if not processes.is_main():
         return
-    about = {"step": state.step, "best": state.best, "recent": state.recent, SHA256: tensors_sha256(whole)}
-    content = save(
-        whole, {"state": json.dumps(about)}
-    )  # one entry of metadata, whose place in the file is always the same
+
+    # The bytes are the same each time: one entry of metadata, and sorted names.
+    complete = dict(sorted(complete.items()))
+    header: Header = {"step": state.step, "best": state.best, "recent": state.recent}
+    header[SHA256] = tensors_sha256(complete)
+    content = save(complete, {"state": json.dumps(header)})
     write_atomic({folder / f"state-{state.step:08d}-{short_hash(content, DIGITS)}.safetensors": content})
     prune(folder, keep)
 
 
 def prune(folder: Path, keep: int) -> None:
-    """Removes all saved states but the last `keep`."""
+    """Remove all checkpoints but the last `keep`."""
     for path in saved_states(folder)[keep:]:
         path.unlink(missing_ok=True)
 
 
+def step_in_name(path: Path) -> int | None:
+    """Return the step in the name of a checkpoint, or None for one of version 0.1."""
+    match = NAME.fullmatch(path.name)
+    return None if match is None else int(match[1])
+
+
 def saved_states(folder: Path) -> list[Path]:
-    """The files to go on from, the latest first."""
-    found = [
-        (int(named[1]), path)
-        for path in folder.glob("state-*.safetensors")
-        if (named := NAME.fullmatch(path.name))
-    ]
+    """Return the checkpoints of a run directory, the latest first."""
+    steps = [(step_in_name(path), path) for path in folder.glob("state-*.safetensors")]
+    checkpoints = [(step, path) for step, path in steps if step is not None]
     older = [folder / OLDER] if (folder / OLDER).is_file() else []
-    return [path for _, path in sorted(found, reverse=True)] + older
+    return [path for _, path in sorted(checkpoints, reverse=True)] + older
 
 
 def saved_step(folder: Path) -> int:
-    """The step that the latest state of a run folder was saved at; 0 where there is none. Raises ValueError where the file is damaged."""
+    """Return the step of the latest checkpoint of a run directory, or 0 if it has none.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
     latest = next(iter(saved_states(folder)), None)
     if latest is None:
         return 0
-    named = NAME.fullmatch(latest.name)
-    return read_state(latest)[0].step if named is None else int(named[1])
+    step = step_in_name(latest)
+    return read_state(latest)[0].step if step is None else step
 
 
-def load_state(
-    folder: Path, net: Transformer, averaged: AveragedModel, optimizer: torch.optim.Optimizer
-) -> State:
-    """Puts back what `save_state` wrote last, and gives the rest of it; a damaged file is passed over for the one before, and a line says so.
+def load_state(folder: Path, net: Transformer, ema: AveragedModel, optimizer: torch.optim.Optimizer) -> State:
+    """Load the latest checkpoint of a run directory into the network, the EMA weights and the optimizer.
 
-    Raises ValueError where none is whole.
+    A damaged checkpoint is skipped for the previous one, and a line says so.
+
+    Returns:
+        The rest of the checkpoint, or a new state if there is no checkpoint yet.
+
+    Raises:
+        ValueError: every checkpoint is damaged.
     """
     paths = saved_states(folder)
     for path in paths:
         try:
             state, parts = read_state(path)
-            load_tensors(parts, net, averaged, optimizer)
+            load_tensors(parts, net, ema, optimizer)
         except ValueError as error:
-            CONSOLE.print(f"{error}; passed over for the one before it", highlight=False, soft_wrap=True)
+            CONSOLE.print(f"{error}; skipped for the previous checkpoint", highlight=False, soft_wrap=True)
             continue
         return state
     if paths:
-        raise ValueError(
-            f"{folder}: none of its {len(paths)} saved states is whole; start anew in another folder"
-        )
-    CONSOLE.print(
-        f"{folder}: no state was saved yet, training starts at step 0", highlight=False, soft_wrap=True
-    )
+        problem = f"none of its {len(paths)} checkpoints is complete"
+        raise ValueError(f"{folder}: {problem}. Train again in another directory")
+    CONSOLE.print(f"{folder}: no checkpoint yet, training starts at step 0", highlight=False, soft_wrap=True)
     return State()
 
 
 def read_state(path: Path) -> tuple[State, dict[str, dict[str, Tensor]]]:
-    """What a file of `save_state` holds. Raises ValueError where it is not what its name says, or no such file."""
-    parts: dict[str, dict[str, Tensor]] = {"net": {}, "averaged": {}, "optimiser": {}, "best": {}}
-    named = NAME.fullmatch(path.name)
+    """Return (the state, the tensors of each part) of a checkpoint.
+
+    Raises:
+        ValueError: the file is missing or damaged.
+    """
+    parts: dict[str, dict[str, Tensor]] = {part: {} for part in PARTS.values()}
+    name = NAME.fullmatch(path.name)
     try:
         content = path.read_bytes()
-        if named is not None and named[2] != short_hash(content, DIGITS):
+        if name is not None and name[2] != short_hash(content, DIGITS):
             raise ValueError("its bytes are not those that were written")
+
+        # The header: step, losses and the hash of the tensors.
         with safe_open(path, "pt") as file:
-            about = json.loads(file.metadata()["state"])
-        if named is None and isinstance(about, dict):
-            about = {"recent": [], **about}  # version 0.1 did not keep them
-        written = about.pop(SHA256, None) if isinstance(about, dict) else None
-        check_state(about)
+            header = json.loads(file.metadata()["state"])
+        if name is None and isinstance(header, dict):
+            header = {"recent": [], **header}  # version 0.1 did not keep them
+        written = header.pop(SHA256, None) if isinstance(header, dict) else None
+        check_header(header)
+
+        # The tensors, by part.
         tensors = load(content)
         check_tensors(tensors, written)
         for key, tensor in tensors.items():
-            part, name = key.split(".", 1)
-            parts[part][stored_name(name)] = tensor
-        return State(**about, weights=parts["best"]), parts
+            part, _, tensor_name = key.partition(".")
+            is_weight = PARTS[part] != "optimizer"
+            parts[PARTS[part]][stored_name(tensor_name) if is_weight else tensor_name] = tensor
+        return State(**header, weights=parts["best"]), parts
     except (OSError, SafetensorError, RuntimeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: damaged ({first_line(error)})") from None
 
 
-def check_state(about: Any) -> None:
-    """Raises ValueError where what a state says beside its tensors is no step, loss and list of losses."""
-    step, best, recent = (
-        (about.get(name) for name in ("step", "best", "recent"))
-        if isinstance(about, dict)
-        else (None, None, None)
-    )
-    if not is_whole(step, 0) or not all(
-        isinstance(value, int | float) for value in (best, *(recent if isinstance(recent, list) else [None]))
-    ):
+def check_header(header: Header) -> None:
+    """Raise ValueError if the header of a checkpoint has no step, loss and list of losses."""
+    fields = header if isinstance(header, dict) else {}
+    step = fields.get("step")
+    best = fields.get("best")
+    recent = fields.get("recent")
+    losses = [best, *recent] if isinstance(recent, list) else [None]
+    if not is_whole(step, 0) or not all(isinstance(loss, int | float) for loss in losses):
         raise ValueError(f"its step, best and recent are {step}, {best} and {recent}"[:200])
 
 
 def load_tensors(
-    parts: dict[str, dict[str, Tensor]],
+    parts: Mapping[str, dict[str, Tensor]],
     net: Transformer,
-    averaged: AveragedModel,
+    ema: AveragedModel,
     optimizer: torch.optim.Optimizer,
 ) -> None:
-    """Loads the tensors of a state. Raises ValueError where they are another network's."""
-    moments: dict[int, dict[str, Tensor]] = {}
+    """Load the tensors of a checkpoint. Raise ValueError if they are those of another network."""
     try:
-        for name, tensor in parts["optimiser"].items():
-            number, what = name.split(".")
-            moments.setdefault(int(number), {})[what] = tensor
-        check_moments(
-            moments, [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        )
-        if parts["best"] and {name: tensor.shape for name, tensor in parts["best"].items()} != {
-            name: tensor.shape for name, tensor in net.state_dict().items()
-        }:
+        expected = {name: tensor.shape for name, tensor in net.state_dict().items()}
+        best = {name: tensor.shape for name, tensor in parts["best"].items()}
+        if best and best != expected:
             raise ValueError("its best weights have other names or shapes")
-        for module, name in ((net, "net"), (averaged, "averaged")):
-            module.load_state_dict(shard_all(parts[name], module.state_dict()))
-        weights = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        parted_moments = {
-            place: shard_all(found, dict.fromkeys(MOMENTS, weights[place]))
-            for place, found in moments.items()
-        }
-        optimizer.load_state_dict({**optimizer.state_dict(), "state": parted_moments})
+        load_optimizer(net, optimizer, parts["optimizer"])
+        net.load_state_dict(shard_all(parts["net"], net.state_dict()))
+        ema.load_state_dict(shard_all(parts["ema"], ema.state_dict()))
     except (RuntimeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"a saved state is of another network ({first_line(error)})") from None
-
-
-def shard_all(whole: dict[str, Tensor], shared: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Whole tensors, each shard_like among the processes as the one of its name is."""
-    return {
-        name: shard_like(tensor, shared[name]) if name in shared else tensor for name, tensor in whole.items()
-    }
-
-
-def check_moments(moments: dict[int, dict[str, Tensor]], parameters: list[Tensor]) -> None:
-    """Raises ValueError where the moments are not those of the parameters, or of none."""
-    for number, parameter in enumerate(parameters if moments else ()):
-        found = {name: tuple(tensor.shape) for name, tensor in moments.get(number, {}).items()}
-        step = moments.get(number, {}).get("step")
-        if (
-            step is None
-            or not 0 <= float(step.max()) < math.inf
-            or found != {"step": (), "exp_avg": tuple(parameter.shape), "exp_avg_sq": tuple(parameter.shape)}
-        ):
-            raise ValueError(f"moments {number} are {found}, of a weight of {tuple(parameter.shape)}"[:300])
+        raise ValueError(f"a checkpoint is of another network ({first_line(error)})") from None
 
 
 def discard_after(folder: Path, step: int, keep: int) -> None:
-    """Removes what was written after that step, rows of metrics and states; files that a killed process had begun, and states that it had yet
-    to remove.
+    """Remove what was written after a step: metrics, checkpoints and temporary files.
 
-    Raises ValueError where the rows are damaged.
+    Checkpoints before the last `keep` are removed too.
+
+    Raises:
+        ValueError: the metrics are damaged.
     """
     for path in saved_states(folder):
-        named = NAME.fullmatch(path.name)
-        if named is not None and int(named[1]) > step:
+        if (step_in_name(path) or 0) > step:
             path.unlink()
     prune(folder, keep)
-    for left in half_written(folder):
-        left.unlink()
+    for path in half_written(folder):
+        path.unlink()
+
     metrics = folder / "metrics.jsonl"
     try:
         rows = [row for row in read_lines(metrics) if row["step"] <= step]
     except (KeyError, TypeError) as error:
-        raise ValueError(f"{metrics}: damaged ({error!r}); remove it to go on") from None
+        raise ValueError(f"{metrics}: damaged ({error!r}). Remove it to resume") from None
     if rows:
         write_atomic({metrics: "".join(json.dumps(row) + "\n" for row in rows).encode()})
     else:

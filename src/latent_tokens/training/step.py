@@ -1,93 +1,111 @@
-"""One optimizer step: a batch in parts, over all processes, and what may go wrong with its numbers."""
+"""One optimizer step: a batch in microbatches, over all ranks, and the check that its numbers are finite."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import torch
 from accelerate import Accelerator
-from torch import Tensor
+from torch import Tensor, nn
 
 from latent_tokens import processes
 from latent_tokens.checkpoints.tensor_files import tensors_to_bytes
 from latent_tokens.configs import TrainConfig
-from latent_tokens.core.methods import Method
+from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.core.objective import TrainingBatch, weighted_nll
 from latent_tokens.network.memory import training_rows
 from latent_tokens.storage import write_atomic
 from latent_tokens.training.batches import microbatches, seed_of
 from latent_tokens.training.sharding import full_tensor, no_sync
 
+Weights = tuple[Tensor, ...] | list[Tensor]
+
+
+class TrainableDenoiser(Denoiser, Protocol):
+    """The network as the ranks share it: itself, or wrapped for distributed data parallel (DDP)."""
+
+    def train(self) -> nn.Module: ...
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
 
 class NotFinite(ArithmeticError):
-    """A loss or a gradient is infinite, or no number."""
+    """A loss or a gradient is infinite or NaN."""
 
 
 def train_step(
-    model: Any,
+    model: TrainableDenoiser,
     method: Method,
-    optimizer: Any,
+    optimizer: torch.optim.Optimizer,
     batch: TrainingBatch,
     config: TrainConfig,
     step: int,
     accelerator: Accelerator,
 ) -> tuple[float, float]:
-    """Takes one optimizer step; gives its loss and gradient norm. Raises NotFinite, the weights as they were, where either is not finite.
+    """Take one optimizer step, and return its loss and gradient norm.
 
-    Each process takes its share of the batch through the net, in parts that fit into memory and are of like length; their losses add up to
-    that of the batch.
+    Each rank takes its share of the batch, in microbatches of similar length that fit into memory.
+    Their losses add up to that of the batch.
+
+    Raises:
+        NotFinite: the loss or the gradient norm is not finite. The weights are unchanged.
     """
+    device = accelerator.device
     for group in optimizer.param_groups:
         group["lr"] = learning_rate(config, step)
     model.train()
     torch.manual_seed(seed_of(config, step, processes.rank()))  # for dropout, which takes no generator
-    own = (
-        batch
-        if processes.world_size() == 1
-        else batch.take(torch.from_numpy(processes.shard_indices(len(batch.tokens))).to(accelerator.device))
-    )
-    loss = torch.zeros((), device=accelerator.device)
-    *others, last = microbatches(own, partial(training_rows, accelerator.unwrap_model(model)))
-    for rows in (*others, last):
-        with nullcontext() if rows is last else no_sync(model), autocast(config, accelerator.device):
-            part = weighted_nll(model, method, own.take(rows))
-            accelerator.backward(
-                part * processes.world_size()
-            )  # of the gradients the mean over processes is taken
-        loss += part.detach()
-    norm = accelerator.clip_grad_norm_(model.parameters(), config.clip)
-    (value,), size = processes.all_reduce_sum([loss.item()], accelerator.device), float(full_tensor(norm))
-    if not math.isfinite(value + size):
-        raise NotFinite(f"loss {value}, gradient norm {size}")
+
+    # This rank's share of the batch, in microbatches.
+    if processes.world_size() > 1:
+        indices = processes.shard_indices(len(batch.tokens))
+        batch = batch.take(torch.from_numpy(indices).to(device))
+    parts = microbatches(batch, partial(training_rows, accelerator.unwrap_model(model)))
+
+    # Forward and backward. Gradients are averaged over ranks, so the loss is scaled to keep their sum.
+    loss = torch.zeros((), device=device)
+    for number, rows in enumerate(parts, start=1):
+        sync = nullcontext() if number == len(parts) else no_sync(model)
+        with sync, autocast(config, device):
+            part_loss = weighted_nll(model, method, batch.take(rows))
+            accelerator.backward(part_loss * processes.world_size())
+        loss += part_loss.detach()
+
+    # Clip, check and update.
+    clipped = accelerator.clip_grad_norm_(model.parameters(), config.clip)
+    (total_loss,) = processes.all_reduce_sum([loss.item()], device)
+    grad_norm = float(full_tensor(clipped))
+    if not math.isfinite(total_loss + grad_norm):
+        raise NotFinite(f"loss {total_loss}, gradient norm {grad_norm}")
     optimizer.step()
     optimizer.zero_grad()
-    return value, size
+    return total_loss, grad_norm
 
 
 def keep_batch(folder: Path, batch: TrainingBatch, error: NotFinite, step: int) -> Path:
-    """Writes the whole batch of a step that went wrong: tokens, positions, num_clean, num_shown, scored and weight."""
-    layout, path = batch.layout, folder / f"not-finite-{step:08d}.safetensors"
-    parts = {
-        "tokens": batch.tokens,
-        "positions": layout.positions,
-        "num_clean": layout.num_clean,
-        "num_shown": layout.num_shown,
-    }
+    """Write the complete batch of a step that was not finite, once, and return its file."""
+    path = folder / f"not-finite-{step:08d}.safetensors"
     tensors = {
-        name: part.cpu().contiguous()
-        for name, part in {**parts, "scored": batch.scored, "weight": batch.weight}.items()
+        "tokens": batch.tokens,
+        "positions": batch.layout.positions,
+        "num_clean": batch.layout.num_clean,
+        "num_shown": batch.layout.num_shown,
+        "scored": batch.scored,
+        "weight": batch.weight,
     }
     if processes.is_main():
-        write_atomic({path: tensors_to_bytes(tensors, {"step": str(step), "why": str(error)})})
+        on_cpu = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+        write_atomic({path: tensors_to_bytes(on_cpu, {"step": str(step), "why": str(error)})})
     return path
 
 
 def learning_rate(config: TrainConfig, step: int) -> float:
-    """Linear warm-up to the peak, then constant or down to zero along a cosine."""
+    """Return the learning rate of a step: linear warmup, then constant or a cosine down to zero."""
     if step < config.warmup:
         return config.lr * (step + 1) / config.warmup
     if config.schedule == "constant":
@@ -96,17 +114,20 @@ def learning_rate(config: TrainConfig, step: int) -> float:
     return config.lr * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def ema_update(decay: float) -> Any:
-    """The update of averaged weights with decay min(decay, (1 + n) / (10 + n)) after n steps (D-7, published optimizer settings)."""
+def ema_update(decay: float) -> Callable[[Weights, Weights, Tensor | int], None]:
+    """Return the update of EMA weights with decay min(decay, (1 + n) / (10 + n)) after n steps.
 
-    def update(averaged: list[Tensor], current: list[Tensor], count: Tensor | int) -> None:
-        now = min(decay, (1 + int(count)) / (10 + int(count)))
-        torch._foreach_lerp_(averaged, current, 1 - now)
+    See D-7, published optimizer settings.
+    """
+
+    def update(ema: Weights, current: Weights, count: Tensor | int) -> None:
+        ramped = min(decay, (1 + int(count)) / (10 + int(count)))
+        torch._foreach_lerp_(ema, current, 1 - ramped)
 
     return update
 
 
 def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:
-    """The context in which the net computes: bf16 where it is asked for, or by auto on an accelerator."""
+    """Return the context of the network's precision. auto is bf16 on an accelerator, fp32 on a CPU."""
     bf16 = config.precision == "bf16" or (config.precision == "auto" and device.type != "cpu")
     return torch.autocast(device.type, torch.bfloat16, enabled=bf16)

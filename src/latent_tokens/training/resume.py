@@ -1,0 +1,72 @@
+"""The start of a run directory, and the checks of a config against the run that it resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from latent_tokens.checks import check_out
+from latent_tokens.configs import MAY_CHANGE_ON_RESUME, TrainConfig
+from latent_tokens.storage import half_written, json_bytes, provenance, read_description, write_atomic
+from latent_tokens.training.locking import LOCK
+
+LEGACY_DEFAULTS = {"gelu": "tanh"}  # settings of runs that started before the setting existed
+RESTORE_HINT = "start the same run in another directory, and copy its config.json here"
+
+
+def read_started(config: TrainConfig) -> dict[str, Any] | None:
+    """Return the config.json of the run to resume, or None to start one.
+
+    Raises:
+        ValueError: the directory holds another run, or the config cannot start a run in it.
+    """
+    folder = config.folder
+    resuming = config.resume == "yes" or (config.resume == "auto" and (folder / "config.json").is_file())
+    if not resuming:
+        check_start(config)
+        return None
+    started = read_description(folder, "config.json", "run to resume", hint=RESTORE_HINT)
+    check_same(folder, started.get("training"), settings(config))
+    return started
+
+
+def check_start(config: TrainConfig) -> None:
+    """Raise as `check_out`, except for what a killed start left if `resume` is auto."""
+    folder = config.folder
+    temporary = set(half_written(folder))
+    allowed = {folder / LOCK}
+    if config.resume == "auto":
+        allowed |= temporary
+    if folder.resolve() == Path.cwd() or set(folder.iterdir()) - allowed:
+        is_run = temporary or (folder / "config.json").is_file()
+        hint = "Add resume=auto to continue an interrupted run. " if is_run and config.resume == "no" else ""
+        check_out(folder, hint)
+
+
+def write_start(folder: Path, description: dict[str, Any], task_files: dict[Path, bytes]) -> None:
+    """Write the first files of a run directory: config.json, and then those that its task needs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in half_written(folder):
+        path.unlink()
+    config = json_bytes({**description, "made_with": provenance()})
+    write_atomic({folder / "config.json": config, **task_files})
+
+
+def settings(config: TrainConfig) -> dict[str, Any]:
+    """Return the settings that a resumed run must not change, as JSON stores them."""
+    values = {name: value for name, value in asdict(config).items() if name not in MAY_CHANGE_ON_RESUME}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
+
+
+def check_same(folder: Path, started: Mapping[str, Any] | None, values: Mapping[str, Any]) -> None:
+    """Raise ValueError with the first value that differs from the one that the run was started with."""
+    if not isinstance(started, dict):
+        raise ValueError(f"{folder / 'config.json'}: damaged; {RESTORE_HINT}")
+    started = LEGACY_DEFAULTS | started
+    for name, value in values.items():
+        if started.get(name) != value:
+            before = str(started.get(name))[:99]
+            problem = f"{folder} was started with {before}"
+            raise ValueError(f"{name}={value}: {problem}. Use {name}={before}, or choose another directory.")

@@ -1,0 +1,54 @@
+"""A training run between two steps: what it saves and logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from accelerate import Accelerator
+from torch.optim.swa_utils import AveragedModel
+
+from latent_tokens import processes
+from latent_tokens.configs import Split, TrainConfig
+from latent_tokens.core.methods import Method
+from latent_tokens.network.transformer import Transformer
+from latent_tokens.storage import append_line
+from latent_tokens.tasks import Examples
+from latent_tokens.training.state import State, save_state
+from latent_tokens.training.step import TrainableDenoiser
+
+
+@dataclass
+class Run:
+    """A training run between two steps."""
+
+    config: TrainConfig
+    method: Method
+    splits: dict[Split, Examples]
+    net: Transformer
+    ema: AveragedModel
+    optimizer: torch.optim.Optimizer
+    model: TrainableDenoiser  # the network as the ranks share it
+    accelerator: Accelerator
+    state: State
+    unchanged: Callable[[], bool]  # whether the data set is the one that the run started with
+
+    def save(self) -> None:
+        """Write a checkpoint, once for all ranks. Raise ValueError instead if the data changed."""
+        self.check_data()
+        save_state(self.config.folder, self.net, self.ema, self.optimizer, self.state, self.config.keep)
+
+    def check_data(self) -> None:
+        """Raise ValueError if the data changed."""
+        if not self.unchanged():
+            raise ValueError(
+                f"data={self.config.data}: changed during training. Restore it, then rerun with resume=auto"
+            )
+
+    def log(self, row: dict[str, float | str]) -> None:
+        """Append a row to the metrics, once for all ranks."""
+        if processes.is_main():
+            append_line(self.config.folder / "metrics.jsonl", {"step": self.state.step, **row})
+        if self.config.track is not None:
+            self.accelerator.log(row, step=self.state.step)

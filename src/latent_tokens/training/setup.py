@@ -1,0 +1,176 @@
+"""A run before its first step, or at the step from which it resumes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from torch.optim.swa_utils import AveragedModel
+
+from latent_tokens import processes
+from latent_tokens.checkpoints.pretrained import describe
+from latent_tokens.configs import Split, TrainConfig
+from latent_tokens.core.methods import METHODS, Method
+from latent_tokens.data.datasets import change_detector, fingerprint, load_data
+from latent_tokens.data.splits import chunks_of, make_splits
+from latent_tokens.network.transformer import Transformer
+from latent_tokens.progress import CONSOLE, counting
+from latent_tokens.sizes import SIZES
+from latent_tokens.storage import json_bytes, restore_files
+from latent_tokens.tasks import Examples, Language, Task, Text, description, named
+from latent_tokens.training.resume import check_same, read_started, settings, write_start
+from latent_tokens.training.run import Run
+from latent_tokens.training.sharding import shard
+from latent_tokens.training.state import State, discard_after, load_state
+from latent_tokens.training.step import ema_update
+from latent_tokens.training.validation import restore_best
+
+CHECKED_AT_ONCE = 10_000  # examples
+
+
+def setup(config: TrainConfig, task: Language | None, method: Method | None, accelerator: Accelerator) -> Run:
+    """Return a run at its first step, or at that of its latest checkpoint. Raises as `fit`."""
+    folder = config.folder
+    method = with_settings(METHODS[config.method] if method is None else method, config)
+
+    # Check the config, and the run that it resumes.
+    started = read_started(config)
+    unchanged = change_detector(config.data)
+    task, splits = training_data(config, named(config.task) if task is None else task)
+    check_examples(config, method, splits["train"])
+
+    # Build the network, and write or compare its description.
+    net = untrained(config, task, method)
+    contents = describe_run(config, task, net, splits)
+    task_files = task.files() if isinstance(task, Text) else {}
+    files = {folder / name: content for name, content in task_files.items()}
+    processes.barrier()  # all ranks have seen an empty directory before rank 0 writes to it
+    if started is not None:
+        check_same(folder, started.get("data_sha256"), contents["data_sha256"])
+        check_same(folder, started.get("model"), contents["model"])
+        check_same(folder, started, {name: contents[name] for name in ("method", "task")})
+    elif processes.is_main():
+        write_start(folder, contents, files)
+
+    # EMA weights and optimizer, on sharded weights with FSDP.
+    ema = AveragedModel(net, multi_avg_fn=ema_update(config.ema))
+    if config.parallel == "fsdp":
+        for module in (net, ema.module):
+            shard(module.to(accelerator.device), accelerator.device)
+    optimizer = torch.optim.AdamW(net.parameters(), config.lr, weight_decay=config.weight_decay, fused=True)
+
+    # Load the latest checkpoint. No file of a later step is removed until all ranks have read theirs.
+    state = State() if started is None else load_state(folder, net, ema, optimizer)
+    check_same_step(folder, state)
+    if started is not None and processes.is_main():
+        discard_after(folder, state.step, config.keep)
+        restore_files(files)
+        restore_best(folder, state)
+
+    # Move everything to the device, and share the network between the ranks.
+    ema.to(accelerator.device)
+    model = net
+    if config.parallel != "fsdp":
+        model, optimizer = accelerator.prepare(net, optimizer)
+        model.mask_id = net.mask_id
+        model.supports_slots = net.supports_slots
+    if config.track is not None:
+        values = {name: value for name, value in settings(config).items() if value is not None}
+        accelerator.init_trackers("latent-tokens", values)
+    return Run(config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged)
+
+
+def join_ranks(config: TrainConfig) -> Accelerator:
+    """Join the other ranks, with the config's tracker. Raise ValueError if the tracker is not installed."""
+    if config.track is not None and find_spec(config.track) is None:
+        fix = f"pip install {config.track}, or leave it out: metrics.jsonl is always written"
+        raise ValueError(f"track={config.track}: is not installed; {fix}")
+    return processes.join(config.track, config.folder)
+
+
+def with_settings(method: Method, config: TrainConfig) -> Method:
+    """Return the method with the config's loss weight and targets."""
+    weight = config.weight or method.weight
+    targets = config.targets or method.targets
+    return replace(method, weight=weight, targets=targets)
+
+
+def training_data(config: TrainConfig, task: Language) -> tuple[Language, dict[Split, Examples]]:
+    """Return (the task, its training and validation examples), from the config's data set or generated.
+
+    The task of a data set has more settings than its name.
+
+    Raises:
+        ValueError: the data set lacks a split or is of another task, or the task needs a data set.
+    """
+    if config.data is None:
+        return task, generate_examples(config, task)
+    stored_task, splits = load_data(config.data, ("train", "validation"))
+    if stored_task.name != task.name:
+        raise ValueError(f"data={config.data}: holds {stored_task.name}, not {task.name}")
+    for split in ("train", "validation"):
+        if split not in splits or not len(splits[split].tokens):
+            problem = f"has no {split} examples, and training takes both splits"
+            raise ValueError(f"data={config.data}: {problem}; make a data set that has them")
+    return stored_task, splits
+
+
+def generate_examples(config: TrainConfig, task: Language) -> dict[Split, Examples]:
+    """Return generated training and validation examples. Raise ValueError if the task needs a data set."""
+    if not isinstance(task, Task):
+        fix = f"make one (latent-tokens data {task.name} --source FILE), name it with --data"
+        raise ValueError(f"task={task.name}: is learned from a data set; {fix}")
+    counts: dict[Split, int] = {"train": config.num_train, "validation": config.num_validation}
+    with counting(f"generating {task.name}", sum(counts.values())) as count:
+        builder = make_splits(task, counts, config.seed, report=count)
+    for split in builder.open:
+        num_examples = builder.kept.get(split, 0)
+        CONSOLE.print(f"{split}: {task.name} has only {num_examples:,} different examples", highlight=False)
+    return builder.examples()
+
+
+def check_examples(config: TrainConfig, method: Method, examples: Examples) -> None:
+    """Raise ValueError if the method cannot take the given positions, or a rank would have no example."""
+    for part in chunks_of(examples, CHECKED_AT_ONCE):
+        method.check_known(torch.from_numpy(np.array(part.known)))
+    world_size = processes.world_size()
+    if config.batch_size < world_size:
+        raise ValueError(f"batch_size={config.batch_size}: must be at least the world size, {world_size}")
+
+
+def untrained(config: TrainConfig, task: Language, method: Method) -> Transformer:
+    """Return the network with the initial weights of the config's seed."""
+    with torch.random.fork_rng():
+        torch.manual_seed(config.seed)
+        net = Transformer(
+            SIZES[config.size], task.vocab_size, task.length, config.positions, config.dropout, config.gelu
+        )
+    net.method = method
+    return net
+
+
+def describe_run(
+    config: TrainConfig, task: Language, net: Transformer, splits: dict[Split, Examples]
+) -> dict[str, Any]:
+    """Return the content of config.json, as JSON stores it."""
+    contents = {
+        **describe(net),
+        "task": description(task),
+        "name": config.method,
+        "training": settings(config),
+        "data_sha256": {split: fingerprint(examples) for split, examples in splits.items()},
+    }
+    return dict(json.loads(json_bytes(contents)))
+
+
+def check_same_step(folder: Path, state: State) -> None:
+    """Raise ValueError if ranks have read checkpoints of different steps. It waits for all ranks."""
+    if len(set(processes.all_gather_object(state.step))) > 1:
+        fix = "Make sure that all ranks see the same files, then resume again"
+        raise ValueError(f"{folder}: ranks read checkpoints of different steps. {fix}")

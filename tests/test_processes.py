@@ -173,7 +173,7 @@ def test_more_processes_than_examples_are_refused(tmp_path):
         2, *TRAIN, "scdm", "--steps", "5", "--batch-size", "1", "--out", tmp_path / "run"
     )
     assert code == 2
-    assert "batch_size=1: must be at least the number of processes, 2" in err
+    assert "batch_size=1: must be at least the world size, 2" in err
     assert not (tmp_path / "run").exists()
 
 

@@ -1,4 +1,4 @@
-"""The processes of one run, as torchrun or accelerate launch starts them; to one alone, each of these costs nothing and changes nothing."""
+"""The ranks of one run, as torchrun or accelerate launch starts them. With one process nothing is sent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,55 +15,63 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
     from numpy.typing import NDArray
 
+    Number = TypeVar("Number", bound=np.generic)
+
+T = TypeVar("T")
+
 
 def join(tracker: str | None = None, folder: Path | None = None) -> Accelerator:
-    """Joins the others, where there are any, and gives what Accelerate knows of them and of this one's device; a tracker may write to a folder."""
+    """Join the other ranks, if there are any, and return their Accelerator, which has this rank's device.
+
+    Args:
+        tracker: the experiment tracker to log to.
+        folder: the directory that the tracker may write to.
+    """
     import torch
     from accelerate import Accelerator
 
-    alone = (
-        not torch.accelerator.is_available()
-    )  # without an accelerator it leaves processes by themselves unless told
-    return Accelerator(cpu=alone, log_with=tracker, project_dir=folder)
+    # Without an accelerator, Accelerate leaves the processes separate unless it is told to use the CPU.
+    on_cpu = not torch.accelerator.is_available()
+    return Accelerator(cpu=on_cpu, log_with=tracker, project_dir=folder)
 
 
 def rank() -> int:
-    """Which of them this is, from 0."""
+    """Return the rank of this process, from 0."""
     return int(os.environ.get("RANK", "0")) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else 0
 
 
 def is_main() -> bool:
-    """Whether this one writes and prints for all."""
+    """Return whether this is rank 0, which writes and prints for all."""
     return rank() == 0
 
 
 def world_size() -> int:
-    """How many have joined."""
+    """Return how many ranks have joined."""
     import torch.distributed as dist
 
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def shard_indices(total: int) -> NDArray[np.int64]:
-    """Which of `total` things, counted over all processes, are this one's: every count-th, so that the shares are as equal as can be."""
+    """Return this rank's share of `total` indices: every world_size-th, so that shares are equal."""
     import numpy as np
 
     return np.arange(rank() if world_size() > 1 else 0, total, world_size())
 
 
-def gather_rows(rows: NDArray[Any]) -> NDArray[Any]:
-    """The rows of all shares, each process giving those of its own, in the order of the things that were shared; the same in all of them."""
+def gather_rows(rows: NDArray[Number]) -> NDArray[Number]:
+    """Return the rows of all ranks in the order of the indices that `shard_indices` shared, on every rank."""
     import numpy as np
 
-    parts = all_gather_object(rows)
-    together = np.empty((sum(map(len, parts)), *rows.shape[1:]), np.result_type(*parts))
-    for place, part in enumerate(parts):
-        together[place :: len(parts)] = part
-    return together
+    shards = all_gather_object(rows)
+    gathered = np.empty((sum(map(len, shards)), *rows.shape[1:]), np.result_type(*shards))
+    for shard_rank, shard in enumerate(shards):
+        gathered[shard_rank :: len(shards)] = shard
+    return gathered
 
 
 def all_reduce_sum(values: list[float], device: torch.device) -> list[float]:
-    """The sums of each value over all processes, the same in all of them."""
+    """Return the sum of each value over all ranks, on every rank."""
     import torch
     import torch.distributed as dist
 
@@ -74,35 +82,31 @@ def all_reduce_sum(values: list[float], device: torch.device) -> list[float]:
     return [float(value) for value in sums.tolist()]
 
 
-def all_gather_object(value: Any) -> list[Any]:
-    """The value of each process, in their order, in all of them."""
+def all_gather_object(value: T) -> list[T]:
+    """Return the value of each rank, in the order of ranks, on every rank."""
     import torch.distributed as dist
 
-    found: list[Any] = [None] * world_size()
-    if len(found) == 1:
-        return [value]
-    dist.all_gather_object(found, value)
-    return found
+    values = [value] * world_size()
+    if len(values) > 1:
+        dist.all_gather_object(values, value)
+    return values
 
 
 @contextmanager
 def translate_peer_failure() -> Iterator[None]:
-    """Raises ConnectionError, one line, where another process is gone: what the backends say of it differs."""
+    """Raise ConnectionError, one line, if another rank ended: each backend reports it in its own words."""
     try:
         yield
     except RuntimeError as error:
         if world_size() == 1 or not re.search("gloo|NCCL|onnection", str(error)):
             raise
-        said = (
-            re.sub(r"\[\S*\] ?", "", str(error)).split(". ")[0].splitlines()[0]
-        )  # no address, and no advice
-        raise ConnectionError(
-            f"another process is gone ({said.strip()}); rerun with --resume auto"
-        ) from error
+        without_address = re.sub(r"\[\S*\] ?", "", str(error))
+        reason = without_address.split(". ")[0].splitlines()[0].strip()
+        raise ConnectionError(f"another rank ended ({reason}). Rerun with --resume auto") from error
 
 
 def barrier() -> None:
-    """Waits until all have come here."""
+    """Wait until all ranks are here."""
     import torch.distributed as dist
 
     if world_size() > 1:

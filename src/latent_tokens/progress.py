@@ -1,4 +1,4 @@
-"""Progress bars on standard error for whatever takes long: description, bar, figures, time left."""
+"""Progress bars on standard error: description, bar, figures, remaining time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ Advance = Callable[[int, str], None]
 
 @contextmanager
 def progress(description: str, total: int | None, done: int = 0) -> Iterator[Advance]:
-    """Gives advance(by, figures). Without a terminal no bar is drawn, and the figures are printed each tenth of the way; with no `total`, neither."""
+    """Yield advance(steps, figures), which moves a progress bar.
+
+    Without a terminal there is no bar. The figures are printed at each tenth of the total, if there is one.
+
+    Example:
+        with progress("scdm on sudoku-6", total=100) as advance:
+            for _ in range(100):
+                advance(1, "loss 1.250")
+    """
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -28,29 +36,30 @@ def progress(description: str, total: int | None, done: int = 0) -> Iterator[Adv
     )
     with Progress(*columns, console=CONSOLE, disable=not CONSOLE.is_terminal) as bar:
         line = bar.add_task(description, total=total, completed=done, figures="")
-        reached = done
+        completed = done
 
-        def advance(by: int, figures: str = "") -> None:
-            nonlocal reached
-            before, reached = reached, reached + by
-            bar.update(line, completed=reached, figures=figures)
-            if total and not CONSOLE.is_terminal and 10 * before // total < 10 * reached // total:
-                CONSOLE.print(
-                    f"{description}: {reached}/{total} {figures}".rstrip(), highlight=False, soft_wrap=True
-                )
+        def advance(steps: int, figures: str = "") -> None:
+            nonlocal completed
+            before = completed
+            completed += steps
+            bar.update(line, completed=completed, figures=figures)
+            if total and not CONSOLE.is_terminal and 10 * before // total < 10 * completed // total:
+                text = f"{description}: {completed}/{total} {figures}".rstrip()
+                CONSOLE.print(text, highlight=False, soft_wrap=True)
 
         yield advance
 
 
 @contextmanager
-def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Gives advance(by) for things of which one wants to know how many come a second."""
-    with progress(what, total) as advance:
-        begun, done = time.perf_counter(), 0
+def counting(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Yield count(number), which moves a progress bar whose figure is a rate per second."""
+    with progress(description, total) as advance:
+        start_time = time.perf_counter()
+        done = 0
 
-        def count(by: int) -> None:
+        def count(number: int) -> None:
             nonlocal done
-            done += by
-            advance(by, f"{done / (time.perf_counter() - begun):,.0f}/s")
+            done += number
+            advance(number, f"{done / (time.perf_counter() - start_time):,.0f}/s")
 
         yield count

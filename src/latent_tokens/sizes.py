@@ -6,12 +6,16 @@ from dataclasses import dataclass
 
 from latent_tokens.checks import Registry, check_int
 
-LONGEST = 65_535  # positions of a sequence: lengths are kept in 16 bits
+LONGEST = 65_535  # positions of a sequence: lengths are stored in 16 bits
 
 
 @dataclass(frozen=True)
 class Size:
-    """The shape of a transformer (the paper's table of model sizes; nano is ours, for two CPU cores; pico is for tests)."""
+    """The shape of a transformer (the paper's table of model sizes, nano for two CPU cores, pico for tests).
+
+    Example:
+        net = Transformer(Size(width=128, heads=4, layers=4), vocab_size=10, max_length=81)
+    """
 
     width: int
     heads: int
@@ -21,9 +25,8 @@ class Size:
         for name in ("width", "heads", "layers"):
             check_int(name, getattr(self, name), 1)
         if self.width % (2 * self.heads):
-            raise ValueError(
-                f"width={self.width} with heads={self.heads}: a head needs a whole, even number of channels for rotary positions"
-            )
+            need = "a head needs a whole, even number of channels for rotary positions"
+            raise ValueError(f"width={self.width} with heads={self.heads}: {need}")
 
 
 SIZES: Registry[Size] = Registry(

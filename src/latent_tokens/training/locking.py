@@ -1,7 +1,8 @@
-"""A lock on a directory: one process at a time trains in it, and a process that was killed holds nothing.
+"""A lock on a directory: one process at a time trains in it, and a process that was killed has no lock.
 
-The kernel releases an flock when its process ends, however it ends. On NFS the server does the same, and it frees the locks of a host
-that crashed after the lease of that host (90 s by default). A file system without locks is judged by the record in the file alone.
+The kernel releases an flock when its process ends, however it ends. On NFS the server does the same, and it
+frees the locks of a host that crashed after the lease of that host (90 s by default). On a file system
+without locks the record in the file decides alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 try:
     import fcntl
@@ -26,6 +27,8 @@ LEASE_SECONDS = 120.0  # the time to wait for the lock of another host: longer t
 RETRY_SECONDS = 1.0
 HELD = (errno.EWOULDBLOCK, errno.EACCES)
 
+Record = dict[str, int | str | None]  # pid, host, boot, started: the process that has the lock
+
 
 class LockedError(ValueError):
     """Another process holds the lock of a directory."""
@@ -33,9 +36,15 @@ class LockedError(ValueError):
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a directory, which is created if it is missing and removed again if the block leaves it empty.
+    """Hold the lock of a directory, which is created if missing, and removed if the block leaves it empty.
 
-    Raises LockedError, a ValueError, naming the process that holds the lock, and OSError if the directory cannot be written.
+    Raises:
+        LockedError: another process holds the lock. The message names it.
+        OSError: the directory cannot be written.
+
+    Example:
+        with locked(Path("runs/four")):
+            ...
     """
     new_parents = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     try:
@@ -44,7 +53,7 @@ def locked(folder: Path) -> Iterator[None]:
             yield
         finally:
             with suppress(OSError):
-                (folder / LOCK).unlink()  # while the lock is held: whoever waits sees that its file is gone
+                (folder / LOCK).unlink()  # with the lock, so that a waiting process sees the file removed
             file.close()
     finally:
         with suppress(OSError):  # stops at the first that is not empty
@@ -53,17 +62,17 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def acquire(folder: Path) -> IO[bytes]:
-    """The open lock file of a directory, locked, with the record of this process in it. Raises as `locked`."""
+    """Return the open, locked lock file of a directory, with this process's record. Raises as `locked`."""
     path = folder / LOCK
     deadline = time.monotonic() + LEASE_SECONDS
     while True:
+        # Open the file and try to lock it.
         try:
             folder.mkdir(parents=True, exist_ok=True)
             file = path.open("a+b")
         except OSError as error:
-            raise OSError(
-                f"{folder}: cannot be written ({error.strerror}). Make it writable, or name another directory"
-            ) from error
+            fix = "Make it writable, or name another directory"
+            raise OSError(f"{folder}: cannot be written ({error.strerror}). {fix}") from error
         holder = try_lock(file)
         if holder is None and is_current(file, path):
             write_record(file)
@@ -71,16 +80,19 @@ def acquire(folder: Path) -> IO[bytes]:
         file.close()
         if holder is None:  # the file was removed by the process that had it
             continue
-        if holder.get("host") in (None, socket.gethostname()) or time.monotonic() >= deadline:
+
+        # Another process has it. One of another host may have crashed: wait until its lease has ended.
+        same_host = holder.get("host") in (None, socket.gethostname())
+        if same_host or time.monotonic() >= deadline:
             fix = "Wait for it, stop it, or name another directory with --out"
-            if holder.get("host") not in (None, socket.gethostname()):
+            if not same_host:
                 fix += f"; if it has ended, remove {path}"
-            raise LockedError(f"{folder}: {in_words(holder)} is training in it. {fix}")
+            raise LockedError(f"{folder}: {name_of(holder)} is training in it. {fix}")
         time.sleep(RETRY_SECONDS)
 
 
-def try_lock(file: IO[bytes]) -> dict[str, Any] | None:
-    """Lock an open file without waiting: None if that worked, otherwise the record of the process that holds it."""
+def try_lock(file: IO[bytes]) -> Record | None:
+    """Lock an open file without waiting. Return None, or the record of the process that holds the lock."""
     try:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -93,7 +105,7 @@ def try_lock(file: IO[bytes]) -> dict[str, Any] | None:
 
 
 def is_current(file: IO[bytes], path: Path) -> bool:
-    """Whether an open file is still the one of that path."""
+    """Return whether an open file is still the file at that path."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except OSError:
@@ -101,8 +113,8 @@ def is_current(file: IO[bytes], path: Path) -> bool:
 
 
 def write_record(file: IO[bytes]) -> None:
-    """Name this process in its lock file. A full disk is no reason not to go on: the lock is held without a record."""
-    record = {
+    """Write the record of this process to its lock file. On a full disk the lock is held without a record."""
+    record: Record = {
         "pid": os.getpid(),
         "host": socket.gethostname(),
         "boot": boot_id(),
@@ -114,8 +126,8 @@ def write_record(file: IO[bytes]) -> None:
         file.flush()
 
 
-def read_record(file: IO[bytes]) -> dict[str, Any]:
-    """The record in a lock file; empty if there is none, or if it is damaged."""
+def read_record(file: IO[bytes]) -> Record:
+    """Return the record in a lock file. It is empty if it is missing or damaged."""
     try:
         file.seek(0)
         record = json.loads(file.read(1_000))
@@ -124,36 +136,33 @@ def read_record(file: IO[bytes]) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def is_alive(record: dict[str, Any]) -> bool:
-    """Whether the process of a record still runs. One of another host cannot be asked and counts as running."""
-    if not isinstance(record.get("pid"), int):
+def is_alive(record: Record) -> bool:
+    """Return whether the process of a record still runs. One of another host counts as running."""
+    pid = record.get("pid")
+    if not isinstance(pid, int):
         return False
     if record.get("host") != socket.gethostname():
         return True
-    same_boot = record.get("boot") == boot_id()
-    return (
-        same_boot
-        and start_time(record["pid"]) is not None
-        and record.get("started") == start_time(record["pid"])
-    )
+    started = start_time(pid)
+    return record.get("boot") == boot_id() and started is not None and record.get("started") == started
 
 
 def boot_id() -> str | None:
-    """What is different after each start of this host, on Linux."""
+    """Return an id that changes with each boot of this host, on Linux."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return None
 
 
 def start_time(pid: int) -> str | None:
-    """When a process of this host started, in ticks since boot, on Linux: a second process of the same number has another."""
+    """Return the ticks from boot to the start of a process, on Linux. A later process has more."""
     with suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     return None
 
 
-def in_words(record: dict[str, Any]) -> str:
-    """A process by its number and host, for a message."""
+def name_of(record: Record) -> str:
+    """Return the process of a record by pid and host, for a message."""
     pid = record.get("pid")
     host = record.get("host")
     return f"process {pid} on {host}" if isinstance(pid, int) and isinstance(host, str) else "another process"

@@ -25,9 +25,9 @@ class Preempted(KeyboardInterrupt):
 
 @contextmanager
 def interruptible() -> Iterator[list[int]]:
-    """Yield a list to which SIGINT (Ctrl-C), SIGTERM and SIGUSR1 are appended, so that no step is cut in two.
+    """Yield a list to which SIGINT (Ctrl-C), SIGTERM and SIGUSR1 are appended instead of stopping a step.
 
-    A second Ctrl-C interrupts at once. Outside the main thread, which alone gets signals, the list stays empty.
+    A second Ctrl-C interrupts at once. Outside the main thread, which gets no signals, the list stays empty.
     """
     caught: list[int] = []
     if threading.current_thread() is not threading.main_thread():

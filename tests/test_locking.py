@@ -1,4 +1,4 @@
-"""One process at a time trains in a directory; a process that was killed, or a host that was started again, blocks nobody."""
+"""One process at a time trains in a directory. A killed process or a rebooted host blocks no other."""
 
 import errno
 import json
@@ -107,7 +107,7 @@ def test_a_running_process_blocks_without_locks(tmp_path, monkeypatch):
     assert (tmp_path / LOCK).is_file()
 
 
-def test_a_record_of_another_host_whose_lock_is_free_does_not_block(tmp_path):
+def test_record_of_another_host_with_a_free_lock_passes(tmp_path):
     """As on NFS, after the server has dropped the lock of a host that crashed."""
     (tmp_path / LOCK).write_text(record(host="elsewhere"))
     with locked(tmp_path):

@@ -1,4 +1,4 @@
-"""Several processes learn, sample and measure what one does, here on the CPU: forked, once by torchrun, and once by Slurm."""
+"""Several ranks train, sample and evaluate as one process does, on the CPU: forked, by torchrun and by Slurm."""
 
 import io
 import json
@@ -87,14 +87,14 @@ def one(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("count", "steps", "start"), [(2, 200, torchrun), (4, 50, together)])
-def test_processes_learn_what_one_does(one, tmp_path, count, steps, start):
+def test_ranks_train_to_the_losses_of_one_process(one, tmp_path, count, steps, start):
     run = tmp_path / "run"
     said = start(count, *TRAIN, "scdm", "--steps", steps, "--out", run)
     assert said == f"{run}\n"
     assert_same_losses(run, one, steps)
 
 
-def test_processes_that_hold_a_part_each_learn_what_one_does(one, tmp_path):
+def test_fsdp_trains_to_the_losses_of_one_process(one, tmp_path):
     asked = [*TRAIN, "scdm", "--steps", "50", "--parallel", "fsdp", "--out", tmp_path / "run"]
     said = together(2, *asked, program="helpers.train_and_print_shards")
     assert said.count("held 0.5 0.5 0.5") == 2
@@ -102,7 +102,7 @@ def test_processes_that_hold_a_part_each_learn_what_one_does(one, tmp_path):
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_what_some_began_others_go_on_with(one, tmp_path, parallel):
+def test_resume_may_change_the_world_size(one, tmp_path, parallel):
     run, asked = (
         tmp_path / "run",
         [*TRAIN, "scdm", "--steps", "50", "--save-every", "25", "--out", tmp_path / "run"],
@@ -117,7 +117,7 @@ def test_what_some_began_others_go_on_with(one, tmp_path, parallel):
     assert_same_losses(run, one, 50)
 
 
-def test_processes_that_take_unlike_numbers_of_parts_learn_the_same(tmp_path):
+def test_ranks_with_different_microbatches_train_alike(tmp_path):
     asked = [*TRAIN, "scdm", "--steps", "5", "--batch-size", "7", "--out"]
     alone(*asked, tmp_path / "one")
     for parallel in ("ddp", "fsdp"):
@@ -127,7 +127,7 @@ def test_processes_that_take_unlike_numbers_of_parts_learn_the_same(tmp_path):
         assert_same_losses(tmp_path / parallel, tmp_path / "one", 5)
 
 
-def test_processes_measure_and_sample_what_one_does(one, tmp_path):
+def test_ranks_evaluate_and_sample_as_one_process(one, tmp_path):
     asked = ["--num-samples", "7", "--batch-size", "3", "--latents", "0", "2"]
     alone("evaluate", one, *asked, "--out", tmp_path / "one")
     said = together(2, "evaluate", one, *asked, "--out", tmp_path / "two", "--json")
@@ -144,14 +144,14 @@ def test_processes_measure_and_sample_what_one_does(one, tmp_path):
     assert together(2, *drawn) == alone(*drawn)
 
 
-def test_a_process_may_have_nothing_to_do(one, tmp_path):
+def test_rank_without_samples_is_allowed(one, tmp_path):
     asked = ["--num-samples", "1", "--json"]
     together(2, "evaluate", one, *asked, "--out", tmp_path / "two")
     assert len(lines(tmp_path / "two", "results.jsonl")) == 1
     assert together(2, "sample", one, *asked) == alone("sample", one, *asked)
 
 
-def test_a_rank_that_joined_nobody_is_the_first(monkeypatch):
+def test_rank_without_world_size_is_main(monkeypatch):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     assert processes.is_main()
@@ -159,7 +159,7 @@ def test_a_rank_that_joined_nobody_is_the_first(monkeypatch):
     assert not processes.is_main()
 
 
-def test_a_data_set_is_made_once(tmp_path):
+def test_data_set_is_written_once(tmp_path):
     asked = ["data", "sudoku-4", "--num-train", "20", "--num-validation", "4", "--num-test", "4", "--out"]
     assert together(2, *asked, tmp_path / "two") == f"{tmp_path / 'two'}\n"
     alone(*asked, tmp_path / "one")
@@ -168,7 +168,7 @@ def test_a_data_set_is_made_once(tmp_path):
     ).read_bytes()
 
 
-def test_more_processes_than_examples_are_refused(tmp_path):
+def test_more_ranks_than_examples_are_refused(tmp_path):
     code, _, err = run_ranks(
         2, *TRAIN, "scdm", "--steps", "5", "--batch-size", "1", "--out", tmp_path / "run"
     )
@@ -190,7 +190,7 @@ SCONTROL = """#!/bin/bash
 """
 
 
-def test_a_job_of_slurm_that_is_signalled_saves_and_is_queued_again(one, tmp_path):
+def test_slurm_job_saves_and_is_requeued_on_a_signal(one, tmp_path):
     for name, script in (("srun", SRUN), ("scontrol", SCONTROL)):
         (tmp_path / name).write_text(script)
         (tmp_path / name).chmod(0o755)

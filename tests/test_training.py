@@ -96,7 +96,7 @@ def test_a_run_repeats_itself_bit_for_bit(tmp_path):
 
 
 @pytest.mark.parametrize("changes", [{}, {"dropout": 0.1, "schedule": "constant"}])
-def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path, changes):
+def test_resume_after_interrupt_gives_equal_weights(tmp_path, changes):
     """Stopped by an error after its last saving, a run repeats what it had done since."""
     whole = fit(tiny_run(tmp_path / "whole", **changes))
     config = tiny_run(tmp_path / "cut", **changes)
@@ -148,7 +148,7 @@ class Named:
     __hash__ = None
 
 
-def test_a_changed_config_is_not_gone_on_with(tmp_path):
+def test_resume_with_a_changed_config_is_refused(tmp_path):
     config = tiny_run(tmp_path / "run")
     fit(config)
     with pytest.raises(ValueError, match=r"lr=0.5: .* was started with 0.0"):
@@ -159,7 +159,7 @@ def test_a_changed_config_is_not_gone_on_with(tmp_path):
         fit(replace(config, out=tmp_path / "nowhere", resume="yes"))
 
 
-def test_a_damaged_state_is_passed_over_for_the_one_before(whole, tmp_path, capsys):
+def test_damaged_checkpoint_is_skipped_for_the_previous(whole, tmp_path, capsys):
     config = tiny_run(tmp_path / "run")
     latest, before = saved_states(fit(config))
     flip(latest, 1_000)
@@ -180,7 +180,7 @@ def test_a_damaged_state_is_passed_over_for_the_one_before(whole, tmp_path, caps
     assert before.name in {path.name for path in config.folder.iterdir()}
 
 
-def test_a_start_that_was_killed_is_no_obstacle(tmp_path):
+def test_start_after_a_killed_start_succeeds(tmp_path):
     config = tiny_run(tmp_path / "run", steps=2)
     config.folder.mkdir()
     left, own = config.folder / ".config.json.123", config.folder / "notes.txt"
@@ -195,7 +195,7 @@ def test_a_start_that_was_killed_is_no_obstacle(tmp_path):
     assert not left.exists()
 
 
-def test_states_that_a_killed_process_had_yet_to_remove_are_removed(tmp_path):
+def test_checkpoints_that_a_killed_run_left_are_pruned(tmp_path):
     config = tiny_run(tmp_path / "run", keep=3)
     latest = saved_states(fit(config))[0]
     fit(replace(config, keep=1, resume="auto"))
@@ -213,8 +213,8 @@ def test_states_that_a_killed_process_had_yet_to_remove_are_removed(tmp_path):
         ("data_sha256", 0.5, "config.json: damaged"),
     ],
 )
-def test_a_damaged_config_is_not_gone_on_with(tmp_path, part, changes, message):
-    """What training takes no value from, but whoever reads the model does, is held against the command, too."""
+def test_resume_with_a_damaged_config_is_refused(tmp_path, part, changes, message):
+    """Every value that a reader of the model needs is compared with the command."""
     config = tiny_run(tmp_path / "run", steps=2)
     path = fit(config) / "config.json"
     about = json.loads(path.read_text())
@@ -225,7 +225,7 @@ def test_a_damaged_config_is_not_gone_on_with(tmp_path, part, changes, message):
         fit(replace(config, resume="auto"))
 
 
-def test_a_config_that_is_lost_is_made_again_by_the_same_run(tmp_path):
+def test_lost_config_is_restored_from_an_equal_run(tmp_path):
     config, content = (
         tiny_run(tmp_path / "run", steps=2),
         (fit(tiny_run(tmp_path / "other", steps=2)) / "config.json").read_bytes(),
@@ -234,14 +234,14 @@ def test_a_config_that_is_lost_is_made_again_by_the_same_run(tmp_path):
     path.write_bytes(b"")
     with pytest.raises(
         ValueError,
-        match=r"config.json: damaged .* start the same run in another directory, and copy its config.json here",
+        match=r"config.json: damaged .* start the same run in another directory, and copy its config",
     ):
         fit(replace(config, resume="auto"))
     path.write_bytes(content)
     fit(replace(config, resume="auto"))
 
 
-def test_nothing_is_saved_of_data_that_changed_while_they_were_learned_from(tmp_path):
+def test_data_that_changed_during_training_are_never_saved(tmp_path):
     data = make_data(DataConfig("sudoku-4", tmp_path / "data", num_train=50, num_validation=16, num_test=1))
     config = tiny_run(tmp_path / "run", data=data, steps=6, evaluate_every=4, save_every=6)
     whole = fit(replace(config, out=tmp_path / "whole"))
@@ -294,7 +294,7 @@ FORGED = {  # a state whose name has the hash of what it holds: (what is changed
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_a_state_that_is_none_is_passed_over_though_its_hash_is_right(tmp_path, capsys, name):
+def test_forged_checkpoint_with_a_right_hash_is_skipped(tmp_path, capsys, name):
     change, message = FORGED[name]
     config = tiny_run(tmp_path / "run", steps=2, keep=1)
     (path,) = saved_states(fit(config))
@@ -311,7 +311,7 @@ def test_a_state_that_is_none_is_passed_over_though_its_hash_is_right(tmp_path, 
     assert re.search(message, capsys.readouterr().err)
 
 
-def test_weights_that_are_missing_are_put_back(tmp_path):
+def test_missing_weights_are_restored_on_resume(tmp_path):
     config = tiny_run(tmp_path / "run", steps=2)
     path = fit(config) / "model.safetensors"
     content = path.read_bytes()
@@ -320,7 +320,7 @@ def test_weights_that_are_missing_are_put_back(tmp_path):
     assert path.read_bytes() == content
 
 
-def test_a_run_of_version_0_1_is_gone_on_from(tmp_path):
+def test_run_of_version_0_1_resumes(tmp_path):
     """Its one state has no hash in its name, no losses and no best weights."""
     config = tiny_run(tmp_path / "run")
     latest, before = saved_states(fit(config))
@@ -397,7 +397,7 @@ def flip(path, place):
     path.write_bytes(content)
 
 
-def test_a_run_stopped_early_goes_on_and_a_cut_off_line_is_no_obstacle(whole, tmp_path):
+def test_resume_ignores_a_cut_off_line_of_metrics(whole, tmp_path):
     config = tiny_run(tmp_path / "cut", save_every=2)
     with pytest.raises(KeyboardInterrupt):
         fit(config, method=stop_at(config, step=2))
@@ -455,7 +455,7 @@ def test_a_loss_that_is_not_finite_stops_at_the_last_good_state(whole, tmp_path,
         patch.setattr("latent_tokens.training.step.weighted_nll", infinite_at(8))
         with pytest.raises(
             ValueError,
-            match=r"loss inf, .* at step 7: training diverged; its batch is .*not-finite-00000007.safetensors",
+            match=r"loss inf, .* at step 7: training diverged; its batch is .*not-finite-00000007",
         ):
             fit(config)
     batch = load_file(config.folder / "not-finite-00000007.safetensors")
@@ -520,7 +520,7 @@ def test_it_is_saved_by_the_clock_too(tmp_path):
     assert [int(path.name.split("-")[1]) for path in saved_states(run)] == list(range(12, 0, -1))
 
 
-def test_data_that_change_while_they_are_learned_from_are_noticed(tmp_path, monkeypatch):
+def test_data_that_change_during_training_are_detected(tmp_path, monkeypatch):
     data = make_data(DataConfig("sudoku-4", tmp_path / "data", num_train=50, num_validation=16, num_test=4))
     config, calls = tiny_run(tmp_path / "run", data=data), []
 

@@ -56,7 +56,8 @@ def shard_indices(total: int) -> NDArray[np.int64]:
     """Return this rank's share of `total` indices: every world_size-th, so that shares are equal."""
     import numpy as np
 
-    return np.arange(rank() if world_size() > 1 else 0, total, world_size())
+    first = rank() if world_size() > 1 else 0
+    return np.arange(first, total, world_size())
 
 
 def gather_rows(rows: NDArray[Number]) -> NDArray[Number]:

@@ -27,6 +27,7 @@ def progress(description: str, total: int | None, done: int = 0) -> Iterator[Adv
             for _ in range(100):
                 advance(1, "loss 1.250")
     """
+    # The bar, which is hidden without a terminal.
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -38,6 +39,7 @@ def progress(description: str, total: int | None, done: int = 0) -> Iterator[Adv
         line = bar.add_task(description, total=total, completed=done, figures="")
         completed = done
 
+        # Without a terminal, a line per tenth of the total.
         def advance(steps: int, figures: str = "") -> None:
             nonlocal completed
             before = completed

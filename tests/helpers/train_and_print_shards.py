@@ -1,4 +1,4 @@
-"""The command line, which at the end of training prints how large a share of weights, EMA weights and optimizer state this rank holds."""
+"""The command line, which prints this rank's share of weights, EMA weights and optimizer state after training."""
 
 from latent_tokens import cli
 from latent_tokens.training import loop as training

@@ -26,11 +26,14 @@ def write_atomic(contents: dict[Path, bytes]) -> None:
     temporary = {path: path.with_name(f".{path.name}.{os.getpid()}") for path in contents}
     path = next(iter(contents))
     try:
+        # Write and flush every temporary file before the first is renamed.
         for path, content in contents.items():
             with temporary[path].open("wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
+
+        # Rename them, and flush the names.
         for path in contents:
             temporary[path].replace(path)
         for folder in {path.parent for path in contents}:
@@ -39,8 +42,8 @@ def write_atomic(contents: dict[Path, bytes]) -> None:
         problem = f"cannot be written ({error.strerror}); what was there before is complete"
         raise OSError(f"{path}: {problem}. {hint_for(error)}") from error
     finally:
-        for file_name in temporary.values():
-            file_name.unlink(missing_ok=True)
+        for unfinished in temporary.values():
+            unfinished.unlink(missing_ok=True)
 
 
 def half_written(folder: Path) -> list[Path]:
@@ -86,9 +89,12 @@ def atomic_directory(folder: Path) -> Iterator[Path]:
     unfinished = target.with_name(f".{target.name}.unfinished")
     new_parents = [parent for parent in target.parents if not parent.exists()]
     try:
+        # Fill an empty temporary directory.
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
         yield unfinished
+
+        # Rename it. An empty target is replaced.
         if target.is_dir():
             target.rmdir()
         unfinished.rename(target)
@@ -96,6 +102,7 @@ def atomic_directory(folder: Path) -> Iterator[Path]:
         problem = f"cannot be written ({error.strerror or error}); nothing of it is left"
         raise OSError(f"{folder}: {problem}. {hint_for(error)}") from error
     finally:
+        # Remove what is not renamed, and the parents that were created for it.
         shutil.rmtree(unfinished, ignore_errors=True)
         with suppress(OSError):  # stops at the first parent that is not empty
             for parent in new_parents:

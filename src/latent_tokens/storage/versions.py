@@ -34,6 +34,7 @@ def read_description(
     Example:
         read_description(Path("runs/four"), "config.json", "model", needed=("task",))
     """
+    # Read the file.
     hint = hint or f"make the {what} again"
     path = folder / file
     if not path.is_file():
@@ -42,6 +43,8 @@ def read_description(
         content = json.loads(path.read_text())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: damaged ({error}); {hint}") from None
+
+    # Check its format and its keys.
     stored = content.get("format") if isinstance(content, dict) else None
     if stored != FORMAT:
         ours = f"latent-tokens {package_version()} reads format {FORMAT}"

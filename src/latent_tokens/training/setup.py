@@ -37,12 +37,14 @@ CHECKED_AT_ONCE = 10_000  # examples
 def setup(config: TrainConfig, task: Language | None, method: Method | None, accelerator: Accelerator) -> Run:
     """Return a run at its first step, or at that of its latest checkpoint. Raises as `fit`."""
     folder = config.folder
-    method = with_settings(METHODS[config.method] if method is None else method, config)
+    method = METHODS[config.method] if method is None else method
+    method = with_settings(method, config)
 
     # Check the config, and the run that it resumes.
     started = read_started(config)
     unchanged = change_detector(config.data)
-    task, splits = training_data(config, named(config.task) if task is None else task)
+    task = named(config.task) if task is None else task
+    task, splits = training_data(config, task)
     check_examples(config, method, splits["train"])
 
     # Build the network, and write or compare its description.

@@ -18,8 +18,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from latent_tokens.checkpoints.pretrained import shipped_names
 from latent_tokens.commands.serve import bound
 from latent_tokens.commands.shared import task_of
+from latent_tokens.web.model_cache import ModelCache
 from latent_tokens.web.server import app_for
-from latent_tokens.web.shelf import Shelf
 
 SECONDS = 120.0
 STEP = 8  # shown in the pictures
@@ -29,7 +29,9 @@ STEP = 8  # shown in the pictures
 def serving() -> Iterator[str]:
     """The address of a server of the bundled models."""
     server = uvicorn.Server(
-        uvicorn.Config(app_for(Shelf(shipped_names(), task_of), 4, SECONDS), log_level="error", ws="none")
+        uvicorn.Config(
+            app_for(ModelCache(shipped_names(), task_of), 4, SECONDS), log_level="error", ws="none"
+        )
     )
     with bound("127.0.0.1", 0) as place:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)

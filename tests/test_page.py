@@ -20,9 +20,9 @@ from latent_tokens.commands.serve import bound
 from latent_tokens.commands.shared import task_of
 from latent_tokens.trace.boards import measured
 from latent_tokens.trace.record import DecodeRequest, DecodeSettings, LoadedModel, trace
+from latent_tokens.web.model_cache import ModelCache
 from latent_tokens.web.page import page_with
 from latent_tokens.web.server import app_for
-from latent_tokens.web.shelf import Shelf
 
 pytestmark = pytest.mark.slow
 SCREENS = Path(os.environ.get("SCREENS", ROOT / "runs" / "screens"))
@@ -53,7 +53,7 @@ def serving(names):
     """The address of a server of these models."""
     server = uvicorn.Server(
         uvicorn.Config(
-            app_for(Shelf(names, task_of), 4, 60.0), log_level="error", access_log=False, ws="none"
+            app_for(ModelCache(names, task_of), 4, 60.0), log_level="error", access_log=False, ws="none"
         )
     )
     with bound("127.0.0.1", 0) as place:

@@ -51,11 +51,11 @@ from latent_tokens.commands.serve import bound
 from latent_tokens.commands.shared import task_of
 from latent_tokens.tasks import description
 from latent_tokens.trace.record import DecodeRequest, DecodeSettings, LoadedModel, trace
-from latent_tokens.web import answers, protection
-from latent_tokens.web.jobs import UNREAD, Job
+from latent_tokens.web import protection
+from latent_tokens.web.jobs import MAX_UNREAD, Job
+from latent_tokens.web.model_cache import ModelCache
 from latent_tokens.web.protection import Guard, PromptHeaders
 from latent_tokens.web.server import app_for
-from latent_tokens.web.shelf import Shelf
 
 MINUTE = 60.0
 
@@ -76,20 +76,20 @@ def slow(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def shelf(slow):
-    return Shelf([*shipped_names(), slow], task_of)
+def models(slow):
+    return ModelCache([*shipped_names(), slow], task_of)
 
 
 @pytest.fixture(scope="module")
-def port(shelf):
-    with serving(app_for(shelf, at_once=4, seconds=MINUTE)) as found:
+def port(models):
+    with serving(app_for(models, at_once=4, seconds=MINUTE)) as found:
         yield found
 
 
 @pytest.fixture
-def alone(shelf):
+def alone(models):
     """A server that decodes one puzzle at once."""
-    with serving(app_for(shelf, at_once=1, seconds=MINUTE)) as found:
+    with serving(app_for(models, at_once=1, seconds=MINUTE)) as found:
         yield found
 
 
@@ -278,7 +278,7 @@ def test_what_is_no_http_is_refused(port):
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(port, monkeypatch):
-    monkeypatch.setattr(answers, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(protection, "BODY_SECONDS", 0.2)
     with socket.create_connection(("127.0.0.1", port)) as speaker:
         speaker.sendall(
             b"POST /api/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
@@ -339,24 +339,24 @@ def test_work_waits_for_a_reader_and_what_it_raises_is_told():
         told, ended = [], threading.Event()
 
         def work(job):
-            for number in range(3 * UNREAD):
+            for number in range(3 * MAX_UNREAD):
                 job.tell("point", {"number": number})
                 told.append(number)
             raise ValueError("no\x1b more\nof it")
 
         job = Job(work, MINUTE, ended.set)
         await asyncio.sleep(0.5)
-        assert len(told) == UNREAD
-        got = [await job.next() for _ in range(3 * UNREAD + 2)]
-        assert [event[1]["number"] for event in got[:-2]] == list(range(3 * UNREAD))
+        assert len(told) == MAX_UNREAD
+        got = [await job.next() for _ in range(3 * MAX_UNREAD + 2)]
+        assert [event[1]["number"] for event in got[:-2]] == list(range(3 * MAX_UNREAD))
         assert got[-2:] == [("fault", {"detail": r"no\x1b more"}), None]
         assert ended.wait(1)
 
     asyncio.run(read())
 
 
-def test_no_decode_takes_longer_than_its_time(shelf, slow):
-    with serving(app_for(shelf, at_once=1, seconds=0.5)) as port:
+def test_no_decode_takes_longer_than_its_time(models, slow):
+    with serving(app_for(models, at_once=1, seconds=0.5)) as port:
         got = events(port, "/api/decode", model=slow, puzzle="." * 256)
         assert got[0][0] == "start"
         assert got[-1][0] == "fault"
@@ -379,18 +379,18 @@ def test_a_folder_without_a_whole_model_is_refused_before_it_is_served(slow, tmp
         (folder / "config.json").write_text(
             json.dumps({name: value for name, value in about.items() if name != "method"})
         )
-    with pytest.raises(ValueError, match=r"run=.*: holds no whole model .*; go on with its training"):
-        Shelf([*shipped_names(), str(folder)], task_of)
+    with pytest.raises(ValueError, match=r"run=.*: has no complete model .*Resume its training"):
+        ModelCache([*shipped_names(), str(folder)], task_of)
 
 
-def test_few_models_are_kept(shelf):
+def test_few_models_are_kept(models):
     names = shipped_names()
-    few = Shelf(names, task_of, most=2)
+    few = ModelCache(names, task_of, most=2)
     first = few.model(names[0])
     assert few.model(names[0]) is first
     for name in names[1:3]:
         few.model(name)
-    assert list(few.kept) == names[1:3]
+    assert list(few.loaded) == names[1:3]
 
 
 @pytest.mark.slow
@@ -473,9 +473,9 @@ HOSTS = {
 
 
 @pytest.fixture(scope="module")
-def named(shelf):
+def named(models):
     with serving(
-        app_for(shelf, at_once=1, seconds=MINUTE, hosts=("My-Server.lan",)), http=PromptHeaders
+        app_for(models, at_once=1, seconds=MINUTE, hosts=("My-Server.lan",)), http=PromptHeaders
     ) as found:
         yield found
 
@@ -523,13 +523,13 @@ def test_headers_that_do_not_come_end_the_connection(named, monkeypatch):
 
 
 @pytest.mark.parametrize("path", ["/api/check", "/api/masks?method=scdm"])
-def test_every_route_has_a_deadline(shelf, monkeypatch, path):
+def test_every_route_has_a_deadline(models, monkeypatch, path):
     def slow(*_):
         time.sleep(3)
 
     monkeypatch.setattr("latent_tokens.web.server.checked_puzzle", slow)
-    monkeypatch.setattr("latent_tokens.web.server.drawn", slow)
-    with serving(app_for(shelf, at_once=1, seconds=0.3)) as port:
+    monkeypatch.setattr("latent_tokens.web.server.step_mask", slow)
+    with serving(app_for(models, at_once=1, seconds=0.3)) as port:
         body = json.dumps({"model": MODEL, "puzzle": PUZZLE}) if "check" in path else None
         begun = time.perf_counter()
         status, _, _ = call(port, "POST" if body else "GET", path, JSON if body else {}, body)

@@ -25,12 +25,12 @@ from latent_tokens.sharing.card import write_card
 from latent_tokens.storage import json_bytes, read_description, write_atomic
 from latent_tokens.tasks import TASKS, Examples, Sudoku, SudokuPuzzle
 from latent_tokens.trace.boards import COMPARISONS, Comparison, chosen
+from latent_tokens.trace.events import Trace
 from latent_tokens.trace.record import DecodeRequest, DecodeSettings, LoadedModel, trace
 from latent_tokens.training.loop import fit
 from latent_tokens.web.page import page_with
 
 Row = dict[str, Any]
-Trace = dict[str, Any]
 Settings = tuple[tuple[OrderName, int], ...]
 
 TASK = "sudoku-6"

@@ -56,11 +56,11 @@ def run_serve(command: Serve) -> int:
     import torch
 
     from latent_tokens.checkpoints.pretrained import shipped_names
-    from latent_tokens.web.shelf import Shelf
+    from latent_tokens.web.model_cache import ModelCache
 
     names = dict.fromkeys([*command.runs, *shipped_names()])
-    shelf = Shelf(list(names), task_of)
-    app = app_for(shelf, command.at_once, SECONDS, (command.host, *command.allow_host))
+    models = ModelCache(list(names), task_of)
+    app = app_for(models, command.at_once, SECONDS, (command.host, *command.allow_host))
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // command.at_once))
     with bound(command.host, command.port) as place:
         address = address_of(place)

@@ -1,1 +1,1 @@
-"""One decode as data, pictures and terminal output."""
+"""One decode as data (the trace), as images and as terminal output, and how the puzzle of a task is drawn."""

@@ -1,4 +1,4 @@
-"""How a puzzle is drawn: which positions of its sequence are cells, what each token is for people, and where an answer breaks."""
+"""How the puzzle of a task is drawn: its cells, the character of each token, the cells that are wrong, and examples."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 import numpy as np
 
+from latent_tokens.checkpoints.pretrained import SHIPPED
 from latent_tokens.storage import sha256_of
 from latent_tokens.tasks import Countdown, Examples, Solvable, Sudoku, SudokuPuzzle, Zebra
 from latent_tokens.tasks.base import Tokens
@@ -19,55 +20,65 @@ from latent_tokens.tasks.sudoku.grid import Cells, Grid
 from latent_tokens.tasks.zebra import clues, puzzles as zebra
 
 Kind = Literal["sudoku", "zebra", "countdown"]
-
 Comparison = Literal["gained", "lost", "both", "neither"]
 
-EXAMPLES = {4: (".2.3....23.4413.", ".2.3....2..4..3.")}  # by side; those of MEASURED come first
-MEASURED = Path(__file__).parents[1] / "shipped" / "examples.json"  # written by scripts/examples.py
+EXAMPLES = {4: (".2.3....23.4413.", ".2.3....2..4..3.")}  # by side; those in MEASURED come first
+MEASURED = SHIPPED / "examples.json"  # written by scripts/examples.py
 COMPARISONS: dict[Comparison, str] = {
     "gained": "solved with all latent tokens, wrong with none",
     "lost": "solved with no latent tokens, wrong with all",
     "both": "solved with and without latent tokens",
     "neither": "wrong with and without latent tokens",
 }
-NO_SIGN = "?"  # of a token that stands in no right answer
-GIVEN = 0.5  # of the cells, in an example of another size
+UNKNOWN = "?"  # the character of a token that no valid answer contains
+GIVEN_RATE = 0.5  # rate of given cells in an example of another size
+
+
+class MeasuredExample(TypedDict):
+    """An example puzzle, and whether it was solved at each number of latent tokens."""
+
+    puzzle: str
+    kind: Comparison
+    solved: dict[str, bool]
+
+
+class ExampleSet(TypedDict):
+    """The generated puzzles of a task that were decoded to select examples, and their counts by comparison."""
+
+    model: str
+    sha256: str
+    puzzles: int
+    givens: int
+    candidates: int
+    seed: int
+    solved: dict[str, int]
+    gained: int
+    lost: int
+    both: int
+    neither: int
+    examples: list[MeasuredExample]
 
 
 @dataclass(frozen=True)
 class View:
-    """A puzzle to draw. A cell is a position of the sequence that is drawn; cells are numbered from 0 in drawing order."""
+    """The geometry of a puzzle. A cell is a drawn position of the sequence. Cells are numbered in drawing order."""
 
     kind: Kind
     positions: tuple[int, ...]  # of the cells
-    columns: int  # cells in a line
-    signs: tuple[str, ...]  # what each token is, in the order of the vocabulary
-    broken: Callable[[Tokens], list[int]]  # the cells of an answered sequence (L,) that make it wrong
-    words: tuple[str, ...] = ()  # what is given beside the cells
-    heads: tuple[str, ...] = ()  # of the lines
+    columns: int  # cells per line
+    signs: tuple[str, ...]  # the character of each token of the vocabulary
+    broken: Callable[[Tokens], list[int]]  # the wrong cells of an answered sequence (L,)
+    words: tuple[str, ...] = ()  # given information besides the cells
+    heads: tuple[str, ...] = ()  # labels of the lines
     box: tuple[int, int] | None = None  # rows and columns of a Sudoku's box
 
 
 def view(task: Solvable, problem: Examples) -> View:
-    """How a problem of one example is drawn. Raises ValueError for a task that is none of ours."""
+    """Return how a problem with one sample is drawn. Raise ValueError for a task of another package."""
     if isinstance(task, Sudoku):
-        positions = task.boards(np.arange(task.length)[None])[0].tolist()
-        return sudoku_view(
-            task.grid, positions, [str(digit + 1) for digit in range(task.side)], 0, task.vocab_size
-        )
+        return board_view(task)
     if isinstance(task, SudokuPuzzle):
-        positions = range(task.start, task.start + task.side**2)
-        givens = task.givens(problem.tokens)[0]
-        rows = task.grid.draw(givens).splitlines()
-        return sudoku_view(
-            task.grid,
-            positions,
-            [NO_SIGN, *(str(digit + 1) for digit in range(task.side))],
-            1,
-            task.vocab_size,
-            tuple(rows),
-            givens,
-        )
+        return puzzle_view(task, problem)
     if isinstance(task, Zebra):
         return zebra_view(problem)
     if isinstance(task, Countdown):
@@ -75,37 +86,59 @@ def view(task: Solvable, problem: Examples) -> View:
     raise ValueError(f"{task.name}: no way to draw it; Sudoku, Zebra and Countdown are drawn")
 
 
+def board_view(task: Sudoku) -> View:
+    """Return the geometry of a board, whose given cells are clamped."""
+    positions = task.boards(np.arange(task.length)[None])[0].tolist()
+    return sudoku_view(
+        task.grid, positions, [str(digit + 1) for digit in range(task.side)], 0, task.vocab_size
+    )
+
+
+def puzzle_view(task: SudokuPuzzle, problem: Examples) -> View:
+    """Return the geometry of the answer to a puzzle. The puzzle itself is its `words`."""
+    positions = range(task.start, task.start + task.side**2)
+    givens = task.givens(problem.tokens)[0]
+    signs = [UNKNOWN, *(str(digit + 1) for digit in range(task.side))]
+    rows = tuple(task.grid.draw(givens).splitlines())
+    return sudoku_view(task.grid, positions, signs, 1, task.vocab_size, rows, givens)
+
+
 def sudoku_view(
     grid: Grid,
     positions: Sequence[int],
     signs: list[str],
-    lowest: int,
+    first_digit: int,
     vocab_size: int,
     words: tuple[str, ...] = (),
     givens: Cells | None = None,
 ) -> View:
-    """A board; the token of digit 1 is `lowest`. `givens` are what its cells must be where these are not clamped."""
-    places = np.array(positions)
+    """Return the geometry of a Sudoku.
+
+    Args:
+        grid: its units.
+        positions: the position of each cell.
+        signs: the characters of the first tokens.
+        first_digit: the token of digit 1.
+        vocab_size: number of tokens.
+        words: the rows of the puzzle, if it is not part of the board.
+        givens: the required digit of each cell, or -1, if given cells are not clamped.
+    """
+    cell_positions = np.array(positions)
 
     def broken(tokens: Tokens) -> list[int]:
-        cells = tokens[places].astype(np.int64) - lowest
-        changed = False if givens is None else (givens >= 0) & (cells != givens)
-        return np.flatnonzero(grid.clashing(cells) | changed).tolist()
+        cells = tokens[cell_positions].astype(np.int64) - first_digit
+        wrong = grid.clashing(cells)
+        if givens is not None:
+            wrong = wrong | ((givens >= 0) & (cells != givens))
+        return np.flatnonzero(wrong).tolist()
 
-    signs = signs + [NO_SIGN] * (vocab_size - len(signs))
-    return View(
-        "sudoku",
-        tuple(positions),
-        grid.side,
-        tuple(signs),
-        broken,
-        words,
-        box=(grid.box_rows, grid.box_columns),
-    )
+    signs = signs + [UNKNOWN] * (vocab_size - len(signs))
+    box = (grid.box_rows, grid.box_columns)
+    return View("sudoku", tuple(positions), grid.side, tuple(signs), broken, words, box=box)
 
 
 def zebra_view(problem: Examples) -> View:
-    """The table, a line an attribute, and the clues in words."""
+    """Return the geometry of the table, one line per attribute, with the clues in words."""
     puzzle, houses, attributes = zebra.read_prompt(problem.tokens[0])
     start = int(problem.known[0].sum())
 
@@ -120,40 +153,40 @@ def zebra_view(problem: Examples) -> View:
                 wrong[attribute] |= table[attribute] == value
         return np.flatnonzero(wrong).tolist()
 
-    signs = tuple(str(int(word) + 1) if word.isdigit() else NO_SIGN for word in zebra.WORDS)
+    signs = tuple(str(int(word) + 1) if word.isdigit() else UNKNOWN for word in zebra.WORDS)
     words = tuple(zebra.in_words(clue) for clue in puzzle)
     heads = tuple(zebra.letter(attribute) for attribute in range(attributes))
-    return View(
-        "zebra", tuple(range(start, start + houses * attributes)), houses, signs, broken, words, heads
-    )
+    positions = range(start, start + houses * attributes)
+    return View("zebra", tuple(positions), houses, signs, broken, words, heads)
 
 
 def countdown_view(problem: Examples) -> View:
-    """The answer's characters in one line; given are the numbers and, last, the target."""
+    """Return the geometry of the answer: its characters in one line. The `words` are the numbers and the target."""
     numbers = tuple(countdown.texts(problem.tokens[0])[0].split(","))
     positions = tuple(range(int(problem.known[0].sum()), int(problem.lengths[0])))
-    signs = ("", NO_SIGN, ".", NO_SIGN, *countdown.CHARACTERS)
-    return View(
-        "countdown", positions, len(positions), signs, partial(broken_equations, numbers[-1]), numbers
-    )
+    signs = ("", UNKNOWN, ".", UNKNOWN, *countdown.CHARACTERS)
+    broken = partial(broken_equations, numbers[-1])
+    return View("countdown", positions, len(positions), signs, broken, numbers)
 
 
 def broken_equations(target: str, tokens: Tokens) -> list[int]:
-    """The cells of the equations that are none or not true, and of a last result that is not the target."""
-    equations, found, start = countdown.texts(tokens)[1].split(","), list[int](), 0
+    """Return the cells of malformed or false equations, and of a last result that is not the target."""
+    equations = countdown.texts(tokens)[1].split(",")
+    broken = set[int]()
+    start = 0
     for equation in equations:
         parts = countdown.parts_of(equation)
         if parts is None or not countdown.holds(*parts):
-            found += range(start, start + max(len(equation), 1))
+            broken |= set(range(start, start + max(len(equation), 1)))
         start += len(equation) + 1
     result = equations[-1].rsplit("=", 1)[-1]
     if result != target:
-        found += range(start - 1 - max(len(result), 1), start - 1)
-    return sorted(set(found))
+        broken |= set(range(start - 1 - max(len(result), 1), start - 1))
+    return sorted(broken)
 
 
 def check(task: Solvable, text: str) -> tuple[Examples, list[int]]:
-    """(a problem as it is written, its cells that contradict each other, which a board of Sudoku may have). Raises ValueError as `task.encode`."""
+    """Return the problem as it is written, and the cells of a Sudoku board that conflict. Raise as `task.encode` does."""
     if not isinstance(task, Sudoku):
         return task.encode(text), []
     givens = task.grid.read(text)
@@ -162,49 +195,58 @@ def check(task: Solvable, text: str) -> tuple[Examples, list[int]]:
 
 
 def examples(task: Solvable) -> list[str]:
-    """A few puzzles to begin with, as `task.encode` reads them."""
+    """Return example puzzles, as `task.encode` reads them."""
     if isinstance(task, Sudoku | SudokuPuzzle):
-        records = measured().get(f"sudoku-{task.side}", {}).get("examples", [])
-        ready = [example["puzzle"] for example in records] or EXAMPLES.get(task.side)
-        return [*(ready or [thinned(task)]), *["." * task.side**2] * isinstance(task, Sudoku)]
+        return sudoku_examples(task)
     problems = task.generate(3, seed=0)
-    prompts = [
-        row[:given].tolist() for row, given in zip(problems.tokens, problems.known.sum(1), strict=True)
-    ]
+    num_given = problems.known.sum(1)
+    prompts = [row[:count].tolist() for row, count in zip(problems.tokens, num_given, strict=True)]
     if isinstance(task, Zebra):
         return [" ".join(zebra.WORDS[token] for token in prompt[1:-1]) for prompt in prompts]
     return [countdown.texts(np.array(prompt, np.uint8))[0] for prompt in prompts]
 
 
+def sudoku_examples(task: Sudoku | SudokuPuzzle) -> list[str]:
+    """Return the measured examples of a side, or the default ones. For boards, the last example is empty."""
+    record = measured().get(f"sudoku-{task.side}")
+    if record is not None:
+        puzzles = [example["puzzle"] for example in record["examples"]]
+    else:
+        puzzles = [*EXAMPLES.get(task.side, (generated_example(task),))]
+    if isinstance(task, Sudoku):
+        puzzles.append("." * task.side**2)
+    return puzzles
+
+
+def generated_example(task: Sudoku | SudokuPuzzle) -> str:
+    """Return a board with about half of its cells given, as numbers separated by spaces."""
+    pattern = Sudoku("", task.grid.box_rows, task.grid.box_columns, source="pattern")
+    board = pattern.generate(1, seed=0).tokens[0]
+    is_given = np.random.default_rng(0).random(len(board)) < GIVEN_RATE
+    return " ".join(str(digit + 1) if given else "." for digit, given in zip(board, is_given, strict=True))
+
+
 @cache
-def measured() -> dict[str, Any]:
-    """The examples that were selected by decoding a set of generated puzzles, by task: docs/watching.md describes the file."""
-    found: dict[str, Any] = json.loads(MEASURED.read_text())
-    return found
+def measured() -> dict[str, ExampleSet]:
+    """Return the examples that were selected by decoding generated puzzles, by task, as docs/watching.md describes."""
+    records: dict[str, ExampleSet] = json.loads(MEASURED.read_text())
+    return records
 
 
-def measured_for(task: Solvable, weights: Path) -> dict[str, Any] | None:
-    """The record of `measured` for these weights (model.safetensors) on this task, or None."""
-    record: dict[str, Any] | None = measured().get(task.name)
+def measured_for(task: Solvable, weights: Path) -> ExampleSet | None:
+    """Return the examples of a task if they were measured with these weights (model.safetensors), otherwise None."""
+    record = measured().get(task.name)
     return record if record is not None and record["sha256"] == sha256_of(weights) else None
 
 
-def chosen(kind: Comparison, counts: Mapping[str, Any]) -> str:
-    """A caption for a puzzle of that kind: how it was chosen, and how many of the generated puzzles are like it and the reverse."""
+def chosen(kind: Comparison, counts: Mapping[str, object]) -> str:
+    """Return a caption: how a puzzle was chosen, how many generated puzzles are like it, and how many are the reverse."""
     setting = (
         f"{counts['givens']} givens, k = {counts['candidates']}, top-prob decoding, seed {counts['seed']}"
     )
-    like = f"Chosen example: {COMPARISONS[kind]}, like {counts[kind]} of {counts['puzzles']} generated puzzles ({setting})."
-    reverse: dict[str, Comparison] = {"gained": "lost", "lost": "gained"}
-    return f"{like} The reverse: {counts[reverse[kind]]}." if kind in reverse else like
-
-
-def thinned(task: Sudoku | SudokuPuzzle) -> str:
-    """A board of which half of the cells are left, as numbers set apart by blanks."""
-    board = (
-        Sudoku("", task.grid.box_rows, task.grid.box_columns, source="pattern").generate(1, seed=0).tokens[0]
+    caption = (
+        f"Chosen example: {COMPARISONS[kind]}, like {counts[kind]} of {counts['puzzles']} "
+        f"generated puzzles ({setting})."
     )
-    left = np.random.default_rng(0).random(len(board)) < GIVEN
-    return " ".join(
-        str(digit + 1) if kept else "." for digit, kept in zip(board.tolist(), left.tolist(), strict=True)
-    )
+    reverse = {"gained": "lost", "lost": "gained"}.get(kind)
+    return caption if reverse is None else f"{caption} The reverse: {counts[reverse]}."

@@ -1,15 +1,12 @@
-"""One decode as frames: plain JSON that holds all that is needed to draw it, step by step, and nothing else."""
+"""One decode as a trace: plain JSON that contains everything needed to draw it step by step."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
-
-from jaxtyping import Float
-from torch import Tensor
+from typing import Literal, cast, get_args
 
 from latent_tokens.checkpoints.pretrained import check_fits
 from latent_tokens.checks import check_choice, check_int, check_min
@@ -31,13 +28,8 @@ from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.tasks import Examples, Language, Solvable
 from latent_tokens.trace.boards import View, view
-
-Event = dict[str, Any]
-Tell = Callable[[str, Event], None]
-
-MOST_BELIEFS = 6  # at a cell
-NINE = 9  # on a board of 9x9 all digits
-DIGITS = 3  # of a probability
+from latent_tokens.trace.events import BoardFormat, Brief, End, Frame, Start, Tell, Trace
+from latent_tokens.trace.steps import cells_of
 
 
 @dataclass(frozen=True)
@@ -64,7 +56,7 @@ class DecodeSettings:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A network, what it learned, and the name that it goes by. Raises ValueError where they do not fit, or the task has no puzzles."""
+    """A network, its task and its name. Raise ValueError if network and task do not fit, or the task has no puzzles."""
 
     name: str
     net: Transformer
@@ -76,7 +68,7 @@ class LoadedModel:
 
 @dataclass(frozen=True)
 class DecodeRequest:
-    """A puzzle that a model is to decode in a setting. Raises ValueError where it has no answer, or the method cannot decode so."""
+    """A puzzle to decode with a model. Raise ValueError if it has no solution, or the method does not support the setting."""
 
     model: LoadedModel
     problem: Examples
@@ -118,7 +110,7 @@ class DecodeRequest:
 
 
 def solvable(name: str, task: Language) -> Solvable:
-    """The task of a model of that name. Raises ValueError where it has no puzzles."""
+    """Return the task of a model. Raise ValueError if it has no puzzles."""
     if not isinstance(task, Solvable):
         raise ValueError(
             f"run={name}: a model of {task.name}, which has no puzzles; use latent-tokens sample --show"
@@ -127,136 +119,129 @@ def solvable(name: str, task: Language) -> Solvable:
 
 
 def has_free_latents(method: Method) -> bool:
-    """Whether the number of latents is free when sampling."""
+    """Return whether the number of latent tokens can be set at inference."""
     return method.latent_control == "free"
 
 
-def start_of(asked: DecodeRequest) -> Event:
-    """What is known before the first step; docs/watching.md says what each entry holds."""
-    model, drawn, problem, method = asked.model, asked.view, asked.problem, asked.model.net.method
+def start_of(request: DecodeRequest) -> Start:
+    """Return everything known before the first step."""
+    method = request.model.net.method
+    board = request.view
     return {
-        "model": model.name,
+        "model": request.model.name,
         "method": name_of(method),
-        "task": model.task.name,
-        **drawn_as(drawn),
-        "tokens": given(drawn, problem),
-        "words": list(drawn.words),
+        "task": request.model.task.name,
+        **board_format(board),
+        "tokens": given(board, request.problem),
+        "words": list(board.words),
         "settings": {
-            "latents": shown_latents(method, asked.decoding),
-            "candidates": shown_candidates(asked.decoding),
-            "order": asked.order,
-            "temperature": asked.decoding.temperature,
-            "seed": asked.setting.seed,
+            "latents": shown_latents(method, request.decoding),
+            "candidates": shown_candidates(request.decoding),
+            "order": request.order,
+            "temperature": request.decoding.temperature,
+            "seed": request.setting.seed,
         },
         "dial": has_free_latents(method),
-        "all_processed": all_processed(problem),
+        "all_processed": all_processed(request.problem),
     }
 
 
-def drawn_as(drawn: View) -> Event:
-    """The part of `start` that says how cells are drawn."""
-    board = {} if drawn.box is None else {"side": drawn.columns, "box": list(drawn.box)}
-    return {
-        "kind": drawn.kind,
-        **board,
-        "columns": drawn.columns,
-        "heads": list(drawn.heads),
-        "signs": list(drawn.signs),
+def board_format(board: View) -> BoardFormat:
+    """Return the part of `start` that describes how cells are drawn."""
+    entries: BoardFormat = {
+        "kind": board.kind,
+        "columns": board.columns,
+        "heads": list(board.heads),
+        "signs": list(board.signs),
     }
+    if board.box is not None:
+        entries["side"] = board.columns
+        entries["box"] = list(board.box)
+    return entries
 
 
-def given(drawn: View, problem: Examples) -> list[int | None]:
-    """The token that is given at each cell, or None."""
-    return [int(problem.tokens[0, place]) if problem.known[0, place] else None for place in drawn.positions]
+def given(board: View, problem: Examples) -> list[int | None]:
+    """Return the given token of each cell, or None."""
+    tokens = problem.tokens[0].tolist()
+    known = problem.known[0].tolist()
+    return [tokens[position] if known[position] else None for position in board.positions]
 
 
 def all_processed(problem: Examples) -> int:
-    """Tokens that a decode of the problem processes when all masked tokens are shown at every step, one decoded a step."""
+    """Return the tokens processed by a decode with all latent tokens, one token per step."""
     _, known, lengths = as_tensors(problem)
     return int(most_tokens(lengths, known.sum(1))[0])
 
 
-def watch(asked: DecodeRequest, tell: Tell) -> Generated:
-    """Decodes the puzzle and tells of it: `start`, a `frame` a step, `end`. What `tell` raises ends the decoding."""
-    tell("start", start_of(asked))
-    cell_of = {place: cell for cell, place in enumerate(asked.view.positions)}
-    length, known, processed = int(asked.problem.lengths[0]), int(asked.problem.known.sum()), 0
+def watch(request: DecodeRequest, tell: Tell) -> Generated:
+    """Decode a puzzle and tell `start`, a `frame` per step, and `end`. An exception of `tell` ends the decoding."""
+    tell("start", start_of(request))
+    cell_of = {position: cell for cell, position in enumerate(request.view.positions)}
+    length = int(request.problem.lengths[0])
+    num_known = int(request.problem.known.sum())
+    processed = 0
 
     def on_step(step: Step) -> None:
         nonlocal processed
         processed += int(step.layout.num_shown[0])
-        decoded = int(step.layout.num_clean[0]) - known + step.chosen.shape[1]
-        tell("frame", {**frame_of(step, cell_of), "processed": processed, "all_processed": length * decoded})
+        num_decoded = int(step.layout.num_clean[0]) - num_known + step.chosen.shape[1]
+        frame: Frame = {
+            **cells_of(step, cell_of),
+            "processed": processed,
+            "all_processed": length * num_decoded,
+        }
+        tell("frame", frame)
 
-    made, seconds = answer(asked, on_step)
-    tell("end", end_of(asked, made, seconds))
-    return made
+    result, seconds = decode(request, on_step)
+    tell("end", end_of(request, result, seconds))
+    return result
 
 
-def answer(asked: DecodeRequest, on_step: Callable[[Step], None] | None = None) -> tuple[Generated, float]:
-    """(what `generate` gives for the puzzle, seconds). It draws from the stream (seed, 0), as the first attempt of `latent-tokens solve`."""
-    net, begun = asked.model.net, time.perf_counter()
-    tokens, known, lengths = as_tensors(asked.problem, next(net.parameters()).device)
-    made = generate(
-        net, net.method, tokens, known, asked.decoding, asked.setting.seed, lengths=lengths, on_step=on_step
+def decode(request: DecodeRequest, on_step: Callable[[Step], None] | None = None) -> tuple[Generated, float]:
+    """Return the result of `generate` and its seconds. It draws the samples of `latent-tokens solve` at its first attempt."""
+    net = request.model.net
+    start_time = time.perf_counter()
+    tokens, known, lengths = as_tensors(request.problem, next(net.parameters()).device)
+    result = generate(
+        net,
+        net.method,
+        tokens,
+        known,
+        request.decoding,
+        request.setting.seed,
+        lengths=lengths,
+        on_step=on_step,
     )
-    return made, time.perf_counter() - begun
+    return result, time.perf_counter() - start_time
 
 
-def frame_of(step: Step, cell_of: dict[int, int]) -> Event:
-    """What one step shows and decodes, of its only row. Positions that are not drawn are left out."""
-    pairs = zip(step.chosen[0].tolist(), step.tokens[0].tolist(), strict=True)
-    places = step.layout.positions[0].tolist()
-    first, end = int(step.layout.num_clean[0]), int(step.layout.num_shown[0])
-    return {
-        "step": int(step.number[0]),
-        "chosen": [[cell_of[place], token] for place, token in pairs if place in cell_of],
-        "candidates": [cell_of[place] for place in step.candidates[0] if place in cell_of],
-        "latents": [cell_of[place] for place in step.latents[0] if place in cell_of],
-        "beliefs": dict(beliefs(places[first:end], step.probabilities[0, first:end], cell_of)),
-    }
-
-
-def beliefs(
-    places: list[int], probabilities: Float[Tensor, "N V"], cell_of: dict[int, int]
-) -> Iterator[tuple[str, list[list[float]]]]:
-    """(the number of a cell, its likeliest tokens with their probabilities, the likeliest first), those left out that round to 0."""
-    most = probabilities.topk(
-        min(NINE if len(cell_of) == NINE**2 else MOST_BELIEFS, probabilities.shape[1]), dim=1
-    )
-    for place, tokens, values in zip(places, most.indices.tolist(), most.values.tolist(), strict=True):
-        if place in cell_of:
-            rounded = [[token, round(value, DIGITS)] for token, value in zip(tokens, values, strict=True)]
-            yield str(cell_of[place]), [pair for pair in rounded if pair[1] > 0]
-
-
-def end_of(asked: DecodeRequest, made: Generated, seconds: float) -> Event:
-    """The verdict: what is wrong in words and where, and what it cost."""
-    tokens = as_numpy(made.tokens[0])
-    wrong = asked.model.task.verify(tokens)
-    broken = asked.view.broken(tokens) if wrong else []
+def end_of(request: DecodeRequest, result: Generated, seconds: float) -> End:
+    """Return the verdict, with the errors in words and their cells, and the cost."""
+    tokens = as_numpy(result.tokens[0])
+    wrong = request.model.task.verify(tokens)
     return {
         "right": not wrong,
         "wrong": wrong,
-        "broken": broken,
-        "processed": int(made.processed[0]),
+        "broken": request.view.broken(tokens) if wrong else [],
+        "processed": int(result.processed[0]),
         "seconds": round(seconds, 3),
     }
 
 
-def trace(asked: DecodeRequest) -> Event:
-    """The whole decode as one object: `start`, `frames` and `end`."""
-    found: dict[str, list[Event]] = {"start": [], "frame": [], "end": []}
-    watch(asked, lambda kind, event: found[kind].append(event))
-    return {"start": found["start"][0], "frames": found["frame"], "end": found["end"][0]}
+def trace(request: DecodeRequest) -> Trace:
+    """Decode a puzzle and return its trace."""
+    events: list[Start | Frame | End] = []
+    watch(request, lambda kind, payload: events.append(payload))
+    start, *frames, end = events
+    return {"start": cast(Start, start), "frames": cast(list[Frame], frames), "end": cast(End, end)}
 
 
-def brief(asked: DecodeRequest, on_step: Callable[[Step], None]) -> Event:
-    """The trace without frames, and the answer's cells."""
-    made, seconds = answer(asked, on_step)
-    tokens = made.tokens[0].tolist()
+def brief(request: DecodeRequest, on_step: Callable[[Step], None]) -> Brief:
+    """Decode a puzzle and return its trace without the steps, and the tokens of the answer."""
+    result, seconds = decode(request, on_step)
+    tokens = result.tokens[0].tolist()
     return {
-        "start": start_of(asked),
-        "end": end_of(asked, made, seconds),
-        "tokens": [tokens[place] for place in asked.view.positions],
+        "start": start_of(request),
+        "end": end_of(request, result, seconds),
+        "tokens": [tokens[position] for position in request.view.positions],
     }

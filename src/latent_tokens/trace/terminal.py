@@ -1,4 +1,4 @@
-"""Text as it is decoded, in any order: known, decoded, latent and open tokens told apart by colour, redrawn at every step."""
+"""Text in the terminal while it is decoded: given, decoded, latent and masked tokens in colors, drawn again at every step."""
 
 from __future__ import annotations
 
@@ -23,72 +23,84 @@ STYLES = {
     "candidate": "black on yellow",
     "open": "dim",
 }
-SIGNS = {
+MASKED_CHARACTERS = {
     "open": "\N{MIDDLE DOT}",
     "latent": "\N{WHITE SQUARE}",
     "candidate": "\N{WHITE SQUARE}",
-}  # of what has no text yet
-PART, BROKEN = (
-    "\N{DOTTED CIRCLE}",
-    "\N{REPLACEMENT CHARACTER}",
-)  # a part of a character whose others are not there, drawn and decoded
-TOGETHER = 8  # tokens at most that make whole characters together: four hold one, more hold parts of several
-A_SECOND = 12  # pictures
+}
+PRECEDENCE = ("new", "decoded", "known", *MASKED_CHARACTERS)  # of the kinds of one character's tokens
+PART = "\N{DOTTED CIRCLE}"  # drawn for a part of a character whose other parts are masked
+BROKEN = "\N{REPLACEMENT CHARACTER}"  # decoded from such a part
+MAX_TOKENS = 8  # per run of whole characters: four hold one, more hold parts of several
+REFRESHES = 12  # per second
 
 
 @contextmanager
 def watching(
     task: Text, tokens: Tensor, known: Tensor, lengths: Tensor, console: Console | None = None
 ) -> Iterator[Callable[[Step], None]]:
-    """Gives what `generate` takes as `on_step`, for a batch of one. On what is no terminal nothing is drawn but the last picture."""
-    ids, kinds = tokens[0].tolist(), ["known" if given else "open" for given in known[0].tolist()]
+    """Yield the `on_step` of `generate` for a batch of one. Without a terminal, draw only the end."""
     length = int(lengths[0])
+    ids = tokens[0].tolist()
+    kinds = ["known" if given else "open" for given in known[0].tolist()]
 
-    def picture() -> Styled:
-        drawn = Styled()
-        for kind, style in STYLES.items():
-            drawn.append(kind, style)
-            drawn.append("  ")
-        drawn.append("\n\n")
-        for sign, run in groupby(zip(ids[:length], kinds, strict=False), lambda one: SIGNS.get(one[1])):
-            shown, of = zip(*run, strict=True)
-            for place, count, text in (
-                whole_characters(task, shown)
-                if sign is None
-                else ((place, 1, sign) for place in range(len(shown)))
-            ):
-                latest = min(of[place : place + count], key=("new", "decoded", "known", *SIGNS).index)
-                drawn.append(text, STYLES[latest])
-        return drawn
+    def drawing() -> Styled:
+        return styled_text(task, ids[:length], kinds[:length])
 
-    with Live(
-        picture(), console=console or Console(stderr=True), refresh_per_second=A_SECOND, transient=False
-    ) as live:
+    output = console or Console(stderr=True)
+    with Live(drawing(), console=output, refresh_per_second=REFRESHES, transient=False) as live:
 
         def on_step(step: Step) -> None:
-            for place, kind in enumerate(kinds):
-                kinds[place] = {"new": "decoded", "latent": "open", "candidate": "open"}.get(kind, kind)
-            for kind, places in (("latent", step.latents[0]), ("candidate", step.candidates[0])):
-                for place in places:
-                    kinds[place] = kind
-            for place, token in zip(step.chosen[0].tolist(), step.tokens[0].tolist(), strict=True):
-                if place >= 0:
-                    ids[place], kinds[place] = token, "new"
-            live.update(picture())
+            # The kinds of the last step are over.
+            for position, kind in enumerate(kinds):
+                kinds[position] = {"new": "decoded", "latent": "open", "candidate": "open"}.get(kind, kind)
+
+            # The input and the decoded tokens of this step.
+            for position in step.latents[0]:
+                kinds[position] = "latent"
+            for position in step.candidates[0]:
+                kinds[position] = "candidate"
+            for position, token in zip(step.chosen[0].tolist(), step.tokens[0].tolist(), strict=True):
+                if position >= 0:
+                    ids[position] = token
+                    kinds[position] = "new"
+            live.update(drawing())
 
         yield on_step
-        for place, kind in enumerate(kinds):
-            kinds[place] = "decoded" if kind == "new" else kind
-        live.update(picture())
+        for position, kind in enumerate(kinds):
+            kinds[position] = "decoded" if kind == "new" else kind
+        live.update(drawing())
+
+
+def styled_text(task: Text, ids: Sequence[int], kinds: Sequence[str]) -> Styled:
+    """Return the legend and the text, each character in the style of its most recent token."""
+    styled = Styled()
+    for kind, style in STYLES.items():
+        styled.append(kind, style)
+        styled.append("  ")
+    styled.append("\n\n")
+    for character, run in groupby(zip(ids, kinds, strict=True), lambda pair: MASKED_CHARACTERS.get(pair[1])):
+        run_ids, run_kinds = zip(*run, strict=True)
+        if character is not None:
+            for kind in run_kinds:
+                styled.append(character, STYLES[kind])
+            continue
+        for start, count, text in whole_characters(task, run_ids):
+            latest = min(run_kinds[start : start + count], key=PRECEDENCE.index)
+            styled.append(text, STYLES[latest])
+    return styled
 
 
 def whole_characters(task: Text, ids: Sequence[int]) -> Iterator[tuple[int, int, str]]:
-    """(place, number, text) of adjacent tokens, no more together than whole characters take; PART stands for what is none. Fit for a terminal."""
-    place = 0
-    while place < len(ids):
-        texts = [task.inside(ids[place : place + 1])]
-        while BROKEN in texts[-1] and len(texts) < min(TOGETHER, len(ids) - place):
-            texts.append(task.inside(ids[place : place + len(texts) + 1]))
+    """Yield (start, number of tokens, text) of the shortest runs of whole characters. PART replaces an incomplete one.
+
+    The text is safe to print in a terminal.
+    """
+    start = 0
+    while start < len(ids):
+        texts = [task.inside(ids[start : start + 1])]
+        while BROKEN in texts[-1] and len(texts) < min(MAX_TOKENS, len(ids) - start):
+            texts.append(task.inside(ids[start : start + len(texts) + 1]))
         count = 1 if BROKEN in texts[-1] else len(texts)
-        yield place, count, printable(texts[count - 1].replace(BROKEN, PART), also="\n\t")
-        place += count
+        yield start, count, printable(texts[count - 1].replace(BROKEN, PART), also="\n\t")
+        start += count

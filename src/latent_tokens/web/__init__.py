@@ -1,1 +1,1 @@
-"""The page in which a person watches a model decode, and the small server behind it. FastAPI is imported by server.py alone."""
+"""The page that shows how a model decodes, and its server. Only server.py and protection.py need FastAPI and uvicorn."""

@@ -1,4 +1,4 @@
-"""Accuracy and cost of a model by number of latent tokens, point by point: the results of `latent-tokens evaluate`."""
+"""Accuracy and cost of a model by number of latent tokens: the results of `latent-tokens evaluate`, batch by batch."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from latent_tokens.evaluation.evaluate import (
 )
 from latent_tokens.evaluation.intervals import wilson
 from latent_tokens.network.fast import generate
-from latent_tokens.trace.record import LoadedModel, Tell, has_free_latents
+from latent_tokens.trace.record import LoadedModel, has_free_latents
+from latent_tokens.web.payloads import CurveEnd, Point
 
 DIAL: tuple[int | Literal["all"], ...] = (0, 4, 16, "all")
-TOGETHER = 20  # problems that are decoded at once, and make the next point
+BATCH = 20  # problems decoded together before each point
 MOST_PROBLEMS = 1_000
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What is to be measured. Raises ValueError where the method cannot decode so."""
+    """What to measure. Raise ValueError if the method does not support it."""
 
     model: LoadedModel
     count: int = 200
@@ -68,18 +69,26 @@ class Curve:
         ]
 
 
-def measure(curve: Curve, tell: Tell, on_step: Callable[[Step], None]) -> None:
-    """Sends a `point` after every TOGETHER samples, and the `end`. docs/watching.md describes both."""
-    begun, net, task = time.perf_counter(), curve.model.net, curve.model.task
+def measure(
+    curve: Curve, tell: Callable[[str, Point | CurveEnd], None], on_step: Callable[[Step], None]
+) -> None:
+    """Tell a `point` after every BATCH samples, and the `end`, as docs/watching.md describes them."""
+    start_time = time.perf_counter()
+    net = curve.model.net
+    task = curve.model.task
     problems = make_problems(task, curve.count, curve.seed)
     count = len(problems.tokens)
     for decoding in curve.decodings:
-        right, processed, most = 0, 0, 0
-        for start in range(0, count, TOGETHER):
-            part = problems.take(slice(start, start + TOGETHER))
-            tokens, known, lengths = as_tensors(part, next(net.parameters()).device)
-            rows = torch.arange(start, start + len(tokens))
-            made = generate(
+        num_right = 0
+        num_processed = 0
+        num_all_processed = 0
+        for start in range(0, count, BATCH):
+            # Decode the next problems. The random numbers of a sample depend on its row, not on its batch.
+            batch = problems.take(slice(start, start + BATCH))
+            tokens, known, lengths = as_tensors(batch, next(net.parameters()).device)
+            done = start + len(tokens)
+            rows = torch.arange(start, done)
+            result = generate(
                 net,
                 net.method,
                 tokens,
@@ -90,20 +99,20 @@ def measure(curve: Curve, tell: Tell, on_step: Callable[[Step], None]) -> None:
                 lengths=lengths,
                 on_step=on_step,
             )
-            done = start + len(tokens)
-            right += int(task.score(as_numpy(made.tokens), part)[task.metric].sum())
-            processed, most = (
-                processed + int(made.processed.sum()),
-                most + int(most_tokens(lengths, known.sum(1)).sum()),
-            )
-            low, high = wilson(right / done, done)
-            point = {
+            # Add the batch to the totals.
+            num_right += int(task.score(as_numpy(result.tokens), batch)[task.metric].sum())
+            num_processed += int(result.processed.sum())
+            num_all_processed += int(most_tokens(lengths, known.sum(1)).sum())
+            low, high = wilson(num_right / done, done)
+            point: Point = {
                 "latents": shown_latents(net.method, decoding),
                 "done": done,
                 "of": count,
-                "right": right,
+                "right": num_right,
                 "low": low,
                 "high": high,
+                "processed": num_processed / done,
+                "relative": num_processed / num_all_processed,
             }
-            tell("point", {**point, "processed": processed / done, "relative": processed / most})
-    tell("end", {"seconds": round(time.perf_counter() - begun, 3)})
+            tell("point", point)
+    tell("end", {"seconds": round(time.perf_counter() - start_time, 3)})

@@ -1,4 +1,4 @@
-"""Decodes that run in threads: so many at once, none longer than its time, and none that nobody waits for."""
+"""Decodes in threads: bounded in number and time, and canceled when the client disconnects."""
 
 from __future__ import annotations
 
@@ -7,106 +7,116 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from starlette.types import Receive
 
 from latent_tokens.checks import first_line, one_line
+from latent_tokens.core.decoding import Step
+from latent_tokens.web.payloads import Payload
 
-Event = tuple[str, dict[str, Any]]
+Event = tuple[str, Payload]
 Work = Callable[["Job"], None]
 T = TypeVar("T")
 
-LONGEST = 400  # signs of what is said of a mistake
-UNREAD = 32  # events that may wait to be sent; a reader that is slower makes the decode wait
-LOOK_SECONDS = 0.2  # between two looks at whether somebody still reads
+MAX_DETAIL = 400  # characters of an error message
+MAX_UNREAD = 32  # events that wait to be sent; the decode waits for a slower reader
+POLL_SECONDS = 0.2  # between two checks for cancellation while the queue is full
 
 
-class LeftError(Exception):
-    """Nobody waits for the result any more."""
+class DisconnectedError(Exception):
+    """The client disconnected."""
 
 
 class Job:
-    """Work in a thread of its own, whose events are read in the event loop. `ended` is called when the thread is at its end.
+    """Work in its own thread, whose events are read in the event loop. `on_end` is called when the thread ends.
 
-    What the work raises becomes the event `fault`; the last event is None.
+    An exception of the work becomes the event `fault`. The last event is None.
     """
 
-    def __init__(self, work: Work, seconds: float, ended: Callable[[], None]) -> None:
-        self.work, self.seconds, self.ended = work, seconds, ended
-        self.loop, self.events = asyncio.get_running_loop(), asyncio.Queue[Event | None]()
-        self.room, self.left, self.deadline = (
-            threading.Semaphore(UNREAD),
-            threading.Event(),
-            time.monotonic() + seconds,
-        )
+    def __init__(self, work: Work, seconds: float, on_end: Callable[[], None]) -> None:
+        self.work = work
+        self.seconds = seconds
+        self.on_end = on_end
+        self.loop = asyncio.get_running_loop()
+        self.events = asyncio.Queue[Event | None]()
+        self.free_slots = threading.Semaphore(MAX_UNREAD)
+        self.canceled = threading.Event()
+        self.deadline = time.monotonic() + seconds
         threading.Thread(target=self._run, name="decode", daemon=True).start()
 
     def _run(self) -> None:
         try:
             self.work(self)
-        except LeftError:
+        except DisconnectedError:
             pass
         except Exception as error:
-            self._put(("fault", {"detail": in_one_line(error)}))
+            self._put(("fault", {"detail": error_detail(error)}))
             if not isinstance(error, ValueError | MemoryError | OSError):
                 raise
         finally:
-            self.ended()
+            self.on_end()
             self._put(None)
 
     def _put(self, event: Event | None) -> None:
-        with suppress(RuntimeError):  # the loop is closed: the server is gone
+        with suppress(RuntimeError):  # the loop is closed: the server has stopped
             self.loop.call_soon_threadsafe(self.events.put_nowait, event)
 
-    def check(self, step: object = None) -> None:
-        """Raises LeftError where nobody waits any more, ValueError where the time is over; `generate` may call it at every step."""
-        if self.left.is_set():
-            raise LeftError
+    def check(self, step: Step | None = None) -> None:
+        """Check for cancellation and the deadline. It is an `on_step` of `generate`.
+
+        Raises:
+            DisconnectedError: the client disconnected.
+            ValueError: the time limit is exceeded.
+        """
+        if self.canceled.is_set():
+            raise DisconnectedError
         if time.monotonic() > self.deadline:
             raise ValueError(
-                f"stopped after {self.seconds:g} seconds, the time that one request may take; ask for less, or use the command line"
+                f"stopped after {self.seconds:g} seconds, the time limit of a request. "
+                "Request less, or use the command line."
             )
 
-    def tell(self, kind: str, event: dict[str, Any]) -> None:
-        """Hands over an event; waits while too many are unread. Raises as `check`."""
+    def tell(self, kind: str, payload: Payload) -> None:
+        """Queue an event, after waiting while MAX_UNREAD events are unread. Raise as `check` does."""
         self.check()
-        while not self.room.acquire(timeout=LOOK_SECONDS):
+        while not self.free_slots.acquire(timeout=POLL_SECONDS):
             self.check()
-        self._put((kind, event))
+        self._put((kind, payload))
 
     async def next(self) -> Event | None:
-        """The next event; None after the last."""
+        """Return the next event, or None after the last."""
         event = await self.events.get()
-        self.room.release()
+        self.free_slots.release()
         return event
 
-    async def unless_left(self, receive: Callable[[], Awaitable[Any]], wanted: Awaitable[T]) -> T:
-        """What is waited for. Raises LeftError where the client leaves before; then the work ends at its next step."""
-        coming, leaving = asyncio.ensure_future(wanted), asyncio.ensure_future(disconnected(receive))
+    async def unless_disconnected(self, receive: Receive, awaitable: Awaitable[T]) -> T:
+        """Return the result of `awaitable`. Raise DisconnectedError and cancel the job if the client disconnects first."""
+        result = asyncio.ensure_future(awaitable)
+        disconnect = asyncio.ensure_future(wait_for_disconnect(receive))
         try:
-            await asyncio.wait({coming, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if coming.done():
-                return coming.result()
-            leaving.result()  # raises what is wrong with the request
-            raise LeftError
+            await asyncio.wait({result, disconnect}, return_when=asyncio.FIRST_COMPLETED)
+            if result.done():
+                return result.result()
+            disconnect.result()  # raises the error of a malformed request
+            raise DisconnectedError
         except BaseException:
-            self.left.set()
+            self.canceled.set()
             raise
         finally:
-            for task in (coming, leaving):
-                task.cancel()
+            result.cancel()
+            disconnect.cancel()
 
 
-async def disconnected(receive: Callable[[], Awaitable[Any]]) -> None:
-    """Returns when the client is gone."""
+async def wait_for_disconnect(receive: Receive) -> None:
+    """Return when the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-def in_one_line(error: Exception) -> str:
-    """What an error says, for a person."""
-    said = first_line(error)
-    mistake = isinstance(error, ValueError | MemoryError | OSError)
-    return one_line(
-        said if mistake else f"the decode broke off ({type(error).__name__}: {said}); please report it",
-        LONGEST,
-    )
+def error_detail(error: Exception) -> str:
+    """Return the one-line message of an error."""
+    message = first_line(error)
+    if not isinstance(error, ValueError | MemoryError | OSError):
+        message = f"the decode failed ({type(error).__name__}: {message}). Please report it."
+    return one_line(message, MAX_DETAIL)

@@ -1,0 +1,237 @@
+"""The moments of a decode as a matplotlib figure: a board for each, with captions and a legend."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from latent_tokens.trace.events import Frame, Start, Trace
+
+# Colors. The saturated ones are of Okabe and Ito (2008), a palette for the color-blind.
+GIVEN = "#000000"
+DECODED = "#0072B2"
+LATENT = "#E69F00"
+CANDIDATE = "#56B4E9"
+BROKEN = "#D55E00"
+GIVEN_FILL = "#EBEBEB"
+BROKEN_FILL = "#FBE0D4"
+RIGHT = "#007A59"
+WRONG = "#B34700"
+LINE = "#888888"
+HATCH = "#CCCCCC"
+
+MAX_COLUMNS = 20  # cells per line
+PIXELS = 110  # per inch
+NOTE_WIDTH = 15.5  # characters per inch of a note
+
+# Inches.
+NARROW = 2.2  # width of a square board
+WIDE = 4.0  # width of another board
+LEGEND_WIDTH = 8.4  # of a legend in one line
+LEGEND_HEIGHT = 0.5
+MARGIN = 0.14  # to the left and the right of a board
+TITLE = 0.28  # above a board
+CAPTION = 0.3  # below a board
+NOTE_LINE = 0.17
+
+
+class CellStyle(TypedDict, total=False):
+    """How the rectangle of a cell is drawn."""
+
+    facecolor: str
+    edgecolor: str
+    linewidth: float
+    hatch: str
+    zorder: int
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A trace before one of its steps, or at its end."""
+
+    trace: Trace
+    number: int  # of steps taken before
+    tokens: tuple[int | None, ...]  # of the cells
+    frame: Frame | None  # the step; None at the end
+
+    @property
+    def caption(self) -> str:
+        """The step or the verdict, with the tokens processed so far and their cost relative to all latent tokens."""
+        if self.frame is None:
+            end = self.trace["end"]
+            verdict = "solved" if end["right"] else "wrong"
+            ratio = end["processed"] / self.trace["start"]["all_processed"]
+            return f"{verdict}: {end['processed']:,} tokens processed ({ratio:.2f}x)"
+        processed = self.frame["processed"]
+        ratio = processed / self.frame["all_processed"]
+        return f"step {self.number + 1}: {processed:,} tokens processed ({ratio:.2f}x)"
+
+    @property
+    def caption_color(self) -> str:
+        """The color of the caption: that of the verdict at the end."""
+        if self.frame is not None:
+            return "black"
+        return RIGHT if self.trace["end"]["right"] else WRONG
+
+
+def figure(moments: Sequence[Moment], columns: int, square: float = NARROW, note: str = "") -> Figure:
+    """Return the moments in a grid above the legend and a note.
+
+    Args:
+        moments: the moments, row by row.
+        columns: number of boards per row.
+        square: width in inches of a square board.
+        note: text below the legend.
+    """
+    # Sizes in inches.
+    rows = math.ceil(len(moments) / columns)
+    cells_wide, cells_high = grid_shape(moments[0].trace)
+    width = square if cells_wide == cells_high else WIDE
+    board_width = width - 2 * MARGIN
+    board_height = board_width * cells_high / cells_wide
+    scale = max(1.0, min(1.4, width / NARROW))  # of the text above and below a board
+    panel_height = board_height + scale * (TITLE + CAPTION)
+    total_width = max(width * columns, LEGEND_WIDTH / 2)
+    note_lines = textwrap.wrap(note.replace(" = ", "\u00a0=\u00a0"), int(NOTE_WIDTH * total_width))
+    foot = NOTE_LINE * len(note_lines)
+    total_height = panel_height * rows + LEGEND_HEIGHT + foot
+
+    # One board per moment. The first board of each trace has its title.
+    drawing = Figure((total_width, total_height), dpi=PIXELS, facecolor="white")
+    titled: list[Trace] = []
+    for number, moment in enumerate(moments):
+        row, column = divmod(number, columns)
+        x = (total_width - width * columns) / 2 + width * column + MARGIN
+        y = total_height - panel_height * row - scale * TITLE - board_height
+        axes = drawing.add_axes(
+            (x / total_width, y / total_height, board_width / total_width, board_height / total_height)
+        )
+        draw_board(axes, moment, 72 * board_width / cells_wide)
+        caption = moment.caption if scale > 1 else moment.caption.replace(" processed", "")
+        weight = "normal" if moment.frame else "bold"
+        axes.set_xlabel(caption, fontsize=8 * scale, color=moment.caption_color, weight=weight)
+        if all(moment.trace is not trace for trace in titled):
+            set_title(axes, moment.trace, scale)
+            titled.append(moment.trace)
+
+    # The legend and the note.
+    entries = legend()
+    drawing.legend(
+        handles=entries,
+        loc="lower center",
+        bbox_to_anchor=(0.5, foot / total_height),
+        ncols=len(entries) if total_width > LEGEND_WIDTH else (len(entries) + 1) // 2,
+        fontsize=8,
+        frameon=False,
+        handlelength=1.2,
+        columnspacing=1.2,
+    )
+    if note_lines:
+        y = 0.3 * NOTE_LINE / total_height
+        drawing.text(0.5, y, "\n".join(note_lines), fontsize=8, ha="center", va="bottom", linespacing=1.3)
+    return drawing
+
+
+def set_title(axes: Axes, trace: Trace, scale: float) -> None:
+    """Write the model, its candidates and its latent tokens above a board."""
+    start = trace["start"]
+    setting = f"{Path(start['model']).name}, k = {start['settings']['candidates']}"
+    count = start["settings"]["latents"]
+    latents = {"0": "no latent tokens", "1": "1 latent token"}.get(str(count), f"{count} latent tokens")
+    if scale > 1:
+        axes.set_title(latents, loc="left", fontsize=9 * scale, weight="bold")
+        axes.set_title(setting, loc="right", fontsize=9)
+    else:
+        axes.set_title(f"{setting}, {latents}", loc="left", fontsize=9)
+
+
+def grid_shape(trace: Trace) -> tuple[int, int]:
+    """Return the cells per line and the lines of a trace. Long lines are folded."""
+    columns = min(trace["start"]["columns"], MAX_COLUMNS)
+    return columns, math.ceil(len(trace["start"]["tokens"]) / columns)
+
+
+def legend() -> list[Patch]:
+    """Return the meaning of the colors."""
+    return [
+        Patch(facecolor=GIVEN_FILL, edgecolor=LINE, label="given"),
+        Patch(facecolor="white", edgecolor=DECODED, label="decoded"),
+        Patch(facecolor=DECODED, edgecolor=LINE, label="decoded now"),
+        Patch(facecolor=CANDIDATE, edgecolor="black", linewidth=1.5, label="candidate"),
+        Patch(facecolor=LATENT, edgecolor=LINE, label="latent"),
+        Patch(facecolor="white", edgecolor=HATCH, hatch="////", label="skipped"),
+        Patch(facecolor=BROKEN_FILL, edgecolor=BROKEN, linewidth=2, label="conflict"),
+    ]
+
+
+def draw_board(axes: Axes, moment: Moment, points: float) -> None:
+    """Draw clean tokens, and the most likely token of each candidate and latent cell. A cell is `points` points wide."""
+    start = moment.trace["start"]
+    width, height = grid_shape(moment.trace)
+    axes.set(xlim=(-0.05, width + 0.05), ylim=(height + 0.05, -0.05), aspect="equal", xticks=[])
+    axes.set_yticks([line + 0.5 for line in range(len(start["heads"]))], start["heads"], fontsize=8)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    broken = set() if moment.frame else set(moment.trace["end"]["broken"])
+    for cell in range(len(moment.tokens)):
+        draw_cell(axes, moment, cell, cell in broken, points)
+    for xs, ys in box_lines(start, width, height):
+        axes.plot(xs, ys, color="black", linewidth=1.4, solid_capstyle="projecting", zorder=2)
+
+
+def draw_cell(axes: Axes, moment: Moment, cell: int, is_broken: bool, points: float) -> None:
+    """Draw the rectangle of a cell and its token."""
+    start = moment.trace["start"]
+    frame = moment.frame
+    style: CellStyle = {"facecolor": "white", "edgecolor": LINE, "linewidth": 0.6}
+    token: float | None = moment.tokens[cell]
+    color = DECODED
+    font_size = 0.55  # relative to the cell
+    weight = "normal"
+
+    # The style by the kind of the cell.
+    decoded_now = {} if frame is None else {pair[0]: pair[1] for pair in frame["chosen"]}
+    if start["tokens"][cell] is not None:
+        color = GIVEN
+        weight = "bold"
+        style["facecolor"] = GIVEN_FILL
+    elif cell in decoded_now:
+        token = decoded_now[cell]
+        color = "white"
+        weight = "bold"
+        style["facecolor"] = DECODED
+    elif frame is not None and str(cell) in frame["beliefs"]:
+        token, probability = frame["beliefs"][str(cell)][0]
+        color = GIVEN
+        font_size = 0.25 + 0.25 * probability
+        style["facecolor"] = LATENT
+        if cell in frame["candidates"]:
+            style |= {"facecolor": CANDIDATE, "edgecolor": "black", "linewidth": 1.2}
+    elif token is None:
+        style |= {"edgecolor": HATCH, "hatch": "////", "linewidth": 0.3}
+    if is_broken:
+        style |= {"edgecolor": BROKEN, "facecolor": BROKEN_FILL, "linewidth": 2.2, "zorder": 3}
+
+    # The rectangle, within the thin lines of the grid if its own line is thick, and the token.
+    y, x = divmod(cell, grid_shape(moment.trace)[0])
+    inset = 0.06 if style["linewidth"] > 1 else 0
+    axes.add_patch(Rectangle((x + inset, y + inset), 1 - 2 * inset, 1 - 2 * inset, **style))
+    if token is not None:
+        text = start["signs"][int(token)]
+        drawn = axes.text(x + 0.5, y + 0.53, text, ha="center", va="center", zorder=4)
+        drawn.set(fontsize=points * font_size, color=color, weight=weight)
+
+
+def box_lines(start: Start, width: int, height: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Yield the x and y of the lines around a Sudoku's boxes, or around all cells."""
+    rows, columns = start.get("box") or (height, width)
+    yield from (((0, width), (y, y)) for y in range(0, height + 1, rows))
+    yield from (((x, x), (0, height)) for x in range(0, width + 1, columns))

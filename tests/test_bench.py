@@ -44,7 +44,7 @@ def test_every_method_is_measured_with_its_own_settings(rows):
     assert [row["what"] for row in rows] == ["forward", *["decode"] * 7, "train", "train"]
 
 
-def test_rows_hold_rate_floor_share_and_ratios(rows):
+def test_rows_have_rate_roofline_and_speedups(rows):
     for row in rows:
         assert row["rate"] > 0
         assert row["seconds"] > row["floor_seconds"] > 0
@@ -94,9 +94,9 @@ def test_flop_of_a_pass_are_those_of_its_products_and_its_attention():
     assert counted == batch * slots * (products + 4 * size.layers * slots * size.width)
 
 
-def test_the_floor_is_what_takes_longer():
-    assert Machine(flops=10, bandwidth=2).floor(flop=30, moved=2) == 3
-    assert Machine(flops=10, bandwidth=2).floor(flop=30, moved=8) == 4
+def test_the_roofline_time_is_the_longer_of_the_two():
+    assert Machine(flops=10, bandwidth=2).roofline_seconds(flop=30, num_bytes=2) == 3
+    assert Machine(flops=10, bandwidth=2).roofline_seconds(flop=30, num_bytes=8) == 4
     assert measure_machine(torch.float32, torch.device("cpu")).flops > 1e9
 
 

@@ -152,12 +152,12 @@ def test_a_sampler_that_is_wrong_is_seen(monkeypatch):
             made.tokens.where(made.tokens > 0, 1), made.order, made.processed, made.forward_passes
         )
 
-    assert selftest.tested("oracle", selftest.oracle_is_drawn).verdict == "ok"
+    assert selftest.tested("oracle", selftest.check_samples).verdict == "ok"
     monkeypatch.setattr(selftest, "generate", sharp)
-    found = selftest.tested("oracle", selftest.oracle_is_drawn)
+    found = selftest.tested("oracle", selftest.check_samples)
     assert found.verdict == "problem"
     assert "away from the joint" in found.found
-    assert selftest.tested("fast", selftest.fast_is_reference).verdict == "problem"
+    assert selftest.tested("fast", selftest.check_optimized).verdict == "problem"
 
 
 def test_attention_that_is_wrong_is_seen(monkeypatch):

@@ -1,1 +1,1 @@
-"""Speed and cost measured on the machine, and checks of an installation."""
+"""Measured speed and cost, and checks of an installation."""

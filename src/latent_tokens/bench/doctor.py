@@ -1,4 +1,4 @@
-"""Whether an installation is well: versions, extras, room on the disk. It needs none of what it looks for."""
+"""Checks of an installation: versions, extras, free disk space. It imports none of the libraries it checks."""
 
 from __future__ import annotations
 
@@ -19,17 +19,15 @@ from latent_tokens.configs import TrackerName
 from latent_tokens.storage import package_version, source_commit
 
 GIGABYTE = 10**9
-LITTLE, TOO_LITTLE = (
-    5 * GIGABYTE,
-    GIGABYTE // 2,
-)  # free on the disk: what data sets of the paper take, what a run with its states takes
+RECOMMENDED = 5 * GIGABYTE  # free disk space: the paper's data sets
+REQUIRED = GIGABYTE // 2  # free disk space: a run with its checkpoints
 
 Verdict = Literal["ok", "note", "problem"]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found of one thing, and what to do about it where it is not well."""
+    """The result of a check: its subject, its verdict, what was found, and a hint if it is not ok."""
 
     about: str
     verdict: Verdict
@@ -38,7 +36,7 @@ class Finding:
 
 
 def examine(folder: Path) -> Iterator[Finding]:
-    """What was found of versions, extras, the disk and the folder where files would be written."""
+    """Yield the findings about versions, extras, the disk, and the directory for output files."""
     yield from versions()
     yield from extras()
     yield disk(folder)
@@ -46,88 +44,100 @@ def examine(folder: Path) -> Iterator[Finding]:
 
 
 def versions() -> Iterator[Finding]:
-    """Of Python, of this package, and of each library that it needs."""
-    commit = source_commit()
+    """Yield the versions of Python, of this package and of each required library."""
     yield Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
-    yield Finding(
-        "latent-tokens",
-        "ok",
-        f"{package_version()}{f' at {commit}' if commit else ''} in {Path(__file__).parents[1]}",
-    )
+    commit = source_commit()
+    version_text = f"{package_version()} at {commit}" if commit else package_version()
+    yield Finding("latent-tokens", "ok", f"{version_text} in {Path(__file__).parents[1]}")
     try:
-        needed = [Requirement(text) for text in distribution("latent-tokens").requires or []]
+        requirements = requirements_of("")
     except PackageNotFoundError:
         yield Finding(
             "installation",
             "note",
             "runs from a checkout that is not installed",
-            "pip install -e . lets its requirements be checked",
+            "run pip install -e . to check its requirements",
         )
         return
-    yield from (installed(one) for one in needed if one.marker is None or one.marker.evaluate({"extra": ""}))
+    for requirement in requirements:
+        yield installed(requirement)
 
 
-def installed(one: Requirement) -> Finding:
-    """Whether a library is there, in a version that suits."""
-    hint = f"pip install '{one.name}{one.specifier}'"
+def requirements_of(extra: str) -> list[Requirement]:
+    """Return the requirements of an extra alone, or of the package if `extra` is empty."""
+    requirements = [Requirement(text) for text in distribution("latent-tokens").requires or []]
+    if not extra:
+        return [
+            requirement
+            for requirement in requirements
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        ]
+    return [
+        requirement
+        for requirement in requirements
+        if requirement.marker is not None and requirement.marker.evaluate({"extra": extra})
+    ]
+
+
+def installed(requirement: Requirement) -> Finding:
+    """Return whether a library is installed in a supported version."""
+    name = requirement.name
+    hint = f"pip install '{name}{requirement.specifier}'"
     try:
-        found = version(one.name)
+        found = version(name)
     except PackageNotFoundError:
-        return Finding(one.name, "problem", "not installed", hint)
-    if not one.specifier.contains(found, prereleases=True):
-        return Finding(one.name, "problem", f"{found}, and {one.specifier} is needed", hint)
-    return Finding(one.name, "ok", found)
+        return Finding(name, "problem", "not installed", hint)
+    if not requirement.specifier.contains(found, prereleases=True):
+        return Finding(name, "problem", f"{found}, and {requirement.specifier} is needed", hint)
+    return Finding(name, "ok", found)
 
 
 def extras() -> Iterator[Finding]:
-    """What the package can do more where other libraries are there: its extras, and trackers of training."""
+    """Yield the state of each extra, and of the trackers of training."""
     try:
-        about = distribution("latent-tokens")
+        names = distribution("latent-tokens").metadata.get_all("Provides-Extra") or []
     except PackageNotFoundError:
         return
-    needed = [Requirement(text) for text in about.requires or []]
-    for extra in about.metadata.get_all("Provides-Extra") or []:
-        own = [one for one in needed if one.marker is not None and one.marker.evaluate({"extra": extra})]
-        wrong = [finding for finding in map(installed, own) if finding.verdict != "ok"]
-        if wrong and extra != "dev":
-            said = ", ".join(f"{finding.about} ({finding.found})" for finding in wrong)
-            yield Finding(
-                f"extra {extra}", "note", f"missing: {said}", f"in a clone: pip install -e '.[{extra}]'"
-            )
-        elif extra != "dev":
-            yield Finding(f"extra {extra}", "ok", ", ".join(one.name for one in own))
-    found = [name for name in get_args(TrackerName) if find_spec(name) is not None]
-    yield Finding(
-        "trackers",
-        "ok" if found else "note",
-        ", ".join(found) or "none",
-        "" if found else "pip install tensorboard, for train --track",
-    )
+    for extra in names:
+        if extra != "dev":
+            yield extra_finding(extra)
+    trackers = [name for name in get_args(TrackerName) if find_spec(name) is not None]
+    if trackers:
+        yield Finding("trackers", "ok", ", ".join(trackers))
+    else:
+        yield Finding("trackers", "note", "none", "pip install tensorboard, for train --track")
+
+
+def extra_finding(extra: str) -> Finding:
+    """Return whether the libraries of an extra are installed."""
+    findings = [installed(requirement) for requirement in requirements_of(extra)]
+    missing = [f"{finding.about} ({finding.found})" for finding in findings if finding.verdict != "ok"]
+    if missing:
+        hint = f"in a clone: pip install -e '.[{extra}]'"
+        return Finding(f"extra {extra}", "note", f"missing: {', '.join(missing)}", hint)
+    return Finding(f"extra {extra}", "ok", ", ".join(finding.about for finding in findings))
 
 
 def disk(folder: Path) -> Finding:
-    """The room on the disk of a folder."""
+    """Return the free space on the disk of a directory."""
     free = shutil.disk_usage(folder).free
-    said, hint = f"{free / GIGABYTE:,.1f} GB free", "free some, or write elsewhere with --out"
-    if free < TOO_LITTLE:
-        return Finding(
-            "disk", "problem", f"{said}; a run with its states takes {TOO_LITTLE / GIGABYTE:.1f}", hint
-        )
-    if free < LITTLE:
-        return Finding("disk", "note", f"{said}; the paper's data sets take {LITTLE / GIGABYTE:.0f}", hint)
-    return Finding("disk", "ok", said)
+    text = f"{free / GIGABYTE:,.1f} GB free"
+    hint = "free some space, or choose another disk with --out"
+    if free < REQUIRED:
+        needed = f"a run with its checkpoints takes {REQUIRED / GIGABYTE:.1f}"
+        return Finding("disk", "problem", f"{text}; {needed}", hint)
+    if free < RECOMMENDED:
+        needed = f"the paper's data sets take {RECOMMENDED / GIGABYTE:.0f}"
+        return Finding("disk", "note", f"{text}; {needed}", hint)
+    return Finding("disk", "ok", text)
 
 
 def writing(folder: Path) -> Finding:
-    """Whether files can be written to a folder."""
+    """Return whether a directory is writable."""
     try:
         with TemporaryFile(dir=folder) as file:
             file.write(b"latent-tokens")
     except OSError as error:
-        return Finding(
-            "folder",
-            "problem",
-            f"{folder} cannot be written ({error.strerror})",
-            "go to another, or name one with --out",
-        )
+        text = f"{folder} cannot be written ({error.strerror})"
+        return Finding("folder", "problem", text, "change to another directory, or choose one with --out")
     return Finding("folder", "ok", f"{folder} can be written")

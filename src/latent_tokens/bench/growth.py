@@ -1,4 +1,4 @@
-"""How decoding time grows: against latents, length and batch, beside what the number of tokens alone says. A figure and its rows."""
+"""Decoding time against latent tokens, length and batch size, compared with the number of tokens: a figure and its rows."""
 
 from __future__ import annotations
 
@@ -7,118 +7,123 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from latent_tokens.bench.bench import Case, Setting, decoding_case, measure_all, nets, settings
+from latent_tokens.bench.bench import measure_all
+from latent_tokens.bench.cases import Case, Row, Setting, decoding_case, nets, settings
 from latent_tokens.configs import BenchConfig, Precision
 from latent_tokens.evaluation.report import COLORS, save_sheet
 
-Row = dict[str, Any]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LATENTS = (0, 4, 8, 16, 32, 64, 128)
 LENGTHS = (16, 32, 64)
 BATCHES = (1, 4, 16, 64, 256)
-SHORT = 32  # the length at which the batch grows
+SHORT = 32  # the length of the panel over batch sizes
 PANELS = ("latents", "length", "batch")
+LABELS = {"latents": "latent tokens n"}  # of the x axes
 
 
 def grow(config: BenchConfig, folder: Path, *, on_row: Callable[[Row], None] = lambda row: None) -> list[Row]:
-    """Measures and writes growth.png, growth.svg and growth.jsonl: decoding time against each of PANELS, in the config's first size and precision.
+    """Measure decoding time and write growth.png, growth.svg and growth.jsonl, in the config's first size and precision.
 
-    scdm against latents at the config's longest length and first batch size, and each of its methods against length and batch
-    size. Where the config names several latents, lengths or batch sizes, it is these.
+    The panels are scdm against latents at the config's longest length and first batch size, and each method against length
+    and against batch size. Latents, lengths or batch sizes of the config replace the default ones if there are several.
     """
+    # The settings of each panel.
     base = replace(config, sizes=config.sizes[:1], precisions=config.precisions[:1], train=(), plain=False)
-    settings(base)
-    length, batch = max(config.lengths), config.batch_sizes[0]
-    dial = config.latents if len(config.latents) > 1 else (*(n for n in LATENTS if n < length), length)
-    lengths = config.lengths if len(config.lengths) > 1 else (*(x for x in LENGTHS if x < length), length)
-    batches = config.batch_sizes if len(config.batch_sizes) > 1 else BATCHES
-    sweeps = {
+    settings(base)  # raises ValueError before anything is measured
+    length = max(config.lengths)
+    batch = config.batch_sizes[0]
+    latents = several(config.latents, (*(n for n in LATENTS if n < length), length))
+    lengths = several(config.lengths, (*(x for x in LENGTHS if x < length), length))
+    batches = several(config.batch_sizes, BATCHES)
+    panels = {
         "latents": replace(
-            base, methods=("mdm", "scdm"), lengths=(length,), batch_sizes=(batch,), latents=dial
+            base, methods=("mdm", "scdm"), lengths=(length,), batch_sizes=(batch,), latents=latents
         ),
         "length": replace(base, lengths=lengths, batch_sizes=(batch,), latents=(0,)),
         "batch": replace(base, lengths=(min(SHORT, length),), batch_sizes=batches, latents=(0,)),
     }
+
+    # Their rows.
     rows = []
-    for panel, asked in sweeps.items():
-        found = measure_all(
-            asked, partial(decoding_alone, asked, settings(asked)), partial(say, on_row, panel)
-        )
-        rows += [{**row, "panel": panel} for row in found]
+    for panel, panel_config in panels.items():
+        cases_of = partial(decoding_cases, panel_config, settings(panel_config))
+        measured = measure_all(panel_config, cases_of, partial(report_row, on_row, panel))
+        rows += [{**row, "panel": panel} for row in measured]
+
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "growth.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     draw_figure(rows, folder / "growth")
     return rows
 
 
-def say(on_row: Callable[[Row], None], panel: str, row: Row) -> None:
-    """Tells of a row as growth.jsonl will have it."""
+def several(values: tuple[int, ...], default: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the values if there are several, otherwise the default."""
+    return values if len(values) > 1 else default
+
+
+def report_row(on_row: Callable[[Row], None], panel: str, row: Row) -> None:
+    """Report a row as growth.jsonl will have it."""
     on_row({**row, "panel": panel})
 
 
-def decoding_alone(
-    config: BenchConfig, asked: list[Setting], precision: Precision, device: torch.device
+def decoding_cases(
+    config: BenchConfig, chosen: list[Setting], precision: Precision, device: torch.device
 ) -> Iterator[list[Case]]:
-    """The decoding cases."""
+    """Yield the decoding cases."""
     for net, size, length, batch in nets(config, precision, device):
-        yield [decoding_case(net, size, length, batch, *setting, config.top_p) for setting in asked]
+        yield [decoding_case(net, size, length, batch, *setting, config.top_p) for setting in chosen]
 
 
 def draw_figure(rows: Sequence[Row], stem: Path) -> None:
-    """STEM.png and STEM.svg: measured seconds as points, what the tokens say as lines, on log axes."""
+    """Write STEM.png and STEM.svg: measured seconds as points and the number of tokens as lines, on log axes."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import NullLocator
 
     sheet = Figure(figsize=(12, 4.2), layout="constrained")
     for axes, panel in zip(sheet.subplots(1, 3), PANELS, strict=True):
-        here = [
-            row for row in rows if row["panel"] == panel and (panel != "latents" or row["method"] == "scdm")
-        ]
-        for method in dict.fromkeys(row["method"] for row in here):
-            curve = [row for row in here if row["method"] == method]
-            where = [row["length"] if row[panel] == "all" else row[panel] for row in curve]
-            tokens = [row["batch"] * row["length"] ** 2 / row["token_theory"] for row in curve]
-            scale = curve[-1]["seconds"] / tokens[-1]
-            colour = COLORS.get(method, "#E69F00")
-            axes.plot(
-                [max(x, 0.5) for x in where],
-                [row["seconds"] for row in curve],
-                "o",
-                color=colour,
-                label=method,
-            )
-            axes.plot(
-                [max(x, 0.5) for x in where],
-                [scale * count for count in tokens],
-                "-",
-                linewidth=1,
-                color=colour,
-            )
-        axes.set(
-            xscale="log",
-            yscale="log",
-            xlabel={"latents": "latent tokens n"}.get(panel, panel),
-            ylabel="seconds",
-        )
-        places = {
-            max(row["length"] if row[panel] == "all" else row[panel], 0.5): str(row[panel]) for row in here
-        }
-        axes.set_xticks(list(places), list(places.values()))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(fontsize=8, frameon=False)
-        axes.set_title(title(here, panel), fontsize=9)
-    about = rows[0]
+        panel_rows = [row for row in rows if row["panel"] == panel]
+        if panel == "latents":
+            panel_rows = [row for row in panel_rows if row["method"] == "scdm"]
+        draw_panel(axes, panel, panel_rows)
     caption = "points are measured, lines are the number of tokens, scaled to the last point"
-    save_sheet(sheet, f"Decoding time, {about['size']}, {about['precision']}", caption, stem)
+    save_sheet(sheet, f"Decoding time, {rows[0]['size']}, {rows[0]['precision']}", caption, stem)
+
+
+def draw_panel(axes: Axes, panel: str, rows: Sequence[Row]) -> None:
+    """Draw the rows of a panel, one color per method."""
+    from matplotlib.ticker import NullLocator
+
+    for method in dict.fromkeys(row["method"] for row in rows):
+        curve = [row for row in rows if row["method"] == method]
+        xs = [x_of(row, panel) for row in curve]
+        seconds = [row["seconds"] for row in curve]
+        tokens = [row["batch"] * row["length"] ** 2 / row["token_theory"] for row in curve]
+        scale = seconds[-1] / tokens[-1]
+        color = COLORS.get(method, "#E69F00")
+        axes.plot(xs, seconds, "o", color=color, label=method)
+        axes.plot(xs, [scale * count for count in tokens], "-", linewidth=1, color=color)
+    axes.set(xscale="log", yscale="log", xlabel=LABELS.get(panel, panel), ylabel="seconds")
+    ticks = {x_of(row, panel): str(row[panel]) for row in rows}
+    axes.set_xticks(list(ticks), list(ticks.values()))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=8, frameon=False)
+    axes.set_title(title(rows, panel), fontsize=9)
+
+
+def x_of(row: Row, panel: str) -> float:
+    """Return the place of a row on the axis of a panel. Zero is drawn at 0.5."""
+    value = row["length"] if row[panel] == "all" else row[panel]
+    return max(value, 0.5)
 
 
 def title(rows: Sequence[Row], panel: str) -> str:
-    """What stays the same in a panel."""
+    """Return the settings that are equal in a panel."""
     fixed = {"length": f"length {rows[0]['length']}", "batch": f"batch {rows[0]['batch']}"}
     return ", ".join(text for name, text in fixed.items() if name != panel)

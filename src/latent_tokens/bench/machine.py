@@ -1,4 +1,4 @@
-"""What this machine can do, measured here and now: the floors that a benchmark is held against."""
+"""The measured limits of the current machine, its roofline, and counts of FLOP and memory."""
 
 from __future__ import annotations
 
@@ -22,80 +22,84 @@ ROUNDS = 15
 
 @dataclass(frozen=True)
 class Machine:
-    """FLOP a second of a large matrix product, and bytes a second of a copy, read and written."""
+    """The roofline: FLOP per second of a large matrix product, and bytes per second of a copy, read and written."""
 
     flops: float
     bandwidth: float
 
-    def floor(self, flop: float, moved: float) -> float:
-        """Seconds below which so many FLOP and bytes cannot be done: whichever takes longer, as both may go on at once."""
-        return max(flop / self.flops, moved / self.bandwidth)
+    def roofline_seconds(self, flop: float, num_bytes: float) -> float:
+        """Return the least seconds for the FLOP and the bytes: the longer of the two, because they can overlap."""
+        return max(flop / self.flops, num_bytes / self.bandwidth)
 
 
 def fastest_device() -> torch.device:
-    """The accelerator that is there, but for one without float64 (MPS), in which tokens are drawn; else the CPU."""
+    """Return the accelerator if it has float64, in which tokens are sampled, otherwise the CPU. MPS does not have it."""
     device = processes.join().device
     return torch.device("cpu") if device.type == "mps" else device
 
 
 def measure_machine(dtype: torch.dtype, device: torch.device) -> Machine:
-    """The machine's limits for matrix products in `dtype`: medians of 15 rounds."""
+    """Return the machine's limits for matrix products in `dtype`: medians of 15 rounds."""
     matrix = torch.randn(SIDE, SIDE, device=device).to(dtype)
     source = torch.zeros(COPIED, dtype=torch.uint8, device=device)
     target = torch.zeros_like(source)
     with torch.no_grad():
-        product, copy = (
-            statistics.median(seconds(work, device) for _ in range(ROUNDS))
-            for work in (lambda: matrix @ matrix, lambda: target.copy_(source))
-        )
-    return Machine(2 * SIDE**3 / product, 2 * COPIED / copy)
+        product_seconds = median_seconds(lambda: matrix @ matrix, device)
+        copy_seconds = median_seconds(lambda: target.copy_(source), device)
+    return Machine(2 * SIDE**3 / product_seconds, 2 * COPIED / copy_seconds)
 
 
-def seconds(work: Callable[[], Any], device: torch.device) -> float:
-    """How long the work takes, until the device is done with it."""
-    synchronise(device)
-    begun = time.perf_counter()
+def median_seconds(work: Callable[[], object], device: torch.device) -> float:
+    """Return the median seconds of some work over ROUNDS."""
+    return statistics.median(seconds(work, device) for _ in range(ROUNDS))
+
+
+def seconds(work: Callable[[], object], device: torch.device) -> float:
+    """Return the seconds of some work, until the device has finished it."""
+    synchronize(device)
+    start_time = time.perf_counter()
     work()
-    synchronise(device)
-    return time.perf_counter() - begun
+    synchronize(device)
+    return time.perf_counter() - start_time
 
 
-def synchronise(device: torch.device) -> None:
-    """Waits until an accelerator has done what it was asked."""
+def synchronize(device: torch.device) -> None:
+    """Wait until an accelerator has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
-def count_flop(work: Callable[[], Any]) -> int:
-    """The FLOP of the matrix products and the attention in a piece of work, counted while it runs."""
-
-    def forward(q: Any, k: Any, v: Any, *rest: Any, out_shape: Any = None, **options: Any) -> int:
-        return int(cast(Any, sdpa_flop_count)(q, k, v))
-
-    def backward(
-        gradient: Any, q: Any, k: Any, v: Any, *rest: Any, out_shape: Any = None, **options: Any
-    ) -> int:
-        return int(cast(Any, sdpa_backward_flop_count)(gradient, q, k, v))
-
-    aten = torch.ops.aten  # torch's counter knows the kernels of accelerators alone
+def count_flop(work: Callable[[], object]) -> int:
+    """Return the FLOP of the matrix products and the attention of some work, counted while it runs."""
+    aten = torch.ops.aten  # torch's counter only knows the kernels of accelerators
     on_cpu = {
-        aten._scaled_dot_product_flash_attention_for_cpu: forward,
-        aten._scaled_dot_product_flash_attention_for_cpu_backward: backward,
+        aten._scaled_dot_product_flash_attention_for_cpu: attention_flop,
+        aten._scaled_dot_product_flash_attention_for_cpu_backward: attention_backward_flop,
     }
     with FlopCounterMode(display=False, custom_mapping=on_cpu) as counter:
         work()
     return int(counter.get_total_flops())
 
 
+def attention_flop(*shapes: Any, **options: Any) -> int:
+    """Return the FLOP of attention with the shapes of q, k and v."""
+    return int(cast(Any, sdpa_flop_count)(*shapes[:3]))
+
+
+def attention_backward_flop(*shapes: Any, **options: Any) -> int:
+    """Return the FLOP of the gradient of attention with the shapes of the output's gradient, q, k and v."""
+    return int(cast(Any, sdpa_backward_flop_count)(*shapes[:4]))
+
+
 def peak_memory(device: torch.device) -> int:
-    """Bytes: the most this process has held so far, of the accelerator's memory where it runs on one."""
+    """Return the peak memory of the process in bytes: that of the accelerator if it runs on one."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def describe_machine(device: torch.device) -> str:
-    """The device's name, and for a CPU its threads and cores."""
+    """Return the name of the device, and for a CPU its threads and cores."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"CPU, {torch.get_num_threads()} threads of {os.cpu_count()} cores"

@@ -1,4 +1,4 @@
-"""How fast this machine makes examples: a rate for one process and for two, measured in turn."""
+"""Rates at which examples are generated: with one process and with two, measured in turn."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TypedDict
 
 from joblib import Parallel, delayed
 
@@ -17,11 +17,19 @@ from latent_tokens.tasks import TASKS, Sudoku, SudokuPuzzle, Task, description
 ROUNDS = 5
 SECONDS = 1.0  # of work for one process in each round
 
-Row = dict[str, Any]
+
+class Row(TypedDict):
+    """The rate of one kind of examples."""
+
+    task: str
+    what: str
+    rate: int
+    unit: str
+    cores: int
 
 
 def kinds(task: Task) -> dict[str, Task]:
-    """What is measured of a task, by name; for 9x9 puzzles, where nothing else is asked, three kinds."""
+    """Return the measured kinds of a task by name: three for the default 9x9 puzzles, otherwise one."""
     if task == TASKS["sudoku-puzzle"] and isinstance(task, SudokuPuzzle):
         free = replace(task, guessing="allowed")
         return {
@@ -31,49 +39,53 @@ def kinds(task: Task) -> dict[str, Task]:
         }
     if isinstance(task, Sudoku):
         return {f"{task.side}x{task.side} boards, {task.source}": task}
-    about = ", ".join(f"{name}={value}" for name, value in description(task).items() if name != "name")
-    return {f"puzzles, {about}": task}
+    settings = ", ".join(f"{name}={value}" for name, value in description(task).items() if name != "name")
+    return {f"puzzles, {settings}": task}
 
 
 def measure_rates(task: Task) -> Iterator[Row]:
-    """A row {task, what, rate, unit, cores} for each kind and number of processes: the median examples a second of five rounds."""
+    """Yield the median examples per second of five rounds, for each kind and number of processes."""
     for what, kind in kinds(task).items():
         compile_kernels(kind)
-        count = calibrate(kind)
+        num_examples = calibrate(kind)
         rates: dict[int, list[float]] = {1: [], 2: []}
         with Parallel(n_jobs=2) as pool, progress(f"measuring {what}", 2 * ROUNDS) as advance:
-            pool(delayed(make)(kind, 1, number) for number in range(4))
-            for number in range(ROUNDS):
-                for cores, found in rates.items():
-                    begun = time.perf_counter()
-                    made = sum(pool(delayed(make)(kind, count, 2 * number + part) for part in range(cores)))
-                    found.append(made / (time.perf_counter() - begun))
+            pool(delayed(generate_examples)(kind, 1, block) for block in range(4))
+            for round_number in range(ROUNDS):
+                for cores, measured in rates.items():
+                    start_time = time.perf_counter()
+                    counts = pool(
+                        delayed(generate_examples)(kind, num_examples, 2 * round_number + process)
+                        for process in range(cores)
+                    )
+                    measured.append(sum(counts) / (time.perf_counter() - start_time))
                     advance(1, "")
-        for cores, found in rates.items():
+        for cores, measured in rates.items():
             yield {
                 "task": task.name,
                 "what": what,
-                "rate": round(statistics.median(found)),
+                "rate": round(statistics.median(measured)),
                 "unit": "examples/s",
                 "cores": cores,
             }
 
 
-def make(task: Task, count: int, number: int) -> int:
-    """How many examples a process has made, in chunks as they are made for data sets; fewer than `count` where some do not fit."""
-    starts = range(number * count, (number + 1) * count, CHUNK)
-    return sum(
+def generate_examples(task: Task, count: int, block: int) -> int:
+    """Generate a block of `count` examples in chunks, as for data sets. Return how many fit the task's length."""
+    starts = range(block * count, (block + 1) * count, CHUNK)
+    sizes = [
         len(task.generate(min(CHUNK, starts.stop - start), seed=0, first=start).tokens) for start in starts
-    )
+    ]
+    return sum(sizes)
 
 
 def calibrate(task: Task) -> int:
-    """How many examples one process makes in about SECONDS."""
+    """Return how many examples one process generates in about SECONDS."""
     count = 16
     while True:
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         task.generate(count, seed=1)
-        taken = time.perf_counter() - begun
-        if taken > SECONDS / 8:
-            return max(1, round(count * SECONDS / taken))
+        elapsed = time.perf_counter() - start_time
+        if elapsed > SECONDS / 8:
+            return max(1, round(count * SECONDS / elapsed))
         count *= 2

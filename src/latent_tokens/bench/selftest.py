@@ -1,4 +1,4 @@
-"""A self-test of seconds: what torch computes here, and what the package decodes, against what is known exactly."""
+"""A self-test of seconds: torch's attention, exact samples, the optimized implementation, and the bundled models."""
 
 from __future__ import annotations
 
@@ -20,91 +20,83 @@ from latent_tokens.core.decoding import Decoding
 from latent_tokens.core.methods import BLOCK_MASK_FROM, METHODS
 from latent_tokens.network.fast import generate
 
-DRAWS = 4_000  # samples of the oracle's joint
-APART = 0.05  # total variation, which so many exact samples are below in all but one trial of 100,000
-TRIED = {"scdm": Decoding(candidates=2, latents=1), "mdm": Decoding(), "ar-mtp": Decoding()}
-FAST = (
-    "sudoku-6-scdm",
-    Decoding(candidates=4, latents=8),
-    4,
-)  # the model, decoding and number of boards on which the fast way is tested
+NUM_SAMPLES = 4_000  # of the oracle's joint distribution
+MAX_DISTANCE = 0.05  # total variation, below that of all but 1 of 100,000 sets of so many exact samples
+SAMPLERS = {"scdm": Decoding(candidates=2, latents=1), "mdm": Decoding(), "ar-mtp": Decoding()}
+FAST_MODEL = "sudoku-6-scdm"  # with which the optimized implementation is tested
+FAST_DECODING = Decoding(candidates=4, latents=8)
+FAST_SAMPLES = 4
+REINSTALL = "reinstall from a clone: pip install --force-reinstall --no-deps -e ."
 
 
 def examine() -> Iterator[Finding]:
-    """What was found of devices, of samples of an exact network, of the fast way, and of each model that comes along."""
+    """Yield the findings about devices, samples, the optimized implementation, and each bundled model."""
     yield from devices()
-    for about, test in (("oracle", oracle_is_drawn), ("fast = reference", fast_is_reference)):
-        yield tested(about, test)
-    yield from (tested(f"model {name}", partial(model_is_whole, name)) for name in shipped_names())
+    yield tested("oracle", check_samples)
+    yield tested("fast = reference", check_optimized)
+    for name in shipped_names():
+        yield tested(f"model {name}", partial(check_model, name))
     if not shipped_names():
-        yield Finding(
-            "models",
-            "problem",
-            f"no bundled models in {SHIPPED}",
-            "reinstall from a clone: pip install --force-reinstall --no-deps -e .",
-        )
+        yield Finding("models", "problem", f"no bundled models in {SHIPPED}", REINSTALL)
 
 
 def devices() -> Iterator[Finding]:
-    """What the models run on: device, threads, attention."""
-    device, cores, threads = fastest_device(), os.cpu_count() or 1, torch.get_num_threads()
+    """Yield the device, the number of threads and the attention implementation."""
+    device = fastest_device()
     if torch.backends.mps.is_available():
-        yield Finding("device", "note", "the CPU: MPS has no float64, in which tokens are drawn")
+        yield Finding("device", "note", "the CPU: MPS has no float64, in which tokens are sampled")
     elif device.type == "cpu" and torch.version.cuda is not None:
-        yield Finding(
-            "device",
-            "note",
-            "the CPU, and torch is a build for CUDA: it sees no GPU",
-            "nvidia-smi says whether the driver does",
-        )
+        text = "the CPU: torch is built for CUDA but finds no GPU"
+        yield Finding("device", "note", text, "run nvidia-smi to check the driver")
     else:
         yield Finding("device", "ok", describe_machine(device))
-    few = device.type == "cpu" and threads < cores and "OMP_NUM_THREADS" in os.environ
-    said = f"{threads} of {cores} cores"
-    yield Finding(
-        "threads",
-        "note" if few else "ok",
-        said,
-        f"OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']} holds them" if few else "",
-    )
-    blocks = (
-        f"FlexAttention from {BLOCK_MASK_FROM:,} positions"
-        if device.type == "cuda"
-        else "no FlexAttention, which this package uses on CUDA only"
-    )
-    apart = attention_error(device)
-    if apart < 1e-3:
-        yield Finding("attention", "ok", f"SDPA, {apart:.0e} from attention written out; {blocks}")
-    else:
-        yield Finding(
-            "attention",
-            "problem",
-            f"SDPA is {apart:.1g} from attention written out",
-            "install torch again, or another version of it",
-        )
+    yield threads(device)
+    yield attention(device)
+
+
+def threads(device: torch.device) -> Finding:
+    """Return the number of threads, with a note if OMP_NUM_THREADS limits it."""
+    cores = os.cpu_count() or 1
+    num_threads = torch.get_num_threads()
+    text = f"{num_threads} of {cores} cores"
+    limit = os.environ.get("OMP_NUM_THREADS")
+    if device.type == "cpu" and num_threads < cores and limit is not None:
+        return Finding("threads", "note", text, f"OMP_NUM_THREADS={limit} limits them")
+    return Finding("threads", "ok", text)
+
+
+def attention(device: torch.device) -> Finding:
+    """Return whether torch's attention equals its formula."""
+    error = attention_error(device)
+    if not error < 1e-3:
+        text = f"SDPA differs from the formula of attention by {error:.1g}"
+        return Finding("attention", "problem", text, "install torch again, or another version of it")
+    flex = "no FlexAttention, which is used on CUDA only"
+    if device.type == "cuda":
+        flex = f"FlexAttention from {BLOCK_MASK_FROM:,} positions"
+    return Finding("attention", "ok", f"SDPA, within {error:.0e} of the formula of attention; {flex}")
 
 
 def attention_error(device: torch.device) -> float:
-    """How far torch's masked attention is from its formula."""
-    q, k, v = torch.randn(3, 2, 4, 64, 32, generator=torch.Generator().manual_seed(0)).to(device)
+    """Return the largest difference between torch's masked attention and its formula."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 2, 4, 64, 32, generator=generator).to(device)
     mask = torch.ones(64, 64, dtype=torch.bool, device=device).tril()
-    plain = (q @ k.mT / 32**0.5).masked_fill(~mask, -torch.inf).softmax(-1) @ v
-    return float((F.scaled_dot_product_attention(q, k, v, attn_mask=mask) - plain).abs().max())
+    expected = (q @ k.mT / 32**0.5).masked_fill(~mask, -torch.inf).softmax(-1) @ v
+    return float((F.scaled_dot_product_attention(q, k, v, attn_mask=mask) - expected).abs().max())
 
 
 def tested(about: str, test: Callable[[], str]) -> Finding:
-    """What a test says; a problem where it raises."""
+    """Return the text of a test as a finding, or a problem if it raises."""
     try:
         return Finding(about, "ok", test())
-    except Exception as error:  # whatever is broken, the others are still looked at
-        said = re.sub(r"; (save|import|make) .*", "", first_line(error))
-        return Finding(
-            about, "problem", said, "reinstall from a clone: pip install --force-reinstall --no-deps -e ."
-        )
+    except Exception as error:  # of any kind: the other checks still run
+        message = re.sub(r"; (save|import|make) .*", "", first_line(error))
+        return Finding(about, "problem", message, REINSTALL)
 
 
 class Oracle:
-    """A denoiser (ids, positions, mask) -> logits that answers with the exact conditionals of a joint over 3 positions of 3 tokens."""
+    """A denoiser (ids, positions, mask) -> logits with the exact conditionals of a joint over 3 positions of 3 tokens."""
 
     mask_id = 3
 
@@ -121,40 +113,43 @@ class Oracle:
         return (weight * F.one_hot(self.outcomes[:, positions], self.mask_id)).sum(0).log()
 
 
-def oracle_is_drawn() -> str:
-    """Says how far samples of an exact network are from its joint. Raises ValueError where that is more than chance."""
-    oracle, said = Oracle(), []
-    nothing = torch.zeros(DRAWS, 3, dtype=torch.int64)
-    for name, how in TRIED.items():
-        tokens = generate(oracle, METHODS[name], nothing, nothing.bool(), how, seed=0).tokens
-        shares = torch.bincount(tokens @ torch.tensor([9, 3, 1]), minlength=27) / DRAWS
-        apart = 0.5 * (shares - oracle.joint).abs().sum().item()
-        if not apart < APART:
+def check_samples() -> str:
+    """Return how far samples are from the joint of the oracle. Raise ValueError if the distance exceeds chance."""
+    oracle = Oracle()
+    tokens = torch.zeros(NUM_SAMPLES, 3, dtype=torch.int64)
+    distances = []
+    for name, decoding in SAMPLERS.items():
+        samples = generate(oracle, METHODS[name], tokens, tokens.bool(), decoding, seed=0).tokens
+        outcomes = samples @ torch.tensor([9, 3, 1])
+        frequencies = torch.bincount(outcomes, minlength=27) / NUM_SAMPLES
+        distance = 0.5 * (frequencies - oracle.joint).abs().sum().item()
+        if not distance < MAX_DISTANCE:
             raise ValueError(
-                f"{name} draws {apart:.3f} away from the joint of an exact network, where chance gives {APART} at most"
+                f"samples of {name} are {distance:.3f} away from the joint of an exact network, "
+                f"at most {MAX_DISTANCE} by chance"
             )
-        said.append(f"{name} {apart:.3f}")
-    return f"its joint is drawn, to {', '.join(said)} (total variation of {DRAWS:,} samples)"
+        distances.append(f"{name} {distance:.3f}")
+    return f"samples match its joint: {', '.join(distances)} (total variation of {NUM_SAMPLES:,} samples)"
 
 
-def fast_is_reference() -> str:
-    """Says on what the fast way gave the reference's samples. Raises ValueError where it did not, bit for bit."""
-    name, how, boards = FAST
-    net = from_pretrained(name)
-    nothing = torch.zeros(boards, net.max_length, dtype=torch.int64)
-    one, other = (
-        ways(net, net.method, nothing, nothing.bool(), how, seed=0) for ways in (generate, reference.generate)
+def check_optimized() -> str:
+    """Return on what the optimized implementation was tested. Raise ValueError if its samples differ from the reference."""
+    net = from_pretrained(FAST_MODEL)
+    tokens = torch.zeros(FAST_SAMPLES, net.max_length, dtype=torch.int64)
+    known = tokens.bool()
+    optimized = generate(net, net.method, tokens, known, FAST_DECODING, seed=0)
+    expected = reference.generate(net, net.method, tokens, known, FAST_DECODING, seed=0)
+    pairs = (
+        (optimized.tokens, expected.tokens),
+        (optimized.order, expected.order),
+        (optimized.processed, expected.processed),
     )
-    if not (
-        torch.equal(one.tokens, other.tokens)
-        and torch.equal(one.order, other.order)
-        and torch.equal(one.processed, other.processed)
-    ):
-        raise ValueError(f"{name} decodes other samples than the reference")
-    return f"{boards} boards of {name}, bit for bit"
+    if not all(torch.equal(first, second) for first, second in pairs):
+        raise ValueError(f"the samples of {FAST_MODEL} differ from the reference")
+    return f"{FAST_SAMPLES} boards of {FAST_MODEL}, bit for bit"
 
 
-def model_is_whole(name: str) -> str:
-    """Says that a model that came along is as it was made. Raises ValueError where it is not."""
+def check_model(name: str) -> str:
+    """Return that the logits of a bundled model are unchanged. Raise ValueError if it is damaged."""
     from_pretrained(name)
     return "its logits are those it was saved with"

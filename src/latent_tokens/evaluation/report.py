@@ -57,49 +57,59 @@ def as_markdown(table: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
+BENCH_ALIASES = {  # of keys in bench --json, to the names of the table
+    "roofline_seconds": "floor_seconds",
+    "roofline_fraction": "share",
+    "speedup": "ratio_to_reference",
+}
+
+
+def bench_value(row: Row, name: str) -> float | None:
+    """Return a value of a benchmark row under its name or the key that `bench --json` writes, or None."""
+    value: float | None = row.get(name, row.get(BENCH_ALIASES.get(name, name)))
+    return value
+
+
 def speed_table(rows: Sequence[Row]) -> Table:
-    """What was measured, its rate, seconds beside the machine's floor, and how it compares: a line a row."""
+    """Return the benchmark as a table, one line per row: rate, seconds, roofline time and speedups."""
     first = rows[0]
-    limits = " and ".join(
-        f"{row['gemm_gflops']:.0f} GFLOP/s {row['precision']}"
-        for row in {row["precision"]: row for row in rows}.values()
+    speeds = {row["precision"]: f"{row['gemm_gflops']:.0f} GFLOP/s {row['precision']}" for row in rows}
+    title = (
+        f"{first['device']}; matrix product {' and '.join(speeds.values())}; "
+        f"copy {first['copy_gbytes']:.0f} GB/s; medians of {first['rounds']}"
     )
-    title = f"{first['device']}; matrix product {limits}; copy {first['copy_gbytes']:.0f} GB/s; medians of {first['rounds']}"
-    made = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left")
+    for heading in ("what", "of"):
+        table.add_column(heading, justify="left", no_wrap=True)
     for heading in (
-        "what",
-        "of",
         "n",
         "k",
         "rate",
         "seconds",
-        "floor",
-        "share",
-        "x plain",
+        "roofline time",
+        "% of roofline",
+        "speedup",
         "x mdm",
         "tokens say",
         "MB",
     ):
-        made.add_column(heading, justify="left" if heading in ("what", "of") else "right", no_wrap=True)
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        said = [
-            f"{row[name]:.2f}" if name in row else ""
-            for name in ("ratio_to_reference", "ratio_to_mdm", "token_theory")
-        ]
         rate = f"{row['rate']:,.3g}" if row["rate"] < 100 else f"{row['rate']:,.0f}"
-        about = (
+        ratios = [bench_value(row, name) for name in ("speedup", "ratio_to_mdm", "token_theory")]
+        table.add_row(
+            f"{row['what']} {row['method']}",
             f"{row['size']} {row['batch']} x {row['length']} {row['precision']}",
             str(row.get("latents", "")),
             str(row.get("candidates", "")),
-        )
-        took = (
             f"{rate} {row['unit']}",
             f"{row['seconds']:.3g}",
-            f"{row['floor_seconds']:.2g}",
-            f"{row['share']:.0%}",
+            f"{bench_value(row, 'roofline_seconds'):.2g}",
+            f"{bench_value(row, 'roofline_fraction'):.0%}",
+            *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
+            f"{row['process_peak_mb']:,.0f}",
         )
-        made.add_row(f"{row['what']} {row['method']}", *about, *took, *said, f"{row['process_peak_mb']:,.0f}")
-    return made
+    return table
 
 
 def setting(row: Row) -> tuple[str, str, Any]:

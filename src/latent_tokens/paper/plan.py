@@ -10,7 +10,7 @@ from pathlib import Path
 
 from accelerate import Accelerator
 
-from latent_tokens.bench.bench import training_step
+from latent_tokens.bench.cases import training_step
 from latent_tokens.bench.machine import seconds
 from latent_tokens.configs import SizeName
 from latent_tokens.data.datasets import task_of

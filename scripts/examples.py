@@ -1,8 +1,9 @@
-"""Selects the page's example puzzles: decodes generated puzzles with the bundled scdm models and counts what latent tokens change.
+"""Select the page's example puzzles: decode generated puzzles and count what latent tokens change.
 
-    python scripts/examples.py     writes src/latent_tokens/shipped/examples.json and prints the counts; 4 minutes on 2 vCPUs (AMD EPYC)
+    python scripts/examples.py
 
-Run it again after the bundled models change: a test compares the hash of their weights with the one in the file.
+writes src/latent_tokens/shipped/examples.json and prints the counts. It takes 4 minutes on 2 vCPUs.
+Run it again after the bundled models change: a test compares the hash of their weights with the file.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def measure(puzzle_set: PuzzleSet) -> dict[str, Any]:
         results["all"], np.where(results["0"], "both", "gained"), np.where(results["0"], "lost", "neither")
     )
     chosen = [
-        (kind, int(place)) for kind, count in KEPT.items() for place in np.flatnonzero(kinds == kind)[:count]
+        (kind, int(index)) for kind, count in KEPT.items() for index in np.flatnonzero(kinds == kind)[:count]
     ]
     return {
         "model": name,
@@ -60,22 +61,23 @@ def measure(puzzle_set: PuzzleSet) -> dict[str, Any]:
         "givens": puzzle_set.num_givens,
         "candidates": puzzle_set.candidates,
         "seed": SEED,
-        "solved": {latents: int(found.sum()) for latents, found in results.items()},
+        "solved": {latents: int(solved_mask.sum()) for latents, solved_mask in results.items()},
         **compared(results["0"], results["all"]),
         "examples": [
             {
-                "puzzle": as_text(problems, place),
+                "puzzle": as_text(problems, index),
                 "kind": kind,
-                "solved": {latents: bool(found[place]) for latents, found in results.items()},
+                "solved": {latents: bool(solved_mask[index]) for latents, solved_mask in results.items()},
             }
-            for kind, place in chosen
+            for kind, index in chosen
         ],
     }
 
 
-def as_text(problems: Examples, place: int) -> str:
+def as_text(problems: Examples, index: int) -> str:
     """A puzzle as one line of digits, with a dot for each empty cell."""
-    tokens, known = problems.tokens[place].tolist(), problems.known[place].tolist()
+    tokens = problems.tokens[index].tolist()
+    known = problems.known[index].tolist()
     return "".join(str(token + 1) if given else "." for token, given in zip(tokens, known, strict=True))
 
 
@@ -83,12 +85,13 @@ if __name__ == "__main__":
     records = {puzzle_set.task: measure(puzzle_set) for puzzle_set in SETS}
     write_atomic({MEASURED: json_bytes(records)})
     for task, record in records.items():
-        shares = ", ".join(
+        rates = ", ".join(
             f"n = {latents}: {count} ({100 * count / record['puzzles']:.1f}%)"
             for latents, count in record["solved"].items()
         )
         print(
-            f"{task}, {record['puzzles']} puzzles, {record['givens']} givens, k = {record['candidates']}. Solved at {shares}."
+            f"{task}, {record['puzzles']} puzzles, {record['givens']} givens, "
+            f"k = {record['candidates']}. Solved at {rates}."
         )
         for kind, words in COMPARISONS.items():
             print(f"  {words}: {record[kind]}")

@@ -1,4 +1,4 @@
-"""Takes the pictures of the page in docs/watching.md: docs/page-compare.png, page-masks.png and page-phone.png.
+"""Take the screenshots of docs/watching.md: docs/page-compare.png, page-masks.png, page-phone.png.
 
 python scripts/screenshots.py [FOLDER]     with chromium on the path; the default folder is docs
 """
@@ -27,22 +27,22 @@ STEP = 8  # shown in the pictures
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """The address of a server of the bundled models."""
+    """Yield the address of a server of the bundled models."""
     server = uvicorn.Server(
         uvicorn.Config(
             app_for(ModelCache(shipped_names(), task_of), 4, SECONDS), log_level="error", ws="none"
         )
     )
-    with bound("127.0.0.1", 0) as place:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
+    with bound("127.0.0.1", 0) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
-        yield f"http://127.0.0.1:{place.getsockname()[1]}/"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
         server.should_exit = True
         thread.join()
 
 
 def opened(browser: Browser, address: str, width: int, height: int, scheme: str = "light") -> Page:
-    """The page in a window of that size, its first puzzle decoded."""
+    """Return the page in a window of that size, after its first puzzle is decoded."""
     page = browser.new_page(
         viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
     )  # type: ignore[arg-type]
@@ -52,13 +52,13 @@ def opened(browser: Browser, address: str, width: int, height: int, scheme: str 
 
 
 def go_to(page: Page, step: int) -> None:
-    """Shows a step of every decode."""
+    """Show a step of every decode."""
     page.get_by_role("slider", name="Step").fill(str(step))
     page.evaluate("document.activeElement.blur(), scrollTo(0, 0)")
 
 
 def main(folder: Path) -> None:
-    """Takes the three pictures."""
+    """Take the three screenshots."""
     with serving() as address, sync_playwright() as started:
         browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = opened(browser, address, 1240, 1212)

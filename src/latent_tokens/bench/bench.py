@@ -40,8 +40,8 @@ def bench(config: BenchConfig, *, on_row: Callable[[Row], None] = lambda row: No
     """Return the rows of the benchmark.
 
     rate: samples or tokens per second of the optimized implementation.
-    floor_seconds: the roofline time, FLOP / measured speed of a matrix product, or bytes / measured speed of a copy,
-    whichever is longer.
+    floor_seconds: the roofline time, FLOP / measured speed of a matrix product, or bytes / measured speed of
+    a copy, whichever is longer.
     share: the fraction of the roofline, floor_seconds / seconds.
     ratio_to_reference: the speedup, seconds of the reference implementation / seconds.
     reference_share: the fraction of the roofline of the reference implementation, if its FLOP are counted.

@@ -1,4 +1,4 @@
-"""The benchmark's cases: decoding, forward passes and training steps, each with its reference implementation."""
+"""The benchmark's cases: decoding, forward passes and training steps, with their references."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Setting = tuple[str, int | None, int]
 
 @dataclass(frozen=True)
 class Case:
-    """A measurement: its description, its optimized and its reference implementation, and the work of each."""
+    """A measurement: its description, its optimized and reference implementations, and their work."""
 
     description: Row
     units: float  # samples or tokens per run
@@ -57,7 +57,10 @@ class Case:
 
 
 def settings(config: BenchConfig) -> list[Setting]:
-    """Return (method, latents, candidates) of each decode. The default k is 8, or 1 if the order is fixed or attention is causal."""
+    """Return (method, latents, candidates) of each decode.
+
+    The default k is 8, or 1 if the order is fixed or attention is causal.
+    """
     chosen: list[Setting] = []
     for name in config.methods:
         method = METHODS[name]
@@ -147,7 +150,7 @@ def decoding_cost(method: Method, length: int, candidates: int, latents: int) ->
 
 
 def forward_case(net: Transformer, size: str, length: int, batch: int) -> Case:
-    """Return forward passes of mdm: the logits of eight candidates, or in the reference those of every slot."""
+    """Return forward passes of mdm: the logits of eight candidates, in the reference of every slot."""
     # The input: the last candidates of fully masked sequences.
     method = METHODS["mdm"]
     tokens = torch.zeros(batch, length, dtype=torch.int64)

@@ -1,4 +1,7 @@
-"""Checks of an installation: versions, extras, free disk space. It imports none of the libraries it checks."""
+"""Checks of an installation: versions, extras, free disk space.
+
+It imports none of the libraries it checks.
+"""
 
 from __future__ import annotations
 

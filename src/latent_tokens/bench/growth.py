@@ -1,4 +1,4 @@
-"""Decoding time against latent tokens, length and batch size, compared with the number of tokens: a figure and its rows."""
+"""Decoding time against latent tokens, length and batch size, compared with the number of tokens."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ LABELS = {"latents": "latent tokens n"}  # of the x axes
 
 
 def grow(config: BenchConfig, folder: Path, *, on_row: Callable[[Row], None] = lambda row: None) -> list[Row]:
-    """Measure decoding time and write growth.png, growth.svg and growth.jsonl, in the config's first size and precision.
+    """Measure decoding time in the first size and precision. Write growth.png, growth.svg, growth.jsonl.
 
-    The panels are scdm against latents at the config's longest length and first batch size, and each method against length
-    and against batch size. Latents, lengths or batch sizes of the config replace the default ones if there are several.
+    The panels are scdm against latents at the config's longest length and first batch size, and each method
+    against length and against batch size. Latents, lengths or batch sizes of the config replace the default
+    ones if there are several.
     """
     # The settings of each panel.
     base = replace(config, sizes=config.sizes[:1], precisions=config.precisions[:1], train=(), plain=False)
@@ -81,7 +82,7 @@ def decoding_cases(
 
 
 def draw_figure(rows: Sequence[Row], stem: Path) -> None:
-    """Write STEM.png and STEM.svg: measured seconds as points and the number of tokens as lines, on log axes."""
+    """Write STEM.png and STEM.svg: measured seconds as points, numbers of tokens as lines."""
     from matplotlib.figure import Figure
 
     sheet = Figure(figsize=(12, 4.2), layout="constrained")
@@ -120,7 +121,7 @@ def draw_panel(axes: Axes, panel: str, rows: Sequence[Row]) -> None:
 def x_of(row: Row, panel: str) -> float:
     """Return the place of a row on the axis of a panel. Zero is drawn at 0.5."""
     value = row["length"] if row[panel] == "all" else row[panel]
-    return max(value, 0.5)
+    return max(float(value), 0.5)
 
 
 def title(rows: Sequence[Row], panel: str) -> str:

@@ -22,18 +22,21 @@ ROUNDS = 15
 
 @dataclass(frozen=True)
 class Machine:
-    """The roofline: FLOP per second of a large matrix product, and bytes per second of a copy, read and written."""
+    """The roofline: FLOP per second of a matrix product, and bytes per second of a copy."""
 
     flops: float
     bandwidth: float
 
     def roofline_seconds(self, flop: float, num_bytes: float) -> float:
-        """Return the least seconds for the FLOP and the bytes: the longer of the two, because they can overlap."""
+        """Return the least seconds for the FLOP and the bytes: the longer of both, which can overlap."""
         return max(flop / self.flops, num_bytes / self.bandwidth)
 
 
 def fastest_device() -> torch.device:
-    """Return the accelerator if it has float64, in which tokens are sampled, otherwise the CPU. MPS does not have it."""
+    """Return the accelerator if it has float64, in which tokens are sampled, otherwise the CPU.
+
+    MPS does not have it.
+    """
     device = processes.join().device
     return torch.device("cpu") if device.type == "mps" else device
 

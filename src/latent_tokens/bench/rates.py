@@ -71,7 +71,10 @@ def measure_rates(task: Task) -> Iterator[Row]:
 
 
 def generate_examples(task: Task, count: int, block: int) -> int:
-    """Generate a block of `count` examples in chunks, as for data sets. Return how many fit the task's length."""
+    """Generate a block of `count` examples in chunks, as for data sets.
+
+    Return how many fit the task's length.
+    """
     starts = range(block * count, (block + 1) * count, CHUNK)
     sizes = [
         len(task.generate(min(CHUNK, starts.stop - start), seed=0, first=start).tokens) for start in starts

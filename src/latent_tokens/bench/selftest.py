@@ -1,4 +1,4 @@
-"""A self-test of seconds: torch's attention, exact samples, the optimized implementation, and the bundled models."""
+"""A self-test of seconds: attention, samples, the optimized implementation, and bundled models."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def tested(about: str, test: Callable[[], str]) -> Finding:
 
 
 class Oracle:
-    """A denoiser (ids, positions, mask) -> logits with the exact conditionals of a joint over 3 positions of 3 tokens."""
+    """A denoiser with the exact conditionals of a joint over 3 positions of 3 tokens."""
 
     mask_id = 3
 
@@ -114,7 +114,10 @@ class Oracle:
 
 
 def check_samples() -> str:
-    """Return how far samples are from the joint of the oracle. Raise ValueError if the distance exceeds chance."""
+    """Return how far samples are from the joint of the oracle.
+
+    Raise ValueError if the distance exceeds chance.
+    """
     oracle = Oracle()
     tokens = torch.zeros(NUM_SAMPLES, 3, dtype=torch.int64)
     distances = []
@@ -133,7 +136,10 @@ def check_samples() -> str:
 
 
 def check_optimized() -> str:
-    """Return on what the optimized implementation was tested. Raise ValueError if its samples differ from the reference."""
+    """Return on what the optimized implementation was tested.
+
+    Raise ValueError if its samples differ from the reference.
+    """
     net = from_pretrained(FAST_MODEL)
     tokens = torch.zeros(FAST_SAMPLES, net.max_length, dtype=torch.int64)
     known = tokens.bool()

@@ -1,4 +1,4 @@
-"""Model cards: what a model is, how it was trained and what was measured of it, in Markdown as model hubs show it."""
+"""Model cards: the description, the recipe and the results of a model, in Markdown."""
 
 from __future__ import annotations
 
@@ -36,24 +36,28 @@ model = AutoModelForMaskedLM.from_pretrained({name}, trust_remote_code=True)
 
 CARD = "README.md"
 LONGEST_VALUE = 200  # characters of a value
-SAID = (
-    "task",
-    "method",
-    "data",
-)  # said apart from the other settings, of which those that are MAY_CHANGE_ON_RESUME say nothing of the model
-OF_MADE_DATA = ("num_train", "num_validation")  # said of no data set that was brought
+SEPARATE = ("task", "method", "data")  # settings that are not in the table of settings
+GENERATED_DATA_ONLY = ("num_train", "num_validation")  # settings without a meaning for other data
 
 
 def write_card(
     folder: Path, rows: Sequence[Row], *, license: str = "apache-2.0", name: str | None = None
 ) -> None:
-    """Writes the card of a saved model into its folder, with those of the rows. Raises ValueError where the folder holds no model."""
+    """Write the card of a saved model. Raise ValueError if the directory has no model."""
     write_atomic({folder / CARD: card(folder, rows, license=license, name=name).encode()})
 
 
 def card(folder: Path, rows: Sequence[Row], *, license: str = "apache-2.0", name: str | None = None) -> str:
-    """The card of a saved model: its task, recipe, figures, and how to use it. `rows` are of `evaluate`, all of this model; `name` is where it
-    will be got from, by default the folder, or the name of one that comes along.
+    """Return the card of a saved model: its task, recipe, results, and how to use it.
+
+    Args:
+        folder: the model directory.
+        rows: rows of `evaluate` for this model.
+        license: short name of its license.
+        name: the argument of `from_pretrained`. By default a path, or the name of a bundled model.
+
+    Raises:
+        ValueError: the directory has no model.
     """
     if re.fullmatch(r"[A-Za-z0-9.+-]+", license) is None:
         raise ValueError(f"license={license}: must be a licence's short name, like apache-2.0 or mit")
@@ -62,7 +66,11 @@ def card(folder: Path, rows: Sequence[Row], *, license: str = "apache-2.0", name
     net = from_pretrained(folder)
     task = about.get("task", {}).get("name")
     count = sum(weight.numel() for weight in net.parameters())
-    size = f"{net.size.layers} layers of width {net.size.width}, {net.size.heads} heads, {count / 1e6:.1f} M parameters"
+    size = (
+        f"{net.size.layers} layers of width {net.size.width}, {net.size.heads} heads, "
+        f"{count / 1e6:.1f} M parameters"
+    )
+    sequences = f"sequences of {net.max_length} over {net.vocab_size} tokens"
     learned = f"the task {code(task)}" if task else "a task of its own"
     name = name or (folder.name if folder.name in shipped_names() else f"path/to/{folder.name}")
     quoted = json.dumps(one_line(name), ensure_ascii=False)
@@ -72,7 +80,7 @@ def card(folder: Path, rows: Sequence[Row], *, license: str = "apache-2.0", name
 
 # {escaped(folder.name)}
 
-A model of {learned} by the method `{name_of(net.method)}`: {size}; sequences of {net.max_length} over {net.vocab_size} tokens.
+A model of {learned} by the method `{name_of(net.method)}`: {size}; {sequences}.
 
 ```python
 from latent_tokens import from_pretrained
@@ -90,14 +98,15 @@ net = from_pretrained({quoted})
 
 
 def metadata(net: Transformer, about: dict[str, Any], rows: Sequence[Row], license: str) -> str:
-    """The YAML that model hubs read, with one result of each row."""
+    """Return the YAML that model hubs read, with the result of each row."""
     pipeline = "text-generation" if net.method.readout == "shifted" else "fill-mask"
     task = about.get("task", {}).get("name")
     tags = ["latent-tokens", "diffusion", *(one_line(tag) for tag in (about.get("name"), task) if tag)]
     results = []
     for row in rows:
         problems = one_line(str(row.get("problems") or row["task"]))
-        setting = f"{ORDER_NAMES.get(str(row['order']), str(row['order']))}, k={row['candidates']}, n={row['latents']}"
+        order = ORDER_NAMES.get(str(row["order"]), str(row["order"]))
+        setting = f"{order}, k={row['candidates']}, n={row['latents']}"
         metric = one_line(str(row["metric"]))
         value = row[row["metric"]]
         results.append(
@@ -122,57 +131,71 @@ def metadata(net: Transformer, about: dict[str, Any], rows: Sequence[Row], licen
 
 
 def escaped(value: Any) -> str:
-    """A value as plain text in Markdown, on one line: what could be markup, HTML or a cell of a table is escaped."""
+    """Return a value as one line of plain text in Markdown.
+
+    Markup, HTML and separators of tables are escaped.
+    """
     text = html.escape(one_line(str(value), LONGEST_VALUE).replace("`", "'"), quote=False)
     return re.sub(r"([\\*_{}\[\]#|~])", r"\\\1", text)
 
 
 def code(value: Any) -> str:
-    """A value in code font, on one line."""
+    """Return a value in code font, on one line."""
     return f"`{one_line(str(value), LONGEST_VALUE).replace('`', chr(39)).replace('|', '/')}`"
 
 
 def recipe(about: dict[str, Any]) -> str:
-    """How a model was trained: the command, and every setting that says something of it."""
-    trained, made = {**LEGACY_DEFAULTS, **about["training"]}, about.get("made_with", {})
-    data, digest = trained.get("data"), about.get("data_sha256", {}).get("train", "")
+    """Return how a model was trained: the command, and every setting that affects the model."""
+    trained = {**LEGACY_DEFAULTS, **about["training"]}
+    versions_used = about.get("made_with", {})
+    data = trained.get("data")
+    digest = about.get("data_sha256", {}).get("train", "")
     settings = [
         field
         for field in fields(TrainConfig)
-        if field.name not in (*SAID, *MAY_CHANGE_ON_RESUME, *(OF_MADE_DATA if data else ()))
+        if field.name not in (*SEPARATE, *MAY_CHANGE_ON_RESUME, *(GENERATED_DATA_ONLY if data else ()))
     ]
-    said = {field.name: trained[field.name] for field in settings if trained.get(field.name) is not None}
-    changed = [field.name for field in settings if said.get(field.name, field.default) != field.default]
-    options = [part for name in changed for part in (f"--{name.replace('_', '-')}", str(said[name]))]
+    values = {field.name: trained[field.name] for field in settings if trained.get(field.name) is not None}
+    changed = [field.name for field in settings if values.get(field.name, field.default) != field.default]
+    options = [part for name in changed for part in (f"--{name.replace('_', '-')}", str(values[name]))]
     options += ["--data", Path(str(data)).name] if data else []
     task = about.get("task", {}).get("name", "TASK")
     command = shlex.join(["latent-tokens", "train", task, str(about.get("name")), *options])
-    versions = {key: escaped(made.get(key) or "") for key in ("latent_tokens", "commit", "torch")}
-    return f"""{code(command)}; latent-tokens {versions["latent_tokens"]} at {versions["commit"] or "no commit"}, torch {versions["torch"]}.
+    versions = {key: escaped(versions_used.get(key) or "") for key in ("latent_tokens", "commit", "torch")}
+    software = f"latent-tokens {versions['latent_tokens']} at {versions['commit'] or 'no commit'}"
+    return f"""{code(command)}; {software}, torch {versions["torch"]}.
 Training examples: SHA-256 {code(digest[:16])}.
 
-{as_markdown([("setting", "value"), *((name, escaped(value)) for name, value in said.items())])}"""
+{as_markdown([("setting", "value"), *((name, escaped(value)) for name, value in values.items())])}"""
 
 
 def figures(rows: Sequence[Row]) -> str:
-    """What was measured, a line a row."""
+    """Return the results, one line per row."""
     if not rows:
         return "None were measured."
     text = rows[0]["metric"] == "perplexity"
     unit, column = ("", "perplexity") if text else (" %", "right")
     headings = ("problems", "order", "k", "latents n", column, "95 % interval", "samples", "tokens")
-    lines = [
-        (
-            escaped(row.get("problems") or row["task"]), escaped(ORDER_NAMES.get(str(row["order"]), row["order"])),
-            escaped(row["candidates"]), escaped(row["latents"]),
-            f"{row[row['metric']]:.1f}{unit}", "" if row["ci95"] is None else f"{row['ci95'][0]:.1f} - {row['ci95'][1]:.1f}",
-            f"{row['num_samples']:,}", f"{row['relative_cost']:.2f}x",
-        )
-        for row in rows
-    ]  # fmt: skip
+    lines = [figures_line(row, unit) for row in rows]
     judged = (
         f"The perplexity is under {escaped(rows[0].get('judge'))}"
         if text
         else f"Right is {code(rows[0]['metric'])}"
     )
-    return f"{as_markdown([headings, *lines])}\n{judged}; tokens are those processed, relative to showing all that is masked."
+    note = "tokens are those processed, relative to showing all that is masked."
+    return f"{as_markdown([headings, *lines])}\n{judged}; {note}"
+
+
+def figures_line(row: Row, unit: str) -> tuple[str, ...]:
+    """Return the cells of a row in the table of results."""
+    interval = "" if row["ci95"] is None else f"{row['ci95'][0]:.1f} - {row['ci95'][1]:.1f}"
+    return (
+        escaped(row.get("problems") or row["task"]),
+        escaped(ORDER_NAMES.get(str(row["order"]), row["order"])),
+        escaped(row["candidates"]),
+        escaped(row["latents"]),
+        f"{row[row['metric']]:.1f}{unit}",
+        interval,
+        f"{row['num_samples']:,}",
+        f"{row['relative_cost']:.2f}x",
+    )

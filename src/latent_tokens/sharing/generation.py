@@ -59,7 +59,7 @@ class GeneratedOutput(ModelOutput):
     trace: list[TraceRow] | None = None  # with `output_trace`
 
 
-class LatentTokensGenerationConfig(GenerationConfig):  # type: ignore[no-untyped-call]
+class LatentTokensGenerationConfig(GenerationConfig):
     """The settings of `generate`, with the names of transformers and diffusers.
 
     A setting that is None has the default of `latent-tokens sample`.
@@ -94,7 +94,7 @@ class LatentTokensGenerationConfig(GenerationConfig):  # type: ignore[no-untyped
         do_sample: bool | None = None,
         **others: Any,
     ) -> None:
-        super().__init__(**others)
+        super().__init__(**others)  # type: ignore[no-untyped-call]
         self.num_latent_tokens = num_latent_tokens
         self.candidates = candidates
         self.order = order
@@ -106,7 +106,10 @@ class LatentTokensGenerationConfig(GenerationConfig):  # type: ignore[no-untyped
         self.do_sample = do_sample
 
     def with_defaults(self, defaults: GenerationConfig | None) -> LatentTokensGenerationConfig:
-        """Return these settings, with those of `defaults` instead of None. Raise ValueError if it has other settings."""
+        """Return these settings, with those of `defaults` instead of None.
+
+        Raise ValueError if it has other settings.
+        """
         stored = {} if defaults is None else defaults.to_diff_dict()
         others = sorted(set(stored) - {*SETTINGS, *IGNORED_SETTINGS})
         if others:
@@ -160,7 +163,7 @@ class LatentTokensGenerationConfig(GenerationConfig):  # type: ignore[no-untyped
 
 
 class StepRecorder:
-    """The `on_step` of `generate`: counts the steps of each sample, keeps them if requested, and calls a callback.
+    """The `on_step` of `generate`: counts the steps of each sample, keeps them, and calls a callback.
 
     Args:
         model: the first argument of the callback.

@@ -1,4 +1,4 @@
-"""The transformers adapter: AutoModelForMaskedLM reads our model directories, and `generate` takes the names of transformers.
+"""The transformers adapter: AutoModelForMaskedLM reads model directories of this package.
 
 It is a thin layer. The network, its directories and its samples are unchanged.
 """
@@ -37,7 +37,7 @@ NEW_SPELLING = {r"^position_embedding\.": "place."}  # a weight of version 1.0: 
 
 
 class LatentTokensConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
-    """The config.json of a model directory: `model`, `method` and `task` of this package, and the entries of transformers.
+    """The config.json of a model directory.
 
     `vocab_size` counts MASK. Its id, `mask_token_id`, is the last.
     """
@@ -66,10 +66,13 @@ class LatentTokensForMaskedLM(PreTrainedModel):
     def from_pretrained(  # type: ignore[override]
         cls, pretrained_model_name_or_path: str | Path, *model_args: Any, **kwargs: Any
     ) -> Any:
-        """Return the model of a directory, a bundled model or a model on the hub. The default `dtype` is float32.
+        """Return the model of a directory, a bundled model or a model on the hub.
+
+        The default `dtype` is float32.
 
         Raises:
-        ValueError: a weight is missing, unexpected or of another shape, or the logits differ from those when it was saved.
+        ValueError: a weight is missing, unexpected or of another shape, or the logits differ from those when
+        it was saved.
         """
         with_loading_info = kwargs.pop("output_loading_info", False)
         options = {name: kwargs.pop(name) for name in HUB_OPTIONS if kwargs.get(name) is not None}
@@ -89,7 +92,10 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         state_dict: dict[str, Tensor] | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Write a model directory with its card, as `net.save_pretrained` does. `latent_tokens.from_pretrained` reads it too."""
+        """Write a model directory with its card, as `net.save_pretrained` does.
+
+        `latent_tokens.from_pretrained` reads it too.
+        """
         net = self.net
         if state_dict is not None:
             net = deepcopy(net)
@@ -133,19 +139,24 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
     ) -> MaskedLMOutput:
-        """Return the logits (B, S, V + 1) of S slots. Slots with a token are clean, slots with MASK are masked.
+        """Return the logits (B, S, V + 1) of S slots.
 
-        The input of the network is [clean | masked], each in the order of `input_ids`, with the attention and the window of
-        the method. The logits of clean slots have no meaning. With a shifted readout, they predict the token of the slot.
-        Slots that take no part have all logits 0: padding, slots beyond a window, and slots behind the first masked one of a
-        shifted readout. The logit of MASK is minus infinity.
+        Slots with a token are clean, slots with MASK are masked.
+
+        The input of the network is [clean | masked], each in the order of `input_ids`, with the attention and
+        the window of the method. The logits of clean slots have no meaning. With a shifted readout, they
+        predict the token of the slot. Slots that take no part have all logits 0: padding, slots beyond a
+        window, and slots behind the first masked one of a shifted readout. The logit of MASK is minus
+        infinity.
 
         Args:
             input_ids: tokens and MASK (B, S).
-            position_ids: the positions (S) or (B, S) of the slots, by default 0, 1, 2 and so on. Permute `input_ids` and
-                positions together to choose the order of masked slots. Leave out masked slots to have fewer latent tokens.
+            position_ids: the positions (S) or (B, S) of the slots, by default 0, 1, 2 and so on. Permute
+                `input_ids` and positions together to choose the order of masked slots. Leave out masked slots
+                to have fewer latent tokens.
             attention_mask: 0 at padding (B, S).
-            labels: tokens (B, S), or -100. With labels, `loss` is their mean cross-entropy in nats, or 0 if there are none.
+            labels: tokens (B, S), or -100. With labels, `loss` is their mean cross-entropy in nats, or 0 if
+                there are none.
 
         Raises:
             ValueError: an input has the wrong shape or is out of range.
@@ -188,18 +199,19 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         output_trace: bool = False,
         return_dict_in_generate: bool = True,
     ) -> GeneratedOutput | Tensor:
-        """Return `input_ids` (B, L) with every MASK decoded: the samples of `latent_tokens.generate` with the same seed.
+        """Return `input_ids` (B, L) with every MASK decoded, as `latent_tokens.generate` does.
 
-        The settings are those of `LatentTokensGenerationConfig`. A setting that is None has the value of
-        `generation_config`, or the default of `latent-tokens sample`: top-prob decoding (uniform for text, left_to_right
-        if the method is), 8 candidates, the latent tokens of the method, one token per step, and seed 0.
+        A setting of `LatentTokensGenerationConfig` that is None has the value of `generation_config`, or the
+        default of `latent-tokens sample`: top-prob decoding (uniform for text, left_to_right if the method
+        is), 8 candidates, the latent tokens of the method, one token per step, and seed 0.
 
         Args:
             input_ids: tokens and MASK (B, L).
-            generation_config: settings. Settings given to the call take precedence. Row b has the random numbers of (seed, b).
+            generation_config: settings. Settings given to the call take precedence. Row b has the random
+                numbers of (seed, b).
             attention_mask: 0 at padding (B, L), at the end of a row. Padding is returned as it is.
-            callback_on_step_end: called after each step as callback(model, step, t, {"sequences": ...}). t is the fraction
-                of masked tokens before the step, of the row with the largest.
+            callback_on_step_end: called after each step as callback(model, step, t, {"sequences": ...}). t is
+                the fraction of masked tokens before the step, of the row with the largest.
             output_trace: return every step.
             return_dict_in_generate: return a GeneratedOutput instead of the sequences.
 
@@ -225,7 +237,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         check_inputs(self.net, input_ids, positions, attended)
         if (attended[:, 1:] & ~attended[:, :-1]).any():
             raise ValueError(
-                "attention_mask: padding must stand at the end of a row, as positions are counted from its start"
+                "attention_mask: padding must stand at the end of a row, as positions count from 0"
             )
         known = (input_ids != self.net.mask_id) | ~attended
 

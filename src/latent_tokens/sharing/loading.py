@@ -1,4 +1,4 @@
-"""Checks of a model that transformers loaded: its weights are complete, intact and the ones that were saved."""
+"""Checks of a model that transformers loaded: its weights are those that were saved."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ def check_loaded(
     loading_info: Mapping[str, Collection[str]],
     is_quantized: bool,
 ) -> None:
-    """Raise ValueError if weights are missing, unexpected, damaged, or have other logits than when they were saved."""
+    """Raise ValueError if weights are missing, unexpected, damaged, or have other logits."""
     wrong = {kind: sorted(map(str, names)) for kind, names in loading_info.items() if names}
     if wrong:
         raise ValueError(
-            f"{folder}: its weights are not those of its config ({str(wrong)[:MAX_NAMES]}); save the model again"
+            f"{folder}: its weights are not those of its config ({str(wrong)[:MAX_NAMES]}); "
+            "save the model again"
         )
     if (folder / "model.safetensors").is_file():  # checks its hash; transformers reads other files too
         read_tensor_file(folder / "model.safetensors")

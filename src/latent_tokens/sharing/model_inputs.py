@@ -25,7 +25,8 @@ def check_inputs(net: Transformer, input_ids: Tensor, positions: Tensor, attende
         raise ValueError(f"input_ids of {input_ids.dtype}: must be whole numbers")
     if input_ids.shape[1] > net.max_length:
         raise ValueError(
-            f"input_ids of {input_ids.shape[1]} slots: this model learned sequences of {net.max_length}; cut them"
+            f"input_ids of {input_ids.shape[1]} slots: "
+            f"this model learned sequences of {net.max_length}; cut them"
         )
 
     # Tokens and positions of the slots that are not padding.
@@ -62,8 +63,8 @@ def arrange(
         attended: which slots (B, S) are not padding.
 
     Returns:
-        The tokens of the sequences (B, L), the layout of the input, and the slot (B, S) of the arranged input for each slot
-        of `input_ids`.
+        The tokens of the sequences (B, L), the layout of the input, and the slot (B, S) of the arranged input
+        for each slot of `input_ids`.
 
     Raises:
         ValueError: the clean tokens are not a prefix, and the readout is shifted.

@@ -1,4 +1,4 @@
-"""How the puzzle of a task is drawn: its cells, the character of each token, the cells that are wrong, and examples."""
+"""The geometry of a puzzle: its cells, their characters, the wrong ones, and example puzzles."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class MeasuredExample(TypedDict):
 
 
 class ExampleSet(TypedDict):
-    """The generated puzzles of a task that were decoded to select examples, and their counts by comparison."""
+    """The generated puzzles that were decoded to select examples, and their counts by comparison."""
 
     model: str
     sha256: str
@@ -61,7 +61,10 @@ class ExampleSet(TypedDict):
 
 @dataclass(frozen=True)
 class View:
-    """The geometry of a puzzle. A cell is a drawn position of the sequence. Cells are numbered in drawing order."""
+    """The geometry of a puzzle.
+
+    A cell is a drawn position of the sequence. Cells are numbered in drawing order.
+    """
 
     kind: Kind
     positions: tuple[int, ...]  # of the cells
@@ -161,7 +164,10 @@ def zebra_view(problem: Examples) -> View:
 
 
 def countdown_view(problem: Examples) -> View:
-    """Return the geometry of the answer: its characters in one line. The `words` are the numbers and the target."""
+    """Return the geometry of the answer: its characters in one line.
+
+    The `words` are the numbers and the target.
+    """
     numbers = tuple(countdown.texts(problem.tokens[0])[0].split(","))
     positions = tuple(range(int(problem.known[0].sum()), int(problem.lengths[0])))
     signs = ("", UNKNOWN, ".", UNKNOWN, *countdown.CHARACTERS)
@@ -186,7 +192,10 @@ def broken_equations(target: str, tokens: Tokens) -> list[int]:
 
 
 def check(task: Solvable, text: str) -> tuple[Examples, list[int]]:
-    """Return the problem as it is written, and the cells of a Sudoku board that conflict. Raise as `task.encode` does."""
+    """Return the problem as it is written, and the cells of a Sudoku board that conflict.
+
+    Raise as `task.encode` does.
+    """
     if not isinstance(task, Sudoku):
         return task.encode(text), []
     givens = task.grid.read(text)
@@ -228,19 +237,19 @@ def generated_example(task: Sudoku | SudokuPuzzle) -> str:
 
 @cache
 def measured() -> dict[str, ExampleSet]:
-    """Return the examples that were selected by decoding generated puzzles, by task, as docs/watching.md describes."""
+    """Return the examples that were selected by decoding generated puzzles, by task."""
     records: dict[str, ExampleSet] = json.loads(MEASURED.read_text())
     return records
 
 
 def measured_for(task: Solvable, weights: Path) -> ExampleSet | None:
-    """Return the examples of a task if they were measured with these weights (model.safetensors), otherwise None."""
+    """Return the examples of a task if they were measured with these weights, otherwise None."""
     record = measured().get(task.name)
     return record if record is not None and record["sha256"] == sha256_of(weights) else None
 
 
 def chosen(kind: Comparison, counts: Mapping[str, object]) -> str:
-    """Return a caption: how a puzzle was chosen, how many generated puzzles are like it, and how many are the reverse."""
+    """Return a caption: how a puzzle was chosen, and how many puzzles are like it and the reverse."""
     setting = (
         f"{counts['givens']} givens, k = {counts['candidates']}, top-prob decoding, seed {counts['seed']}"
     )

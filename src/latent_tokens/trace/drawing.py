@@ -64,7 +64,7 @@ class Moment:
 
     @property
     def caption(self) -> str:
-        """The step or the verdict, with the tokens processed so far and their cost relative to all latent tokens."""
+        """The step or the verdict, the tokens processed, and the cost relative to all latent tokens."""
         if self.frame is None:
             end = self.trace["end"]
             verdict = "solved" if end["right"] else "wrong"
@@ -173,7 +173,10 @@ def legend() -> list[Patch]:
 
 
 def draw_board(axes: Axes, moment: Moment, points: float) -> None:
-    """Draw clean tokens, and the most likely token of each candidate and latent cell. A cell is `points` points wide."""
+    """Draw clean tokens, and the most likely token of each candidate and latent cell.
+
+    A cell is `points` points wide.
+    """
     start = moment.trace["start"]
     width, height = grid_shape(moment.trace)
     axes.set(xlim=(-0.05, width + 0.05), ylim=(height + 0.05, -0.05), aspect="equal", xticks=[])

@@ -40,7 +40,7 @@ class Start(BoardFormat):
 
 
 class StepCells(TypedDict):
-    """The cells of a step: decoded, candidate and latent, with the predicted probabilities of the last two."""
+    """The cells of a step, and the predicted probabilities of candidate and latent ones."""
 
     step: int
     chosen: list[list[int]]  # pairs of a cell and its token

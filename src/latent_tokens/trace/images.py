@@ -42,7 +42,7 @@ def moments(trace: Trace) -> list[Moment]:
 
 
 def strip(traces: Sequence[Trace]) -> bytes:
-    """Return a PNG of a few steps and the end: one line per trace, or one column per trace if the lines of a board are long."""
+    """Return a PNG of a few steps and the end: a line per trace, or a column if boards are wide."""
     rows = [spread(moments(trace)) for trace in traces]
     width, height = grid_shape(traces[0])
     if width > 2 * height:
@@ -51,9 +51,12 @@ def strip(traces: Sequence[Trace]) -> bytes:
 
 
 def animation(traces: Sequence[Trace], note: str = "") -> bytes:
-    """Return a GIF of every step with the traces side by side. A trace that ends before the others stays at its end.
+    """Return a GIF of every step with the traces side by side.
 
-    All frames share one palette. matplotlib's PillowWriter makes one per frame and cannot hold the last frame for longer.
+    A trace that ends before the others stays at its end.
+
+    All frames share one palette. matplotlib's PillowWriter makes one per frame and cannot hold the last frame
+    for longer.
     """
     # Draw the frames.
     columns = aligned([moments(trace) for trace in traces])

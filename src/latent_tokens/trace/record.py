@@ -34,7 +34,10 @@ from latent_tokens.trace.steps import cells_of
 
 @dataclass(frozen=True)
 class DecodeSettings:
-    """How a puzzle is to be decoded; None is what `latent-tokens solve` does. Raises ValueError for a value out of range."""
+    """How a puzzle is to be decoded; None is what `latent-tokens solve` does.
+
+    Raises ValueError for a value out of range.
+    """
 
     latents: int | Literal["all"] | None = None  # None: as many as the method can use
     candidates: int | Literal["all", "growing"] | None = (
@@ -56,7 +59,10 @@ class DecodeSettings:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A network, its task and its name. Raise ValueError if network and task do not fit, or the task has no puzzles."""
+    """A network, its task and its name.
+
+    Raise ValueError if network and task do not fit, or the task has no puzzles.
+    """
 
     name: str
     net: Transformer
@@ -68,7 +74,10 @@ class LoadedModel:
 
 @dataclass(frozen=True)
 class DecodeRequest:
-    """A puzzle to decode with a model. Raise ValueError if it has no solution, or the method does not support the setting."""
+    """A puzzle to decode with a model.
+
+    Raise ValueError if it has no solution, or the method does not support the setting.
+    """
 
     model: LoadedModel
     problem: Examples
@@ -174,7 +183,10 @@ def all_processed(problem: Examples) -> int:
 
 
 def watch(request: DecodeRequest, tell: Tell) -> Generated:
-    """Decode a puzzle and tell `start`, a `frame` per step, and `end`. An exception of `tell` ends the decoding."""
+    """Decode a puzzle and tell `start`, a `frame` per step, and `end`.
+
+    An exception of `tell` ends the decoding.
+    """
     tell("start", start_of(request))
     cell_of = {position: cell for cell, position in enumerate(request.view.positions)}
     length = int(request.problem.lengths[0])
@@ -198,7 +210,10 @@ def watch(request: DecodeRequest, tell: Tell) -> Generated:
 
 
 def decode(request: DecodeRequest, on_step: Callable[[Step], None] | None = None) -> tuple[Generated, float]:
-    """Return the result of `generate` and its seconds. It draws the samples of `latent-tokens solve` at its first attempt."""
+    """Return the result of `generate` and its seconds.
+
+    It draws the samples of `latent-tokens solve` at its first attempt.
+    """
     net = request.model.net
     start_time = time.perf_counter()
     tokens, known, lengths = as_tensors(request.problem, next(net.parameters()).device)

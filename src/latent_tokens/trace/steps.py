@@ -35,7 +35,7 @@ def cells_of(step: Step, cell_of: dict[int, int]) -> StepCells:
 def top_probabilities(
     positions: list[int], probabilities: Float[Tensor, "N V"], cell_of: dict[int, int]
 ) -> Iterator[tuple[str, list[list[float]]]]:
-    """Yield the number of each cell with its most likely tokens and their probabilities, without those that round to 0."""
+    """Yield each cell with its most likely tokens and their probabilities, if they do not round to 0."""
     most = NINE if len(cell_of) == NINE**2 else TOP_TOKENS
     top = probabilities.topk(min(most, probabilities.shape[1]), dim=1)
     for position, tokens, values in zip(positions, top.indices.tolist(), top.values.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Text in the terminal while it is decoded: given, decoded, latent and masked tokens in colors, drawn again at every step."""
+"""Text in the terminal while it is decoded: given, decoded, latent and masked tokens in colors."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ def styled_text(task: Text, ids: Sequence[int], kinds: Sequence[str]) -> Styled:
 
 
 def whole_characters(task: Text, ids: Sequence[int]) -> Iterator[tuple[int, int, str]]:
-    """Yield (start, number of tokens, text) of the shortest runs of whole characters. PART replaces an incomplete one.
+    """Yield (start, number of tokens, text) of the shortest runs of whole characters.
+
+    PART replaces an incomplete one.
 
     The text is safe to print in a terminal.
     """

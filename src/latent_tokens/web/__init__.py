@@ -1,1 +1,4 @@
-"""The page that shows how a model decodes, and its server. Only server.py and protection.py need FastAPI and uvicorn."""
+"""The page that shows how a model decodes, and its server.
+
+Only server.py and protection.py need FastAPI and uvicorn.
+"""

@@ -1,4 +1,4 @@
-"""Accuracy and cost of a model by number of latent tokens: the results of `latent-tokens evaluate`, batch by batch."""
+"""Accuracy and cost by number of latent tokens, as `latent-tokens evaluate` measures them."""
 
 from __future__ import annotations
 

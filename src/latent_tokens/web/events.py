@@ -13,7 +13,10 @@ from latent_tokens.web.jobs import Event, Job
 
 
 class EventStream(StreamingResponse):
-    """The events of a job as they come, beginning with `first`. The job is canceled when the client disconnects."""
+    """The events of a job as they come, beginning with `first`.
+
+    The job is canceled when the client disconnects.
+    """
 
     media_type = "text/event-stream"
 

@@ -29,7 +29,9 @@ class DisconnectedError(Exception):
 
 
 class Job:
-    """Work in its own thread, whose events are read in the event loop. `on_end` is called when the thread ends.
+    """Work in its own thread, whose events are read in the event loop.
+
+    `on_end` is called when the thread ends.
 
     An exception of the work becomes the event `fault`. The last event is None.
     """
@@ -91,7 +93,10 @@ class Job:
         return event
 
     async def unless_disconnected(self, receive: Receive, awaitable: Awaitable[T]) -> T:
-        """Return the result of `awaitable`. Raise DisconnectedError and cancel the job if the client disconnects first."""
+        """Return the result of `awaitable`.
+
+        Raise DisconnectedError and cancel the job if the client disconnects first.
+        """
         result = asyncio.ensure_future(awaitable)
         disconnect = asyncio.ensure_future(wait_for_disconnect(receive))
         try:

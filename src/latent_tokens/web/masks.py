@@ -20,8 +20,8 @@ DESCRIPTIONS: dict[Rule, str] = {
     bidirectional: "Every token in the input attends to every other.",
     independent: "Clean tokens attend to clean tokens. A masked token attends to clean tokens and itself, "
     "so masked tokens do not help each other.",
-    semi_causal: "Clean tokens attend to clean tokens. A masked token attends to clean tokens, itself and the masked tokens "
-    "before it, so candidates attend to latent tokens.",
+    semi_causal: "Clean tokens attend to clean tokens. A masked token attends to clean tokens, itself "
+    "and the masked tokens before it, so candidates attend to latent tokens.",
     causal: "Every token attends to itself and to the tokens before it, clean or masked.",
 }
 SHIFTED = " The input of each slot is the token before it, so MASK is in the input only at the first slot."
@@ -29,7 +29,10 @@ SHIFTED = " The input of each slot is the token before it, so MASK is in the inp
 
 @dataclass(frozen=True)
 class Moment:
-    """A step of a decode of `length` tokens, `clean` of which are given or decoded. Raise ValueError if it is impossible."""
+    """A step of a decode of `length` tokens, `clean` of which are given or decoded.
+
+    Raise ValueError if it is impossible.
+    """
 
     method: str
     length: int = 8
@@ -61,7 +64,7 @@ class Moment:
 
 
 def step_mask(moment: Moment) -> Mask:
-    """Return the slots in their order, the skipped positions last, and mask[q][k]: whether slot q attends to slot k."""
+    """Return the slots in their order and mask[q][k]: whether slot q attends to slot k."""
     method = moment.row
     length = moment.length
     num_clean = torch.tensor([moment.clean])

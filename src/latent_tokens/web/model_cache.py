@@ -59,7 +59,10 @@ class ModelCache:
         return self.tasks[name]
 
     def model(self, name: str) -> LoadedModel:
-        """Return a model, loaded if necessary in place of the least recently used one. Raise as `task` does."""
+        """Return a model, loaded if necessary in place of the least recently used one.
+
+        Raise as `task` does.
+        """
         self.task(name)
         with self.lock:
             if name not in self.loaded:
@@ -82,7 +85,10 @@ def checked_entry(name: str, folder: Path, task: Solvable) -> ModelEntry:
 
 
 def model_entry(name: str, folder: Path, task: Solvable) -> ModelEntry:
-    """Return the entry of a model without loading its weights. Raise the errors of missing and damaged files."""
+    """Return the entry of a model without loading its weights.
+
+    Raise the errors of missing and damaged files.
+    """
     method = method_from(read_description(folder, "config.json", "model")["method"])
     weights = folder / "model.safetensors"
     puzzles = [puzzle for puzzle in examples(task) if accepts(method, task.encode(puzzle))]
@@ -118,7 +124,7 @@ def example_entry(puzzle: str, record: ExampleSet | None) -> Example:
 
 
 def accepts(method: Method, problem: Examples) -> bool:
-    """Return whether a method supports the given tokens of a problem: a shifted readout only continues a prefix."""
+    """Return whether a method supports the given tokens. A shifted readout only continues a prefix."""
     try:
         method.check_known(as_tensors(problem)[1])
     except ValueError:

@@ -32,7 +32,10 @@ def read_asset(name: str) -> str:
 
 
 def page_with(traces: Sequence[Trace], caption: str = "") -> str:
-    """Return the page with traces in it and a caption above them. Raise ValueError if it exceeds MOST_BYTES."""
+    """Return the page with traces in it and a caption above them.
+
+    Raise ValueError if it exceeds MOST_BYTES.
+    """
     inlined = json.dumps(traces, separators=(",", ":")).replace("<", "\\u003c")  # no </script> within
     document = TRACES.sub(lambda match: match[1] + inlined + match[2], page(), count=1)
     document = CAPTION.sub(lambda match: match[1] + html.escape(caption) + match[2], document, count=1)
@@ -46,7 +49,7 @@ def page_with(traces: Sequence[Trace], caption: str = "") -> str:
 
 
 def policy(document: str) -> str:
-    """Return the Content-Security-Policy that allows only the page's own scripts, styles and requests to its server."""
+    """Return the Content-Security-Policy that allows the page's own scripts, styles and requests."""
     directives = (
         "default-src 'none'",
         f"script-src {hashes(document, 'script')}",

@@ -23,7 +23,7 @@ MAX_NAME = 100  # characters of a wrong name
 
 
 class Guard:
-    """Answer 403 to requests for another host or from a page of another site, and limit the time of each request.
+    """Answer 403 to requests for another host or from another site, and limit their time.
 
     Otherwise a page of another site could resolve its own name to this computer and read what is served here.
     """

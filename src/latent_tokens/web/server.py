@@ -1,4 +1,7 @@
-"""The server behind the page: models, checks, and decodes as events. It writes no files and sends no requests."""
+"""The server behind the page: models, checks, and decodes as events.
+
+It writes no files and sends no requests.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,10 @@ class MaskQuestion(BaseModel):
 
 
 class Question(Puzzle):
-    """A puzzle and the settings to decode it with. Omitted settings have the defaults of `latent-tokens solve`."""
+    """A puzzle and the settings to decode it with.
+
+    Omitted settings have the defaults of `latent-tokens solve`.
+    """
 
     latents: int | Literal["all"] | None = None
     candidates: int | Literal["all", "growing"] | None = None
@@ -108,7 +114,10 @@ def app_for(models: ModelCache, at_once: int, seconds: float, hosts: Sequence[st
     check_threads = ThreadPoolExecutor(at_once, "check")
 
     async def start_job(request: Request, work: Work, limit: float = seconds) -> tuple[Job, Event]:
-        """Start work in a thread. Return the job and its first event. Raise HTTPException if it cannot start or fails."""
+        """Start work in a thread.
+
+        Return the job and its first event. Raise HTTPException if it cannot start or fails.
+        """
         if not free_decodes.acquire(blocking=False):
             detail = f"{at_once} decodes are running, which is the maximum. Try again in a second."
             raise HTTPException(429, detail, {"Retry-After": "1"})
@@ -126,7 +135,10 @@ def app_for(models: ModelCache, at_once: int, seconds: float, hosts: Sequence[st
         return job, event
 
     async def run_within_limit(work: Callable[[], T]) -> T:
-        """Return the result of work that cannot be canceled. Raise HTTPException if it exceeds the time limit."""
+        """Return the result of work that cannot be canceled.
+
+        Raise HTTPException if it exceeds the time limit.
+        """
         future = asyncio.get_running_loop().run_in_executor(check_threads, work)
         try:
             return await asyncio.wait_for(future, seconds)

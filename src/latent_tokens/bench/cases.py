@@ -190,10 +190,7 @@ def forward_case(net: Transformer, size: str, length: int, batch: int) -> Case:
 
 
 def training_case(shape: str, precision: Precision) -> Case:
-    """Return an optimizer step of mdm, with gradient clipping and EMA weights.
-
-    The reference computes every slot in the last layer, of sequences padded as the shape requires.
-    """
+    """Return an optimizer step of mdm. The reference computes every slot in the last layer, with padding."""
     size, batch, length, padded = training_shape(shape)
     optimized, net = training_step(size, batch, length, precision, supports_slots=True)
     plain, _ = training_step(size, batch, padded, precision, supports_slots=False)

@@ -66,13 +66,10 @@ class LatentTokensForMaskedLM(PreTrainedModel):
     def from_pretrained(  # type: ignore[override]
         cls, pretrained_model_name_or_path: str | Path, *model_args: Any, **kwargs: Any
     ) -> Any:
-        """Return the model of a directory, a bundled model or a model on the hub.
-
-        The default `dtype` is float32.
+        """Return the model of a directory, a bundled model or a model on the hub, by default in float32.
 
         Raises:
-        ValueError: a weight is missing, unexpected or of another shape, or the logits differ from those when
-        it was saved.
+            ValueError: its weights or its logits are not those that were saved.
         """
         with_loading_info = kwargs.pop("output_loading_info", False)
         options = {name: kwargs.pop(name) for name in HUB_OPTIONS if kwargs.get(name) is not None}
@@ -92,10 +89,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         state_dict: dict[str, Tensor] | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Write a model directory with its card, as `net.save_pretrained` does.
-
-        `latent_tokens.from_pretrained` reads it too.
-        """
+        """Write a model directory with its card, as `net.save_pretrained` does."""
         net = self.net
         if state_dict is not None:
             net = deepcopy(net)
@@ -139,15 +133,11 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
     ) -> MaskedLMOutput:
-        """Return the logits (B, S, V + 1) of S slots.
+        """Return the logits (B, S, V + 1) of S slots: those with a token are clean, those with MASK masked.
 
-        Slots with a token are clean, slots with MASK are masked.
-
-        The input of the network is [clean | masked], each in the order of `input_ids`, with the attention and
-        the window of the method. The logits of clean slots have no meaning. With a shifted readout, they
-        predict the token of the slot. Slots that take no part have all logits 0: padding, slots beyond a
-        window, and slots behind the first masked one of a shifted readout. The logit of MASK is minus
-        infinity.
+        The input of the network is [clean | masked], each in the order of `input_ids`. Logits of clean slots have
+        no meaning, except with a shifted readout, where they predict the token of the slot. Slots that take no
+        part have logits 0: padding, and slots beyond a window or the first masked slot of a shifted readout.
 
         Args:
             input_ids: tokens and MASK (B, S).
@@ -202,16 +192,14 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         """Return `input_ids` (B, L) with every MASK decoded, as `latent_tokens.generate` does.
 
         A setting of `LatentTokensGenerationConfig` that is None has the value of `generation_config`, or the
-        default of `latent-tokens sample`: top-prob decoding (uniform for text, left_to_right if the method
-        is), 8 candidates, the latent tokens of the method, one token per step, and seed 0.
+        default of `latent-tokens sample`. Row b has the random numbers of (seed, b).
 
         Args:
             input_ids: tokens and MASK (B, L).
-            generation_config: settings. Settings given to the call take precedence. Row b has the random
-                numbers of (seed, b).
+            generation_config: settings. Settings given to the call take precedence.
             attention_mask: 0 at padding (B, L), at the end of a row. Padding is returned as it is.
-            callback_on_step_end: called after each step as callback(model, step, t, {"sequences": ...}). t is
-                the fraction of masked tokens before the step, of the row with the largest.
+            callback_on_step_end: called after each step as callback(model, step, t, {"sequences": ...}).
+                t is the largest fraction of masked tokens in a row before the step.
             output_trace: return every step.
             return_dict_in_generate: return a GeneratedOutput instead of the sequences.
 
@@ -236,9 +224,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)
         check_inputs(self.net, input_ids, positions, attended)
         if (attended[:, 1:] & ~attended[:, :-1]).any():
-            raise ValueError(
-                "attention_mask: padding must stand at the end of a row, as positions count from 0"
-            )
+            raise ValueError("attention_mask: padding must stand at the end of a row")
         known = (input_ids != self.net.mask_id) | ~attended
 
         # Decode.

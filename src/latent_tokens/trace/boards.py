@@ -108,24 +108,14 @@ def puzzle_view(task: SudokuPuzzle, problem: Examples) -> View:
 
 def sudoku_view(
     grid: Grid,
-    positions: Sequence[int],
-    signs: list[str],
-    first_digit: int,
+    positions: Sequence[int],  # of the cells
+    signs: list[str],  # the characters of the first tokens
+    first_digit: int,  # the token of digit 1
     vocab_size: int,
     words: tuple[str, ...] = (),
-    givens: Cells | None = None,
+    givens: Cells | None = None,  # the required digits, or -1, if given cells are not clamped
 ) -> View:
-    """Return the geometry of a Sudoku.
-
-    Args:
-        grid: its units.
-        positions: the position of each cell.
-        signs: the characters of the first tokens.
-        first_digit: the token of digit 1.
-        vocab_size: number of tokens.
-        words: the rows of the puzzle, if it is not part of the board.
-        givens: the required digit of each cell, or -1, if given cells are not clamped.
-    """
+    """Return the geometry of a Sudoku."""
     cell_positions = np.array(positions)
 
     def broken(tokens: Tokens) -> list[int]:
@@ -192,10 +182,7 @@ def broken_equations(target: str, tokens: Tokens) -> list[int]:
 
 
 def check(task: Solvable, text: str) -> tuple[Examples, list[int]]:
-    """Return the problem as it is written, and the cells of a Sudoku board that conflict.
-
-    Raise as `task.encode` does.
-    """
+    """Return the problem as it is written, and the conflicting cells of a board. Raise as `task.encode`."""
     if not isinstance(task, Sudoku):
         return task.encode(text), []
     givens = task.grid.read(text)

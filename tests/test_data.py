@@ -469,8 +469,11 @@ def test_an_interrupted_making_leaves_nothing_and_starts_clean(tmp_path, sign):
     ]
     with (tmp_path / "said").open("w") as said:
         process = subprocess.Popen([*command, "--num-train", "2000000"], stderr=said)
-    time.sleep(4)
-    assert process.poll() is None
+    until = time.monotonic() + 60
+    while not (tmp_path / ".data.unfinished").is_dir() or "making" not in (tmp_path / "said").read_text():
+        assert process.poll() is None
+        assert time.monotonic() < until, "it has not begun"
+        time.sleep(0.1)
     workers = [
         int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     ]

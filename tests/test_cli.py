@@ -136,7 +136,7 @@ def test_data_then_train_then_evaluate(tmp_path, capsys):
     assert "holds sudoku-4, not sudoku-6" in capsys.readouterr().err
     (data / "train.tokens.npy").write_bytes((data / "validation.tokens.npy").read_bytes())
     assert main([*training[:-1], str(tmp_path / "third")]) == 2
-    assert "not what its manifest pins" in capsys.readouterr().err
+    assert "does not match the checksum in its manifest" in capsys.readouterr().err
 
 
 def test_sample_prints_boards_or_json(runs, capsys):

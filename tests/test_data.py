@@ -232,7 +232,7 @@ def spoil_bytes(folder):
 
 
 DAMAGE = {
-    "a changed byte": (spoil_bytes, "train is not what its manifest pins"),
+    "a changed byte": (spoil_bytes, "train does not match the checksum in its manifest"),
     "a cut file": (lambda folder: os.truncate(folder / "test.known.npy", 200), "test cannot be read"),
     "a missing file": (
         lambda folder: (folder / "validation.lengths.npy").unlink(),
@@ -244,7 +244,7 @@ DAMAGE = {
         lambda folder: (folder / "manifest.json").write_text(
             (folder / "manifest.json").read_text().replace('"sha256": "', '"sha256": "0')
         ),
-        "is not what its manifest pins",
+        "does not match the checksum in its manifest",
     ),
     "another task": (
         lambda folder: (folder / "manifest.json").write_text(
@@ -304,7 +304,7 @@ def test_arrays_that_are_no_examples_are_refused_though_their_hash_is_right(tmp_
         "lengths": lambda: array + np.uint16(1), "tokens": lambda: array + np.uint8(200),
     }  # fmt: skip
     np.save(folder / f"train.{part}.npy", changed[spoil]())
-    with pytest.raises(ValueError, match="train is not what its manifest pins"):
+    with pytest.raises(ValueError, match="train does not match the checksum in its manifest"):
         load_data(folder)
     about = manifest_of(folder)
     arrays = (np.load(folder / f"train.{name}.npy") for name in Examples._fields)
@@ -526,7 +526,7 @@ def test_an_array_that_is_one_value_or_takes_no_byte_is_refused_at_once(tmp_path
     folder = made(tmp_path, "sudoku-4")
     np.save(folder / "train.tokens.npy", array)
     with pytest.raises(
-        ValueError, match=r"train cannot be read .*no whole array in it .of \S+, its shape is \("
+        ValueError, match=r"train cannot be read .*no complete array in it .of \S+, its shape is \("
     ):
         load_data(folder)
 
@@ -539,7 +539,7 @@ def test_no_more_workers_start_than_there_is_work(monkeypatch):
         return Parallel(n_jobs=1, **options)
 
     monkeypatch.setattr("latent_tokens.data.splits.Parallel", parallel)
-    sieve = make_splits(TASKS["sudoku-4"], {"train": 10}, 0, processes=1_000)
-    assert (asked, sieve.kept) == ([1], {"train": 10})
+    builder = make_splits(TASKS["sudoku-4"], {"train": 10}, 0, processes=1_000)
+    assert (asked, builder.counts) == ([1], {"train": 10})
     make_splits(TASKS["sudoku-9"], {"train": 4_000}, 0, processes=2)
     assert asked[1] == 2

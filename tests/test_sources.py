@@ -187,7 +187,7 @@ STATES = {"a dict": b"}S'call'\nNs", "slots": b"(N}S'call'\nNst", "other slots":
     "name", [b"_codecs\nencode", b"numpy\ndtype", b"numpy\nndarray", b"__builtin__\nbytes"]
 )
 def test_nothing_in_a_pickle_changes_what_reads_it(name, state):
-    with pytest.raises(ValueError, match=r"pickle (refused|damaged)"):
+    with pytest.raises(ValueError, match=r"pickle (refused|corrupt)"):
         read_plain_pickle(b"c" + name + b"\n" + state + b"b.")
     arrays = [np.arange(3), np.array(["a"])]
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
@@ -209,23 +209,26 @@ def test_small_pickles_of_much_are_read_at_once_or_refused():
 
 
 HARMFUL = {  # a few bytes that ask for much
-    "a place far away": (b"\x80\x02Nr\xff\xff\xff\xff.", "asks for room that it does not fill"),
-    "a place far away in digits": (b"Np99999999999\n.", "asks for room that it does not fill"),
-    "a place that is no number": (b"Np1_000\n.", "asks for room that it does not fill"),
+    "a place far away": (b"\x80\x02Nr\xff\xff\xff\xff.", "a memo slot that is not the next one"),
+    "a place far away in digits": (b"Np99999999999\n.", "a memo slot that is not the next one"),
+    "a place that is no number": (b"Np1_000\n.", "a memo slot that is not the next one"),
     "tuples in tuples for a key": (b"}N" + b"\x85" * 200_000 + b"Ns.", "a dict among its values, or a set"),
     "tuples in tuples in a set": (
         b"\x8f(N" + b"\x85" * 200_000 + b"\x90.",
         "a dict among its values, or a set",
     ),
-    "bytes that are not there": (b"\x96" + b"\xff" * 7 + b"\x0f.", "it is cut off"),
-    "text that is not there": (b"\x8d\x00\x00\x00\x00\x00\x00\x00\x80.", "it is cut off"),
-    "a line that does not end": (b"cnumpy\nndarray", "it is cut off"),
+    "bytes that are not there": (b"\x96" + b"\xff" * 7 + b"\x0f.", "expected .* but only 1 remain"),
+    "text that is not there": (b"\x8d\x00\x00\x00\x00\x00\x00\x00\x80.", "byte count > sys.maxsize"),
+    "a line that does not end": (b"cnumpy\nndarray", "no newline found"),
     "a number over two lines": (b"Fnan\\x\n.", "could not convert string to float"),
     "an instruction across the end of a frame": (
         b"\x80\x04\x95\x03" + bytes(7) + b"Nr\x00\x00\x00\x00.",
-        "it is cut off",
+        "an instruction across the end of a frame",
     ),
-    "a frame in a frame": (b"\x80\x04\x95\x0b" + bytes(7) + b"\x95\x01" + bytes(7) + b"N.", "it is cut off"),
+    "a frame in a frame": (
+        b"\x80\x04\x95\x0b" + bytes(7) + b"\x95\x01" + bytes(7) + b"N.",
+        "an instruction across the end of a frame",
+    ),
     "lists in lists": (b"]" * 100_000 + b"a" * 99_999 + b".", "RecursionError"),
 }
 
@@ -233,7 +236,7 @@ HARMFUL = {  # a few bytes that ask for much
 @pytest.mark.parametrize("name", HARMFUL)
 def test_a_small_pickle_does_no_great_harm(name):
     content, message = HARMFUL[name]
-    with pytest.raises(ValueError, match=f"pickle (refused|damaged).*{message}") as error:
+    with pytest.raises(ValueError, match=f"pickle (refused|corrupt).*{message}") as error:
         read_plain_pickle(content)
     assert "\n" not in str(error.value)
 
@@ -241,8 +244,8 @@ def test_a_small_pickle_does_no_great_harm(name):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "pickle damaged"),
-        (b"no pickle", "pickle damaged|pickle refused"),
+        (b"", "pickle corrupt"),
+        (b"no pickle", "pickle corrupt|pickle refused"),
         (pickle.dumps([1, 2, 3])[:-2], "pickle"),
         (pickle.dumps({"a": 1}), "a dict among its values"),
         (pickle.dumps(np.array([{}, 1], dtype=object)), "neither numbers nor text"),
@@ -303,14 +306,14 @@ def test_arrays_of_another_kind_are_refused(tmp_path):
     whole = io.BytesIO()
     np.save(whole, shah_rows(3)[0])
     for content, message in (
-        (whole.getvalue()[:-100], "no whole array in it"),
-        (whole.getvalue()[:40], "no whole array in it"),
-        (b"nothing", "no whole array in it"),
-        (b"PK\x03\x04 no archive", "no whole array in it"),
-        (header("(1000000000000, 325)"), "no whole array in it"),
-        (header("(9999999999999999999999, 325)"), "no whole array in it"),
-        (header("(True, 325)"), "no whole array in it"),
-        (header("-" * 9_000 + "1"), "no whole array in it"),
+        (whole.getvalue()[:-100], "no complete array in it"),
+        (whole.getvalue()[:40], "no complete array in it"),
+        (b"nothing", "no complete array in it"),
+        (b"PK\x03\x04 no archive", "no complete array in it"),
+        (header("(1000000000000, 325)"), "no complete array in it"),
+        (header("(9999999999999999999999, 325)"), "no complete array in it"),
+        (header("(True, 325)"), "no complete array in it"),
+        (header("-" * 9_000 + "1"), "no complete array in it"),
     ):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=message):
@@ -318,7 +321,7 @@ def test_arrays_of_another_kind_are_refused(tmp_path):
     for array, message in (
         (np.zeros((3, 324), int), r"holds int64 \(3, 324\); sudoku-puzzle takes whole numbers \(N, 325\)"),
         (np.zeros((3, 325)), "holds float64"),
-        (np.array([[None]]), "no whole array in it"),
+        (np.array([[None]]), "no complete array in it"),
     ):
         np.save(path, array)
         with pytest.raises(ValueError, match=message):

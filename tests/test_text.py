@@ -11,7 +11,7 @@ import datasets
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, models, processors
 
 from latent_tokens import DataConfig, EvalConfig, TrainConfig, fit, from_pretrained, load_data, make_data
 from latent_tokens.cli import main
@@ -23,7 +23,7 @@ from latent_tokens.tasks import Text
 from latent_tokens.tasks.base import evenly
 from latent_tokens.tasks.text import tokenizer
 from latent_tokens.tasks.text.task import text_described
-from latent_tokens.tasks.text.tokenizer import END, EXPRESSIONS, Bytes, Learned, learn_bpe, read_tokenizer
+from latent_tokens.tasks.text.tokenizer import END, Bytes, Learned, learn_bpe, read_tokenizer
 
 WORDS = [
     "the",
@@ -108,7 +108,7 @@ def test_the_same_text_gives_the_same_bytes_and_a_changed_file_is_noticed(folder
     content = bytearray((again / "train.tokens.npy").read_bytes())
     content[-5] ^= 1
     (again / "train.tokens.npy").write_bytes(content)
-    with pytest.raises(ValueError, match="train is not what its manifest pins"):
+    with pytest.raises(ValueError, match="train does not match the checksum in its manifest"):
         load_data(again)
 
 
@@ -131,8 +131,8 @@ def test_lines_of_json_and_one_long_text(tmp_path):
 
 
 BAD = {
-    "no utf-8": ("a.txt", b"fine\nnot \xff fine", [], r"a.txt: no UTF-8 at byte 9 \(line 2\)"),
-    "no json": ("a.jsonl", b'{"text": "a"}\nnope\n', [], "line 2: no JSON"),
+    "no utf-8": ("a.txt", b"fine\nnot \xff fine", [], r"a.txt: not UTF-8 at byte 9 \(line 2\)"),
+    "no json": ("a.jsonl", b'{"text": "a"}\nnope\n', [], "line 2: not JSON"),
     "empty": ("a.txt", b"  \n", [], "no text: the source has no document"),
     "too short": ("a.txt", b"short", [], "not enough text for one sequence of 256 tokens"),
     "of puzzles": ("a.txt", b"text", ["--clues", "30"], "--clues 30: text has no such setting"),
@@ -483,7 +483,7 @@ def test_a_file_is_read_in_blocks_as_if_it_were_whole(tmp_path, monkeypatch, blo
     ):
         file.write_bytes(content)
         with pytest.raises(
-            ValueError, match=rf"a.txt: no UTF-8 at byte {place} \(line {line}\); convert it first"
+            ValueError, match=rf"a.txt: not UTF-8 at byte {place} \(line {line}\); convert it first"
         ):
             list(blocks_of(file))
 
@@ -512,8 +512,8 @@ def test_of_a_folder_text_files_are_read_and_the_others_counted(tmp_path, capsys
 def test_lines_of_json_are_named_where_they_cannot_be_read(tmp_path):
     file, fine = tmp_path / "a.JSONL", b'\xef\xbb\xbf{"text": "a"}\n'
     for content, message in {
-        b'{"text": "\xff"}': r"no UTF-8 at byte 27 \(line 2\)",
-        b"[" * 100_000: "line 2: no JSON",
+        b'{"text": "\xff"}': r"not UTF-8 at byte 27 \(line 2\)",
+        b"[" * 100_000: "line 2: not JSON",
         b'["text"]': "line 2: has no text in the field text",
         b'{"text": "\\ud800"}': r"line 2: has half of a character",
     }.items():
@@ -535,7 +535,7 @@ def test_what_the_manifest_counts(tmp_path, monkeypatch):
     )
     file = tmp_path / "a.jsonl"
     file.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*texts, texts[0], " ", " "]))
-    monkeypatch.setattr("latent_tokens.data.corpus.HELD", 1)
+    monkeypatch.setattr("latent_tokens.data.corpus.MAX_HELD_OUT", 1)
     monkeypatch.setattr("latent_tokens.data.corpus.BATCH", 4)
     done = []
     folder = make_data(
@@ -560,96 +560,26 @@ def test_what_the_manifest_counts(tmp_path, monkeypatch):
     ).to_json()
 
 
-def test_a_long_text_is_tokenized_in_pieces_to_the_same_tokens(monkeypatch):
-    text = "\n".join(f"{article(i)}  It's {i}, über 1 2 3 naïve\t x <|endoftext|> y" for i in range(9))
-    learned = learn_bpe(iter([text]), 300)
-    (whole,) = learned.encode([text])
-    for size in (1, 7, 100):
-        monkeypatch.setattr("latent_tokens.tasks.text.tokenizer.PIECE", size)
-        monkeypatch.setattr("latent_tokens.tasks.text.tokenizer.TOGETHER", 5 * size)
-        assert "".join(tokenizer.pieces(text)) == text
-        if size == 100:  # so far there is always a place to cut
-            assert [len(ids) for ids in learned.encode(["", text, "a"])] == [0, len(whole), 1]
-            assert (learned.encode([text])[0] == whole).all()
+def test_texts_are_tokenized_in_groups_to_the_same_tokens(monkeypatch):
+    texts = [f"{article(i)}  It's {i}, über 1 2 3 naïve\t x <|endoftext|> y" for i in range(9)]
+    learned = learn_bpe(iter(texts), 300)
+    expected = [learned.inner.encode(text, add_special_tokens=False).ids for text in ["", *texts, "a"]]
+    for size in (1, 300, 1 << 20):
+        monkeypatch.setattr(tokenizer, "BATCH_CHARACTERS", size)
+        assert [ids.tolist() for ids in learned.encode(["", *texts, "a"])] == expected
+    monkeypatch.setattr(tokenizer, "BATCH_CHARACTERS", 4)
+    assert list(tokenizer.batches_of(["abc", "d", "e", "f"])) == [["abc", "d"], ["e", "f"]]
 
 
-SPLITS = {
-    "GPT-2": (pre_tokenizers.ByteLevel(add_prefix_space=False), True),
-    "SmolLM": (
-        pre_tokenizers.Sequence(
-            [pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-        ),
-        True,
-    ),
-    **{
-        f"expression {number}": (
-            pre_tokenizers.Sequence(
-                [
-                    pre_tokenizers.Split(Regex(one), "isolated"),
-                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-                ]
-            ),
-            True,
-        )
-        for number, one in enumerate(EXPRESSIONS)
-    },
-    "no split": (pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), False),
-    "a prefix": (pre_tokenizers.ByteLevel(), False),
-    "removed": (
-        pre_tokenizers.Sequence(
-            [pre_tokenizers.Split(Regex(EXPRESSIONS[0]), "removed"), pre_tokenizers.ByteLevel()]
-        ),
-        False,
-    ),
-    "unknown": (pre_tokenizers.Split(Regex("a b"), "isolated"), False),
-    "bytes first": (
-        pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.ByteLevel(False, use_regex=False),
-                pre_tokenizers.Split(Regex(EXPRESSIONS[1]), "isolated"),
-            ]
-        ),
-        False,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", SPLITS)
-def test_a_text_is_tokenized_in_pieces_where_that_gives_the_same_tokens(monkeypatch, name):
-    split, cuts = SPLITS[name]
-    inner = Tokenizer(models.BPE())
-    inner.pre_tokenizer = split
-    text = "".join(
-        f"{article(i)}  It'S {i}, über 12 345 naïve\t x\n\n <|endoftext|> y½ a² b ab  cd" for i in range(4)
-    )
-    inner.train_from_iterator(
-        [text], trainers.BpeTrainer(vocab_size=400, special_tokens=[END], show_progress=False)
-    )
-    learned = Learned(inner, name)
-    assert learned.cuts == cuts
-    monkeypatch.setattr("latent_tokens.tasks.text.tokenizer.PIECE", 90)
-    assert learned.encode([text])[0].tolist() == inner.encode(text).ids
-    inner.normalizer = normalizers.Lowercase()
-    assert not Learned(inner, name).cuts
-
-
-@pytest.mark.parametrize("token", [AddedToken("the cell"), AddedToken("box", rstrip=True)])
-def test_an_added_token_that_a_cut_would_break_forbids_it(token):
-    learned = learn_bpe(iter(["a b"]), 300)
-    learned.inner.add_tokens([AddedToken("row", lstrip=True)])
-    assert Learned(learned.inner, "").cuts
-    learned.inner.add_tokens([token])
-    assert not Learned(learned.inner, "").cuts
-
-
-def test_pieces_and_their_groups(monkeypatch):
-    monkeypatch.setattr(tokenizer, "PIECE", 3)
-    assert list(tokenizer.pieces("ab cd 1 ef gh")) == ["ab cd ", "1 ef", " gh"]  # after 3 to 6 signs, or at 6
-    monkeypatch.setattr(tokenizer, "TOGETHER", 4)
-    assert list(tokenizer.parts_of([(0, "abc"), (0, "d"), (1, "e"), (2, "f")])) == [
-        [(0, "abc"), (0, "d")],
-        [(1, "e"), (2, "f")],
-    ]
+def test_long_document_is_cut_as_a_file_is(tmp_path, monkeypatch):
+    monkeypatch.setattr("latent_tokens.data.documents.LONGEST_DOCUMENT", 300)
+    texts = ["short", "a" * 300, "\n\n".join(article(i) for i in range(9))]
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    cut = list(documents(file, "text"))
+    assert cut[:2] == texts[:2]
+    assert cut[2:] == list(pieces([texts[2]], len(texts[2])))
+    assert len(cut) > 3
 
 
 def test_what_ends_documents_and_how_many_tokens_there_may_be(tmp_path):

@@ -256,7 +256,7 @@ def test_data_that_changed_during_training_are_never_saved(tmp_path):
         fit(config, method=replace(METHODS["scdm"], attention=Named(rule)))
     assert [path.name for path in config.folder.iterdir()] == ["config.json"]
     flip(tokens, 200)
-    with pytest.raises(ValueError, match="train is not what its manifest pins"):
+    with pytest.raises(ValueError, match="train does not match the checksum in its manifest"):
         fit(replace(config, resume="auto"))
     tokens.unlink()
     with pytest.raises(ValueError, match="train cannot be read"):
@@ -536,7 +536,7 @@ def test_data_that_change_during_training_are_detected(tmp_path, monkeypatch):
     ):
         fit(config)
     assert saved_states(config.folder)[0].name.startswith("state-00000003-")
-    with pytest.raises(ValueError, match="train is not what its manifest pins"):
+    with pytest.raises(ValueError, match="train does not match the checksum in its manifest"):
         fit(replace(config, resume="auto"))
 
 

@@ -1,1 +1,1 @@
-"""Model directories, the Hugging Face Hub, and checkpoints published by others."""
+"""Model directories, the Hugging Face Hub, and checkpoints that others published."""

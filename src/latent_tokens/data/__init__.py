@@ -1,1 +1,1 @@
-"""Data sets: examples by split, documents and packed text, with a manifest."""
+"""Data sets: examples by split and packed text, written with a manifest and read with checks."""

@@ -1,4 +1,7 @@
-"""Documents of text, as files, folders, lines of JSON and data sets of the library `datasets` hold them. One large text is read in blocks."""
+"""Documents of text: read from files, folders, lines of JSON and data sets of the library `datasets`.
+
+A single text file is read in blocks, and it and any long document are cut into several.
+"""
 
 from __future__ import annotations
 
@@ -12,158 +15,192 @@ from typing import BinaryIO
 
 from latent_tokens.checks import first_line
 
-PIECES, SHORTEST, LONGEST = (
-    256,
-    200,
-    16_384,
-)  # one text is cut into about so many documents of so many characters
+PIECES = 256  # number of documents into which a text is cut, about
+SHORTEST = 200  # characters of such a document
+LONGEST = 16_384  # half the most characters of such a document
+LONGEST_DOCUMENT = 1 << 20  # characters: longer ones are cut, as tokenizing takes hundreds of bytes per token
 BLOCK = 1 << 20  # bytes read at a time
-HALF = re.compile("[\ud800-\udfff]")
+SURROGATE = re.compile("[\ud800-\udfff]")
 SUFFIXES = (".txt", ".md", ".rst", ".text", "")  # of files in a folder that are read
-HUB = "hub:"  # how a source is named that is fetched
+HUB = "hub:"  # prefix of a source on the Hugging Face Hub
 SAVED = ("dataset_info.json", "dataset_dict.json")  # in a folder that `datasets` saved
 
 
 def documents(source: Path, field: str) -> Iterator[str]:
-    """The documents of a source: a line each of a .jsonl, a file each of a folder, pieces of one text file, cut between paragraphs; or a row each
-    of a data set of the `datasets` library, saved in a folder or on the hub.
+    """Yield the documents of a source, those of more than LONGEST_DOCUMENT characters in pieces.
 
-    Raises ValueError where there is none, or something in it cannot be read.
+    Args:
+        source: A .jsonl (a document per line), a folder (one per file), a data set of the `datasets`
+            library, saved in a folder or on the hub (one per row), or one text file, which is cut between
+            paragraphs.
+        field: The field of a line or row that holds the text.
+
+    Raises:
+        ValueError: The source is missing, or something in it cannot be read.
     """
-    if has_fields(source) and source.suffix.lower() != ".jsonl":
-        yield from rows_of_datasets(str(source), field)
-    elif has_fields(source):
-        yield from json_lines(source, field)
+    if source.is_file() and not has_fields(source):
+        yield from pieces(blocks_of(source), length_of(blocks_of(source)))
+        return
+    for text in texts_of(source, field):
+        if len(text) > LONGEST_DOCUMENT:
+            yield from pieces([text], len(text))
+        else:
+            yield text
+
+
+def texts_of(source: Path, field: str) -> Iterator[str]:
+    """Yield the texts of a source of several. Raise ValueError as `documents` does."""
+    if has_fields(source):
+        is_jsonl = source.suffix.lower() == ".jsonl"
+        yield from json_lines(source, field) if is_jsonl else rows_of_datasets(str(source), field)
     elif source.is_dir():
-        files, others = files_of(source)
+        files, num_others = files_of(source)
         if not files:
-            hint = f"; name one of its {others:,} others itself" if others else ""
+            hint = f"; name one of its {num_others:,} others itself" if num_others else ""
             raise ValueError(
                 f"{source}: no text files in it ({', '.join(filter(None, SUFFIXES))} or no ending){hint}"
             )
         for file in files:
             yield text_of(file)
-    elif source.is_file():
-        yield from pieces(blocks_of(source), length_of(blocks_of(source)))
     else:
         raise ValueError(
-            f"source={source}: no such file or folder; name a text file, a folder of them, a .jsonl, or {HUB}OWNER/NAME"
+            f"source={source}: no such file or folder; "
+            f"name a text file, a folder of them, a .jsonl, or {HUB}OWNER/NAME"
         )
 
 
 def files_of(folder: Path) -> tuple[list[Path], int]:
-    """(the text files of a folder and of those in it, in their order; how many others there are). Hidden ones are neither."""
+    """Return the text files of a folder and its subfolders, sorted, and the number of others.
+
+    Hidden files are neither.
+    """
     files = sorted(path for path in folder.rglob("*") if path.is_file() and not is_hidden(path, folder))
-    taken = [file for file in files if file.suffix.lower() in SUFFIXES]
-    return taken, len(files) - len(taken)
+    text_files = [file for file in files if file.suffix.lower() in SUFFIXES]
+    return text_files, len(files) - len(text_files)
+
+
+def is_hidden(path: Path, folder: Path) -> bool:
+    """Return whether a file, or a subfolder that it is in, has a name that begins with a dot."""
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
 def has_fields(source: Path) -> bool:
-    """Whether a source has a field for the text: a .jsonl, or a data set of the `datasets` library."""
-    saved = str(source).startswith(HUB) or any((source / name).is_file() for name in SAVED)
-    return saved or (source.suffix.lower() == ".jsonl" and source.is_file())
+    """Return whether a source has a field for the text: a .jsonl, or a data set of the `datasets` library."""
+    is_saved = str(source).startswith(HUB) or any((source / name).is_file() for name in SAVED)
+    return is_saved or (source.suffix.lower() == ".jsonl" and source.is_file())
 
 
 def rows_of_datasets(name: str, field: str) -> Iterator[str]:
-    """The field of each row of the train split, one after the other. Raises ValueError where there is no such data set or field."""
+    """Yield the field of each row of the train split. Raise ValueError if either is missing."""
     try:
         import datasets
     except ImportError:
         raise ValueError(
-            f"source={name}: the library datasets is not installed. Install it from a clone: pip install -e '.[text]'"
+            f"source={name}: the library datasets is not installed. "
+            "Install it from a clone: pip install -e '.[text]'"
         ) from None
     try:
+        # Open the train split.
         if name.startswith(HUB):
-            place, _, config = name.removeprefix(HUB).partition(":")
-            found = datasets.load_dataset(place, config or None, split="train", streaming=True)
+            repository, _, config = name.removeprefix(HUB).partition(":")
+            rows = datasets.load_dataset(repository, config or None, split="train", streaming=True)
         else:
-            found = datasets.load_from_disk(name)
-            if isinstance(found, datasets.DatasetDict):
-                if "train" not in found:
+            rows = datasets.load_from_disk(name)
+            if isinstance(rows, datasets.DatasetDict):
+                if "train" not in rows:
                     raise LookupError(
-                        f"has no split named train; save one of its {', '.join(found)} by itself"
+                        f"has no split named train; save one of its {', '.join(rows)} by itself"
                     )
-                found = found["train"]
-        for number, row in enumerate(found):
+                rows = rows["train"]
+
+        # Read the field of each row.
+        for number, row in enumerate(rows):
             if not isinstance(row.get(field), str):
                 raise LookupError(
-                    f"row {number:,} has no text in the field {field}; name one of {', '.join(row)} with --field"
+                    f"row {number:,} has no text in the field {field}; "
+                    f"name one of {', '.join(row)} with --field"
                 )
             yield row[field]
     except LookupError as error:
         raise ValueError(f"source={name}: {first_line(error)}") from None
-    except Exception as error:  # of a file, a hub or a network: anything
+    except Exception as error:  # a file, a hub or a network can fail in any way
         raise ValueError(f"source={name}: no data set that can be read ({first_line(error)})") from None
 
 
-def is_hidden(path: Path, folder: Path) -> bool:
-    """Whether a file, or a folder that it is in, has a name that begins with a dot."""
-    return any(part.startswith(".") for part in path.relative_to(folder).parts)
-
-
 def json_lines(file: Path, field: str) -> Iterator[str]:
-    """The field of each line. Raises ValueError naming a line that has none."""
-    place = 0
-    with reading(file) as lines:
+    """Yield the field of each line. Raise ValueError naming a line that does not have it."""
+    offset = 0
+    with open_source(file) as lines:
         for number, line in enumerate(lines, start=1):
             try:
                 content = json.loads(line.decode().removeprefix("\ufeff"))
             except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{file}: no UTF-8 at byte {place + error.start:,} (line {number:,}); convert it first"
-                ) from None
+                raise not_utf8(file, offset + error.start, number) from None
             except (ValueError, RecursionError) as error:
-                raise ValueError(f"{file}, line {number}: no JSON ({first_line(error)})") from None
+                raise ValueError(f"{file}, line {number}: not JSON ({first_line(error)})") from None
             text = content.get(field) if isinstance(content, dict) else None
             if not isinstance(text, str):
                 raise ValueError(
                     f"{file}, line {number}: has no text in the field {field}; name another with --field"
                 )
-            if HALF.search(text):
+            if SURROGATE.search(text):
                 raise ValueError(
-                    f"{file}, line {number}: has half of a character (\\ud800 to \\udfff) in the field {field}; mend it, or leave it out"
+                    f"{file}, line {number}: has half of a character (\\ud800 to \\udfff) "
+                    f"in the field {field}; "
+                    "correct it, or leave it out"
                 )
-            place += len(line)
+            offset += len(line)
             yield text
 
 
-def reading(file: Path) -> BinaryIO:
-    """A file of a source, open. Raises ValueError where it cannot be read."""
+def open_source(file: Path) -> BinaryIO:
+    """Return an open file. Raise ValueError if it cannot be read."""
     try:
         return file.open("rb")
     except OSError as error:
         raise ValueError(f"source={file}: cannot be read ({error.strerror})") from None
 
 
+def not_utf8(file: Path, offset: int, line: int) -> ValueError:
+    """Return the error of a file that is not UTF-8."""
+    return ValueError(f"{file}: not UTF-8 at byte {offset:,} (line {line:,}); convert it first")
+
+
 def text_of(file: Path) -> str:
-    """A text file. Raises ValueError naming the place where it is no UTF-8."""
+    """Return the text of a file. Raise ValueError naming the byte at which it is not UTF-8."""
     return "".join(blocks_of(file))
 
 
 def blocks_of(file: Path) -> Iterator[str]:
-    """A text file from its beginning, some BLOCK bytes at a time, its lines ended by \\n. Raises ValueError naming the place where it is no UTF-8."""
-    decoder, place, lines, held = codecs.getincrementaldecoder("utf-8")(), 0, 0, ""
-    with reading(file) as content:
+    """Yield a text file in parts of about BLOCK bytes, its lines ended by \\n.
+
+    Raises:
+        ValueError: The file is not UTF-8; the message names the byte and the line.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    offset = 0
+    num_lines = 0
+    pending = ""
+    with open_source(file) as content:
         while True:
             block = content.read(BLOCK)
-            before = len(decoder.getstate()[0])  # bytes of a character whose others come with this block
+            num_pending_bytes = len(decoder.getstate()[0])  # of a character that continues in this block
             try:
-                text = decoder.decode(block, final=not block)
+                decoded = decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
-                line = lines + error.object[: error.start].count(b"\n") + 1
-                raise ValueError(
-                    f"{file}: no UTF-8 at byte {place - before + error.start:,} (line {line:,}); convert it first"
-                ) from None
-            text = held + (text if place else text.removeprefix("\ufeff"))
-            held = "\r" if block and text.endswith("\r") else ""  # of a \r\n, perhaps
-            yield text[: len(text) - len(held)].replace("\r\n", "\n")
-            place, lines = place + len(block), lines + block.count(b"\n")
+                line = num_lines + error.object[: error.start].count(b"\n") + 1
+                raise not_utf8(file, offset - num_pending_bytes + error.start, line) from None
+            text = pending + (decoded if offset else decoded.removeprefix("\ufeff"))
+            pending = "\r" if block and text.endswith("\r") else ""  # it may begin a \r\n
+            yield text[: len(text) - len(pending)].replace("\r\n", "\n")
+            offset += len(block)
+            num_lines += block.count(b"\n")
             if not block:
                 return
 
 
 def length_of(blocks: Iterable[str]) -> int:
-    """The characters of a text; of a long one, as many as make its documents as long as they get."""
+    """Return the characters of a text, counted until there are enough for the longest documents."""
     length = 0
     for block in blocks:
         length += len(block)
@@ -173,15 +210,29 @@ def length_of(blocks: Iterable[str]) -> int:
 
 
 def pieces(blocks: Iterable[str], length: int) -> Iterator[str]:
-    """One text of such a length as documents: long ones, but many enough for every split to get some; cut between paragraphs, else lines, else
-    words.
+    """Yield one text as documents, cut after a paragraph, else a line, else a word, else anywhere.
+
+    Args:
+        blocks: The text in parts.
+        length: The characters of the text. The more there are, the longer are the documents, but there are
+            enough for every split to get some.
     """
-    size, text, start = max(SHORTEST, min(LONGEST, length // PIECES)), "", 0
-    for block in chain(filter(None, blocks), [""]):  # the last for what is left
-        text, start = text[start:] + block, 0
+    size = max(SHORTEST, min(LONGEST, length // PIECES))
+    text = ""
+    start = 0
+    for block in chain(filter(None, blocks), [""]):  # the last one flushes the rest
+        text = text[start:] + block
+        start = 0
         while start + (2 * size if block else 1) <= len(text):
-            latest = start + 2 * size
-            found = ((text.find(gap, start + size, latest), gap) for gap in ("\n\n", "\n", " "))
-            stop = next((place + len(gap) for place, gap in found if place >= 0), latest)
+            stop = cut_after(text, start + size, start + 2 * size)
             yield text[start:stop]
             start = stop
+
+
+def cut_after(text: str, earliest: int, latest: int) -> int:
+    """Return the index after the first paragraph, else line, else word between two indices, else the last."""
+    for gap in ("\n\n", "\n", " "):
+        index = text.find(gap, earliest, latest)
+        if index >= 0:
+            return index + len(gap)
+    return latest

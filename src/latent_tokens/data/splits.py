@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
@@ -19,83 +20,93 @@ from numpy.typing import NDArray
 from latent_tokens import tasks
 from latent_tokens.configs import Split
 from latent_tokens.progress import CONSOLE
-from latent_tokens.tasks import SPLITS, Examples, Task, joined
+from latent_tokens.tasks import SPLITS, Examples, Keys, Task, joined
 from latent_tokens.tasks.base import HELD_OUT
 
-CHUNK = 1_024  # numbers tried at a time, at most
-ROUND = 8  # chunks a process makes at most between two looks at whether they suffice
-PATIENCE, HARDLY = (
-    16_384,
-    300,
-)  # a split is as large as it gets where of so many numbers less than one in so many is new
+CHUNK = 1_024  # numbers of the seed tried in one call, at most
+CHUNKS_PER_ROUND = 8  # of each process, at most, before the splits are checked again
+WINDOW = 16_384  # numbers tried before a split may be declared exhausted
+MIN_NEW_RATE = Fraction(1, 300)  # new examples per number tried, below which it is
 
 Report = Callable[[int], None]
+SplitExamples = tuple[Examples, Keys, NDArray[np.int8]]
 
 
 @dataclass
 class SplitBuilder:
-    """Examples by split, each puzzle once, up to the counts that are wanted; and how many were passed over."""
+    """Collects examples by split, each puzzle once.
+
+    Attributes:
+        wanted: The number of examples of each split to collect.
+        counts: The number of examples of each split that were collected.
+        seen: The keys of all examples so far.
+        tried: The numbers of the seed that were tried.
+        too_long: Those whose example does not fit.
+        repeated: Examples that were seen before.
+        recent_tried: Numbers tried since the last check of `exhausted`.
+        recent_new: New examples of splits that were not full since then.
+    """
 
     wanted: Mapping[Split, int]
     parts: dict[Split, list[Examples]] = field(default_factory=dict)
-    kept: dict[Split, int] = field(default_factory=dict)
+    counts: dict[Split, int] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
-    tried: int = 0  # numbers of the seed
+    tried: int = 0
     too_long: int = 0
     repeated: int = 0
-    recent: list[int] = field(
-        default_factory=lambda: [0, 0]
-    )  # tried, and new in an open split, since the last look
+    recent_tried: int = 0
+    recent_new: int = 0
 
     @property
     def open(self) -> list[Split]:
         """The splits that are not full."""
-        return [split for split in self.wanted if self.kept.get(split, 0) < self.wanted[split]]
+        return [split for split in self.wanted if self.num_missing(split)]
 
     @property
     def lacking(self) -> int:
-        """About how many more numbers it takes to fill every split."""
+        """An estimate of how many more numbers it takes to fill every split."""
         share = {split: (HELD_OUT - 2 if split == "train" else 1) / HELD_OUT for split in self.open}
-        return max(
-            math.ceil((self.wanted[split] - self.kept.get(split, 0)) / share[split]) for split in self.open
-        )
+        return max(math.ceil(self.num_missing(split) / share[split]) for split in self.open)
 
-    def add(self, tried: int, examples: Examples, keys: NDArray[np.uint64], splits: NDArray[np.int8]) -> int:
-        """Takes what is new of the examples of `tried` numbers; gives how many that were."""
-        before = sum(self.kept.values())
-        fresh = np.array([self._is_new(key) for key in keys.tolist()], np.bool_)
-        self.tried, self.too_long, self.repeated = (
-            self.tried + tried,
-            self.too_long + tried - len(keys),
-            self.repeated + int((~fresh).sum()),
-        )
-        new = 0
+    def num_missing(self, split: Split) -> int:
+        """Return how many examples a split lacks."""
+        return max(0, self.wanted[split] - self.counts.get(split, 0))
+
+    def add(self, tried: int, examples: Examples, keys: Keys, splits: NDArray[np.int8]) -> int:
+        """Add the new ones of the examples of `tried` numbers, and return how many were added."""
+        is_new = np.array([self._add_key(key) for key in keys.tolist()], np.bool_)
+        self.tried += tried
+        self.too_long += tried - len(keys)
+        self.repeated += int((~is_new).sum())
+        self.recent_tried += tried
+        num_added = 0
         for split in self.open:
-            found = np.flatnonzero(fresh & (splits == SPLITS.index(split)))
-            taken = found[: self.wanted[split] - self.kept.get(split, 0)]
-            self.parts.setdefault(split, []).append(examples.take(taken))
-            self.kept[split] = self.kept.get(split, 0) + len(taken)
-            new += len(found)
-        self.recent = [self.recent[0] + tried, self.recent[1] + new]
-        return sum(self.kept.values()) - before
+            indices = np.flatnonzero(is_new & (splits == SPLITS.index(split)))
+            added = indices[: self.num_missing(split)]
+            self.parts.setdefault(split, []).append(examples.take(added))
+            self.counts[split] = self.counts.get(split, 0) + len(added)
+            self.recent_new += len(indices)
+            num_added += len(added)
+        return num_added
 
-    def _is_new(self, key: int) -> bool:
-        """Whether a key has not been there; from now on it has."""
-        if key in self.seen:
-            return False
+    def _add_key(self, key: int) -> bool:
+        """Add a key to those seen, and return whether it is new."""
+        is_new = key not in self.seen
         self.seen.add(key)
-        return True
+        return is_new
 
     def exhausted(self) -> bool:
-        """Whether hardly anything new has come lately, so that the open splits are as large as they get."""
-        if self.recent[0] < PATIENCE:
+        """Return whether few recent examples were new, so that the open splits will not grow much."""
+        if self.recent_tried < WINDOW:
             return False
-        (tried, new), self.recent = self.recent, [0, 0]
-        return new * HARDLY < tried
+        is_exhausted = self.recent_new < MIN_NEW_RATE * self.recent_tried
+        self.recent_tried = 0
+        self.recent_new = 0
+        return is_exhausted
 
     def examples(self) -> dict[Split, Examples]:
-        """What was kept, by split."""
-        return {split: joined(self.parts.pop(split)) for split in self.wanted if self.kept.get(split)}
+        """Return the collected examples by split, and forget them."""
+        return {split: joined(self.parts.pop(split)) for split in self.wanted if self.counts.get(split)}
 
 
 def make_splits(
@@ -105,38 +116,48 @@ def make_splits(
     *,
     seen: set[int] | None = None,
     processes: int = 1,
-    report: Report = lambda done: None,
+    report: Report = lambda num_new: None,
 ) -> SplitBuilder:
-    """The first `counts` different examples of each split; the same on any number of processes. `report` hears how many are new.
+    """Return the first different examples of each split, the same for any number of processes.
 
-    A split of which the task has not so many stays smaller; examples whose keys are among `seen` do not come in.
+    Args:
+        task: The task that generates them.
+        counts: The number of examples of each split. A split of a task that has fewer stays smaller.
+        seed: The seed.
+        seen: Keys of examples to leave out.
+        processes: The number of processes that generate, at most.
+        report: Receives the number of new examples of each chunk.
+
+    Example:
+        >>> make_splits(TASKS["sudoku-4"], {"train": 10}, seed=0).counts
+        {'train': 10}
     """
-    sieve = SplitBuilder(counts, seen=set() if seen is None else seen)
+    builder = SplitBuilder(counts, seen=set() if seen is None else seen)
     chunk = min(CHUNK, max(64, 2 * sum(counts.values())))
     compile_kernels(task)
     first = 0
-    workers = (
-        min(processes, math.ceil(sieve.lacking / chunk)) if sieve.open else 1
-    )  # each has a chunk to make
+    workers = min(processes, math.ceil(builder.lacking / chunk)) if builder.open else 1
     with Parallel(n_jobs=workers, return_as="generator") as pool:
-        while sieve.open:
-            chunks = min(ROUND * workers, math.ceil(sieve.lacking / chunk))
-            starts = range(first, first + chunks * chunk, chunk)
+        while builder.open:
+            num_chunks = min(CHUNKS_PER_ROUND * workers, math.ceil(builder.lacking / chunk))
+            starts = range(first, first + num_chunks * chunk, chunk)
             first = starts.stop
-            for made in pool(
-                delayed(sorted_chunk)(task, chunk, seed, start, os.getpid()) for start in starts
+            parent = os.getpid()
+            for generated in pool(
+                delayed(generate_chunk)(task, chunk, seed, start, parent) for start in starts
             ):
-                if sieve.open:
-                    report(sieve.add(chunk, *made))
-                    if sieve.exhausted():
-                        return sieve
-    return sieve
+                if builder.open:
+                    report(builder.add(chunk, *generated))
+                    if builder.exhausted():
+                        return builder
+    return builder
 
 
 def compile_kernels(task: Task) -> None:
-    """Makes the first call, which compiles what later ones and other processes then find; says so where it took long.
+    """Compile the task's kernels by a first call, so that other processes read them from numba's cache.
 
-    Compiled kernels that are older than a file of tasks are dropped first: numba looks only at the file a kernel stands in.
+    Cached kernels older than any file of `tasks` are deleted first: numba compares only the file that
+    defines a kernel, and not those that it imports.
     """
     home = Path(tasks.__file__).parent
     newest = max(file.stat().st_mtime for file in home.rglob("*.py"))
@@ -145,18 +166,14 @@ def compile_kernels(task: Task) -> None:
             if kernel.stat().st_mtime < newest:
                 kernel.unlink()
     begun = time.perf_counter()
-    sorted_chunk(task, 1, 0, 0, os.getpid())
+    generate_chunk(task, 1, 0, 0, os.getpid())
     seconds = time.perf_counter() - begun
     if seconds > 1:
-        CONSOLE.print(
-            f"compiled {task.name} in {seconds:.1f} s; the next time it is at hand", highlight=False
-        )
+        CONSOLE.print(f"compiled {task.name} in {seconds:.1f} s, and cached it", highlight=False)
 
 
-def sorted_chunk(
-    task: Task, count: int, seed: int, first: int, parent: int
-) -> tuple[Examples, NDArray[np.uint64], NDArray[np.int8]]:
-    """(examples, their keys, their splits) of some numbers of a seed, made in the process `parent` or in one that ends with it."""
+def generate_chunk(task: Task, count: int, seed: int, first: int, parent: int) -> SplitExamples:
+    """Return (examples, keys, splits) of numbers of a seed, in `parent` or a process that ends with it."""
     end_with(parent)
     examples = task.generate(count, seed, first)
     return examples, task.keys(examples), task.splits(examples)
@@ -164,7 +181,7 @@ def sorted_chunk(
 
 @cache
 def end_with(parent: int) -> None:
-    """Has this process end soon after its parent, which cannot ask for that where it is killed."""
+    """End this process within a second of its parent, which cannot end it itself if it is killed."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -175,23 +192,27 @@ def end_with(parent: int) -> None:
         threading.Thread(target=watch, daemon=True).start()
 
 
-def make_problems(task: Task, count: int, seed: int, report: Report = lambda done: None) -> Examples:
-    """`count` problems of the test split, or as many as it has; where nothing is given there is only one problem, again and again.
+def make_problems(task: Task, count: int, seed: int, report: Report = lambda num_new: None) -> Examples:
+    """Return `count` problems of the test split, or as many as the task has.
 
-    Raises ValueError where the test split is empty.
+    If nothing is given, there is one problem, and it is repeated.
+
+    Raises:
+        ValueError: The test split is empty.
     """
-    few = task.generate(16, seed)
-    if not few.known.any():
-        return few.take(np.zeros(count, np.int64))
-    found = make_splits(task, {"test": count}, seed, report=report).examples()
-    if "test" not in found:
+    sample = task.generate(16, seed)
+    if not sample.known.any():
+        return sample.take(np.zeros(count, np.int64))
+    splits = make_splits(task, {"test": count}, seed, report=report).examples()
+    if "test" not in splits:
         raise ValueError(
-            f"{task.name} as it is set up has no problem of the test split; use wider settings, or bring a data set"
+            f"{task.name}: no problem of the test split with these settings. "
+            "Use wider settings, or a data set"
         )
-    return found["test"]
+    return splits["test"]
 
 
 def chunks_of(examples: Examples, size: int) -> Iterator[Examples]:
-    """The examples, `size` at a time."""
+    """Yield the examples, `size` at a time."""
     for start in range(0, len(examples.tokens), size):
         yield examples.take(slice(start, start + size))

@@ -1,4 +1,4 @@
-"""Examples as tensors, and samples as the arrays that tasks judge."""
+"""Examples as tensors, and samples as the arrays that tasks score."""
 
 from __future__ import annotations
 
@@ -8,20 +8,39 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from latent_tokens.tasks import Examples
-from latent_tokens.tasks.base import Tokens
+from latent_tokens.tasks import Examples, Tokens
 
 
 def as_tensors(examples: Examples, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
-    """Tokens Int[N, L], known Bool[N, L] and lengths Int[N], as `loss` and `generate` take them."""
-    tokens, lengths = (
-        torch.from_numpy(part.astype(np.int64)).to(device) for part in (examples.tokens, examples.lengths)
-    )
-    return tokens, torch.from_numpy(np.ascontiguousarray(examples.known)).to(device), lengths
+    """Return examples as the tensors that `loss` and `generate` take.
+
+    Args:
+        examples: N examples of at most L positions.
+        device: The device of the tensors.
+
+    Returns:
+        tokens: Int64, (N, L).
+        known: Bool, (N, L).
+        lengths: Int64, (N,).
+
+    Example:
+        >>> tokens, known, lengths = as_tensors(TASKS["sudoku-4"].generate(2, seed=0))
+        >>> tokens.shape
+        torch.Size([2, 16])
+    """
+    tokens = torch.from_numpy(examples.tokens.astype(np.int64)).to(device)
+    known = torch.from_numpy(np.ascontiguousarray(examples.known)).to(device)
+    lengths = torch.from_numpy(examples.lengths.astype(np.int64)).to(device)
+    return tokens, known, lengths
 
 
 def as_numpy(tokens: Tensor) -> Tokens:
-    """Tokens as tasks take them: uint8 on the CPU, or uint16 where there are more than 256."""
-    found = tokens.cpu().numpy()
-    large = found.size and found.max() > np.iinfo(np.uint8).max
-    return cast(Tokens, found.astype(np.uint16 if large else np.uint8))
+    """Return tokens as tasks take them: uint8 on the CPU, or uint16 if one is larger than 255.
+
+    Example:
+        >>> as_numpy(torch.tensor([[1, 2]])).dtype
+        dtype('uint8')
+    """
+    array = tokens.cpu().numpy()
+    is_large = array.size and array.max() > np.iinfo(np.uint8).max
+    return cast(Tokens, array.astype(np.uint16 if is_large else np.uint8))

@@ -1,4 +1,4 @@
-"""The tasks by name, and how one is described and changed. Nothing in here knows torch or the rest of the package."""
+"""The tasks by name: their examples, text and scores, with numpy and numba only."""
 
 from __future__ import annotations
 
@@ -74,22 +74,27 @@ __all__ = [
 
 
 def named(name: str) -> Language:
-    """The task of that name, or text, which has no examples of its own. Raises ValueError for any other name."""
+    """Return the task of a name, or text. Raise ValueError for any other name."""
     check_choice("task", name, (*TASKS, Text.name))
     return Text() if name == Text.name else TASKS[name]
 
 
 def description(task: Language) -> dict[str, Any]:
-    """What manifests and run folders hold of a task: its name and its settings, so that `described` gives it again."""
+    """Return the entries of manifests and config.json from which `described` restores the task."""
     if isinstance(task, Text):
-        return task.description()
-    every: list[str] = [field.name for field in fields(task)] if is_dataclass(task) else []
-    settings = [name for name in every if name not in FIXED]
-    return {"name": task.name} | {name: getattr(task, name) for name in settings}
+        return dict(task.description())
+    names: list[str] = [field.name for field in fields(task)] if is_dataclass(task) else []
+    settings = {name: getattr(task, name) for name in names if name not in FIXED}
+    return {"name": task.name} | settings
 
 
 def configured(name: str, settings: Mapping[str, Any]) -> Solvable:
-    """The task of that name with some settings changed. Raises ValueError naming one that it has not, or a value out of range."""
+    """Return a task with other settings. Raise ValueError if it lacks one, or a value is out of range.
+
+    Example:
+        >>> configured("sudoku-6-puzzle", {"clues": 10}).clues
+        10
+    """
     task = TASKS[name]
     allowed = [other for other in description(task) if other != "name"]
     for setting, value in settings.items():
@@ -101,13 +106,14 @@ def configured(name: str, settings: Mapping[str, Any]) -> Solvable:
     return replace(task, **values)  # type: ignore[type-var]
 
 
-def described(about: Any, folder: Path | None = None) -> Language:
-    """The task that `description` wrote down in a folder. Raises ValueError where it is none of this version."""
-    if isinstance(about, dict) and about.get("name") == Text.name:
-        return text_described(about, folder)
-    if not isinstance(about, dict) or not isinstance(about.get("name"), str) or about["name"] not in TASKS:
-        raise ValueError(f"{about}: no task of this version")
+def described(entries: object, folder: Path | None = None) -> Language:
+    """Return the task of a description. Raise ValueError if this version has no such task."""
+    if isinstance(entries, dict) and entries.get("name") == Text.name:
+        return text_described(entries, folder)
+    name = entries.get("name") if isinstance(entries, dict) else None
+    if not isinstance(entries, dict) or not isinstance(name, str) or name not in TASKS:
+        raise ValueError(f"{entries}: no task of this version")
     try:
-        return configured(about["name"], {name: value for name, value in about.items() if name != "name"})
+        return configured(name, {setting: value for setting, value in entries.items() if setting != "name"})
     except TypeError:
-        raise ValueError(f"{about}: no task of this version") from None
+        raise ValueError(f"{entries}: no task of this version") from None

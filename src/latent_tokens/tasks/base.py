@@ -1,4 +1,4 @@
-"""What a task is: examples to learn from, text to tokens and back, and a judge that reads the sample alone."""
+"""The protocol of a task: examples to learn from, text to tokens and back, and a score of samples."""
 
 from __future__ import annotations
 
@@ -17,19 +17,34 @@ Keys = NDArray[np.uint64]
 Scores = dict[str, NDArray[np.float64]]
 
 SPLITS: tuple[Literal["train", "validation", "test"], ...] = ("train", "validation", "test")
-HELD_OUT = 16  # one in so many examples is for validation, and as many for the test
+HELD_OUT = 16  # one in 16 examples is for validation, and as many are for the test
 
 
 class Examples(NamedTuple):
-    """N examples of at most L positions."""
+    """N examples of at most L positions.
 
-    tokens: Tokens  # (N, L); what stands past a row's length means nothing
-    known: Known  # (N, L): given rather than predicted
-    lengths: NDArray[np.uint16]  # (N,): positions that take part
+    Attributes:
+        tokens: uint8 or uint16, (N, L). Tokens beyond a row's length have no meaning.
+        known: bool, (N, L), the given tokens.
+        lengths: uint16, (N,), the number of positions of each example.
+
+    Example:
+        >>> Examples.of(np.zeros((2, 16), np.uint8), known=3).known.sum()
+        6
+    """
+
+    tokens: Tokens
+    known: Known
+    lengths: NDArray[np.uint16]
 
     @staticmethod
     def of(tokens: Tokens, known: Known | int) -> Examples:
-        """Examples of one length; `known` may be the number of positions, from the first, that are given."""
+        """Return examples of one length.
+
+        Args:
+            tokens: (N, L).
+            known: (N, L), or the number of positions that are given, counted from the first.
+        """
         count, length = tokens.shape
         if isinstance(known, int):
             known = np.broadcast_to(np.arange(length) < known, tokens.shape).copy()
@@ -43,7 +58,15 @@ class Examples(NamedTuple):
         length: int,
         pad: int,
     ) -> Examples:
-        """Examples of the sequences, of which the first given[i] tokens are given; `pad` stands after their ends."""
+        """Return sequences as examples of L positions.
+
+        Args:
+            sequences: N sequences of at most L tokens.
+            given: The number of given tokens of each, counted from the first.
+            lengths: The number of positions of each.
+            length: L.
+            pad: The token that follows each sequence.
+        """
         tokens = np.full((len(sequences), length), pad, np.uint8)
         for row, sequence in zip(tokens, sequences, strict=True):
             row[: len(sequence)] = sequence
@@ -51,87 +74,115 @@ class Examples(NamedTuple):
         return Examples(tokens, known, np.array(lengths, np.uint16))
 
     def take(self, which: NDArray[np.int64] | NDArray[np.bool_] | slice) -> Examples:
-        """Some of the examples."""
+        """Return the examples of an index, a mask or a slice."""
         return Examples(self.tokens[which], self.known[which], self.lengths[which])
 
 
 def joined(parts: Sequence[Examples]) -> Examples:
-    """All examples of several sets, in their order."""
+    """Return the examples of several sets as one, in their order."""
     return Examples(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
 @runtime_checkable
 class Language(Protocol):
-    """Sequences to learn. Tokens are 0..vocab_size-1; MASK is not among them."""
+    """Sequences to learn. Tokens are 0..vocab_size-1, without MASK."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name on the command line and in manifests."""
 
     @property
     def length(self) -> int:
-        """L, positions in a sequence at most."""
+        """L, the maximum number of positions of a sequence."""
 
     @property
-    def vocab_size(self) -> int: ...
+    def vocab_size(self) -> int:
+        """The number of tokens without MASK."""
 
     def encode(self, text: str) -> Examples:
-        """What the text gives, as one example that lacks its answer. Raises ValueError naming what is wrong with it."""
+        """Return a prompt as one example without its answer. Raise ValueError naming the error."""
 
     def decode(self, tokens: Tokens) -> str:
-        """One sequence (L,) as a person would write it; what is no token shows as empty."""
+        """Return one sequence (L,) as text. Tokens that are out of place read as empty."""
 
 
 @runtime_checkable
 class Task(Language, Protocol):
-    """A problem that can be made and judged.
+    """A problem that can be generated and scored.
 
-    It may also have a `temperature` of sampling where none is asked for (1.0 otherwise), and a `note` for manifests.
+    A task may also have a `temperature`, the default one of sampling (otherwise 1.0), and a `note` for
+    manifests.
+
+    Example:
+        >>> task = TASKS["sudoku-4"]
+        >>> examples = task.generate(2, seed=0)
+        >>> task.score(examples.tokens)["valid"].tolist()
+        [1.0, 1.0]
     """
 
     @property
     def metric(self) -> str:
-        """The key of `score` that counts, a share of samples."""
+        """The main key of `score`, a share of samples."""
 
     @property
     def num_train(self) -> int:
-        """Training examples of the paper's data set, or of our small one."""
+        """The default number of training examples: the paper's, or that of a small task."""
 
     def generate(self, count: int, seed: int, first: int = 0) -> Examples:
-        """Examples number first .. first+count-1 of the seed, less those that do not fit; the same whatever the calls they are made in."""
+        """Generate examples number first .. first+count-1 of a seed, without those that do not fit.
+
+        An example depends on the seed and its number only.
+
+        Args:
+            count: How many numbers of the seed to try.
+            seed: The seed.
+            first: The first number.
+
+        Returns:
+            At most `count` examples (N, L).
+        """
 
     def keys(self, examples: Examples) -> Keys:
-        """A number for each of N examples, the same for two that are one in canonical form; of those made here one is kept."""
+        """Return a key for each of N examples, equal for examples with the same canonical form."""
 
     def splits(self, examples: Examples) -> NDArray[np.int8]:
-        """The split of each of N examples, as an index of SPLITS; a function of its canonical form, so that no two splits share one."""
+        """Return the split of each of N examples as an index of SPLITS, by its canonical form."""
 
     def verify(self, tokens: Tokens) -> list[str]:
-        """What is wrong with the answer of one sequence (L,), in words, judged by its own problem; nothing where it is right."""
+        """Return the errors of one sequence (L,) in words, judged by its own problem."""
 
     def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
-        """For each of N samples (N, L), every figure by its name. Only exactness is judged by `truth`, the stored examples."""
+        """Score N samples.
+
+        Args:
+            tokens: The samples, (N, L).
+            truth: The stored examples, by which only exactness is judged.
+
+        Returns:
+            Every figure by its name, float64, (N,).
+        """
 
 
 @runtime_checkable
 class Solvable(Task, Protocol):
-    """A task that can also say whether a problem has an answer."""
+    """A task that can count the answers of a problem."""
 
     def count_solutions(self, problem: Examples, most: int = 2) -> int | None:
-        """How many answers (at most `most`) a problem of one example has; None where it took too long to tell.
+        """Return how many answers (at most `most`) a problem has, or None if it takes too long.
 
-        0 always means none; a task whose answers are many by nature may stop at 1.
+        0 always means that there is none. A task with many answers per problem may stop at 1.
         """
 
 
 def split_by_key(keys: Keys) -> NDArray[np.int8]:
-    """One in HELD_OUT keys to validation, as many to the test, the others to training."""
+    """Return 1 (validation) for one in HELD_OUT keys, 2 (test) for as many, and 0 (train) for the others."""
     rest = keys % np.uint64(HELD_OUT)
     return np.where(rest == 1, 1, np.where(rest == 2, 2, 0)).astype(np.int8)
 
 
 @numba.njit(cache=True)
 def hash_rows(rows):  # type: ignore[no-untyped-def]
-    """A number for each row of uint8[N, M]: equal rows have equal numbers, others hardly ever (64 bits, well mixed)."""
+    """Return a 64-bit hash for each row of uint8[N, M]."""
     keys = np.empty(len(rows), np.uint64)
     for i in range(len(rows)):
         key = np.uint64(rows.shape[1])
@@ -142,5 +193,5 @@ def hash_rows(rows):  # type: ignore[no-untyped-def]
 
 
 def evenly(count: int, most: int) -> NDArray[np.int64]:
-    """At most so many of the numbers 0..count-1, evenly spaced."""
+    """Return at most `most` of the numbers 0..count-1, evenly spaced."""
     return np.arange(count) if count <= most else np.arange(most) * count // most

@@ -1,1 +1,1 @@
-"""Countdown puzzles."""
+"""Countdown: arithmetic puzzles, their search and their notation."""

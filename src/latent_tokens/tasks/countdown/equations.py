@@ -1,4 +1,4 @@
-"""Countdown puzzles by the search of stream-of-search (Gandhi et al., 2024), which gives the answers of Ye et al.; numba kernels."""
+"""Countdown by the search of stream-of-search (Gandhi et al., 2024), as Ye et al. use it. Numba kernels."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def first_solution(stack, left, target, steps):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def draw_puzzles(numbers, targets, steps, low, high, seed, first):  # type: ignore[no-untyped-def]
-    """Fills the lines of numbers, targets and steps with puzzles number first, first + 1, ... of the seed, each with its first solution."""
+    """Fill the rows with puzzles number first, first + 1, ... of the seed, each with its first solution."""
     state = np.zeros(1, np.uint64)
     count = numbers.shape[1]
     stack = np.zeros((count + 1, count), np.int64)

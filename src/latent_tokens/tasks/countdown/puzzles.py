@@ -1,4 +1,4 @@
-"""Countdown: make the target from the given numbers, each used once, in N - 1 equations (Ye et al., 2025; appendix F.4)."""
+"""Countdown: make the target from N numbers in N - 1 equations (Ye et al., 2025; appendix F.4)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,24 @@ from numpy.typing import NDArray
 
 from latent_tokens.checks import check_choice, is_whole
 from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, hash_rows, split_by_key
-from latent_tokens.tasks.countdown.equations import (
-    MOST_NUMBER,
-    OPERATIONS,
-    draw_puzzles,
-    first_solution,
-    stack_of,
+from latent_tokens.tasks.countdown.equations import MOST_NUMBER, draw_puzzles, first_solution, stack_of
+from latent_tokens.tasks.countdown.notation import (
+    BOS,
+    CHARACTERS,
+    EOS,
+    PAD,
+    SEP,
+    agreement,
+    answer_text,
+    holds,
+    ids,
+    lenient,
+    numbers_of,
+    parts_of,
+    texts,
 )
 
-PAD, BOS, EOS, SEP = range(4)
-CHARACTERS = ",=+-*/0123456789"  # ids from 4 on
+# Of the test of Ye et al.: the first nine of shuffle(10..100), seed 4.
 HELD_OUT_TARGETS = (
     14,
     39,
@@ -32,14 +40,28 @@ HELD_OUT_TARGETS = (
     87,
     89,
     96,
-)  # of the test of Ye et al.: the first nine of shuffle(10..100), seed 4
-NUMBER = "(0|[1-9][0-9]*)"
-EQUATION = re.compile(f"{NUMBER}([-+*/]){NUMBER}={NUMBER}")
+)
+
+__all__ = ["CHARACTERS", "HELD_OUT_TARGETS", "Countdown", "answer_text", "holds", "parts_of", "texts"]
 
 
 @dataclass(frozen=True)
 class Countdown:
-    """[BOS] 8,91,30,36,98,55 [SEP] 98-91=7,... [EOS], then PAD, which is part of the answer (D-11, Countdown answer length)."""
+    """[BOS] 8,91,30,36,98,55 [SEP] 98-91=7,... [EOS], then PAD.
+
+    PAD is part of the answer (D-11, Countdown answer length).
+
+    Attributes:
+        name: The task's name.
+        numbers: The number of given numbers without the target: 3, 4 or 5.
+        num_train: The default number of training examples.
+        targets: The lowest and the highest target.
+        padding: "none" or "paper".
+
+    Example:
+        >>> TASKS["countdown-3"].generate(2, seed=0).tokens.shape
+        (2, 48)
+    """
 
     name: str
     numbers: int  # given, beside the target
@@ -69,7 +91,7 @@ class Countdown:
 
     @property
     def length(self) -> int:
-        """80 for five numbers where the paper's 64 loses 2 % of the puzzles (D-11, Countdown answer length)."""
+        """L: 80 for five numbers, as the paper's 64 loses 2% of the puzzles (D-11)."""
         return 64 if self.padding == "paper" else 16 * self.numbers
 
     @property
@@ -87,11 +109,11 @@ class Countdown:
 
     @property
     def room(self) -> int:
-        """Positions for an answer and its end: what the longest problem, N numbers of two digits and a target of three, leaves."""
+        """Positions that the longest problem leaves for an answer and its end."""
         return self.length - (3 * self.numbers + 5)
 
     def generate(self, count: int, seed: int, first: int = 0) -> Examples:
-        """Random targets, each with random numbers 1..99 redrawn until it can be made, and the first solution of the search."""
+        """Generate random targets, each with random numbers 1..99 that make it and the first solution."""
         numbers = np.empty((count, self.numbers), np.int64)
         targets, steps = np.empty(count, np.int64), np.empty((count, self.numbers - 1, 4), np.int64)
         draw_puzzles(numbers, targets, steps, self.targets[0], self.targets[1], seed, first)
@@ -100,11 +122,12 @@ class Countdown:
         return self._rows([pair for pair in zip(problems, answers, strict=True) if self._fits(*pair)])
 
     def example(self, problem: str, answer: str) -> Examples:
-        """One example from texts. Raises ValueError where the problem is none, the answer is wrong, or it does not fit."""
+        """Return one example from texts. Raise ValueError if the answer is wrong or does not fit."""
         self._numbers(problem)
         if not self._fits(problem, answer):
             raise ValueError(
-                f"{len(problem) + len(answer) + 3} tokens do not fit in the {self.length} of {self.name}, padding={self.padding}"
+                f"{len(problem) + len(answer) + 3} tokens do not fit in the {self.length} of {self.name}, "
+                f"padding={self.padding}"
             )
         made = self._rows([(problem, answer)])
         wrong = self.verify(made.tokens[0])
@@ -113,11 +136,10 @@ class Countdown:
         return made
 
     def _fits(self, problem: str, answer: str) -> bool:
-        return (
-            len(answer) < self.room
-            if self.padding == "none"
-            else len(problem) + len(answer) + 3 <= self.length
-        )
+        """Return whether problem and answer fit into L."""
+        if self.padding == "none":
+            return len(answer) < self.room
+        return len(problem) + len(answer) + 3 <= self.length
 
     def _rows(self, pairs: Sequence[tuple[str, str]]) -> Examples:
         """An example for each (problem, answer); an empty answer leaves only PAD after SEP."""
@@ -133,13 +155,11 @@ class Countdown:
         low, high = self.targets
         parts = problem.split(",")
         if len(parts) != self.numbers + 1 or not all(re.fullmatch("[1-9][0-9]{0,3}", part) for part in parts):
-            hint = (
-                "; countdown-3, countdown-4 and countdown (5) take other numbers"
-                if len(parts) in (4, 5, 6)
-                else ""
-            )
+            is_other_task = len(parts) in (4, 5, 6)
+            hint = "; countdown-3, countdown-4 and countdown (5) take other numbers" if is_other_task else ""
             raise ValueError(
-                f"problem {problem!r}: must be {self.numbers} numbers and the target, set apart by commas, like 86,28,13,31,96{hint}"
+                f"problem {problem!r}: must be {self.numbers} numbers and the target, set apart by commas, "
+                f"like 86,28,13,31,96{hint}"
             )
         *given, target = map(int, parts)
         if max(given) > MOST_NUMBER:
@@ -191,7 +211,11 @@ class Countdown:
         )
 
     def verify(self, tokens: Tokens) -> list[str]:
-        """Strict: every equation true, each given or produced number used at most once, all given numbers used, the target last."""
+        """Return errors of the strict rules.
+
+        Every equation is true, each given or computed number is used at most once, all given numbers are
+        used, and the last result is the target.
+        """
         problem, answer = texts(tokens)
         *given, target = numbers_of(problem)
         wrong: list[str] = []
@@ -215,7 +239,7 @@ class Countdown:
         return wrong + [f"{', '.join(map(str, given))} not used"] * bool(given)
 
     def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
-        """lenient: Ye et al.'s, which looks at the equations alone. strict: nothing to object. exact, cells: against the stored answer."""
+        """Score samples: lenient (Ye et al.'s, by the equations alone), strict, exact and cells."""
         figures = {
             "lenient": [lenient(row) for row in tokens],
             "strict": [not self.verify(row) for row in tokens],
@@ -226,55 +250,3 @@ class Countdown:
             figures["exact"] = [ours == theirs for ours, theirs in zip(found, answers, strict=True)]
             figures["cells"] = [agreement(ours, theirs) for ours, theirs in zip(found, answers, strict=True)]  # type: ignore[misc]
         return {name: np.array(values, np.float64) for name, values in figures.items()}
-
-
-def ids(text: str) -> list[int]:
-    """The tokens of a text. Raises ValueError naming a character that has none."""
-    for character in text:
-        if character not in CHARACTERS:
-            raise ValueError(f"{character!r} in {text!r}: must be one of {CHARACTERS}")
-    return [4 + CHARACTERS.index(character) for character in text]
-
-
-def texts(tokens: Tokens) -> tuple[str, str]:
-    """(problem, answer) of one sequence; the answer ends at EOS or PAD, and what is no character shows as ?."""
-    row = tokens.tolist()
-    sep = row.index(SEP)
-    characters = [CHARACTERS[i - 4] if 4 <= i < 4 + len(CHARACTERS) else "?" for i in row]
-    end = next((at for at in range(sep + 1, len(row)) if row[at] in (EOS, PAD)), len(row))
-    return "".join(characters[1:sep]), "".join(characters[sep + 1 : end])
-
-
-def answer_text(steps: list[list[int]]) -> str:
-    """The equations (a, operation, b, c) as the data write them."""
-    return ",".join(f"{a}{OPERATIONS[operation]}{b}={c}" for a, operation, b, c in steps)
-
-
-def numbers_of(problem: str) -> list[int]:
-    """The numbers of a problem, the target last."""
-    return [int(number) for number in problem.split(",")]
-
-
-def parts_of(equation: str) -> tuple[int, str, int, int] | None:
-    """(a, operation, b, c) of a text a operation b = c, or None where it is no equation."""
-    parts = EQUATION.fullmatch(equation)
-    return parts and (int(parts[1]), parts[2], int(parts[3]), int(parts[4]))
-
-
-def holds(a: int, operation: str, b: int, c: int) -> bool:
-    """Whether a operation b = c, division without remainder."""
-    return {"+": a + b == c, "-": a - b == c, "*": a * b == c, "/": b != 0 and a == b * c}[operation]
-
-
-def lenient(tokens: Tokens) -> bool:
-    """Whether every equation is true and the last result is the target, whatever the operands (Ye et al.'s evaluation)."""
-    problem, answer = texts(tokens)
-    parts = [parts_of(equation) for equation in answer.split(",")]
-    return (
-        all(part and holds(*part) for part in parts) and answer.rsplit("=", 1)[1] == problem.rsplit(",", 1)[1]
-    )
-
-
-def agreement(found: str, stored: str) -> float:
-    """The share of the stored answer's characters, its end included, that are found in their place."""
-    return sum(a == b for a, b in zip(found + "$", stored + "$", strict=False)) / (len(stored) + 1)

@@ -1,1 +1,1 @@
-"""Readers of data files that others published."""
+"""Readers of puzzle files that others published."""

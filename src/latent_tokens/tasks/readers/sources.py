@@ -1,4 +1,4 @@
-"""Puzzles that others made, in the files they come in: Shah et al. (2024), Ye et al. (2025), Sudoku-Extreme (2025), and lists of 81 characters."""
+"""Published puzzle files: Shah et al. (2024), Ye et al. (2025), Sudoku-Extreme (2025), lists of boards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from latent_tokens.tasks.base import Examples, Task, joined
 from latent_tokens.tasks.countdown.puzzles import Countdown
-from latent_tokens.tasks.readers.pickles import LONGEST_EMPTY, read_plain_pickle
+from latent_tokens.tasks.readers.arrays import load_npy
+from latent_tokens.tasks.readers.pickles import read_plain_pickle
 from latent_tokens.tasks.sudoku.boards import Sudoku
 from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
 from latent_tokens.tasks.zebra.puzzles import Zebra
@@ -32,7 +33,8 @@ def read_source(
 ) -> tuple[Examples, list[str]]:
     """(the examples of a file, all or the first `most`; what was wrong with the rows that were left out).
 
-    Raises ValueError where the file is of no kind that the task has, or for its first bad row unless they are skipped.
+    Raises ValueError where the file is of no kind that the task has, or for its first bad row unless they
+    are skipped.
     """
     parts: list[Examples] = []
     rows: list[Examples] = []
@@ -73,7 +75,7 @@ def records(task: Task, path: Path) -> Iterator[Record]:
 
 
 def shah_sudoku(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
-    """Shah et al.'s .npy: the number of givens, then (row, column, value, strategy) of every cell, givens first."""
+    """Read Shah et al.'s .npy: the number of givens, then (row, column, value, strategy) of each cell."""
     array = load_npy(path)
     width = 4 * task.side**2 + 1
     if array.ndim != 2 or array.shape[1] != width or array.dtype.kind not in "iu":
@@ -116,7 +118,7 @@ def shah_row(task: Sudoku | SudokuPuzzle, row: NDArray[np.int64]) -> Examples:
 
 
 def sudoku_csv(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
-    """A .csv, by its first line: Ye et al.'s quizzes and solutions, or Sudoku-Extreme; a character a cell, 0 or . where empty."""
+    """Read a .csv of Ye et al.'s or of Sudoku-Extreme, by its first line. Empty cells are 0 or ."""
     lines = read_lines(path)
     row = CSV_ROWS.get(lines[0] if lines else "")
     if row is None:
@@ -176,7 +178,7 @@ def shah_zebra(task: Zebra, path: Path) -> Iterator[Record]:
 
 
 def shah_zebra_row(task: Zebra, record: Any) -> Examples:
-    """One example of Shah et al.'s Zebra: the clues are what stands before ANSWER, the answer is the table."""
+    """Return one example of Shah et al.'s Zebra. The clues come before ANSWER; the table is the answer."""
     words = record[0] if isinstance(record, list) and len(record) == 3 else None
     if not is_text(words) or "ANSWER" not in words:
         raise ValueError("must be [tokens, table, order], the tokens text with ANSWER among it")
@@ -233,7 +235,7 @@ def json_lines(path: Path, row: Callable[[str], Examples]) -> Iterator[Record]:
 
 
 def json_fields(text: str, **wanted: type) -> list[Any]:
-    """The fields of a JSON object. Raises ValueError where it is none, or one is missing or of another type."""
+    """Return the fields of a JSON object. Raise ValueError if one is missing or of another type."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -250,21 +252,6 @@ def read_lines(path: Path) -> list[str]:
         return path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: no text in UTF-8 ({error.reason} at byte {error.start})") from None
-
-
-def load_npy(path: Path) -> NDArray[Any]:
-    """The array of a .npy file, mapped rather than read. Raises ValueError where it is cut off, damaged, no array, or holds objects or nothing."""
-    try:
-        array = np.lib.format.open_memmap(path, mode="r")
-    except (MemoryError, RecursionError):  # what Python's parser raises
-        raise ValueError(f"{path}: no whole array in it (its header is nested too deep)") from None
-    except Exception as error:  # a damaged header can fail in any way
-        raise ValueError(f"{path}: no whole array in it ({type(error).__name__})") from None
-    if not array.ndim or (
-        not array.nbytes and max(array.shape) > LONGEST_EMPTY
-    ):  # what takes no byte can be endless
-        raise ValueError(f"{path}: no whole array in it (of {array.dtype}, its shape is {array.shape})")
-    return array
 
 
 CSV_ROWS: dict[str, Callable[[Sudoku | SudokuPuzzle, str], Examples]] = {

@@ -1,1 +1,1 @@
-"""Sudoku boards and puzzles."""
+"""Sudoku: boards to infill, puzzles as text, and how both are generated and solved."""

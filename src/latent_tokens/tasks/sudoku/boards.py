@@ -23,7 +23,8 @@ PAPER_LENGTHS = {9: 128, 36: 1536}  # by side (table of datasets); others to the
 
 @dataclass(frozen=True)
 class Sudoku:
-    """Boards of side box_rows * box_columns as row-major cells 0..side-1; meets the Task protocol (appendix F.2).
+    """Boards of side box_rows * box_columns, as cells 0..side-1 row by row (appendix F.2).
+
 
     With padding = "paper", [BOS] cells [EOS] and more EOS up to the paper's length, all of them predicted.
     """
@@ -68,7 +69,10 @@ class Sudoku:
     def note(self) -> str | None:
         """What a user of the boards should know."""
         if self.source == "pattern":
-            return "all pattern boards are one board up to symmetry: splits share no board, but test transformations, not boards"
+            return (
+                "all pattern boards are one board up to symmetry: "
+                "splits share no board, but test transformations, not boards"
+            )
         return "there are 288 boards of 4x4 in all" if self.side == 4 else None
 
     @property
@@ -76,7 +80,10 @@ class Sudoku:
         return "valid"
 
     def generate(self, count: int, seed: int, first: int = 0) -> Examples:
-        """Valid boards, nothing known. The pattern of 9x9 shuffles all bands alike, as the paper's release does (52.3 M boards)."""
+        """Generate valid boards with nothing given.
+
+        The pattern of 9x9 shuffles all bands alike, as the paper's release does (52.3 M boards).
+        """
         boards = np.empty((count, self.num_cells), np.uint8)
         if self.source == "solver":
             solver.fill_boards(boards, self.grid.unit_of, seed, first, NODES_PER_CELL * self.num_cells)
@@ -85,7 +92,8 @@ class Sudoku:
         return Examples.of(self._framed(boards), known=0)
 
     def example(self, givens: Cells, solution: Cells | None = None) -> Examples:
-        """A puzzle as a board to infill: the solution, its givens known. Cells are digits 0..side-1, or -1 where empty.
+        """Return a puzzle as a board to infill. Cells are digits 0..side-1, or -1 if empty.
+
 
         Raises ValueError as `Grid.solution` does.
         """
@@ -130,7 +138,9 @@ class Sudoku:
         return split_by_key(self.keys(examples))
 
     def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
-        """valid: whether all 3 * side units are complete. soft_loss: the sum over units of 1 - (distinct digits) / side (appendix F.5), 3 (side - 1)
+        """Score samples: valid (all 3 * side units are complete), soft_loss, exact and cells.
+
+        soft_loss is the sum over units of 1 - (distinct digits) / side (appendix F.5), or 3 (side - 1)
         for a wrong frame. exact, cells: where truth has known cells, the agreement of the others with it."""
         framed = self.well_framed(tokens)
         complete = self.grid.distinct(self.boards(tokens)) / self.side
@@ -159,7 +169,7 @@ class Sudoku:
         return self.infilling(givens.clip(0).astype(np.uint8)[None], givens[None] >= 0)
 
     def count_solutions(self, problem: Examples, most: int = 2) -> int | None:
-        """How many boards (at most `most`) agree with the known cells; None where the search ran too long to tell."""
+        """Return how many boards (at most `most`) agree with the given cells, None if it takes too long."""
         tokens, known = self.boards(problem.tokens)[0], self.boards(problem.known)[0]
         return self.grid.count_solutions(np.where(known, tokens.astype(np.int16), np.int16(-1)), most)
 

@@ -1,7 +1,9 @@
 """Sudoku without guessing, by the human strategies of Shah et al. (2024, arXiv:2409.10502); numba kernels.
 
-These are naked and hidden single, naked pair and triplet, locked candidate, XY-wing and unique rectangle; Sudoku of any box, side at most 36.
-`candidates` is uint64[L]: the digits that a cell may still hold, as bits; no bits where the cell has its digit.
+These are naked and hidden single, naked pair and triplet, locked candidate, XY-wing and unique rectangle,
+for boxes of any shape and side at most 36.
+`candidates` is uint64[L]: the digits that a cell may still have, as bits, and no bits if the cell has its
+digit.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ from latent_tokens.tasks.rng import count_bits
 
 @numba.njit(cache=True)
 def deduce(cells, unit_of, solution):  # type: ignore[no-untyped-def]
-    """Whether the strategies find every cell; False also on a contradiction. `solution` receives the digits found, -1 where none.
+    """Return whether the strategies find every cell. Return False on a contradiction too.
 
-    The unique rectangle takes it for granted that the puzzle has one solution, so True does not show that there is no other.
+    `solution` receives the digits, -1 for cells that were not found.
+
+    The unique rectangle assumes that the puzzle has one solution, so True does not prove that it does.
     """
     side = unit_of[-1, 0] + 1
     candidates = np.full(len(cells), (np.uint64(1) << np.uint64(side)) - np.uint64(1))
@@ -67,7 +71,7 @@ def place(cell, bit, candidates, unit_of, used, solution):  # type: ignore[no-un
 
 @numba.njit(cache=True)
 def place_singles(candidates, unit_of, used, solution):  # type: ignore[no-untyped-def]
-    """Whether no contradiction came up. Places naked and hidden singles until there are none, and keeps `candidates` up to date."""
+    """Place naked and hidden singles until there are none. Return False on a contradiction."""
     placed = True
     while placed:
         placed = False
@@ -127,7 +131,7 @@ def sees(a, b, unit_of):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def naked_pairs(candidates, cells_of):  # type: ignore[no-untyped-def]
-    """Whether a candidate was removed: two cells of a unit with the same two candidates take them from the unit's other cells."""
+    """Return whether two cells with the same two candidates removed one from other cells of their unit."""
     removed = False
     for unit in cells_of:
         for a in unit:
@@ -144,7 +148,7 @@ def naked_pairs(candidates, cells_of):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def naked_triplets(candidates, cells_of):  # type: ignore[no-untyped-def]
-    """Whether a candidate was removed: three cells of a unit with three candidates together take them from the unit's other cells."""
+    """Return whether three cells with three candidates removed one from other cells of their unit."""
     removed = False
     for unit in cells_of:
         few = [cell for cell in unit if 1 <= count_bits(candidates[cell]) <= 3]
@@ -164,7 +168,7 @@ def naked_triplets(candidates, cells_of):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def locked_candidates(candidates, unit_of, cells_of):  # type: ignore[no-untyped-def]
-    """Whether a candidate was removed: what a box has in one line only, the line's other cells lose (pointing), or vice versa (claiming)."""
+    """Return whether a candidate was removed, by pointing (box to line) or claiming (line to box)."""
     removed = False
     side = cells_of.shape[1]
     inside = np.zeros(3 * side, np.uint64)
@@ -192,7 +196,10 @@ def locked_candidates(candidates, unit_of, cells_of):  # type: ignore[no-untyped
 
 @numba.njit(cache=True)
 def xy_wings(candidates, unit_of):  # type: ignore[no-untyped-def]
-    """Whether a candidate was removed, by one wing: cell {a, b} sees {a, c} and {b, c}; what sees both of these loses c."""
+    """Return whether one wing removed a candidate.
+
+    A cell {a, b} shares units with {a, c} and {b, c}: a cell that shares a unit with both of these loses c.
+    """
     twos = [cell for cell in range(len(candidates)) if count_bits(candidates[cell]) == 2]
     removed = False
     for pivot in twos:
@@ -213,9 +220,12 @@ def xy_wings(candidates, unit_of):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def unique_rectangles(candidates, unit_of, cells_of):  # type: ignore[no-untyped-def]
-    """Whether a candidate was removed, by one rectangle of type 1: two rows, columns and boxes, {a, b} in three corners and not in the fourth.
+    """Return whether one rectangle of type 1 removed a candidate.
 
-    With a or b there too, a and b could change places: the solution would not be the only one. No corner is given: those have no candidates.
+    Two rows, columns and boxes have {a, b} in three corners, so the fourth has neither.
+
+    Otherwise a and b could be exchanged, and the solution would not be unique. No corner is given: given
+    cells have no candidates.
     """
     for corner in range(len(candidates)):
         row, column, box = unit_of[corner]

@@ -12,7 +12,10 @@ from latent_tokens.tasks.sudoku.solver import fill_board, search
 
 @numba.njit(cache=True)
 def has_other(cells, cell, digit, unit_of, state, board):  # type: ignore[no-untyped-def]
-    """Whether some board agrees with the cells but holds another digit in this one; `cells` comes back as it was but for this cell."""
+    """Return whether a board with another digit in one cell agrees with the others.
+
+    Only that cell of `cells` changes.
+    """
     taken = np.uint64(1) << np.uint64(digit)
     for peer in range(len(cells)):
         shares = (
@@ -33,7 +36,8 @@ def has_other(cells, cell, digit, unit_of, state, board):  # type: ignore[no-unt
 
 @numba.njit(cache=True)
 def dig(cells, unit_of, clues, state):  # type: ignore[no-untyped-def]
-    """How many clues are left of a full board when cells were emptied in random order, each where the solution stays the only one.
+    """Empty cells of a full board in random order while its solution stays unique.
+
 
     Stops at `clues`; with 0 the puzzle is minimal: none of its clues can go.
     """
@@ -55,7 +59,8 @@ def dig(cells, unit_of, clues, state):  # type: ignore[no-untyped-def]
 def dig_puzzles(puzzles, boards, unit_of, clues, guessing, max_nodes, seed, first):  # type: ignore[no-untyped-def]
     """Writes puzzle number first + i of the seed into line i, cells -1 where empty, and its board.
 
-    Of `clues` clues each, or minimal with 0; without `guessing` those that deduction solves. What is not so is drawn anew.
+    They have `clues` clues, or a minimal set with 0. Without `guessing`, deduction solves them. Others are
+    redrawn.
     """
     state, found = np.zeros(1, np.uint64), np.empty(boards.shape[1], np.int16)
     for line in range(len(boards)):

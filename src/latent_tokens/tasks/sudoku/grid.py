@@ -59,9 +59,13 @@ class Grid:
         ]
 
     def cells(self, text: str) -> Cells:
-        """The cells of a puzzle, -1 where empty, from characters (1-9, then A-Z and @; 0 or . is empty) or from numbers set apart by blanks.
+        """Return the cells of a puzzle, -1 if empty.
 
-        Row by row; frames of |, - and + are passed over. Raises ValueError for a wrong length, a wrong symbol or two equal digits in a unit.
+        The text has characters (1-9, then A-Z and @, 0 or . for an empty cell) or numbers separated by
+        spaces,
+
+        row by row. Frames of |, - and + are skipped. Raise ValueError for a wrong length or symbol, or for
+        equal digits in a unit.
         """
         digits = self.read(text)
         conflicts = self.conflicts(digits)
@@ -114,12 +118,16 @@ class Grid:
         return found
 
     def count_solutions(self, givens: Cells, most: int = 2) -> int | None:
-        """How many boards (at most `most`) agree with the givens; None where the search ran too long to tell."""
+        """Return how many boards (at most `most`) agree with the givens, None if it takes too long."""
         found, completed, _ = self._search(givens, most)
         return found if completed else None
 
     def solution(self, givens: Cells, stored: Cells | None = None) -> Cells:
-        """The only board that agrees with the givens. Raises ValueError where there is none or more, or it is not the stored one."""
+        """Return the only board that agrees with the givens.
+
+        Raises:
+            ValueError: There is none, or more than one, or it is not the stored one.
+        """
         if (givens >= 0).all():
             raise ValueError("puzzle has nothing to solve: every cell is given")
         found, completed, _ = self._search(givens, 2)
@@ -171,7 +179,7 @@ class Grid:
 
 
 def symbols_of(text: str, lengths: set[int]) -> list[str]:
-    """The cells of a puzzle as it is written, frames left out. Raises ValueError where their number is none of `lengths`."""
+    """Return the symbols of a puzzle without frames. Raise ValueError if their number is not in `lengths`."""
     lines = [line for line in text.strip().splitlines() if not re.fullmatch(r"[-+|=\s]*", line)]
     words = " ".join(lines).replace("|", " ").split()
     numbers = words if all(len(word) <= 2 for word in words) else []  # longer words are rows of characters

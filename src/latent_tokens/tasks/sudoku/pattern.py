@@ -1,4 +1,4 @@
-"""Sudoku boards by shuffling one cyclic pattern, in no time: the other source of the paper's release (D-9, board sources)."""
+"""Sudoku boards by shuffling one cyclic pattern: the other source of the paper's release (D-9)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from latent_tokens.tasks.rng import next_random, shuffled, start_stream
 
 @numba.njit(cache=True)
 def line_order(groups, size, alike, state):  # type: ignore[no-untyped-def]
-    """A random order of groups * size lines that keeps groups together; `alike` uses one inner order for all groups."""
+    """Return a random order of lines that keeps groups together, with one inner order if `alike`."""
     outer, inner = shuffled(groups, state), shuffled(size, state)
     order = np.empty(groups * size, np.int64)
     for g in range(groups):
@@ -23,7 +23,10 @@ def line_order(groups, size, alike, state):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def pattern_boards(boards, box_rows, box_columns, alike, seed, first):  # type: ignore[no-untyped-def]
-    """Writes one shuffled cyclic pattern into each line of `boards`: digits, rows, bands, columns, stacks, and a transpose where boxes are square."""
+    """Write one shuffled cyclic pattern into each row of `boards`.
+
+    Digits, rows, bands, columns and stacks are shuffled, and a board with square boxes may be transposed.
+    """
     side = box_rows * box_columns
     state = np.zeros(1, np.uint64)
     for line in range(len(boards)):

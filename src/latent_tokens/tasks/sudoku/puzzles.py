@@ -1,4 +1,4 @@
-"""Sudoku puzzles as a text of two boards: the puzzle is the prompt, its only solution the answer (Shah et al., 2024; appendix F.3)."""
+"""Sudoku as a text of two boards: the puzzle and its only solution (Shah et al., 2024; appendix F.3)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,23 @@ LEAST_CLUES = {
 
 @dataclass(frozen=True)
 class SudokuPuzzle:
-    """[BOS] puzzle [SEP] solution, digits 1..side and an id for an empty cell; with padding = "paper", [EOS] and PAD follow and are predicted too."""
+    """[BOS] puzzle [SEP] solution, with digits 1..side and a token for an empty cell.
+
+    With padding = "paper", [EOS] and PAD follow and are predicted too.
+
+    Attributes:
+        name: The task's name.
+        box_rows: Rows of a box.
+        box_columns: Columns of a box.
+        num_train: The default number of training examples.
+        clues: The number of given cells, or "minimal".
+        guessing: "never" for puzzles that deduction solves, as in the original.
+        padding: "none" or "paper".
+
+    Example:
+        >>> TASKS["sudoku-6-puzzle"].generate(2, seed=0).tokens.shape
+        (2, 74)
+    """
 
     name: str
     box_rows: int
@@ -44,7 +60,8 @@ class SudokuPuzzle:
         least, most = LEAST_CLUES[self.side], self.side**2 - 1
         if self.clues != "minimal" and not (is_whole(self.clues) and least <= self.clues <= most):
             why = (
-                " (one solution takes at least 17, McGuire et al., 2014, and digging hardly ever gets below 21)"
+                " (one solution takes at least 17, McGuire et al., 2014, "
+                "and digging hardly ever gets below 21)"
                 if self.side == 9
                 else ""
             )
@@ -88,7 +105,7 @@ class SudokuPuzzle:
         return self._examples(puzzles, boards)
 
     def _examples(self, puzzles: NDArray[np.int16], boards: NDArray[np.int16]) -> Examples:
-        """Examples from cells (N, cells) with digits 0..side-1, or -1 where empty; an empty board leaves PAD."""
+        """Return examples from cells (N, cells), digits 0..side-1 or -1. An empty board becomes PAD."""
         empty, sep, bos, eos = (self.side + offset for offset in (1, 2, 3, 4))
         tokens = np.full((len(boards), self.length), PAD, np.uint8)
         tokens[:, 0], tokens[:, self.start - 1] = bos, sep
@@ -129,7 +146,7 @@ class SudokuPuzzle:
         return self._examples(givens, np.full_like(givens, -1))
 
     def count_solutions(self, problem: Examples, most: int = 2) -> int | None:
-        """How many boards (at most `most`) agree with the puzzle; None where the search ran too long to tell."""
+        """Return how many boards (at most `most`) agree with the puzzle, None if it takes too long."""
         return self.grid.count_solutions(self.givens(problem.tokens)[0], most)
 
     def decode(self, tokens: Tokens) -> str:
@@ -144,7 +161,7 @@ class SudokuPuzzle:
         )
 
     def verify(self, tokens: Tokens) -> list[str]:
-        """The units of the answer that lack a digit, the givens that it changes, and an end that is missing."""
+        """Return the units of the answer that lack a digit, the changed givens, and a missing end."""
         givens, filled = self.givens(tokens[None])[0], self.answers(tokens[None])[0]
         changed = np.flatnonzero((givens >= 0) & (filled != givens)).tolist()
         lacking = [f"{unit} lacks a digit" for unit in self.grid.incomplete(filled)]
@@ -156,7 +173,7 @@ class SudokuPuzzle:
         ]
 
     def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
-        """valid: a board that keeps its givens. exact: the stored solution. cells: the share of the empty cells that agree with it."""
+        """Score samples: valid, and with stored solutions exact and cells (the share of empty cells)."""
         givens, filled = self.givens(tokens), self.answers(tokens)
         framed = self._ended(tokens)
         complete = (self.grid.distinct(filled) == self.side).all(1)

@@ -1,4 +1,5 @@
-"""Sudoku by search (depth first, fewest candidates first, with hidden singles): boards, solutions and puzzles; numba kernels.
+"""Sudoku by depth-first search, fewest candidates first, with hidden singles. Numba kernels.
+
 
 A board is int16[N*N] of digits 0..N-1, or -1 where empty; a set of digits is the bits of a uint64.
 """
@@ -22,7 +23,10 @@ def units(box_rows: int, box_columns: int) -> NDArray[np.int64]:
 
 @numba.njit(cache=True)
 def choose_cell(empty, num_empty, unit_of, used, full, masks, once, twice):  # type: ignore[no-untyped-def]
-    """(index into empty, its candidates): a naked single, else a hidden single, else the cell with fewest; no candidates where none fit."""
+    """Return (index into empty, its candidates): a naked single, else a hidden one, else the fewest.
+
+    If a cell has no candidate, there are none.
+    """
     for i in range(num_empty):
         cell = empty[i]
         mask = full & ~(used[unit_of[cell, 0]] | used[unit_of[cell, 1]] | used[unit_of[cell, 2]])
@@ -140,7 +144,7 @@ def fill_board(board, unit_of, max_nodes, state):  # type: ignore[no-untyped-def
 
 @numba.njit(cache=True)
 def fill_boards(boards, unit_of, seed, first, max_nodes):  # type: ignore[no-untyped-def]
-    """Writes one random valid board into each line of `boards`; line i is board number first + i of the seed."""
+    """Write random valid boards into the rows of `boards`; row i is board number first + i of the seed."""
     state, board = np.zeros(1, np.uint64), np.empty(boards.shape[1], np.int16)
     for line in range(len(boards)):
         start_stream(state, seed, first + line)

@@ -1,1 +1,1 @@
-"""Text and its tokenizers."""
+"""Text: sequences of tokens and their tokenizers."""

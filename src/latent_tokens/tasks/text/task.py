@@ -1,4 +1,4 @@
-"""Text: documents, packed into sequences of one length; prompts with gaps."""
+"""Text: documents packed into sequences of one length, and prompts with gaps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,120 +21,156 @@ GAP = re.compile("_{3,}")
 
 @dataclass(frozen=True)
 class Text:
-    """Sequences of L tokens: an end of document, L - 2 tokens of the documents one after the other, and an end again (Eso-LM's wrapping).
+    """Sequences of L tokens: an end of document, L - 2 tokens of documents, and an end, as Eso-LM packs.
 
-    `tokenizer` is what `read_tokenizer` takes; a file is looked for in `folder`. Raises ValueError where there is none.
+    It has no `generate`: its examples come from a data set.
+
+    Attributes:
+        length: L.
+        tokenizer: A name that `read_tokenizer` takes.
+        folder: The directory that has the tokenizer's file.
+
+    Raises:
+        ValueError: The length is out of range or, on first use, the tokenizer cannot be read.
+
+    Example:
+        >>> Text(length=8).encode("a___").known[0].tolist()
+        [True, True, False, False, False, False, False, False]
     """
 
     length: int = 256
     tokenizer: str = "bytes"
     folder: Path | None = None
 
-    name, order, top_p = (
-        "text",
-        "uniform",
-        0.9,
-    )  # what it is decoded with where nothing else is asked for (D-34, text framing)
+    name = "text"
+    order = "uniform"  # the default decoding order and top-p (D-34, text framing)
+    top_p = 0.9
 
     def __post_init__(self) -> None:
         check_int("length", self.length, 3)
         if self.length > LONGEST:
             raise ValueError(
-                f"length={self.length:,}: must be at most {LONGEST:,}, as lengths are kept in 16 bits"
+                f"length={self.length:,}: must be at most {LONGEST:,}, as lengths are stored in 16 bits"
             )
 
     @cached_property
     def coder(self) -> Bytes | Learned:
-        """The tokenizer itself, read when it is first needed."""
+        """The tokenizer, read on first use."""
         return read_tokenizer(self.tokenizer, self.folder)
 
     @property
     def vocab_size(self) -> int:
+        """The number of tokens without MASK."""
         return self.coder.vocab_size
 
     @property
     def fingerprint(self) -> str:
-        """Of the tokenizer: the same where two texts are of the same tokens."""
+        """A hash of the tokenizer, equal for texts of the same tokens."""
         content = self.coder.to_json() if isinstance(self.coder, Learned) else self.tokenizer.encode()
         return short_hash(content, 8)
 
-    def description(self) -> dict[str, Any]:
-        """What manifests and run folders hold of it."""
-        about = {"name": self.name, "length": self.length, "tokenizer": self.tokenizer}
-        return {**about, "tokenizer_hash": self.fingerprint} if isinstance(self.coder, Learned) else about
+    def description(self) -> dict[str, str | int]:
+        """Return the entries of manifests and config.json from which `text_described` restores the task."""
+        entries: dict[str, str | int] = {
+            "name": self.name,
+            "length": self.length,
+            "tokenizer": self.tokenizer,
+        }
+        if isinstance(self.coder, Learned):
+            entries["tokenizer_hash"] = self.fingerprint
+        return entries
 
     def files(self) -> dict[str, bytes]:
-        """What must stand beside that description."""
+        """Return the files, by name, that must be in the same directory as the description."""
         return {self.tokenizer: self.coder.to_json()} if isinstance(self.coder, Learned) else {}
 
     def encode(self, text: str) -> Examples:
-        """A prompt as one example: an end of document, then its tokens, known, and as many open ones as a gap has underscores (3 or more).
+        """Return a prompt as one example: an end of document and the prompt's tokens, all given.
 
-        What comes after is open too, up to L tokens, unless the prompt has a gap. Raises ValueError for a prompt that is longer, or no text.
+        A gap of 3 or more underscores becomes as many masked tokens. All positions after the prompt are
+        masked too, unless the prompt has a gap.
+
+        Raises:
+            ValueError: The prompt is longer than L, or not valid Unicode.
         """
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"prompt: its character {error.start + 1} is half of one, or a byte that is no UTF-8; type it anew"
+                f"prompt: its character {error.start + 1} is half of one, or a byte that is not UTF-8; "
+                "type it again"
             ) from None
-        pieces, gaps = GAP.split(text), [len(found) for found in GAP.findall(text)]
-        ids, known = [self.coder.end], [True]
-        for part, gap in zip(self.coder.encode(pieces), [*gaps, 0], strict=True):
+
+        # Tokenize the parts between gaps.
+        gaps = [len(gap) for gap in GAP.findall(text)]
+        ids = [self.coder.end]
+        known = [True]
+        for part, gap in zip(self.coder.encode(GAP.split(text)), [*gaps, 0], strict=True):
             ids += [*part.tolist(), *[self.coder.end] * gap]
             known += [True] * len(part) + [False] * gap
         if len(ids) > self.length:
             raise ValueError(
                 f"prompt of {len(ids) - 1:,} tokens: this model takes {self.length - 1:,} at most; shorten it"
             )
+
+        # Pad to L positions.
         length = len(ids) if gaps else self.length
-        left = self.length - len(ids)
-        tokens = np.array([ids + [self.coder.end] * left], np.uint16)
-        return Examples(tokens, np.array([known + [False] * left]), np.array([length], np.uint16))
+        num_padding = self.length - len(ids)
+        tokens = np.array([ids + [self.coder.end] * num_padding], np.uint16)
+        return Examples(tokens, np.array([known + [False] * num_padding]), np.array([length], np.uint16))
 
     def sequences(self, text: str) -> Examples:
-        """A whole text as the model learned text: in pieces of L - 2 tokens between ends of document, the last one shorter. Nothing is known.
+        """Return a text as sequences of L - 2 tokens between ends of document, the last one shorter.
 
-        Raises ValueError where there is no text.
+        Raises:
+            ValueError: The text is empty.
         """
         (ids,) = self.coder.encode([text])
         if not len(ids):
             raise ValueError("no text: it has no token")
         inner = self.length - 2
-        pieces = [ids[start : start + inner] for start in range(0, len(ids), inner)]
-        tokens = np.full((len(pieces), self.length), self.coder.end, np.uint16)
-        for row, piece in zip(tokens, pieces, strict=True):
-            row[1 : len(piece) + 1] = piece
-        lengths = np.array([len(piece) + 2 for piece in pieces], np.uint16)
+        parts = [ids[start : start + inner] for start in range(0, len(ids), inner)]
+        tokens = np.full((len(parts), self.length), self.coder.end, np.uint16)
+        for row, part in zip(tokens, parts, strict=True):
+            row[1 : len(part) + 1] = part
+        lengths = np.array([len(part) + 2 for part in parts], np.uint16)
         return Examples(tokens, np.zeros(tokens.shape, np.bool_), lengths)
 
     def decode(self, tokens: Tokens) -> str:
-        """The text of one sequence; ends of documents show as the tokenizer names them, <|endoftext|> for most."""
+        """Return the text of one sequence, with ends of document as the tokenizer names them."""
         return self.coder.decode(tokens.tolist())
 
     def inside(self, tokens: Sequence[int]) -> str:
-        """Some tokens as they stand inside a text, with the space that many leave out at its beginning; a part of a character is U+FFFD."""
+        """Return tokens as they read inside a text: with the leading space that many tokenizers omit.
+
+        A part of a character is U+FFFD.
+        """
         end = self.coder.end
         return self.coder.decode([end, *tokens]).removeprefix(self.coder.decode([end]))
 
 
-def text_described(about: Mapping[str, Any], folder: Path | None) -> Text:
-    """The text that a description in a folder means, its tokenizer read. Raises ValueError where it means none, or the tokenizer is another."""
-    length, tokenizer = about.get("length"), about.get("tokenizer")
+def text_described(entries: Mapping[str, object], folder: Path | None) -> Text:
+    """Return the text of a description in a directory, with its tokenizer read.
+
+    Raises:
+        ValueError: The entries do not describe a text, or the tokenizer is not the one that was saved.
+    """
+    length = entries.get("length")
+    tokenizer = entries.get("tokenizer")
     if not isinstance(length, int) or not isinstance(tokenizer, str):
-        raise ValueError(f"{about}: no task of this version")
+        raise ValueError(f"{entries}: no task of this version")
     if tokenizer not in ("bytes", FILE):
         raise ValueError(
             f"tokenizer={tokenizer[:80]!a}: must be bytes or {FILE}, a file of the folder itself"
         )
     text = Text(length, tokenizer, folder)
-    text.coder  # noqa: B018
-    if folder is not None and "tokenizer_hash" in about:
-        found = (
-            short_hash((folder / tokenizer).read_bytes(), 8) if isinstance(text.coder, Learned) else tokenizer
-        )
-        if found != about["tokenizer_hash"]:
+    coder = text.coder
+    if folder is not None and "tokenizer_hash" in entries:
+        is_learned = isinstance(coder, Learned)
+        sha256 = short_hash((folder / tokenizer).read_bytes(), 8) if is_learned else tokenizer
+        if sha256 != entries["tokenizer_hash"]:
             raise ValueError(
-                f"{folder / tokenizer}: is not the tokenizer that was saved here; its tokens would mean another text, so bring that one back"
+                f"{folder / tokenizer}: is not the tokenizer that was saved here. "
+                "Its tokens would mean other text, so restore the saved one"
             )
     return text

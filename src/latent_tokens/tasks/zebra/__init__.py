@@ -1,1 +1,1 @@
-"""Zebra puzzles."""
+"""Zebra puzzles: clues, their language, and how both are generated."""

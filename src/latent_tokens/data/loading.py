@@ -1,0 +1,145 @@
+"""Stored data sets: read with their manifest, and checked against the checksums that it records."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from latent_tokens.configs import Split
+from latent_tokens.data.splits import chunks_of
+from latent_tokens.storage import read_description, sha256_of
+from latent_tokens.tasks import SPLITS, Examples, Language, Text, described, description
+from latent_tokens.tasks.readers.arrays import load_npy
+
+CHUNK = 10_000  # examples that are hashed or checked at a time
+
+
+def fingerprint(examples: Examples) -> str:
+    """Return the SHA-256 of tokens, known masks and lengths, each with its type and shape."""
+    digest = hashlib.sha256()
+    for part in examples:
+        digest.update(f"{part.dtype} {part.shape}".encode())
+        for start in range(0, len(part), CHUNK):  # a mapped or broadcast array is never in memory as a whole
+            digest.update(np.ascontiguousarray(part[start : start + CHUNK]).data)
+    return digest.hexdigest()
+
+
+def read_manifest(folder: Path) -> tuple[Language, dict[str, Any]]:
+    """Return the task of a directory that `make_data` wrote, and its manifest.
+
+    Raises:
+        ValueError: The manifest is missing or corrupt.
+    """
+    manifest = read_description(folder, "manifest.json", "data set", ("task", "splits"))
+    try:
+        task = described(manifest["task"], folder)
+    except ValueError as error:
+        raise ValueError(f"data={folder}: {error}; make the data set again") from None
+    splits = manifest["splits"]
+    if not isinstance(splits, dict) or not all(
+        split in SPLITS and isinstance(entry, dict) for split, entry in splits.items()
+    ):
+        raise ValueError(f"data={folder}: corrupt (its manifest lists no splits); make the data set again")
+    return task, manifest
+
+
+def load_data(
+    folder: Path, splits: Sequence[Split] = ("train", "validation", "test")
+) -> tuple[Language, dict[Split, Examples]]:
+    """Return the task of a data set and those of the splits that it has.
+
+    Args:
+        folder: The directory that `make_data` wrote.
+        splits: The splits to load.
+
+    Returns:
+        The task, and the examples by split.
+
+    Raises:
+        ValueError: The data set is missing or corrupt, or does not match the checksums in its manifest.
+
+    Example:
+        >>> task, splits = load_data(Path("data/sudoku-9"))
+        >>> splits["train"].tokens.shape
+        (48000, 81)
+    """
+    task, manifest = read_manifest(folder)
+    entries = manifest["splits"]
+    return task, {
+        split: load_split(folder, task, split, entries[split]) for split in splits if split in entries
+    }
+
+
+def load_split(folder: Path, task: Language, split: Split, entry: Mapping[str, Any]) -> Examples:
+    """Return one split. Text is mapped from disk and not read.
+
+    Raises:
+        ValueError: The files do not match the checksum in `entry`, or are no examples of the task.
+    """
+    # Read the arrays.
+    try:
+        examples = read_arrays(folder, task, split)
+    except ValueError as error:
+        raise ValueError(
+            f"data={folder}: {split} cannot be read ({error}); make the data set again"
+        ) from None
+
+    # Compare them with the manifest and the task.
+    is_text = isinstance(task, Text)
+    sha256 = sha256_of(folder / f"{split}.tokens.npy") if is_text else fingerprint(examples)
+    if sha256 != entry.get("sha256"):
+        raise ValueError(
+            f"data={folder}: {split} does not match the checksum in its manifest; make the data set again"
+        )
+    if not fits(task, examples):
+        raise ValueError(
+            f"data={folder}: {split} holds no examples of {description(task)}; make the data set again"
+        )
+    return examples
+
+
+def read_arrays(folder: Path, task: Language, split: Split) -> Examples:
+    """Return the arrays of one split as they are. Raise ValueError if one cannot be read."""
+    if not isinstance(task, Text):
+        files = [folder / f"{split}.{part}.npy" for part in Examples._fields]
+        return Examples(*(np.array(load_npy(file)) for file in files))
+    tokens = load_npy(folder / f"{split}.tokens.npy")
+    known = np.broadcast_to(np.False_, tokens.shape)
+    lengths = np.broadcast_to(np.uint16(task.length), tokens.shape[:1])
+    return Examples(tokens, known, lengths)
+
+
+def fits(task: Language, examples: Examples) -> bool:
+    """Return whether arrays are examples of a task, by their types, shapes, lengths and tokens."""
+    tokens, known, lengths = examples
+    token_type = "uint16" if isinstance(task, Text) else "uint8"
+    if [part.dtype.name for part in examples] != [token_type, "bool", "uint16"] or tokens.ndim != 2:
+        return False
+    if known.shape != tokens.shape or lengths.shape != tokens.shape[:1]:
+        return False
+    if tokens.shape[1] != task.length or (lengths > task.length).any():
+        return False
+    return all(
+        (part.tokens < task.vocab_size)[np.arange(task.length) < part.lengths[:, None]].all()
+        for part in chunks_of(examples, CHUNK)
+    )
+
+
+def change_detector(data: Path | None) -> Callable[[], bool]:
+    """Return a function that tells whether the files of a data set are unchanged since this call.
+
+    Files are compared by their size, inode and modification time.
+    """
+
+    def snapshot() -> dict[str, tuple[int, int, int]]:
+        if data is None or not data.is_dir():
+            return {}
+        stats = {path.name: path.stat() for path in sorted(data.iterdir()) if path.is_file()}
+        return {name: (stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats.items()}
+
+    before = snapshot()
+    return lambda: snapshot() == before

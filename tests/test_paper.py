@@ -2,19 +2,28 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, make_dataclass, replace
 from itertools import permutations
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from latent_tokens.checkpoints.pretrained import SHIPPED
-from latent_tokens.configs import ReproduceConfig
+from latent_tokens.configs import DataConfig, EvalConfig, ReproduceConfig, TrainConfig
 from latent_tokens.data.datasets import task_of
 from latent_tokens.paper import reproduce as rooms
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.claims import claims, claims_table, verdict
 from latent_tokens.paper.experiments import EXPERIMENTS, Cell
+from latent_tokens.paper.hashes import (
+    NO_INFLUENCE,
+    data_content,
+    evaluation_content,
+    hash_of,
+    training_content,
+    without_none,
+)
 from latent_tokens.paper.plan import Work, estimate, plan
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reference import (
@@ -371,12 +380,36 @@ def test_chance_level_of_zebra():
     )
 
 
-def test_results_belong_to_recipes_that_are_listed():
-    """No result of the repository is lost because a recipe's hash changed."""
+def test_hash_of_every_stored_result_is_a_listed_recipe():
     listed = {recipe.hash for name in EXPERIMENTS for recipe in recipes(name, "cpu", Path("runs/paper"))}
     rows = read_lines(Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl")
     assert len(rows) >= 359
     assert {row["recipe"] for row in rows} <= listed
+
+
+CONTENTS = {TrainConfig: training_content, EvalConfig: evaluation_content, DataConfig: data_content}
+
+
+@pytest.mark.parametrize("config", CONTENTS)
+def test_hash_does_not_depend_on_a_new_setting_of_none(config):
+    """A config class with one more field has the same content, and an entry of None the same hash."""
+    later = make_dataclass("Later", [("later", type(None), None)], bases=(config,), frozen=True)
+    arguments = {TrainConfig: ("sudoku-4", "mdm"), EvalConfig: (), DataConfig: ("sudoku-4",)}[config]
+    content = CONTENTS[config](config(*arguments))
+    assert CONTENTS[config](later(*arguments)) == content
+    assert hash_of(without_none({**content, "later": None})) == hash_of(content)
+    assert hash_of(without_none({**content, "later": 1})) != hash_of(content)
+
+
+@pytest.mark.parametrize("config", CONTENTS)
+def test_hash_lists_every_setting_or_names_it_as_without_influence(config):
+    """A setting that is forgotten in the list would give two different results one hash."""
+    changed = {"latents": (0,), "clues": 30, "targets": (10, 20), "houses": (3,), "attributes": (3,)}
+    values = {field.name: changed.get(field.name, "changed") for field in fields(config)}
+    values |= {"apart_from": (Path("other"),), "source": "solver", "from_file": False}
+    listed = {name for name in CONTENTS[config](SimpleNamespace(**values)) if name != "generator"}
+    assert listed.isdisjoint(NO_INFLUENCE[config])
+    assert listed | set(NO_INFLUENCE[config]) == {field.name for field in fields(config)}
 
 
 @pytest.mark.slow

@@ -22,7 +22,8 @@ from latent_tokens.paper.dead_ends import DeadEnds
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.figures import painter, panel
 from latent_tokens.paper.foresight import Foresight
-from latent_tokens.paper.recipes import recipes, settings
+from latent_tokens.paper.hashes import evaluation_content, training_content
+from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.tables import lines, markdown
 from latent_tokens.paper.variants import (
     VARIANTS,
@@ -226,8 +227,8 @@ def test_a_puzzle_to_infill_is_of_the_length_that_the_model_learned():
 
 def test_a_setting_that_is_open_changes_no_hash():
     (recipe, *_) = recipes("table-1", "cpu", Path("runs"))
-    assert None not in settings(recipe.training).values()
-    assert None not in settings(recipe.evaluation).values()
+    assert None not in training_content(recipe.training).values()
+    assert None not in evaluation_content(recipe.evaluation).values()
     asked = replace(recipe, training=replace(recipe.training, targets="all"))
     assert asked.hash != recipe.hash
 

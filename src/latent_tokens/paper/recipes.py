@@ -1,95 +1,84 @@
-"""Recipes: what is trained and measured for every cell of an experiment, at a scale and from a seed."""
+"""Recipes: the model to train and the result to measure, for each cell, scale and seed."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
-from typing import Any
 
-from latent_tokens.configs import MAY_CHANGE_ON_RESUME, DataConfig, EvalConfig, ScaleName, TrainConfig
-from latent_tokens.data.datasets import GENERATOR
+from latent_tokens.configs import DataConfig, EvalConfig, ScaleName, TrainConfig
 from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED, Cell
+from latent_tokens.paper.hashes import (
+    Content,
+    data_content,
+    evaluation_content,
+    hash_of,
+    training_content,
+)
 from latent_tokens.paper.reference import ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS
 from latent_tokens.paper.scales import SCALES, Budget, Scale
 from latent_tokens.paper.variants import VARIANTS, Variant
-from latent_tokens.storage import short_hash
 
-IRRELEVANT = (
-    "data",
-    "processes",
-    *MAY_CHANGE_ON_RESUME,
-)  # settings that no outcome depends on; the data have a config of their own
+MOST_SEEDS_OF_WINDOWS = 2
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A model to train from a seed, and one thing to measure of it. Recipes that train alike share the model."""
+    """A model to train from a seed, and one result to measure. Equal training means the same model."""
 
     cell: Cell
     data: DataConfig
     training: TrainConfig
     evaluation: EvalConfig
-    problems: DataConfig | None = None  # puzzles, where the model learned boards
-    judge: str | None = None  # of texts
-    num_held_out: int = 0  # sequences whose likelihood is told, of texts
-    imported: bool = False  # the model is not trained here, but put in its place
+    problems: DataConfig | None = None  # the data set of puzzles that a model of boards infills
+    judge: str | None = None  # the evaluator model of generated text
+    num_held_out: int = 0  # sequences of text whose likelihood is measured
+    imported: bool = False  # the model is published and not trained here
 
     @property
     def model(self) -> str:
-        """The name of the model: what it learned, how, from which seed, and a hash of all that its weights are a function of."""
+        """The name of the model: task, method, seed, and a hash of all that its weights depend on."""
         if self.imported:
             return f"{self.training.task}-{self.training.method}-imported"
-        about = {"data": made_of(self.data), "training": settings(self.training)}
-        return f"{self.training.task}-{self.training.method}-{self.training.seed}-{named(about)}"
+        content = {"data": data_content(self.data), "training": training_content(self.training)}
+        return f"{self.training.task}-{self.training.method}-{self.training.seed}-{hash_of(content)}"
 
     @property
     def hash(self) -> str:
-        """Of all that the row is a function of."""
-        about = {
+        """The hash of all that the result depends on."""
+        content: dict[str, Content] = {
             "model": self.model,
-            "evaluation": settings(self.evaluation),
-            "problems": self.problems and made_of(self.problems),
+            "evaluation": evaluation_content(self.evaluation),
+            "problems": None if self.problems is None else data_content(self.problems),
         }
-        beyond = {
-            "watched": self.cell.variant if self.variant.watcher else None,
-            "adjust": self.cell.variant if self.variant.adjust else None,
-            "made": self.evaluation.data is None and not self.imported,
-            "judge": self.judge,
-            "held_out": self.num_held_out,
-        }
-        return named({**about, **{name: value for name, value in beyond.items() if value}})
+        # These came later. They enter the hash only if they are set, so that older hashes stay.
+        if self.variant.watcher:
+            content["watched"] = self.cell.variant
+        if self.variant.adjust:
+            content["adjust"] = self.cell.variant
+        if self.evaluation.data is None and not self.imported:
+            content["made"] = True
+        if self.judge:
+            content["judge"] = self.judge
+        if self.num_held_out:
+            content["held_out"] = self.num_held_out
+        return hash_of(content)
 
     @property
     def variant(self) -> Variant:
-        """What the cell changes; nothing where it says nothing."""
+        """The change that the cell names, or none."""
         return VARIANTS[self.cell.variant or "plain"]
-
-
-def settings(config: DataConfig | TrainConfig | EvalConfig) -> dict[str, Any]:
-    """A config without what no outcome depends on, and without what it leaves open: a setting that is new changes no hash while it is None."""
-    return {
-        name: value for name, value in asdict(config).items() if name not in IRRELEVANT and value is not None
-    }
-
-
-def made_of(data: DataConfig) -> dict[str, Any]:
-    """All that the examples of a data set are a function of."""
-    source = {"source": Path(str(data.source)).name} if data.from_file else {}
-    return {**settings(data), **source, "generator": GENERATOR}
-
-
-def named(content: dict[str, Any]) -> str:
-    """Twelve hexadecimal digits that stand for a JSON object in a name."""
-    return short_hash(json.dumps(content, sort_keys=True).encode(), 12)
 
 
 def recipes(
     experiment: str, scale_name: ScaleName, root: Path, seeds: int | None = None, judge: str | None = None
 ) -> list[Recipe]:
-    """What must be trained and measured for an experiment. Raises ValueError for a name that is not there; the rest is as in `of_cells`."""
+    """Return the recipes of an experiment, as `of_cells` does.
+
+    Raises:
+        ValueError: the experiment or the scale does not exist.
+    """
     return of_cells(EXPERIMENTS[experiment].cells(SCALES[scale_name]), scale_name, root, seeds, judge)
 
 
@@ -100,63 +89,76 @@ def of_cells(
     seeds: int | None = None,
     judge: str | None = None,
 ) -> list[Recipe]:
-    """The recipes of some cells, cell by cell and seed by seed.
+    """Return the recipes of some cells, cell by cell and seed by seed.
 
-    `root` is where data sets and models go; `seeds` is how often each model is trained, where not as often as the scale says, and `judge` reads
-    the texts, where not the scale's.
+    Args:
+        cells: numbers of tables and figures.
+        scale_name: the scale whose budgets apply.
+        root: directory of data sets and models.
+        seeds: training seeds of each model. None: as many as the scale has.
+        judge: the evaluator model of generated text. None: the scale's.
     """
     scale = SCALES[scale_name]
-    place = root / scale_name
+    folder = root / scale_name
     return [
-        told(cell, scale, seed, place, judge) if cell.task == "text" else recipe(cell, scale, seed, place)
+        text_recipe(cell, scale, seed, folder, judge)
+        if cell.task == "text"
+        else puzzle_recipe(cell, scale, seed, folder)
         for cell in cells
         for seed in range(seeds or seeds_of(cell, scale))
     ]
 
 
 def seeds_of(cell: Cell, scale: Scale) -> int:
-    """How often the cell's model is trained: at most twice with a window."""
+    """Return the number of training seeds of a cell's model, at most two for a window."""
     seeds = scale.budgets[cell.task].seeds
-    return min(2, seeds) if cell.method.startswith(WINDOWED) else seeds
+    return min(MOST_SEEDS_OF_WINDOWS, seeds) if cell.method.startswith(WINDOWED) else seeds
 
 
-def recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
-    """The recipe of a cell at a scale, from a seed."""
-    budget, variant = scale.budgets[cell.task], VARIANTS[cell.variant or "plain"]
+def puzzle_recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
+    """Return the recipe of a cell of puzzles or boards."""
+    budget = scale.budgets[cell.task]
+    variant = VARIANTS[cell.variant or "plain"]
     data = data_set(budget, root)
+
+    # The training, shortened for a variant that takes a part of the steps.
     training = TrainConfig(
         budget.task, cell.method, data=data.folder, seed=seed, **budget.training, **variant.training
     )
     if scale is SCALES["paper"] and (cell.task, cell.method) == ("countdown", "arm"):
-        training = replace(
-            training, steps=ARM_ON_COUNTDOWN_EPOCHS * DATA_SETS["countdown"].num_train // training.batch_size
-        )
-    steps, warmup = (max(1, round(variant.share * count)) for count in (training.steps, training.warmup))
+        examples = ARM_ON_COUNTDOWN_EPOCHS * DATA_SETS["countdown"].num_train
+        training = replace(training, steps=examples // training.batch_size)
+    steps = max(1, round(variant.share * training.steps))
+    warmup = max(1, round(variant.share * training.warmup))
     training = replace(training, steps=steps, warmup=warmup)
+
+    # A variant is measured on more boards than a test split has, so they are made on the spot.
     problems = None if cell.problems is None else data_set(scale.budgets[cell.problems], root)
+    folder: Path | None = (problems or data).folder
+    num_samples = scale.num_samples
+    if cell.variant and not problems:
+        folder = None
+        num_samples = ceil(variant.samples * scale.num_thorough / seeds_of(cell, scale))
     evaluation = EvalConfig(
         latents=None if cell.latents is None else (cell.latents,),
         candidates=budget.candidates if cell.order == "top_prob" else None,
         order=cell.order,
-        num_samples=ceil(variant.samples * scale.num_thorough / seeds_of(cell, scale))
-        if cell.variant and not problems
-        else scale.num_samples,
-        data=(problems or data).folder
-        if problems or cell.variant is None
-        else None,  # a test split has fewer boards than a variant takes
+        num_samples=num_samples,
+        data=folder,
         top_p=1.0,
         seed=seed,
         precision=scale.precision,
     )
     evaluation = replace(evaluation, **variant.evaluation)
-    made = Recipe(cell, data, training, evaluation, problems)
-    return replace(made, training=replace(training, out=root / "models" / made.model))
+    return in_folder(Recipe(cell, data, training, evaluation, problems), root)
 
 
-def told(cell: Cell, scale: Scale, seed: int, root: Path, judge: str | None) -> Recipe:
-    """The recipe of a cell of text."""
-    budget, texts = scale.budgets[cell.task], scale.texts
+def text_recipe(cell: Cell, scale: Scale, seed: int, root: Path, judge: str | None) -> Recipe:
+    """Return the recipe of a cell of text."""
+    budget = scale.budgets[cell.task]
+    texts = scale.texts
     data = data_set(budget, root)
+    training = TrainConfig(budget.task, cell.method, data=data.folder, seed=seed, **budget.training)
     evaluation = EvalConfig(
         latents=None if cell.latents is None else (cell.latents,),
         order=cell.order,
@@ -166,14 +168,24 @@ def told(cell: Cell, scale: Scale, seed: int, root: Path, judge: str | None) -> 
         seed=seed,
         batch_size=50,
     )
-    training = TrainConfig(budget.task, cell.method, data=data.folder, seed=seed, **budget.training)
-    made = Recipe(
-        cell, data, training, evaluation, None, judge or texts.judge, texts.num_held_out, budget.imported
+    recipe = Recipe(
+        cell,
+        data,
+        training,
+        evaluation,
+        judge=judge or texts.judge,
+        num_held_out=texts.num_held_out,
+        imported=budget.imported,
     )
-    return replace(made, training=replace(training, out=root / "models" / made.model))
+    return in_folder(recipe, root)
+
+
+def in_folder(recipe: Recipe, root: Path) -> Recipe:
+    """Return a recipe that writes its model to ROOT/models."""
+    return replace(recipe, training=replace(recipe.training, out=root / "models" / recipe.model))
 
 
 def data_set(budget: Budget, root: Path) -> DataConfig:
-    """What a budget learns from."""
+    """Return the data set of a budget, in ROOT/data."""
     data = DataConfig(budget.task, **budget.data)
-    return replace(data, out=root / "data" / f"{budget.task}-{named(made_of(data))}")
+    return replace(data, out=root / "data" / f"{budget.task}-{hash_of(data_content(data))}")

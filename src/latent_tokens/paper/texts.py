@@ -30,7 +30,7 @@ from latent_tokens.tasks.base import evenly
 Row = dict[str, Any]
 
 HEADINGS = (
-    "method", "n", "paper: perplexity / s", "seed", "perplexity", "95% interval", "entropy", "95% interval", "distinct-2",
+    "method", "n", "paper: perplexity / s", "seed", "perplexity", "95% interval", "entropy", "95% interval", "distinct-2 %",
     "held-out nats per token", "difference to n = 0", "relative cost", "texts", "evaluator",
 )  # fmt: skip
 DODGE = 0.16  # between the points of two methods
@@ -142,7 +142,7 @@ def cells_of_rows(line: Line, lines: Sequence[Line]) -> list[tuple[str, ...]]:
             perplexities,
             f"{row['entropy']:.2f}",
             entropies,
-            f"{row['distinct_2']:.2f}",
+            f"{row['distinct_2']:.1f}",
             "" if nats is None else f"{nats:.3f}",
             "" if less is None else f"{-less[0]:+.3f} ± {less[1]:.3f}",
             f"{row['relative_cost']:.2f}x",

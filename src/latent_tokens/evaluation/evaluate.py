@@ -26,6 +26,7 @@ from latent_tokens.data.datasets import fingerprint, load_data
 from latent_tokens.data.splits import make_problems, make_splits
 from latent_tokens.data.tensors import as_numpy, as_tensors
 from latent_tokens.evaluation.intervals import wilson
+from latent_tokens.evaluation.results import in_percent
 from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import counting, progress
@@ -98,7 +99,7 @@ def evaluate(
             adjust(model, task, asked) if adjust else asked,
             watcher and watcher(),
         )
-        rows.append({**row, **about})
+        rows.append(in_percent({**row, **about}))
         if processes.is_main():
             on_row(rows[-1])
     return rows

@@ -196,7 +196,7 @@ def test_a_row_says_what_the_samples_are():
         [np.mean(each) - half_interval(each), np.mean(each) + half_interval(each)], abs=1e-4
     )
     assert [row[f"distinct_{size}"] for size in (1, 2, 3)] == pytest.approx(
-        [distinct(judge.samples, size) for size in (1, 2, 3)], abs=1e-4
+        [100 * distinct(judge.samples, size) for size in (1, 2, 3)], abs=1e-2
     )
     assert (row["num_samples"], row["judge"], row["judged_tokens"], row["latents"]) == (3, "reader", 45, 2)
     value, (low, high) = perplexity(np.array([10.0, 30.0, 20.0]), np.array([10, 20, 15]))

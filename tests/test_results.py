@@ -4,14 +4,18 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
+from latent_tokens import METHODS, TASKS, EvalConfig, Size, Transformer, evaluate
 from latent_tokens.configs import ReproduceConfig
-from latent_tokens.evaluation.results import HASH, append_result, read_results, row_hash
+from latent_tokens.evaluation.results import HASH, SHARES, append_result, read_results, row_hash
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reproduce import reproduce
 from latent_tokens.paper.runs import measured, run
+from latent_tokens.tasks import Examples
 
 ROWS = Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl"
 
@@ -25,7 +29,68 @@ def test_a_row_is_read_as_it_was_written(tmp_path, row):
     path = tmp_path / "rows.jsonl"
     append_result(path, {**row, "by_step": {2: 0.5, 10: 1.0}, "of": (1, 2)})
     (found,) = read_results(path)
-    assert found == {**row, "by_step": {"2": 0.5, "10": 1.0}, "of": [1, 2], HASH: row_hash(found)}
+    assert found == {
+        **row,
+        "by_step": {"2": 0.5, "10": 1.0},
+        "of": [1, 2],
+        "units": 2,
+        HASH: row_hash(found),
+    }
+
+
+def test_reader_returns_every_share_in_percent(tmp_path, row):
+    """Rows without units are converted once, also after they are written again; losses keep their unit."""
+    path = tmp_path / "rows.jsonl"
+    old = {**row, "exact": 0.065, "cells": 0.9, "distinct_2": 0.6415}
+    append_result(path, old)
+    append_result(path, {**old, "exact": 6.5, "cells": 90.0, "distinct_2": 64.15, "units": 2})
+    stored = path.read_bytes()
+    first, second = read_results(path)
+    assert path.read_bytes() == stored
+    assert first == second
+    assert {name: first[name] for name in ("valid", "exact", "cells", "distinct_2", "soft_loss")} == {
+        "valid": 40.8,
+        "exact": 6.5,
+        "cells": 90.0,
+        "distinct_2": 64.15,
+        "soft_loss": 0.2932,
+    }
+    append_result(tmp_path / "copy.jsonl", first)
+    assert read_results(tmp_path / "copy.jsonl") == [first]
+
+
+def test_reader_knows_every_share_that_a_task_or_a_text_has():
+    tasks = [TASKS[name] for name in ("sudoku-4", "sudoku-6-puzzle", "zebra-3", "countdown-3")]
+    figures = {name for task in tasks for name in task.score(*scored(task))}
+    assert figures - set(SHARES) == {"soft_loss"}
+
+
+def scored(task):
+    """Answers and the examples that they are compared to, with one position known."""
+    examples = task.generate(2, 0)
+    known = examples.known | (np.arange(task.length) == 1)
+    return examples.tokens, Examples(examples.tokens, known, examples.lengths)
+
+
+@pytest.mark.parametrize("task", ["sudoku-4", "sudoku-6-puzzle", "countdown-3"])
+def test_new_rows_have_every_share_in_percent(task, monkeypatch):
+    """The figures of a row are 100 times the means of the task's scores, except for losses."""
+    torch.manual_seed(0)
+    net = Transformer(Size(16, 2, 2), TASKS[task].vocab_size, TASKS[task].length, "both")
+    net.method = METHODS["sidm"]
+    scores = {"valid": np.array([1, 0.0]), "exact": np.array([0.0, 1]), "lenient": np.ones(2)}
+    scores |= {"cells": np.array([0.5, 1.0]), "soft_loss": np.array([1.5, 2.0])}
+    monkeypatch.setattr(type(TASKS[task]), "score", lambda *_: scores)
+    (row,) = evaluate(net, TASKS[task], EvalConfig(num_samples=2))
+    assert row["units"] == 2
+    assert [row[name] for name in scores] == [50, 50, 100, 75, 1.75]
+
+
+@pytest.mark.parametrize("value", ["six", None, [0.5]])
+def test_a_share_without_a_number_is_refused_in_one_line(tmp_path, row, value):
+    append_result(tmp_path / "rows.jsonl", {**row, "cells": value})
+    with pytest.raises(ValueError, match="row 1: has no number for cells"):
+        read_results(tmp_path / "rows.jsonl")
 
 
 def test_an_edited_value_is_refused(tmp_path, row):

@@ -179,10 +179,13 @@ def draw_points(axes: Any, rows: Sequence[Row], marker: str, linestyle: str) -> 
 
 
 def save_sheet(sheet: Any, title: str, caption: str, stem: Path) -> list[Path]:
-    """Writes a figure with its title and caption to STEM.png and STEM.svg, the same bytes each time."""
+    """Write a figure with its title and caption to STEM.png and STEM.svg, the same bytes each time."""
+    from matplotlib import rc_context
+
     sheet.suptitle(title, fontsize=12)
     sheet.supxlabel(caption, fontsize=8, color="#555555")
     paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
-    for path in paths:
-        sheet.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    with rc_context({"svg.hashsalt": stem.name}):  # else the identifiers of an .svg are random
+        for path in paths:
+            sheet.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     return paths

@@ -12,10 +12,12 @@ import pytest
 from latent_tokens.checkpoints.pretrained import SHIPPED
 from latent_tokens.configs import DataConfig, EvalConfig, ReproduceConfig, TrainConfig
 from latent_tokens.data.datasets import task_of
+from latent_tokens.evaluation.intervals import wilson_difference
 from latent_tokens.evaluation.results import read_results
 from latent_tokens.paper import reproduce as rooms
 from latent_tokens.paper.catalogue import CATALOGUE
-from latent_tokens.paper.claims import claims, claims_table, verdict
+from latent_tokens.paper.claim_list import claims
+from latent_tokens.paper.claims import claims_table, verdict
 from latent_tokens.paper.experiments import EXPERIMENTS, Cell
 from latent_tokens.paper.hashes import (
     NO_INFLUENCE,
@@ -300,35 +302,64 @@ def test_what_is_stopped_before_it_has_begun_can_begin_again(tmp_path, monkeypat
     assert row["recipe"] == recipe.hash
 
 
-def made_up(values, seeds=(0, 1, 2), samples=1_000, task="sudoku-gen"):
+def line_of(values, seeds=(0, 1, 2), samples=1_000, task="sudoku-gen", **more):
     """A line of a table with a value for each seed."""
-    about = {"metric": "valid", "valid": 0.0, "num_samples": samples}
-    name = "soft_loss" if task == "sudoku-large" else "valid"
-    rows = [{**about, name: value, "train_seed": seed} for value, seed in zip(values, seeds, strict=True)]
+    metric = "soft_loss" if task == "sudoku-large" else "valid"
+    row = {"metric": metric, "num_samples": samples, **more}
+    rows = [{**row, metric: value, "train_seed": seed} for value, seed in zip(values, seeds, strict=True)]
     return Line(Cell(task, "mdm", "top_prob"), (), tuple(rows))
 
 
-def test_a_claim_takes_three_seeds_that_agree():
-    low = made_up([40.0, 41.0, 42.0])
-    assert verdict(made_up([50.0, 51.5, 51.0]), low) == ("+9.8 (+7.9 to +11.7)", "yes")
-    assert verdict(low, made_up([50.0, 51.5, 51.0]))[1] == "no, the reverse"
-    assert (
-        verdict(made_up([70.0, 41.0, 42.0]), low)[1] == "undecided"
-    )  # all samples together differ, the seeds do not agree
-    assert (
-        verdict(made_up([41.0, 42.0, 43.1]), low)[1] == "undecided"
-    )  # the seeds agree, the samples do not suffice
-    assert verdict(made_up([50.0, 51.0], (0, 1)), low) == ("+10.0", "no claim: 2 seeds")
-    assert verdict(made_up([51.0], (2,)), low) == ("+9.0", "no claim: 1 seed")  # of the same seed
-    assert verdict(made_up([], ()), low) == ("", "not run")
+def test_claim_takes_three_seeds_that_agree():
+    low = line_of([40.0, 41.0, 42.0])
+    high = line_of([50.0, 51.5, 51.0], samples=20_000)
+    assert verdict(high, line_of([40.0, 41.0, 42.0], samples=20_000)) == (
+        "+9.8 (+7.9 to +11.7)",
+        "t",
+        "yes",
+    )
+    assert verdict(low, high)[2] == "no, the reverse"
+    assert verdict(line_of([70.0, 41.0, 42.0]), low)[1:] == ("t", "undecided")  # the seeds do not agree
+    assert verdict(line_of([], ()), low) == ("", "", "not run")
+
+
+def test_claim_on_fewer_than_three_seeds_has_the_interval_of_wilson():
+    low = line_of([40.0, 41.0, 42.0])
+    difference, kind, decision = verdict(line_of([51.0], (2,)), low)  # compared to 42.0, of the same seed
+    bounds = [100 * bound for bound in wilson_difference(0.51, 1_000, 0.42, 1_000)]
+    assert difference == f"+9.0 ({bounds[0]:+.1f} to {bounds[1]:+.1f})"
+    assert (kind, decision) == ("Wilson", "no claim: 1 seed")
+    assert verdict(line_of([50.0, 51.0], (0, 1)), low)[1:] == ("Wilson", "no claim: 2 seeds")
+
+
+def test_claim_is_never_more_certain_than_its_samples():
+    """Three equal differences have an interval of zero width, and the noise of 3,000 samples has not."""
+    low = line_of([40.0, 41.0, 42.0])
+    difference, kind, decision = verdict(line_of([44.0, 45.0, 46.0]), low)
+    bounds = [100 * bound for bound in wilson_difference(0.45, 3_000, 0.41, 3_000)]
+    assert difference == f"+4.0 ({bounds[0]:+.1f} to {bounds[1]:+.1f})"
+    assert (kind, decision) == ("t and Wilson", "yes")
+    assert verdict(line_of([41.0, 42.0, 43.1]), low)[1:] == ("t and Wilson", "undecided")
+
+
+def test_puzzles_that_every_seed_solves_count_once():
+    boards = line_of([40.0, 41.0, 42.0], problems_sha256="same")  # boards start from nothing
+    puzzles = line_of([40.0, 41.0, 42.0], task="sudoku-puzzle", problems_sha256="same")
+    infilled = replace(boards, cell=replace(boards.cell, problems="sudoku-puzzle"))
+    assert [line.num_samples for line in (boards, puzzles, infilled)] == [3_000] * 3
+    assert [line.num_independent for line in (boards, puzzles, infilled)] == [3_000, 1_000, 1_000]
+    assert infilled.interval == puzzles.interval
+    assert infilled.interval[0] < boards.interval[0]
 
 
 def test_verdict_on_a_loss_where_lower_is_better():
-    low, high = (made_up(values, task="sudoku-large") for values in ([4.01, 4.12, 4.05], [5.0, 5.11, 5.08]))
+    low = line_of([4.01, 4.12, 4.05], task="sudoku-large")
+    high = line_of([5.0, 5.11, 5.08], task="sudoku-large")
     assert low.unit == "soft loss"
-    assert verdict(low, high) == ("-1.00 (-1.06 to -0.95)", "yes")
-    assert verdict(high, low)[1] == "no, the reverse"
-    assert verdict(low, made_up([3.0, 5.0, 4.1], task="sudoku-large"))[1] == "undecided"
+    assert verdict(low, high) == ("-1.00 (-1.06 to -0.95)", "t", "yes")
+    assert verdict(high, low)[2] == "no, the reverse"
+    assert verdict(low, line_of([3.0, 5.0, 4.1], task="sudoku-large"))[2] == "undecided"
+    assert verdict(line_of([4.0], (0,), task="sudoku-large"), low) == ("-0.01", "", "no claim: 1 seed")
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -421,7 +452,7 @@ def test_the_table_of_claims_runs_nothing(done, tmp_path):
     assert text.count("no claim: 1 seed") > 20
     assert "| yes |" not in text
     assert re.search(
-        r"^\| sudoku-4 \| arm < ar-mtp-window-4 .* \| soft loss \| [+-]\d+\.\d\d \| no claim: 1 seed \|$",
+        r"^\| sudoku-4 \| arm < ar-mtp-window-4 .* \| soft loss \| [+-]\d+\.\d\d \|  \| no claim: 1 seed \|$",
         text,
         re.M,
     )

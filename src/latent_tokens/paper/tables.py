@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import factorial
 from statistics import fmean
-from typing import Any
 
 from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation.intervals import half_interval, wilson
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
+from latent_tokens.evaluation.results import Row
 from latent_tokens.paper.experiments import EXPERIMENTS, Cell
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.reference import AR_MTP, TOP_PROB, UNIFORM, Printed
@@ -18,26 +18,27 @@ from latent_tokens.paper.variants import label
 from latent_tokens.tasks import Zebra, configured
 
 HEADINGS = (
-    "task", "method", "order", "n", "variant", "paper", "ours", "chance", "metric", "95% interval", "samples", "each seed", "over seeds",
-    "latents predicted", "relative cost", "relative cost, paper's formula",
-)  # fmt: skip
+    *("task", "method", "order", "n", "variant", "paper", "ours", "chance", "metric", "95% interval"),
+    *("samples", "each seed", "over seeds", "latents predicted"),
+    *("relative cost", "relative cost, paper's formula"),
+)
 MAY_BE_EMPTY = tuple(
     HEADINGS.index(name) for name in ("n", "variant", "paper", "chance", "latents predicted")
 )
 LEGEND = (
-    'The 95% interval pools the samples of all training seeds (Wilson). "Over seeds" is half of the 95% interval of the mean over training seeds '
-    "(Student's t). Relative cost is tokens processed, relative to all masked tokens in every step."
+    "The 95% interval pools the samples of all training seeds (Wilson), and seeds that solve the same puzzles"
+    ' count each puzzle once. "Over seeds" is half of the 95% interval of the mean over training seeds'
+    " (Student's t). Relative cost is tokens processed, relative to all masked tokens in every step."
 )
 LEGEND_OF = {
     "paper": 'The column "paper" has the published accuracy and cost, which are of larger tasks and models.',
     "n": "With k > 1 candidates, n = 0 still leaves up to k - 1 other masked tokens in the input.",
     "chance": "Chance is a random assignment that uses every value once per attribute.",
 }
-AHEAD = (1, 4, 16)  # steps between a latent's prediction and its decoding
+STEPS_AHEAD = (1, 4, 16)  # steps between a latent's prediction and its decoding
 LOSSES = {"sudoku-large": "soft_loss", "text": "perplexity"}  # lower is better
+PUZZLES = ("sudoku-puzzle", "zebra", "countdown")  # tasks whose problems are the same for every seed
 DIGITS = {"soft_loss": 2}  # of a metric; 1 for the others
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Line:
 
     @property
     def metric(self) -> str:
-        """The key of the value in a result. An accuracy depends on the task, so it is known only if there is a result."""
+        """The key of the value in a result. An accuracy is known only if there is a result."""
         return LOSSES.get(self.cell.task) or str(self.rows[0]["metric"])
 
     @property
@@ -59,16 +60,27 @@ class Line:
         return self.cell.task in LOSSES
 
     @property
+    def is_text(self) -> bool:
+        """Whether the cell is of text."""
+        return self.cell.task == "text"
+
+    @property
     def by_seed(self) -> dict[int, float]:
         """The value of each training seed: percent correct, or a loss."""
         return {row["train_seed"]: float(row[self.metric]) for row in self.rows}
 
+    def of_seeds(self, seeds: Sequence[int]) -> Line:
+        """Return the line with the results of some training seeds only."""
+        return replace(self, rows=tuple(row for row in self.rows if row["train_seed"] in seeds))
+
     @property
     def values(self) -> list[float]:
+        """The values of the training seeds."""
         return list(self.by_seed.values())
 
     @property
     def mean(self) -> float:
+        """The mean over training seeds."""
         return fmean(self.values)
 
     @property
@@ -77,20 +89,46 @@ class Line:
         return self.metric.replace("_", " ") if self.is_loss else f"{self.metric} %"
 
     def written(self, value: float) -> str:
-        """A value with its digits."""
+        """Return a value with its digits."""
         return f"{value:.{DIGITS.get(self.metric, 1)}f}"
 
     def signed(self, value: float) -> str:
-        """A difference of two values with its sign and its digits."""
+        """Return a difference of two values with its sign and its digits."""
         return f"{value:+.{DIGITS.get(self.metric, 1)}f}"
 
     @property
+    def num_samples(self) -> int:
+        """The samples of all training seeds."""
+        return sum(row["num_samples"] for row in self.rows)
+
+    @property
+    def num_independent(self) -> int:
+        """The samples of all training seeds. Seeds that solve the same puzzles count each puzzle once."""
+        if self.cell.problems is None and self.cell.task not in PUZZLES:
+            return self.num_samples
+        return sum({row["problems_sha256"]: int(row["num_samples"]) for row in self.rows}.values())
+
+    @property
     def over_seeds(self) -> float | None:
-        """Half of the 95 % interval of the mean over training seeds (Student's t); None for a single one."""
+        """Half of the 95% interval of the mean over training seeds (Student's t). None for one seed."""
         return half_interval(self.values) if len(self.values) > 1 else None
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Wilson's interval of all samples, in percent. None for a loss."""
+        if self.is_loss:
+            return None
+        low, high = wilson(self.mean / 100, self.num_independent)
+        return 100 * low, 100 * high
+
     def summed(self, key: str, by: str, *names: str) -> dict[int, list[int]]:
-        """What a watcher wrote down, all seeds together: the sums of the counts named, by the number that each record stands for, in its order."""
+        """Return sums over all seeds of the counts of a watcher.
+
+        Args:
+            key: the key of the watcher's records in a result.
+            by: the number of a record, which sorts the sums.
+            names: the counts that are summed.
+        """
         sums: dict[int, list[int]] = {}
         for record in (record for row in self.rows for record in row.get(key, ())):
             before = sums.get(record[by], [0] * len(names))
@@ -99,106 +137,107 @@ class Line:
 
     @property
     def foreseen(self) -> str:
-        """How many per cent of the latents came true so many steps later, of samples that came out right, where that was watched."""
+        """Percent of the latents whose prediction was decoded 1, 4 and 16 steps later, in correct samples."""
         counts = self.summed("foresight", "steps", "hit_right", "seen_right")
-        return ", ".join(
-            f"{100 * hit / seen:.0f} ({step} ahead)"
-            for step, (hit, seen) in counts.items()
-            if step in AHEAD and seen
-        )
-
-    @property
-    def is_text(self) -> bool:
-        return self.cell.task == "text"
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """Wilson's interval of all samples together, in percent. It does not cover the difference between seeds. None for a loss."""
-        if self.is_loss:
-            return None
-        low, high = wilson(self.mean / 100, sum(row["num_samples"] for row in self.rows))
-        return 100 * low, 100 * high
+        shares = {step: 100 * hit / seen for step, (hit, seen) in counts.items() if seen}
+        return ", ".join(f"{shares[step]:.0f} ({step} ahead)" for step in STEPS_AHEAD if step in shares)
 
 
-def lines(recipes: Sequence[Recipe], found: Mapping[str, Row]) -> list[Line]:
-    """The cells of an experiment in their order, with the rows of `found`, by hash, that are theirs."""
-    cells = dict.fromkeys(recipe.cell for recipe in recipes)
-    of_cell = {cell: tuple(recipe for recipe in recipes if recipe.cell == cell) for cell in cells}
+def lines(recipes: Sequence[Recipe], results: Mapping[str, Row]) -> list[Line]:
+    """Return the cells of some recipes in their order, with the results that exist.
+
+    Args:
+        recipes: recipes of an experiment.
+        results: rows by the hash of their recipe.
+    """
+    by_cell: dict[Cell, list[Recipe]] = {}
+    for recipe in recipes:
+        by_cell.setdefault(recipe.cell, []).append(recipe)
     return [
-        Line(cell, own, tuple(found[recipe.hash] for recipe in own if recipe.hash in found))
-        for cell, own in of_cell.items()
+        Line(
+            cell, tuple(of_cell), tuple(results[recipe.hash] for recipe in of_cell if recipe.hash in results)
+        )
+        for cell, of_cell in by_cell.items()
     ]
 
 
 def markdown(lines: Sequence[Line], experiment: str, scale: ScaleName) -> str:
-    """Return the table of an experiment without empty columns, its legend, and the command that makes it."""
+    """Return the table of an experiment without empty columns, its legend, and its command."""
     table = [HEADINGS, *map(cells_of, lines)]
     empty = {column for column in MAY_BE_EMPTY if not any(row[column] for row in table[1:])}
     shown = [[cell for column, cell in enumerate(row) if column not in empty] for row in table]
     notes = [note for name, note in LEGEND_OF.items() if HEADINGS.index(name) not in empty]
     legend = " ".join([LEGEND, *notes, EXPERIMENTS[experiment].note]).rstrip()
-    return f"{as_markdown(shown)}\n{legend}\n\n`latent-tokens reproduce {experiment} --scale {scale}`\n"
+    command = f"`latent-tokens reproduce {experiment} --scale {scale}`"
+    return f"{as_markdown(shown)}\n{legend}\n\n{command}\n"
 
 
 def stand_in(line: Line) -> str:
-    """The task that takes the place of the cell's task at this scale."""
+    """Return the task that replaces the cell's task at this scale."""
     task = line.recipes[0].data.task
     return task if line.cell.problems is None else f"{task}, infilling puzzles"
 
 
 def cells_of(line: Line) -> tuple[str, ...]:
-    """One line of the table, "not run" if no seed was run."""
-    cell, shown = line.cell, printed(line.cell)
-    about = (
+    """Return one row of the table. It is "not run" if no seed was run."""
+    cell = line.cell
+    number = printed(cell)
+    setting = (
         stand_in(line),
         cell.method,
         ORDER_NAMES[cell.order],
-        str("" if cell.latents is None else cell.latents),
+        "" if cell.latents is None else str(cell.latents),
         label(cell.variant),
-        "" if shown is None else cost(shown),
+        "" if number is None else cost(number),
     )
     if not line.rows:
-        return (*about, "not run", chance(line), *("" for _ in HEADINGS[len(about) + 2 :]))
+        return (*setting, "not run", chance(line), *("" for _ in HEADINGS[len(setting) + 2 :]))
     interval = "" if line.interval is None else f"{line.interval[0]:.1f} - {line.interval[1]:.1f}"
-    samples = f"{sum(row['num_samples'] for row in line.rows):,}"
-    each = " ".join(map(line.written, line.values))
-    priced = (
-        [row[name] for row in line.rows if row[name] is not None] for name in ("relative_cost", "paper_cost")
-    )
-    tokens = (f"{fmean(costs):.2f}x" if costs else "" for costs in priced)
-    seeds = "" if line.over_seeds is None else f"± {line.written(line.over_seeds)}"
+    over_seeds = "" if line.over_seeds is None else f"± {line.written(line.over_seeds)}"
     return (
-        *about,
+        *setting,
         line.written(line.mean),
         chance(line),
         line.unit,
         interval,
-        samples,
-        each,
-        seeds,
+        f"{line.num_samples:,}",
+        " ".join(map(line.written, line.values)),
+        over_seeds,
         line.foreseen,
-        *tokens,
+        mean_cost(line, "relative_cost"),
+        mean_cost(line, "paper_cost"),
     )
 
 
+def mean_cost(line: Line, key: str) -> str:
+    """Return the mean of a relative cost over seeds. It is empty if no result has one."""
+    costs = [row[key] for row in line.rows if row[key] is not None]
+    return f"{fmean(costs):.2f}x" if costs else ""
+
+
 def chance(line: Line) -> str:
-    """The accuracy of a random answer, if it is not negligible: on Zebra one of houses! orders per attribute."""
+    """Return the accuracy of a random answer if it is not negligible.
+
+    On Zebra it is one of (number of houses)! orders for each attribute.
+    """
     data = line.recipes[0].data
     task = configured(data.task, {}) if data.task != "text" else None
     if not isinstance(task, Zebra) or len(task.houses) * len(task.attributes) != 1:
         return ""
-    (houses,), (attributes,) = task.houses, task.attributes
+    (houses,) = task.houses
+    (attributes,) = task.attributes
     return f"{100 / factorial(houses) ** attributes:.2f}"
 
 
 def printed(cell: Cell) -> Printed | None:
-    """The number that the paper prints in this cell, or None."""
+    """Return the number that the paper prints in this cell, or None."""
     if (cell.latents, cell.problems, cell.variant) != (None, None, None):
         return None
-    found = (table.get(cell.task, {}).get((cell.method, cell.order)) for table in (TOP_PROB, UNIFORM, AR_MTP))
-    return next((number for number in found if number is not None), None)
+    columns = [table.get(cell.task, {}) for table in (TOP_PROB, UNIFORM, AR_MTP)]
+    key = (cell.method, cell.order)
+    return next((column[key] for column in columns if key in column), None)
 
 
 def cost(number: Printed) -> str:
-    """A printed accuracy with its cost."""
-    return f"{number.accuracy}" + (f" / {number.cost:.2f}x" if number.cost is not None else "")
+    """Return a printed accuracy with its cost."""
+    return f"{number.accuracy}" if number.cost is None else f"{number.accuracy} / {number.cost:.2f}x"

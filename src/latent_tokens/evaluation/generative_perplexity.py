@@ -27,8 +27,8 @@ from latent_tokens.configs import EvalConfig
 from latent_tokens.core.decoding import check_decoding
 from latent_tokens.evaluation.evaluate import Row, answer, check_choice, decoding_for, policy_for, setting_of
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio
-from latent_tokens.evaluation.results import in_percent
 from latent_tokens.evaluation.ngram import NGram
+from latent_tokens.evaluation.results import in_percent
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import counting
 from latent_tokens.storage import provenance

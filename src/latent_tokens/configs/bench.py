@@ -1,0 +1,82 @@
+"""The settings of a benchmark."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import cast, get_args
+
+from latent_tokens.checks import check_choice, check_int
+from latent_tokens.configs.names import PositionName, Precision, SizeName
+from latent_tokens.sizes import LONGEST, SIZES
+
+
+@dataclass(frozen=True)
+class BenchConfig:
+    """What to measure: every combination of the values. The default is the table of docs/performance.md."""
+
+    methods: tuple[str, ...] = ("mdm", "sidm", "scdm", "esolm", "arm")
+    """Methods to decode with. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any window N from 1."""
+    sizes: tuple[SizeName, ...] = ("tiny",)
+    """Network sizes to decode with."""
+    lengths: tuple[int, ...] = (128,)
+    """Sequence lengths."""
+    batch_sizes: tuple[int, ...] = (16,)
+    """Numbers of sequences decoded together."""
+    latents: tuple[int, ...] = (0,)
+    """Numbers of latent tokens, for methods with latent token control."""
+    candidates: tuple[int, ...] | None = None
+    """Numbers of candidates. Default: 8, but 1 for a fixed order and for esolm, as published."""
+    train: tuple[str, ...] = ("tiny:64x128", "tiny:64x81:128", "nano:256x36")
+    """Training steps to measure. SIZE:BATCHxLENGTH or SIZE:BATCHxLENGTH:PADDED, where the reference step pads to PADDED."""
+    precisions: tuple[Precision, ...] = ("fp32", "bf16")
+    """Floating-point formats of the network."""
+    vocabulary: int = 32
+    """Vocabulary size of a network that decodes, MASK included. 32 is the paper's for puzzles, 50258 that of GPT-2's tokens."""
+    positions: PositionName = "learned"
+    """Position encoding of such a network. learned, rotary (as in published text models) or both."""
+    top_p: float = 1.0
+    """Nucleus sampling of decoding. 0.9 for text."""
+    plain: bool = True
+    """Measure the reference implementation too, which takes hours for long sequences."""
+    rounds: int = 3
+    """Number of measurements, in turn. Medians are reported."""
+
+    def __post_init__(self) -> None:
+        check_int("rounds", self.rounds, 1)
+        check_int("vocabulary", self.vocabulary, 2)
+        check_choice("positions", self.positions, get_args(PositionName))
+        for name in ("sizes", "lengths", "batch_sizes", "latents", "precisions"):
+            if not getattr(self, name):
+                raise ValueError(f"{name}=: is empty. Give at least one value.")
+        if not self.methods and not self.train:
+            raise ValueError(
+                "methods= with train=: both are empty, so there is nothing to measure. Give at least one value."
+            )
+        for name, least in (("lengths", 1), ("batch_sizes", 1), ("latents", 0), ("candidates", 1)):
+            for value in getattr(self, name) or ():
+                check_int(name, value, least)
+        for length in self.lengths:
+            if length > LONGEST:
+                raise ValueError(f"lengths={length}: must be at most {LONGEST:,}")
+        for size in self.sizes:
+            check_choice("sizes", size, tuple(SIZES))
+        for precision in self.precisions:
+            check_choice("precisions", precision, get_args(Precision))
+        for shape in self.train:
+            training_shape(shape)
+
+
+def training_shape(shape: str) -> tuple[SizeName, int, int, int]:
+    """(size, batch, length, padded length) of SIZE:BATCHxLENGTH or SIZE:BATCHxLENGTH:PADDED. Raises ValueError where it is neither."""
+    parts = re.fullmatch(r"([a-z]+):([1-9][0-9]{0,5})x([1-9][0-9]{0,5})(?::([1-9][0-9]{0,5}))?", shape)
+    if parts is None or parts[1] not in SIZES:
+        raise ValueError(
+            f"train={shape}: must be SIZE:BATCHxLENGTH, like tiny:64x128, with SIZE one of {', '.join(SIZES)}"
+        )
+    length, padded = int(parts[3]), int(parts[4] or parts[3])
+    if padded < length:
+        raise ValueError(
+            f"train={shape}: {length} positions cannot be padded to {padded}; must be SIZE:BATCHxLENGTH:PADDED with PADDED the longer"
+        )
+    return cast(SizeName, parts[1]), int(parts[2]), length, padded

@@ -1,0 +1,130 @@
+"""The settings of a training run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from latent_tokens.checks import check_choice, check_int, check_min
+from latent_tokens.configs.names import PositionName, SizeName
+from latent_tokens.sizes import SIZES
+
+TrackerName = Literal["wandb", "trackio", "tensorboard", "mlflow"]
+MAY_CHANGE_ON_RESUME = ("out", "resume", "save_every", "save_minutes", "keep", "track", "parallel", "on_nan")
+"""Settings that may change when a run is resumed."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training run. The defaults suit two CPU cores; the paper's recipe is in docs/decisions.md (D-7, published optimizer settings)."""
+
+    task: str
+    """Task to learn. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36 (or sudoku-large), sudoku-puzzle, sudoku-6-puzzle, zebra,
+    zebra-3, countdown, countdown-3, countdown-4 or text, which needs --data."""
+    method: str
+    """Method to train. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any window N from 1."""
+    out: Path | None = None
+    """Run directory to write. It must be missing or empty unless --resume auto is given. Default: runs/TASK-METHOD-SIZE-SEED."""
+    size: SizeName = "nano"
+    """Network size."""
+    steps: int = 5_000
+    """Number of optimizer steps."""
+    batch_size: int = 32
+    """Examples per optimizer step. A batch that does not fit into memory is split into microbatches."""
+    lr: float = 2e-3
+    """Peak learning rate of AdamW (betas 0.9 and 0.999)."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay of AdamW."""
+    warmup: int = 100
+    """Number of steps of linear warmup."""
+    schedule: Literal["cosine", "constant"] = "cosine"
+    """Learning rate after the warmup. cosine: decays to zero; constant."""
+    clip: float = 1.0
+    """Maximum gradient norm."""
+    ema: float = 0.9999
+    """Decay of the exponential moving average (EMA) of the weights, ramped as min(ema, (1 + step) / (10 + step)). 0 for none."""
+    dropout: float = 0.0
+    """Dropout rate of the residual branches."""
+    positions: PositionName = "learned"
+    """Position encoding. learned embeddings, rotary or both."""
+    gelu: Literal["exact", "tanh"] = "exact"
+    """GELU of the MLP. exact, or tanh, the paper's approximation: it differs by at most 5e-4 and is slower on a CPU."""
+    weight: Literal["elbo", "flat"] | None = None
+    """Normalization of a sequence's loss. elbo: the number of its targets; flat: the number of its unknown positions. Default: the method's own."""
+    targets: Literal["all", "next"] | None = None
+    """Masked tokens that are learned. all of the input, or the next one only. Default: the method's own."""
+    noise: Literal["answer", "all"] = "answer"
+    """Tokens that are masked and learned. answer, or all: the prompt too, as in the paper's runs on puzzles (D-8, noised positions)."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Floating-point format. auto is bf16 on an accelerator and fp32 on a CPU."""
+    data: Path | None = None
+    """Data set directory made by `latent-tokens data`. Default: examples are generated before training."""
+    num_train: int = 100_000
+    """Number of training examples to generate without --data."""
+    num_validation: int = 1_024
+    """Number of validation examples to generate without --data."""
+    evaluate_every: int = 1_000
+    """Steps between two validation losses. The weights with the lowest loss are kept."""
+    save_every: int = 1_000
+    """Steps between two checkpoints."""
+    save_minutes: float = 10.0
+    """Also save a checkpoint every X minutes. SIGTERM, SIGINT and SIGUSR1 save one too."""
+    keep: int = 2
+    """Number of checkpoints to keep. If the latest is corrupt, training resumes from the previous one."""
+    track: TrackerName | None = None
+    """Experiment tracker that receives every row of metrics.jsonl. Default: none."""
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """Distributed training. ddp: each rank has a copy of weights, EMA weights and optimizer state; fsdp: each rank has a shard."""
+    on_nan: Literal["stop", "skip"] = "stop"
+    """Action if a loss or gradient is not finite. stop: keep the weights and save the batch; skip: leave out the step."""
+    seed: int = 0
+    """Random seed of initial weights, data, masks and orders."""
+    resume: Literal["no", "yes", "auto"] = "no"
+    """Whether to resume the run in --out from its latest checkpoint. yes: it must exist; auto: resume it, or start it if it does not exist."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "steps",
+            "batch_size",
+            "num_train",
+            "num_validation",
+            "evaluate_every",
+            "save_every",
+            "keep",
+        ):
+            check_int(name, getattr(self, name), 1)
+        for name in ("warmup", "seed"):
+            check_int(name, getattr(self, name), 0)
+        for name in ("weight_decay", "ema", "dropout"):
+            check_min(name, getattr(self, name), 0)
+        check_choice("size", self.size, tuple(SIZES))
+        check_choice("schedule", self.schedule, ("cosine", "constant"))
+        check_choice("positions", self.positions, get_args(PositionName))
+        check_choice("gelu", self.gelu, ("exact", "tanh"))
+        check_choice("weight", self.weight, (None, "elbo", "flat"))
+        check_choice("targets", self.targets, (None, "all", "next"))
+        check_choice("noise", self.noise, ("answer", "all"))
+        check_choice("precision", self.precision, ("auto", "fp32", "bf16"))
+        check_choice("track", self.track, (None, *get_args(TrackerName)))
+        check_choice("parallel", self.parallel, ("ddp", "fsdp"))
+        check_choice("on_nan", self.on_nan, ("stop", "skip"))
+        check_choice("resume", self.resume, ("no", "yes", "auto"))
+        for name in ("lr", "weight_decay"):
+            if not math.isfinite(getattr(self, name)):
+                raise ValueError(f"{name}={getattr(self, name)}: must be a finite number")
+        for name in ("lr", "clip", "save_minutes"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}={getattr(self, name)}: must be above 0")
+        for name in ("ema", "dropout"):
+            if getattr(self, name) >= 1:
+                raise ValueError(f"{name}={getattr(self, name)}: must be below 1")
+
+    @property
+    def folder(self) -> Path:
+        return (
+            Path("runs", f"{self.task}-{self.method}-{self.size}-{self.seed}")
+            if self.out is None
+            else self.out
+        )

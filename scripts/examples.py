@@ -13,12 +13,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from latent_tokens.checkpoints.pretrained import SHIPPED, from_pretrained
+from latent_tokens.configs import SamplingConfig
 from latent_tokens.demo import compared, puzzles, solved
 from latent_tokens.progress import progress
 from latent_tokens.storage import json_bytes, sha256_of, write_atomic
 from latent_tokens.tasks import TASKS, Examples
 from latent_tokens.trace.boards import COMPARISONS, MEASURED, Comparison
-from latent_tokens.trace.record import DecodeSettings, LoadedModel
+from latent_tokens.trace.record import LoadedModel
 
 LATENTS: tuple[int | Literal["all"], ...] = (0, 4, "all")
 SEED = 0  # of the puzzles, and of every decode
@@ -46,7 +47,7 @@ def measure(puzzle_set: PuzzleSet) -> dict[str, Any]:
     for latents in LATENTS:
         with progress(f"{name}, n = {latents}", puzzle_set.num_puzzles) as advance:
             results[str(latents)] = solved(
-                model, problems, DecodeSettings(latents, puzzle_set.candidates, seed=SEED), advance
+                model, problems, SamplingConfig(latents, puzzle_set.candidates, seed=SEED), advance
             )
     kinds = np.where(
         results["all"], np.where(results["0"], "both", "gained"), np.where(results["0"], "lost", "neither")

@@ -19,7 +19,7 @@ import torch
 
 from latent_tokens import EvalConfig, evaluate, from_pretrained, save_pretrained
 from latent_tokens.checkpoints.pretrained import SHIPPED, fingerprint
-from latent_tokens.evaluation.evaluate import default_order
+from latent_tokens.evaluation.settings import default_order
 from latent_tokens.sharing.card import CARD, write_card
 from latent_tokens.storage import read_description, read_lines, write_atomic
 from latent_tokens.tasks import described

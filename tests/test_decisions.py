@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from latent_tokens import METHODS, TASKS, Decoding, TrainConfig, Transformer
-from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig
-from latent_tokens.evaluation.evaluate import decoding_for
+from latent_tokens.configs import DEFAULT_CANDIDATES, SamplingConfig
+from latent_tokens.evaluation.settings import decoding_for
 from latent_tokens.paper.scales import SCALES
 
 ROOT = Path(__file__).parents[1]
@@ -85,8 +85,8 @@ def test_table_of_defaults_states_the_defaults():
     for row, found in (("`TrainConfig`, `latent-tokens train`", training), ("`Transformer(...)`", network)):
         assert f'`gelu="{found["gelu"]}"` | `positions="{found["positions"]}"`' in table[row]
     assert f"| {Decoding().candidates} | the method's own |" in table["`Decoding(...)` in Python"]
-    adaptive = decoding_for(METHODS["scdm"], TASKS["sudoku-6"], EvalConfig(), None)
-    fixed = decoding_for(METHODS["scdm"], TASKS["sudoku-6"], EvalConfig(order="uniform"), None)
+    adaptive = decoding_for(METHODS["scdm"], TASKS["sudoku-6"], SamplingConfig())
+    fixed = decoding_for(METHODS["scdm"], TASKS["sudoku-6"], SamplingConfig(order="uniform"))
     assert (adaptive.candidates, fixed.candidates, adaptive.latents) == (DEFAULT_CANDIDATES, 1, None)
     assert (
         f"| {DEFAULT_CANDIDATES}, or {fixed.candidates} if"

@@ -12,13 +12,14 @@ from PIL import Image
 from latent_tokens import METHODS, SIZES, TASKS, Decoding, Text, Transformer, growing, left_to_right
 from latent_tokens.checkpoints.pretrained import from_pretrained
 from latent_tokens.cli import main
+from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.sampling import generate
 from latent_tokens.data.tensors import as_tensors
 from latent_tokens.tasks import Sudoku, SudokuPuzzle
 from latent_tokens.tasks.zebra import puzzles as zebra
 from latent_tokens.trace.boards import EXAMPLES, check, examples, measured, view
 from latent_tokens.trace.images import LAST_MS, animation, moments, strip
-from latent_tokens.trace.record import DecodeRequest, DecodeSettings, LoadedModel, has_free_latents, trace
+from latent_tokens.trace.record import DecodeRequest, LoadedModel, has_free_latents, trace
 from latent_tokens.web import page
 
 PUZZLE = EXAMPLES[4][1]
@@ -39,7 +40,7 @@ def model(task_name, method="scdm"):
 
 
 def ask(one, setting=None, puzzle=None):
-    return DecodeRequest(one, one.task.encode(puzzle or examples(one.task)[0]), setting or DecodeSettings())
+    return DecodeRequest(one, one.task.encode(puzzle or examples(one.task)[0]), setting or SamplingConfig())
 
 
 def replayed(found):
@@ -54,26 +55,26 @@ def replayed(found):
 @pytest.mark.parametrize(
     ("task", "method", "setting", "decoding"),
     [
-        ("sudoku-4", "scdm", DecodeSettings(), Decoding("all", "all", temperature=0)),
-        ("sudoku-4", "scdm", DecodeSettings(latents=3), Decoding(8, 3, temperature=0)),
-        ("sudoku-4", "scdm", DecodeSettings(2, 3, "uniform", 1.0, 5), Decoding(1, 2)),
+        ("sudoku-4", "scdm", SamplingConfig(), Decoding("all", "all", temperature=0)),
+        ("sudoku-4", "scdm", SamplingConfig(latents=3), Decoding(8, 3, temperature=0)),
+        ("sudoku-4", "scdm", SamplingConfig(2, 3, "uniform", temperature=1.0, seed=5), Decoding(1, 2)),
         (
             "sudoku-4",
             "esolm",
-            DecodeSettings(2, "growing", temperature=0.5, seed=1),
+            SamplingConfig(2, "growing", temperature=0.5, seed=1),
             Decoding(growing, 2, temperature=0.5),
         ),
-        ("sudoku-4", "mdm", DecodeSettings(candidates=4), Decoding(4, "all", temperature=0)),
+        ("sudoku-4", "mdm", SamplingConfig(candidates=4), Decoding(4, "all", temperature=0)),
         (
             "sudoku-4",
             "sidm",
-            DecodeSettings(order="left_to_right"),
+            SamplingConfig(order="left_to_right"),
             Decoding(1, order=left_to_right, temperature=0),
         ),
-        ("sudoku-4", "ar-mtp", DecodeSettings(), Decoding(1, "all", temperature=0)),
-        ("sudoku-6-puzzle", "scdm", DecodeSettings(latents=4, candidates=4), Decoding(4, 4, temperature=0)),
-        ("zebra-3", "scdm", DecodeSettings(1, 2, seed=3, temperature=1.0), Decoding(2, 1)),
-        ("countdown-3", "mdm", DecodeSettings(), Decoding("all", "all", temperature=0)),
+        ("sudoku-4", "ar-mtp", SamplingConfig(), Decoding(1, "all", temperature=0)),
+        ("sudoku-6-puzzle", "scdm", SamplingConfig(latents=4, candidates=4), Decoding(4, 4, temperature=0)),
+        ("zebra-3", "scdm", SamplingConfig(1, 2, seed=3, temperature=1.0), Decoding(2, 1)),
+        ("countdown-3", "mdm", SamplingConfig(), Decoding("all", "all", temperature=0)),
     ],
 )
 def test_frames_replay_to_what_generate_gives(task, method, setting, decoding):
@@ -97,7 +98,7 @@ def test_a_padded_board_draws_its_cells_alone():
     net.method = METHODS["scdm"]
     found = trace(
         DecodeRequest(
-            LoadedModel("padded", net, task), task.encode(PUZZLE), DecodeSettings(latents=2, candidates=2)
+            LoadedModel("padded", net, task), task.encode(PUZZLE), SamplingConfig(latents=2, candidates=2)
         )
     )
     assert len(found["frames"]) == task.length - sum(sign != "." for sign in PUZZLE)
@@ -108,8 +109,8 @@ def test_a_padded_board_draws_its_cells_alone():
 def test_what_all_latents_cost_is_what_showing_them_takes():
     one = model("sudoku-4")
     few, every = (
-        trace(ask(one, DecodeSettings(2, 3), PUZZLE)),
-        trace(ask(one, DecodeSettings("all", 3), PUZZLE)),
+        trace(ask(one, SamplingConfig(2, 3), PUZZLE)),
+        trace(ask(one, SamplingConfig("all", 3), PUZZLE)),
     )
     assert [frame["all_processed"] for frame in few["frames"]] == [
         frame["processed"] for frame in every["frames"]
@@ -123,7 +124,7 @@ def test_what_all_latents_cost_is_what_showing_them_takes():
 
 def test_a_frame_shows_candidates_latents_and_what_the_model_makes_of_them():
     one = model("sudoku-4")
-    found = trace(ask(one, DecodeSettings(3, 4), PUZZLE))
+    found = trace(ask(one, SamplingConfig(3, 4), PUZZLE))
     tokens = list(found["start"]["tokens"])
     for number, frame in enumerate(found["frames"]):
         open_cells = {cell for cell, token in enumerate(tokens) if token is None}
@@ -149,7 +150,7 @@ def test_a_frame_shows_candidates_latents_and_what_the_model_makes_of_them():
 
 def test_beliefs_are_what_the_network_says():
     one = model("sudoku-4", "mdm")
-    first = trace(ask(one, DecodeSettings(), PUZZLE))["frames"][0]
+    first = trace(ask(one, SamplingConfig(), PUZZLE))["frames"][0]
     tokens, known, _ = as_tensors(one.task.encode(PUZZLE))
     ids = tokens.masked_fill(~known, one.net.mask_id)
     with torch.no_grad():
@@ -161,7 +162,7 @@ def test_beliefs_are_what_the_network_says():
 
 
 def test_at_most_nine_beliefs_on_a_board_of_nine_and_six_elsewhere():
-    nine = trace(ask(model("sudoku-9"), DecodeSettings(temperature=1.0), examples(TASKS["sudoku-9"])[0]))[
+    nine = trace(ask(model("sudoku-9"), SamplingConfig(temperature=1.0), examples(TASKS["sudoku-9"])[0]))[
         "frames"
     ][0]["beliefs"]
     words = trace(ask(model("zebra-3")))["frames"][0]["beliefs"]
@@ -170,7 +171,7 @@ def test_at_most_nine_beliefs_on_a_board_of_nine_and_six_elsewhere():
 
 
 def test_start_says_how_to_draw():
-    start = trace(ask(model("sudoku-6"), DecodeSettings(4, 8, seed=7)))["start"]
+    start = trace(ask(model("sudoku-6"), SamplingConfig(4, 8, seed=7)))["start"]
     assert (start["kind"], start["side"], start["box"], start["columns"]) == ("sudoku", 6, [2, 3], 6)
     assert start["signs"] == ["1", "2", "3", "4", "5", "6"]
     assert (
@@ -210,8 +211,8 @@ def test_start_says_how_to_draw():
 def test_which_methods_have_a_dial(method, dial):
     assert has_free_latents(METHODS[method]) is dial
     one = model("sudoku-4", method)
-    numbers = [DecodeSettings(latents=1)] if dial else []
-    for setting in (DecodeSettings(), *numbers):
+    numbers = [SamplingConfig(latents=1)] if dial else []
+    for setting in (SamplingConfig(), *numbers):
         assert trace(ask(one, setting, "." * 16))["start"]["dial"] is dial
 
 
@@ -326,7 +327,7 @@ def test_examples_can_be_solved(task):
 )
 def test_a_setting_out_of_range_is_refused(change, says):
     with pytest.raises(ValueError, match=re.escape(says)):
-        ask(model("sudoku-4"), DecodeSettings(**change))
+        ask(model("sudoku-4"), SamplingConfig(**change))
 
 
 def test_what_cannot_be_decoded_is_refused_before_it_begins():
@@ -335,11 +336,11 @@ def test_what_cannot_be_decoded_is_refused_before_it_begins():
     with pytest.raises(ValueError, match="nothing to solve"):
         ask(model("sudoku-4"), puzzle="1234341221434321")
     with pytest.raises(ValueError, match="latents=2 is not supported by sidm"):
-        ask(model("sudoku-4", "sidm"), DecodeSettings(latents=2))
+        ask(model("sudoku-4", "sidm"), SamplingConfig(latents=2))
     with pytest.raises(ValueError, match="not a prefix"):
         ask(model("sudoku-4", "arm"), puzzle=PUZZLE)
     with pytest.raises(ValueError, match="order=top_prob is not supported by ar-mtp"):
-        ask(model("sudoku-4", "ar-mtp"), DecodeSettings(order="top_prob"))
+        ask(model("sudoku-4", "ar-mtp"), SamplingConfig(order="top_prob"))
     text = Text(16)
     net = Transformer(SIZES["nano"], text.vocab_size, 16)
     with pytest.raises(ValueError, match="which has no puzzles"):
@@ -349,8 +350,8 @@ def test_what_cannot_be_decoded_is_refused_before_it_begins():
 def test_more_latents_than_a_machine_counts_are_all():
     one = model("sudoku-4")
     assert (
-        trace(ask(one, DecodeSettings((1 << 63) - 1, 3), PUZZLE))["frames"]
-        == trace(ask(one, DecodeSettings("all", 3), PUZZLE))["frames"]
+        trace(ask(one, SamplingConfig((1 << 63) - 1, 3), PUZZLE))["frames"]
+        == trace(ask(one, SamplingConfig("all", 3), PUZZLE))["frames"]
     )
 
 
@@ -372,7 +373,7 @@ def test_what_tell_raises_ends_the_decode():
 @pytest.fixture(scope="module")
 def traces():
     one = model("sudoku-4")
-    return [trace(ask(one, DecodeSettings(latents), "1.3434.22.4343.1")) for latents in (0, "all")]
+    return [trace(ask(one, SamplingConfig(latents), "1.3434.22.4343.1")) for latents in (0, "all")]
 
 
 def test_pictures_hold_every_step(traces):
@@ -407,7 +408,7 @@ def test_a_page_with_traces_reads_as_they_were(traces):
 def test_a_board_of_nine_with_all_latents_twice_is_a_page_under_two_megabytes():
     name = "sudoku-9-scdm"
     one = LoadedModel(name, from_pretrained(name), TASKS["sudoku-9"])
-    made = page.page_with([trace(ask(one, DecodeSettings(temperature=1.0), "." * 81))] * 2)
+    made = page.page_with([trace(ask(one, SamplingConfig(temperature=1.0), "." * 81))] * 2)
     assert 100_000 < len(made) < page.MOST_BYTES
 
 

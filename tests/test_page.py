@@ -18,8 +18,9 @@ from latent_tokens import TrainConfig, fit, from_pretrained
 from latent_tokens.checkpoints.pretrained import find
 from latent_tokens.commands.serve import bound
 from latent_tokens.commands.shared import task_of
+from latent_tokens.configs import SamplingConfig
 from latent_tokens.trace.boards import measured
-from latent_tokens.trace.record import DecodeRequest, DecodeSettings, LoadedModel, trace
+from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 from latent_tokens.web.model_cache import ModelCache
 from latent_tokens.web.page import page_with
 from latent_tokens.web.server import app_for
@@ -229,7 +230,7 @@ def test_the_numbers_are_those_of_the_decode(opened, address):
         DecodeRequest(
             model("sudoku-6-scdm"),
             model("sudoku-6-scdm").task.encode(SIX),
-            DecodeSettings(2, 4, "top_prob", 0.0, 3),
+            SamplingConfig(2, 4, "top_prob", temperature=0.0, seed=3),
         )
     )
     page = opened(address)
@@ -490,7 +491,7 @@ def test_a_trace_needs_no_server(opened, tmp_path):
     caption = "Chosen <example>: 40 of 150 & more"
     file.write_text(
         page_with(
-            [trace(DecodeRequest(asked, puzzle, DecodeSettings(latents, 8))) for latents in (0, "all")],
+            [trace(DecodeRequest(asked, puzzle, SamplingConfig(latents, 8))) for latents in (0, "all")],
             caption,
         )
     )

@@ -8,10 +8,11 @@ import torch
 from helpers.documentation import ROOT
 from latent_tokens import METHODS, SIZES, TASKS, Transformer, from_pretrained, save_pretrained
 from latent_tokens.checkpoints.pretrained import SHIPPED
+from latent_tokens.configs import SamplingConfig
 from latent_tokens.demo import compared, puzzles, solved, watched
 from latent_tokens.storage import sha256_of
 from latent_tokens.trace.boards import COMPARISONS, chosen, measured, measured_for
-from latent_tokens.trace.record import DecodeRequest, DecodeSettings, LoadedModel, trace
+from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 
 KINDS = {(False, True): "gained", (True, False): "lost", (True, True): "both", (False, False): "neither"}
 
@@ -36,7 +37,7 @@ def test_example_labels_are_the_verdicts_of_the_model(task):
         assert int(problem.known.sum()) == record["givens"]
         assert model.task.count_solutions(problem, most=2) == 1
         decodes = {
-            n: DecodeSettings(n if n == "all" else int(n), record["candidates"], seed=record["seed"])
+            n: SamplingConfig(n if n == "all" else int(n), record["candidates"], seed=record["seed"])
             for n in example["solved"]
         }
         assert {
@@ -54,7 +55,7 @@ def test_examples_belong_to_these_weights_only(tmp_path):
 
 def test_solved_in_a_batch_is_what_a_single_decode_is():
     model = LoadedModel("sudoku-6-scdm", from_pretrained("sudoku-6-scdm"), TASKS["sudoku-6"])
-    problems, setting = puzzles(model.task, 12, 14, 3), DecodeSettings(0, 4)
+    problems, setting = puzzles(model.task, 12, 14, 3), SamplingConfig(0, 4)
     alone = [
         trace(DecodeRequest(model, problems.take(slice(i, i + 1)), setting))["end"]["right"]
         for i in range(12)

@@ -49,8 +49,9 @@ from latent_tokens.checkpoints.pretrained import find, shipped_names
 from latent_tokens.cli import main
 from latent_tokens.commands.serve import bound
 from latent_tokens.commands.shared import task_of
+from latent_tokens.configs import SamplingConfig
 from latent_tokens.tasks import description
-from latent_tokens.trace.record import DecodeRequest, DecodeSettings, LoadedModel, trace
+from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 from latent_tokens.web import protection
 from latent_tokens.web.jobs import MAX_UNREAD, Job
 from latent_tokens.web.model_cache import ModelCache
@@ -187,7 +188,7 @@ def test_solve_answers_as_the_command_does(port, capsys, setting, arguments):
 def test_decode_streams_the_trace(port):
     got = events(port, "/api/decode", **QUESTION, latents=4, seed=2)
     expected = trace(
-        DecodeRequest(load(MODEL), TASKS["sudoku-6"].encode(PUZZLE), DecodeSettings(latents=4, seed=2))
+        DecodeRequest(load(MODEL), TASKS["sudoku-6"].encode(PUZZLE), SamplingConfig(latents=4, seed=2))
     )
     for one in (got[-1][1], expected["end"]):
         one.pop("seconds")

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, strategies as st
 from tokenizers import Tokenizer, models, processors
 
-from latent_tokens import DataConfig, EvalConfig, TrainConfig, fit, from_pretrained, load_data, make_data
+from latent_tokens import DataConfig, TrainConfig, fit, from_pretrained, load_data, make_data
 from latent_tokens.cli import main
+from latent_tokens.configs import SamplingConfig
 from latent_tokens.data.corpus import key_of, split_of
 from latent_tokens.data.documents import SHORTEST, blocks_of, documents, files_of, length_of, pieces
-from latent_tokens.evaluation.evaluate import decoding_for
 from latent_tokens.evaluation.generative_perplexity import LanguageModel
+from latent_tokens.evaluation.settings import decoding_for
 from latent_tokens.tasks import Text
 from latent_tokens.tasks.base import evenly
 from latent_tokens.tasks.text import tokenizer
@@ -668,5 +669,5 @@ def test_a_mistake_gets_one_line(run, capsys, command):
 
 def test_text_is_decoded_in_a_random_order_by_default(run):
     net = from_pretrained(run)
-    decoding = decoding_for(net.method, Text(32, "tokenizer.json", run), EvalConfig(), None)
+    decoding = decoding_for(net.method, Text(32, "tokenizer.json", run), SamplingConfig())
     assert (decoding.candidates, decoding.top_p, decoding.order.__name__) == (1, 0.9, "any_order")

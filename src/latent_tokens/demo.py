@@ -14,19 +14,25 @@ from numpy.typing import NDArray
 from latent_tokens.bench.machine import fastest_device
 from latent_tokens.checkpoints.pretrained import SHIPPED, fingerprint, from_pretrained, save_pretrained
 from latent_tokens.checks import check_out
-from latent_tokens.configs import DEFAULT_CANDIDATES, DemoConfig, EvalConfig, OrderName, TrainConfig
-from latent_tokens.data.tensors import as_numpy, as_tensors
+from latent_tokens.configs import (
+    DEFAULT_CANDIDATES,
+    DemoConfig,
+    EvalConfig,
+    OrderName,
+    SamplingConfig,
+    TrainConfig,
+)
 from latent_tokens.evaluation.evaluate import evaluate
+from latent_tokens.evaluation.problems import batches, decode_batch, device_of
 from latent_tokens.evaluation.report import figure
 from latent_tokens.evaluation.results import append_result, read_results
-from latent_tokens.network.fast import generate
 from latent_tokens.progress import Advance, progress
 from latent_tokens.sharing.card import write_card
 from latent_tokens.storage import json_bytes, read_description, write_atomic
 from latent_tokens.tasks import TASKS, Examples, Sudoku, SudokuPuzzle
 from latent_tokens.trace.boards import COMPARISONS, Comparison, chosen
 from latent_tokens.trace.events import Trace
-from latent_tokens.trace.record import DecodeRequest, DecodeSettings, LoadedModel, trace
+from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 from latent_tokens.training.loop import fit
 from latent_tokens.web.page import page_with
 
@@ -98,7 +104,7 @@ def watched(run: Path, count: int) -> tuple[list[Trace], str]:
         f"comparing n = {WATCHED[0]} and n = {WATCHED[1]} on {count} puzzles", 2 * count
     ) as advance:
         without, with_all = (
-            solved(model, problems, DecodeSettings(latents, CANDIDATES), advance) for latents in WATCHED
+            solved(model, problems, SamplingConfig(latents, CANDIDATES), advance) for latents in WATCHED
         )
     counts: dict[str, Any] = {
         "puzzles": count,
@@ -117,7 +123,7 @@ def watched(run: Path, count: int) -> tuple[list[Trace], str]:
         caption = f"First of {count} generated puzzles ({setting}). No puzzle is solved with all latent tokens and wrong with none. {solutions}"
     problem = problems.take(slice(place, place + 1))
     return [
-        trace(DecodeRequest(model, problem, DecodeSettings(latents, CANDIDATES))) for latents in WATCHED
+        trace(DecodeRequest(model, problem, SamplingConfig(latents, CANDIDATES))) for latents in WATCHED
     ], caption
 
 
@@ -130,19 +136,17 @@ def puzzles(task: Sudoku, count: int, givens: int, seed: int) -> Examples:
 
 
 def solved(
-    model: LoadedModel, problems: Examples, setting: DecodeSettings, advance: Advance
+    model: LoadedModel, problems: Examples, setting: SamplingConfig, advance: Advance
 ) -> NDArray[np.bool_]:
     """Which of N problems (N,) the model solves exactly. Each is decoded with the random numbers that `watch` uses for it alone."""
-    net, found = model.net, []
     decoding = DecodeRequest(model, problems.take(slice(1)), setting).decoding
-    for start in range(0, len(problems.tokens), TOGETHER):
-        part = problems.take(slice(start, start + TOGETHER))
-        tokens, known, lengths = as_tensors(part, next(net.parameters()).device)
-        rows = torch.zeros(len(tokens), dtype=torch.long, device=tokens.device)
-        samples = generate(net, net.method, tokens, known, decoding, setting.seed, rows=rows, lengths=lengths)
-        found.append(model.task.score(as_numpy(samples.tokens), part)["exact"] == 1)
-        advance(len(tokens), "")
-    return np.concatenate(found)
+    solved_in_batches = []
+    for batch in batches(problems, TOGETHER, device_of(model.net)):
+        first_stream = replace(batch, rows=torch.zeros_like(batch.rows))
+        decoded = decode_batch(model.net, first_stream, decoding, setting.seed)
+        solved_in_batches.append(model.task.score(decoded.samples, batch.examples)["exact"] == 1)
+        advance(len(decoded.samples), "")
+    return np.concatenate(solved_in_batches)
 
 
 def compared(without: NDArray[np.bool_], with_all: NDArray[np.bool_]) -> dict[str, int]:

@@ -37,10 +37,11 @@ def run_evaluate(command: Evaluate) -> int:
     from rich.console import Console
 
     from latent_tokens.checkpoints.pretrained import SHIPPED, find
-    from latent_tokens.evaluation.evaluate import default_order, evaluate
+    from latent_tokens.evaluation.evaluate import evaluate
     from latent_tokens.evaluation.generative_perplexity import evaluate_text
     from latent_tokens.evaluation.report import table
     from latent_tokens.evaluation.results import append_result, with_hash
+    from latent_tokens.evaluation.settings import order_for
     from latent_tokens.tasks import Text
 
     net, folder = model_of(command.run), find(command.run)
@@ -59,7 +60,7 @@ def run_evaluate(command: Evaluate) -> int:
             append_result(kept / "results.jsonl", row)
 
     task = task_of(folder)
-    order = command.config.order or default_order(net.method, task)
+    order = order_for(net.method, task, command.config)
     check_counts(net.method, order, command.config.latents or (), command.config.candidates)
     if order == "left_to_right" and not command.config.refresh:
         raise ValueError(
@@ -89,8 +90,8 @@ def judged_by(row: dict[str, Any]) -> str:
 
 def judge_of(command: Evaluate, task: Any, device: Any) -> Any:
     """The evaluator model that the command names. Raises ValueError if the data set to learn one from has other tokens."""
-    from latent_tokens.evaluation.evaluate import read_split
     from latent_tokens.evaluation.generative_perplexity import find_judge
+    from latent_tokens.evaluation.problems import read_split
 
     data = command.config.data
     return find_judge(

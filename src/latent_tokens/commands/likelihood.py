@@ -12,6 +12,7 @@ from tyro.conf import Positional
 
 from latent_tokens.checks import check_choice, check_int
 from latent_tokens.commands.shared import model_of, task_of
+from latent_tokens.configs import SamplingConfig
 
 DEFAULT_SEQUENCES, DEFAULT_ORDERS = 64, 4
 
@@ -46,8 +47,8 @@ def run_likelihood(command: Likelihood) -> int:
     from latent_tokens.checkpoints.pretrained import check_fits, find
     from latent_tokens.core.decoding import Decoding
     from latent_tokens.core.methods import name_of
-    from latent_tokens.evaluation.evaluate import default_order, shown_latents
     from latent_tokens.evaluation.held_out import nats_along_orders
+    from latent_tokens.evaluation.settings import shown_latents
     from latent_tokens.progress import counting
     from latent_tokens.tasks import Text
 
@@ -61,17 +62,19 @@ def run_likelihood(command: Likelihood) -> int:
             f"run={command.run}: learned {task.name}, and a likelihood is of text. Use a text model."
         )
     check_fits(net, task)
-    if "left_to_right" in (command.order, default_order(net.method, task)):
+    samplings = [
+        SamplingConfig(latents=latents, order=command.order, seed=command.seed)
+        for latents in command.latents or (None,)
+    ]
+    if net.method.is_left_to_right or command.order == "left_to_right":
         for name, is_ignored in (("orders", (command.orders or 1) > 1), ("seed", command.seed != 0)):
             if is_ignored:
                 raise ValueError(
                     f"{name}={getattr(command, name)} with order=left_to_right: there is one such order. Leave it out."
                 )
     examples = read_examples(command, task)
-    for latents in command.latents or (None,):
-        if latents != "all" and latents is not None:
-            check_int("latents", latents, 0)
-        shown = shown_latents(net.method, Decoding(latents=latents))
+    for sampling in samplings:
+        shown = shown_latents(net.method, Decoding(latents=sampling.latents))
         name = f"{name_of(net.method)} n={shown}"
         with counting(f"likelihood, {name}", None) as report:
             nats = nats_along_orders(
@@ -79,8 +82,8 @@ def run_likelihood(command: Likelihood) -> int:
                 examples,
                 orders=command.orders or DEFAULT_ORDERS,
                 order=command.order,
-                latents=latents,
-                seed=command.seed,
+                latents=sampling.latents,
+                seed=sampling.seed,
                 report=report,
             )
         row = summed_up(nats, examples)
@@ -94,7 +97,7 @@ def run_likelihood(command: Likelihood) -> int:
 def read_examples(command: Likelihood, task: Any) -> Any:
     """The sequences of the text. Raises ValueError if there is none, or a data set has other tokens."""
     from latent_tokens.data.documents import text_of
-    from latent_tokens.evaluation.evaluate import read_split
+    from latent_tokens.evaluation.problems import read_split
     from latent_tokens.tasks.base import evenly
 
     if (command.text is None) == (command.data is None):

@@ -99,16 +99,16 @@ def metavar_of(name: str, hint: Any) -> str:
 
 @cache
 def helps_of(config: type) -> dict[str, str]:
-    """The text below each field of a dataclass, on one line."""
+    """Return the text below each field of a dataclass and of those that it extends, on one line."""
+    texts: dict[str, str] = {}
+    for base in config.__bases__:
+        if dataclasses.is_dataclass(base):
+            texts |= helps_of(base)
     (node,) = ast.parse(dedent(inspect.getsource(config))).body
     assert isinstance(node, ast.ClassDef)
-    texts = {}
     for field, below in zip(node.body, node.body[1:], strict=False):
-        if (
-            isinstance(field, ast.AnnAssign)
-            and isinstance(below, ast.Expr)
-            and isinstance(below.value, ast.Constant)
-        ):
+        has_text = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+        if isinstance(field, ast.AnnAssign) and has_text:
             texts[ast.unparse(field.target)] = " ".join(str(below.value.value).split())
     return texts
 

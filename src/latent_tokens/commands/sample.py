@@ -6,14 +6,14 @@ import json
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any
 
 from tyro.conf import Positional
 
 from latent_tokens import processes
 from latent_tokens.checks import check_int, printable
-from latent_tokens.commands.shared import check_counts, model_of, task_of
-from latent_tokens.configs import EvalConfig, OrderName
+from latent_tokens.commands.shared import check_counts, model_of, sampling_of, task_of
+from latent_tokens.configs import NumCandidates, NumLatents, OrderName
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Sample:
     """Model to sample from. A run directory, a bundled model, or a name on the Hugging Face Hub."""
     num_samples: int | None = None
     """Number of samples. Default: 2, or 1 with --show."""
-    latents: int | Literal["all"] | None = None
+    latents: NumLatents | None = None
     """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has the other k - 1 candidates. Default: the method's
     own, 0 for scdm and esolm."""
-    candidates: int | Literal["all", "growing"] | None = None
+    candidates: NumCandidates | None = None
     """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or growing (clean tokens + 1). For adaptive
     orders only. Default: 8."""
     tokens_per_step: int | None = None
@@ -52,7 +52,7 @@ def run_sample(command: Sample) -> int:
     """latent-tokens sample: samples as text, or JSON lines."""
     from latent_tokens.checkpoints.pretrained import check_fits, find
     from latent_tokens.core.decoding import check_decoding
-    from latent_tokens.evaluation.evaluate import decoding_for, default_order
+    from latent_tokens.evaluation.settings import decoding_for, order_for
     from latent_tokens.tasks import Text
 
     count = (1 if command.show else 2) if command.num_samples is None else command.num_samples
@@ -67,13 +67,11 @@ def run_sample(command: Sample) -> int:
         raise ValueError(
             f"{name} with show=True: one sample is shown while it is decoded. Leave one of the two out."
         )
-    names = ("candidates", "tokens_per_step", "order", "temperature", "top_p", "seed")
-    asked = EvalConfig(**{name: getattr(command, name) for name in names})
-    decoding = decoding_for(net.method, task, asked, command.latents)
+    sampling = sampling_of(command)
+    decoding = decoding_for(net.method, task, sampling)
     check_decoding(net.method, decoding)
-    check_counts(
-        net.method, command.order or default_order(net.method, task), [command.latents], command.candidates
-    )
+    order = order_for(net.method, task, sampling)
+    check_counts(net.method, order, [sampling.latents], sampling.candidates)
     problems = problems_of(command, task, count)
     samples, orders, processed, seconds = draw(net, decoding, command, task, problems)
     if not processes.is_main():
@@ -96,46 +94,30 @@ def run_sample(command: Sample) -> int:
 
 def draw(net: Any, decoding: Any, command: Sample, task: Any, problems: Any) -> tuple[Any, Any, int, float]:
     """(samples, the order of each, tokens processed, seconds): each rank draws its shard, and all ranks return all samples."""
-    import torch
-
-    from latent_tokens.data.tensors import as_numpy, as_tensors
-    from latent_tokens.network.fast import generate
+    from latent_tokens.data.tensors import as_numpy
+    from latent_tokens.evaluation.problems import Batch, decode_batch, device_of
 
     if command.show and processes.world_size() > 1:
         raise ValueError(
             f"show=True: shows the sample of one process, and there are {processes.world_size()}. Start it without a launcher."
         )
-    own = processes.shard_indices(len(problems.tokens))
-    device = next(net.parameters()).device
-    tokens, known, lengths = as_tensors(problems.take(own), device)
-    begun, watched = time.perf_counter(), cast(Any, nullcontext())
+    # Decode this rank's shard.
+    shard = processes.shard_indices(len(problems.tokens))
+    batch = Batch.of(problems.take(shard), device_of(net), shard)
+    begin = time.perf_counter()
+    shown: Any = nullcontext()
     if command.show:
         from latent_tokens.trace.terminal import watching
 
-        watched = watching(task, tokens, known, lengths)
-    with watched as on_step:
-        rows = torch.from_numpy(own).to(device)
-        made = generate(
-            net,
-            net.method,
-            tokens,
-            known,
-            decoding,
-            command.seed,
-            rows=rows,
-            lengths=lengths,
-            on_step=on_step,
-        )
-    samples, orders = (
-        processes.gather_rows(as_numpy(made.tokens)),
-        processes.gather_rows(as_numpy(made.order)),
-    )
-    return (
-        samples,
-        orders,
-        sum(processes.all_gather_object(int(made.processed.sum()))),
-        time.perf_counter() - begun,
-    )
+        shown = watching(task, batch.tokens, batch.known, batch.lengths)
+    with shown as on_step:
+        decoded = decode_batch(net, batch, decoding, command.seed, on_step)
+
+    # Gather the samples of all ranks.
+    samples = processes.gather_rows(decoded.samples)
+    orders = processes.gather_rows(as_numpy(decoded.generated.order))
+    processed = sum(processes.all_gather_object(decoded.processed))
+    return samples, orders, processed, time.perf_counter() - begin
 
 
 def problems_of(command: Sample, task: Any, count: int) -> Any:

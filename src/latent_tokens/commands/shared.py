@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from latent_tokens.configs import DEFAULT_CANDIDATES
+from latent_tokens.configs import DEFAULT_CANDIDATES, NumCandidates, NumLatents, SamplingConfig
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
@@ -47,15 +48,21 @@ def task_of(folder: Path) -> Any:
         ) from None
 
 
+def sampling_of(command: object) -> SamplingConfig:
+    """Return the sampling settings of a command: those of its options that `SamplingConfig` has too."""
+    names = [field.name for field in fields(SamplingConfig) if hasattr(command, field.name)]
+    return SamplingConfig(**{name: getattr(command, name) for name in names})
+
+
 def check_counts(
     method: Any,
     order: str,
-    latents: Sequence[int | Literal["all"] | None],
-    candidates: int | Literal["all", "growing"] | None,
+    latents: Sequence[NumLatents | None],
+    candidates: NumCandidates | None,
 ) -> None:
     """Raises ValueError for candidates that the order ignores, and for latent tokens of which candidates="all" leaves none."""
     from latent_tokens.core.methods import name_of
-    from latent_tokens.evaluation.evaluate import CONFIDENCES
+    from latent_tokens.evaluation.settings import CONFIDENCES
 
     if order not in CONFIDENCES and candidates not in (None, 1):
         if method.is_left_to_right:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from tyro.conf import Positional
 
 from latent_tokens.checks import check_int
-from latent_tokens.commands.shared import check_counts, latents_in_words, task_of
-from latent_tokens.configs import DEFAULT_CANDIDATES
+from latent_tokens.commands.shared import check_counts, latents_in_words, sampling_of, task_of
+from latent_tokens.configs import NumCandidates, NumLatents
 
 
 @dataclass(frozen=True)
@@ -22,10 +21,10 @@ class Solve:
     Zebra: clue tokens."""
     run: str | None = None
     """Model that solves it. A run directory, a bundled model, or a name on the Hugging Face Hub. Default: the bundled model of the Sudoku's size."""
-    latents: int | Literal["all"] | None = None
+    latents: NumLatents | None = None
     """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has the other k - 1 candidates. Default: all that are not
     candidates, which is none unless --candidates is below all."""
-    candidates: int | Literal["all", "growing"] | None = None
+    candidates: NumCandidates | None = None
     """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or growing (clean tokens + 1). Default:
     all, which leaves no latent tokens; 8 with --latents; 1 from left to right."""
     temperature: float = 0.0
@@ -39,8 +38,13 @@ class Solve:
 def run_solve(command: Solve) -> int:
     """latent-tokens solve: prints the answer, the verdict and the cost; 1 if it is not solved."""
     from latent_tokens.checkpoints.pretrained import find, from_pretrained, shipped_names
-    from latent_tokens.core.decoding import Decoding
-    from latent_tokens.evaluation.evaluate import named_candidates, shown_candidates, shown_latents
+    from latent_tokens.evaluation.settings import (
+        decoding_for,
+        for_puzzles,
+        order_for,
+        shown_candidates,
+        shown_latents,
+    )
     from latent_tokens.evaluation.solve import solve
     from latent_tokens.tasks import Solvable
     from latent_tokens.tasks.sudoku.boards import read_puzzle
@@ -67,19 +71,10 @@ def run_solve(command: Solve) -> int:
                 f"run={name}: learned {task.name}, which has no puzzles. Use latent-tokens sample."
             )
         problem = task.encode(text)
-    if command.candidates is not None:
-        candidates = command.candidates
-    elif net.method.is_left_to_right:
-        candidates = 1
-    else:
-        candidates = (
-            "all" if command.latents is None else DEFAULT_CANDIDATES
-        )  # candidates="all" leaves no latent tokens
-    if not net.method.is_left_to_right:
-        check_counts(net.method, "top_prob", [command.latents], candidates)
-    most: Literal["all"] | None = None if net.method.latent_control == "none" else "all"
-    latents = most if command.latents is None else command.latents
-    decoding = Decoding(named_candidates(candidates), latents, temperature=command.temperature)
+    sampling = sampling_of(command)
+    order = order_for(net.method, task, sampling)
+    check_counts(net.method, order, [sampling.latents], sampling.candidates)
+    decoding = decoding_for(net.method, task, for_puzzles(net.method, sampling))
     attempt = solve(net, task, problem, decoding, command.seed, command.attempts)
     verdict = "\n  ".join(["not solved:", *attempt.wrong]) if attempt.wrong else "solved"
     tried = f"attempt {attempt.number + 1} of {command.attempts}; " if command.attempts > 1 else ""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from tyro.conf import Positional
 
-from latent_tokens.commands.shared import check_counts, latents_in_words, task_of
+from latent_tokens.commands.shared import check_counts, latents_in_words, sampling_of, task_of
 from latent_tokens.commands.solve import puzzle_text
-from latent_tokens.configs import OrderName
+from latent_tokens.configs import NumCandidates, NumLatents, OrderName
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Trace:
     """Picture to write."""
     compare: str | None = None
     """Second decode next to the first. A number of latent tokens, all, or another model."""
-    latents: int | Literal["all"] | None = None
+    latents: NumLatents | None = None
     """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has the other k - 1 candidates. Default: all that are not
     candidates, which is none unless --candidates is below all."""
-    candidates: int | Literal["all", "growing"] | None = None
+    candidates: NumCandidates | None = None
     """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or growing (clean tokens + 1). For adaptive
     orders only. Default: all, which leaves no latent tokens; 8 with --latents."""
     order: OrderName | None = None
@@ -95,7 +95,7 @@ def check_outputs(outputs: list[Path], replace: bool) -> None:
 
 def caption_of(decodes: list[Any]) -> str:
     """How the puzzle was chosen, if it is one of the examples of these weights and the decodes are those that it was chosen by; else ""."""
-    from latent_tokens.evaluation.evaluate import shown_candidates, shown_latents
+    from latent_tokens.evaluation.settings import shown_candidates, shown_latents
     from latent_tokens.trace.boards import chosen, measured_for
 
     first = decodes[0]
@@ -122,13 +122,11 @@ def caption_of(decodes: list[Any]) -> str:
 def decodes_of(command: Trace) -> list[Any]:
     """The decode, and the one to compare it with."""
     from latent_tokens.checkpoints.pretrained import find, from_pretrained
-    from latent_tokens.trace.record import DecodeRequest, DecodeSettings, LoadedModel
+    from latent_tokens.trace.record import DecodeRequest, LoadedModel
 
-    def asked(run: str, latents: int | Literal["all"] | None) -> DecodeRequest:
+    def asked(run: str, latents: NumLatents | None) -> DecodeRequest:
         model = LoadedModel(run, from_pretrained(run), task_of(find(run)))
-        setting = DecodeSettings(
-            latents, command.candidates, command.order, command.temperature, command.seed
-        )
+        setting = replace(sampling_of(command), latents=latents)
         request = DecodeRequest(model, model.task.encode(puzzle_text(command.puzzle)), setting)
         check_counts(model.net.method, request.order, [latents], command.candidates)
         return request

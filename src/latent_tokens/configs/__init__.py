@@ -8,7 +8,14 @@ from latent_tokens.configs.demo import DemoConfig
 from latent_tokens.configs.evaluate import EvalConfig
 from latent_tokens.configs.names import PositionName, Precision, ScaleName, SizeName
 from latent_tokens.configs.reproduce import ExperimentName, ReproduceConfig
-from latent_tokens.configs.sampling import DEFAULT_CANDIDATES, OrderName, PolicyName
+from latent_tokens.configs.sampling import (
+    DEFAULT_CANDIDATES,
+    NumCandidates,
+    NumLatents,
+    OrderName,
+    PolicyName,
+    SamplingConfig,
+)
 from latent_tokens.configs.train import MAY_CHANGE_ON_RESUME, TrackerName, TrainConfig
 
 __all__ = [
@@ -20,11 +27,14 @@ __all__ = [
     "DemoConfig",
     "EvalConfig",
     "ExperimentName",
+    "NumCandidates",
+    "NumLatents",
     "OrderName",
     "PolicyName",
     "PositionName",
     "Precision",
     "ReproduceConfig",
+    "SamplingConfig",
     "ScaleName",
     "SizeName",
     "Split",

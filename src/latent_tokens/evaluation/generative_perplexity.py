@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
@@ -21,14 +20,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latent_tokens import processes
-from latent_tokens.checkpoints.pretrained import check_fits
 from latent_tokens.checks import ask_hub, first_line
 from latent_tokens.configs import EvalConfig
-from latent_tokens.core.decoding import check_decoding
-from latent_tokens.evaluation.evaluate import Row, answer, check_choice, decoding_for, policy_for, setting_of
+from latent_tokens.evaluation.evaluate import answer, checked_decodings, in_precision
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio
 from latent_tokens.evaluation.ngram import NGram
-from latent_tokens.evaluation.results import in_percent
+from latent_tokens.evaluation.problems import policy_for
+from latent_tokens.evaluation.results import Row, in_percent
+from latent_tokens.evaluation.settings import row_settings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import counting
 from latent_tokens.storage import provenance
@@ -257,42 +256,30 @@ def evaluate_text(
     *,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
-    """Rows as `evaluation.evaluate` gives, of text from nothing: perplexity under the judge, entropy (nats) and distinct-1 to 3 of the samples.
+    """Return rows as `evaluate` does, of generated text: perplexity under the evaluator, entropy (nats), distinct-1 to 3.
 
-    Of several processes the first judges, and has the rows; the others have none.
+    Rank 0 judges and has the rows. The other ranks have none.
 
-    Raises ValueError where the net is not of the task, or its method cannot decode so.
+    Raises:
+        ValueError: the net is not of the task, or its method cannot decode so.
     """
-    check_fits(net, task)
-    decodings = [decoding_for(net.method, task, config, latents) for latents in config.latents or (None,)]
-    for decoding in decodings:
-        check_decoding(net.method, decoding)
-    check_choice(net.method, config)
+    # Check the request before anything is computed.
+    decodings = checked_decodings(net, task, config)
     count = DEFAULT_TEXTS if config.num_samples is None else config.num_samples
     problems = Examples.of(np.zeros((count, task.length), np.uint16), 0)
-    model = deepcopy(net.eval()).bfloat16() if config.precision == "bf16" else net.eval()
-    policy, rows = policy_for(model, task, config), list[Row]()
-    for decoding in (replace(one, latent_policy=policy) for one in decodings):
-        samples, costs = answer(model, problems, config, decoding)
-        if not processes.is_main():  # the first judges for all
+    model = in_precision(net, config)
+    policy = policy_for(model, task, config)
+
+    # Measure one row per number of latent tokens.
+    rows: list[Row] = []
+    for decoding in decodings:
+        chosen = replace(decoding, latent_policy=policy)
+        samples, costs = answer(model, problems, config, chosen)
+        if not processes.is_main():
             continue
-        with counting(f"judging by {judge.name}", count) as report:
-            nats, counts = judge(task, samples, report)
-        value, interval = perplexity(nats, counts)
-        entropies = [entropy(sample) for sample in samples]
         row = {
-            **setting_of(net.method, task, config, decoding),
-            "metric": "perplexity",
-            "perplexity": round(value, 3),
-            "ci95": None if interval is None else [round(bound, 3) for bound in interval],
-            "entropy": round(fmean(entropies), 4),
-            "entropy_ci95": None
-            if interval is None
-            else [round(fmean(entropies) + sign * half_interval(entropies), 4) for sign in (-1, 1)],
-            **{f"distinct_{size}": round(distinct(samples, size), 4) for size in (1, 2, 3)},
-            "num_samples": count,
-            "judge": judge.name,
-            "judged_tokens": int(counts.sum()),
+            **row_settings(net.method, task, config, chosen),
+            **judged(task, samples, judge),
             **costs,
             "precision": config.precision,
             "made_with": provenance(),
@@ -300,3 +287,29 @@ def evaluate_text(
         rows.append(in_percent(row))
         on_row(rows[-1])
     return rows
+
+
+def judged(task: Text, samples: Tokens, judge: Judge) -> Row:
+    """Return the metrics of generated texts."""
+    with counting(f"judging by {judge.name}", len(samples)) as report:
+        nats, counts = judge(task, samples, report)
+    value, interval = perplexity(nats, counts)
+    entropies = [entropy(sample) for sample in samples]
+    mean = fmean(entropies)
+    bounds = None
+    entropy_bounds = None
+    if interval is not None:
+        bounds = [round(bound, 3) for bound in interval]
+        half = half_interval(entropies)
+        entropy_bounds = [round(mean - half, 4), round(mean + half, 4)]
+    return {
+        "metric": "perplexity",
+        "perplexity": round(value, 3),
+        "ci95": bounds,
+        "entropy": round(mean, 4),
+        "entropy_ci95": entropy_bounds,
+        **{f"distinct_{size}": round(distinct(samples, size), 4) for size in (1, 2, 3)},
+        "num_samples": len(samples),
+        "judge": judge.name,
+        "judged_tokens": int(counts.sum()),
+    }

@@ -14,7 +14,7 @@ from latent_tokens.bench.cases import training_step
 from latent_tokens.bench.machine import seconds
 from latent_tokens.configs import SizeName
 from latent_tokens.data.datasets import task_of
-from latent_tokens.evaluation.evaluate import DEFAULT_SAMPLES
+from latent_tokens.evaluation.problems import DEFAULT_SAMPLES
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.runs import measured
 from latent_tokens.tasks import Text

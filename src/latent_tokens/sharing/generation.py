@@ -13,11 +13,11 @@ from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
 from latent_tokens.checks import check_int
-from latent_tokens.configs import EvalConfig, OrderName
+from latent_tokens.configs import OrderName, SamplingConfig
 from latent_tokens.core.decoding import Decoding, Step, check_decoding
 from latent_tokens.core.methods import Method
 from latent_tokens.core.partition import equal_parts
-from latent_tokens.evaluation.evaluate import decoding_for
+from latent_tokens.evaluation.settings import decoding_for
 from latent_tokens.tasks import TASKS, Language, Text
 
 SETTINGS = (
@@ -137,7 +137,7 @@ class LatentTokensGenerationConfig(GenerationConfig):
                 "without sampling, the most likely token is chosen. Leave one out."
             )
 
-        # Ranges that EvalConfig does not check.
+        # Ranges that SamplingConfig does not check, under the names of this class.
         if self.num_latent_tokens not in (None, "all"):
             check_int("num_latent_tokens", self.num_latent_tokens, 0)
         if self.steps is not None:
@@ -148,14 +148,15 @@ class LatentTokensGenerationConfig(GenerationConfig):
         temperature = self.temperature
         if self.do_sample is False and temperature is None:
             temperature = 0.0
-        config = EvalConfig(
+        config = SamplingConfig(
+            latents=self.num_latent_tokens,
             candidates=self.candidates,
             order=self.order,
             tokens_per_step=self.tokens_per_step,
             temperature=temperature,
             top_p=self.top_p,
         )
-        decoding = decoding_for(method, task, config, self.num_latent_tokens)
+        decoding = decoding_for(method, task, config)
         if self.steps is not None:
             decoding = replace(decoding, tokens_per_step=equal_parts(self.steps))
         check_decoding(method, decoding)

@@ -2,59 +2,31 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, cast, get_args
+from typing import cast
 
 from latent_tokens.checkpoints.pretrained import check_fits
-from latent_tokens.checks import check_choice, check_int, check_min
-from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig, OrderName
+from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.cost import most_tokens
 from latent_tokens.core.decoding import Decoding, Generated, Step, check_decoding
 from latent_tokens.core.methods import Method, name_of
 from latent_tokens.data.tensors import as_numpy, as_tensors
-from latent_tokens.evaluation.evaluate import (
-    CONFIDENCES,
+from latent_tokens.evaluation.problems import Batch, decode_batch, device_of
+from latent_tokens.evaluation.settings import (
     decoding_for,
-    default_order,
-    named_candidates,
+    for_puzzles,
+    order_for,
     shown_candidates,
     shown_latents,
 )
 from latent_tokens.evaluation.solve import check_solvable
-from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.tasks import Examples, Language, Solvable
 from latent_tokens.trace.boards import View, view
 from latent_tokens.trace.events import BoardFormat, Brief, End, Frame, Start, Tell, Trace
 from latent_tokens.trace.steps import cells_of
-
-
-@dataclass(frozen=True)
-class DecodeSettings:
-    """How a puzzle is to be decoded; None is what `latent-tokens solve` does.
-
-    Raises ValueError for a value out of range.
-    """
-
-    latents: int | Literal["all"] | None = None  # None: as many as the method can use
-    candidates: int | Literal["all", "growing"] | None = (
-        None  # None: all, with a number of latents 8; one where the order is not adaptive
-    )
-    order: OrderName | None = None
-    temperature: float = 0.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.latents not in (None, "all"):
-            check_int("latents", self.latents, 0)
-        if self.candidates not in (None, "all", "growing"):
-            check_int("candidates", self.candidates, 1)
-        check_choice("order", self.order, (None, *get_args(OrderName)))
-        check_min("temperature", self.temperature, 0)
-        check_int("seed", self.seed, 0)
 
 
 @dataclass(frozen=True)
@@ -74,14 +46,14 @@ class LoadedModel:
 
 @dataclass(frozen=True)
 class DecodeRequest:
-    """A puzzle to decode with a model.
+    """A puzzle to decode with a model. The defaults of the settings are those of `latent-tokens solve`.
 
     Raise ValueError if it has no solution, or the method does not support the setting.
     """
 
     model: LoadedModel
     problem: Examples
-    setting: DecodeSettings
+    setting: SamplingConfig
 
     def __post_init__(self) -> None:
         method, problem = self.model.net.method, self.problem
@@ -93,25 +65,13 @@ class DecodeRequest:
 
     @cached_property
     def decoding(self) -> Decoding:
-        """As `latent-tokens solve` decodes, with an order where one is asked for."""
-        method, task, asked = self.model.net.method, self.model.task, self.setting
-        free: int | Literal["all"] = (
-            "all" if asked.latents is None else DEFAULT_CANDIDATES
-        )  # where all are candidates there are no latents
-        most: Literal["all"] | None = None if method.latent_control == "none" else "all"
-        latents = most if asked.latents is None else asked.latents
-        found = decoding_for(
-            method, task, EvalConfig(order=asked.order, temperature=asked.temperature), latents
-        )
-        return (
-            replace(found, candidates=named_candidates(asked.candidates or free))
-            if self.order in CONFIDENCES
-            else found
-        )
+        """The `Decoding` of the setting, with the defaults of `latent-tokens solve`."""
+        method = self.model.net.method
+        return decoding_for(method, self.model.task, for_puzzles(method, self.setting))
 
     @property
     def order(self) -> str:
-        return self.setting.order or default_order(self.model.net.method, self.model.task)
+        return order_for(self.model.net.method, self.model.task, self.setting)
 
     @cached_property
     def view(self) -> View:
@@ -215,19 +175,9 @@ def decode(request: DecodeRequest, on_step: Callable[[Step], None] | None = None
     It draws the samples of `latent-tokens solve` at its first attempt.
     """
     net = request.model.net
-    start_time = time.perf_counter()
-    tokens, known, lengths = as_tensors(request.problem, next(net.parameters()).device)
-    result = generate(
-        net,
-        net.method,
-        tokens,
-        known,
-        request.decoding,
-        request.setting.seed,
-        lengths=lengths,
-        on_step=on_step,
-    )
-    return result, time.perf_counter() - start_time
+    batch = Batch.of(request.problem, device_of(net))
+    decoded = decode_batch(net, batch, request.decoding, request.setting.seed, on_step)
+    return decoded.generated, decoded.seconds
 
 
 def end_of(request: DecodeRequest, result: Generated, seconds: float) -> End:

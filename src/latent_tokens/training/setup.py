@@ -132,7 +132,7 @@ def generate_examples(config: TrainConfig, task: Language) -> dict[Split, Exampl
     with counting(f"generating {task.name}", sum(counts.values())) as count:
         builder = make_splits(task, counts, config.seed, report=count)
     for split in builder.open:
-        num_examples = builder.kept.get(split, 0)
+        num_examples = builder.counts.get(split, 0)
         CONSOLE.print(f"{split}: {task.name} has only {num_examples:,} different examples", highlight=False)
     return builder.examples()
 

@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Literal, TypeVar, cast
+from typing import Annotated, TypeVar, cast
 
 from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,10 +17,10 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.exceptions import HTTPException as AnyHTTPException
 
-from latent_tokens.configs import OrderName
+from latent_tokens.configs import NumCandidates, NumLatents, OrderName, SamplingConfig
 from latent_tokens.tasks import Solvable
 from latent_tokens.trace.boards import check, view
-from latent_tokens.trace.record import DecodeRequest, DecodeSettings, brief, given, watch
+from latent_tokens.trace.record import DecodeRequest, brief, given, watch
 from latent_tokens.web.curve import Curve, measure
 from latent_tokens.web.errors import error_response
 from latent_tokens.web.events import EventStream
@@ -53,7 +53,7 @@ class CurveQuestion(BaseModel):
     model_config = ConfigDict(extra="forbid")
     model: str = Field(max_length=1_000)
     count: int = 200
-    candidates: int | Literal["all", "growing"] | None = None
+    candidates: NumCandidates | None = None
     order: OrderName | None = None
     seed: int = Field(0, ge=0, lt=1 << 63)
 
@@ -75,8 +75,8 @@ class Question(Puzzle):
     Omitted settings have the defaults of `latent-tokens solve`.
     """
 
-    latents: int | Literal["all"] | None = None
-    candidates: int | Literal["all", "growing"] | None = None
+    latents: NumLatents | None = None
+    candidates: NumCandidates | None = None
     order: OrderName | None = None
     temperature: float = 0.0
     seed: int = 0
@@ -84,7 +84,13 @@ class Question(Puzzle):
     def to_request(self, models: ModelCache) -> DecodeRequest:
         """Load the model if necessary and return the request. Raise ValueError if it is not possible."""
         model = models.model(self.model)
-        setting = DecodeSettings(self.latents, self.candidates, self.order, self.temperature, self.seed)
+        setting = SamplingConfig(
+            latents=self.latents,
+            candidates=self.candidates,
+            order=self.order,
+            temperature=self.temperature,
+            seed=self.seed,
+        )
         return DecodeRequest(model, model.task.encode(self.puzzle), setting)
 
 

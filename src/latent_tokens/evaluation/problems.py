@@ -1,0 +1,204 @@
+"""The problems of an evaluation: where they come from, and how they are decoded in batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from latent_tokens.configs import EvalConfig, Split
+from latent_tokens.core.cost import most_tokens
+from latent_tokens.core.decoding import Decoding, Generated, Step
+from latent_tokens.core.order import LatentPolicy
+from latent_tokens.core.relevance import influence, relevant
+from latent_tokens.data.datasets import load_data
+from latent_tokens.data.splits import make_problems, make_splits
+from latent_tokens.data.tensors import as_numpy, as_tensors
+from latent_tokens.evaluation.settings import POLICIES
+from latent_tokens.network.fast import generate
+from latent_tokens.network.transformer import Transformer
+from latent_tokens.progress import counting
+from latent_tokens.tasks import Examples, Language, Sudoku, SudokuPuzzle, Task, Text, description
+from latent_tokens.tasks.base import Tokens
+
+DEFAULT_SAMPLES = 1_000
+NUM_PROBED = 64
+"""Number of examples on which the influence of a model is measured."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B problems as tensors of L positions. Problem b draws from the random stream (seed, rows[b])."""
+
+    examples: Examples
+    tokens: Tensor  # Int[B, L]
+    known: Tensor  # Bool[B, L]
+    lengths: Tensor  # Int[B]
+    rows: Tensor  # Int[B]
+
+    @staticmethod
+    def of(examples: Examples, device: torch.device | str, rows: NDArray[np.int64] | None = None) -> Batch:
+        """Return the batch of these examples. `rows` are by default 0..B-1."""
+        tokens, known, lengths = as_tensors(examples, device)
+        numbers = np.arange(len(examples.tokens)) if rows is None else rows
+        return Batch(examples, tokens, known, lengths, torch.from_numpy(numbers).to(device))
+
+    @property
+    def most_tokens(self) -> int:
+        """The tokens processed if every step's input has all masked tokens, summed over the problems."""
+        return int(most_tokens(self.lengths, self.known.sum(1)).sum())
+
+
+@dataclass(frozen=True)
+class DecodedBatch:
+    """A batch, what `generate` returned for it, the samples as a task scores them, and the seconds that it took."""
+
+    batch: Batch
+    generated: Generated
+    samples: Tokens
+    seconds: float
+
+    @property
+    def processed(self) -> int:
+        """Tokens processed, summed over steps and problems."""
+        return int(self.generated.processed.sum())
+
+
+def batches(
+    problems: Examples, batch_size: int, device: torch.device | str, which: NDArray[np.int64] | None = None
+) -> Iterator[Batch]:
+    """Yield the problems `which`, by default all, in batches. Problem i draws from the random stream (seed, i)."""
+    chosen = np.arange(len(problems.tokens)) if which is None else which
+    for start in range(0, len(chosen), batch_size):
+        rows = chosen[start : start + batch_size]
+        yield Batch.of(problems.take(rows), device, rows)
+
+
+def decode_batch(
+    net: Transformer,
+    batch: Batch,
+    decoding: Decoding,
+    seed: int,
+    on_step: Callable[[Step], None] | None = None,
+) -> DecodedBatch:
+    """Decode a batch. Raise ValueError as `generate` does.
+
+    Every command decodes with this function, and scores with `task.score(decoded.samples, batch.examples)`.
+    """
+    begin = time.perf_counter()
+    generated = generate(
+        net,
+        net.method,
+        batch.tokens,
+        batch.known,
+        decoding,
+        seed,
+        rows=batch.rows,
+        lengths=batch.lengths,
+        on_step=on_step,
+    )
+    samples = as_numpy(generated.tokens)
+    return DecodedBatch(batch, generated, samples, time.perf_counter() - begin)
+
+
+def device_of(net: Transformer) -> torch.device:
+    """Return the device of the weights."""
+    return next(net.parameters()).device
+
+
+def find_problems(task: Task, config: EvalConfig) -> Examples:
+    """Return the problems to solve: those of the data set's test split, else generated ones.
+
+    A model of Sudoku boards infills puzzles.
+
+    Raises:
+        ValueError: the test split has fewer problems, or is of another task.
+    """
+    if config.data is None:
+        count = config.num_samples or DEFAULT_SAMPLES
+        with counting(f"making {count:,} problems", count) as report:
+            problems = make_problems(task, count, config.seed, report)
+        check_enough(config.num_samples or len(problems.tokens), len(problems.tokens), task.name)
+        return problems
+    problems = read_split(task, config.data, "test")
+    count = config.num_samples or min(DEFAULT_SAMPLES, len(problems.tokens))
+    check_enough(count, len(problems.tokens), str(config.data))
+    return problems.take(slice(count))
+
+
+def read_split(task: Language, folder: Path, split: Split) -> Examples:
+    """Return a split of a data set, empty if the data set does not have it. Puzzles become boards for a task of boards.
+
+    Raises:
+        ValueError: the data set is of another task.
+    """
+    data_task, splits = load_data(folder, (split,))
+    examples = splits.get(split, Examples.of(np.zeros((0, data_task.length), np.uint8), 0))
+    if isinstance(task, Sudoku) and isinstance(data_task, SudokuPuzzle) and task.grid == data_task.grid:
+        return data_task.to_infill(examples, task)
+    if form(data_task) != form(task):
+        raise ValueError(
+            f"data={folder}: has {form(data_task)}, and the model learned {form(task)}. "
+            "Use a data set of its task."
+        )
+    return examples
+
+
+def check_enough(count: int, available: int, name: str) -> None:
+    """Raise ValueError if a test split has fewer problems than `count`."""
+    if not available:
+        raise ValueError(f"{name} has no problems in the test split. Make a data set that has some.")
+    if not 1 <= count <= available:
+        raise ValueError(
+            f"num_samples={count}: the test split of {name} has {available} problems. "
+            f"Use at most num_samples={available}."
+        )
+
+
+def form(task: Language) -> str:
+    """Return, in words, the properties that a data set and a model must share. How puzzles are made may differ."""
+    properties = {"padding": "none", **description(task)}
+    if isinstance(task, Text):
+        properties = {"tokenizer": f"{task.tokenizer} ({task.fingerprint})"}
+    names = [name for name in ("padding", "numbers", "tokenizer") if name in properties]
+    settings = ", ".join(f"{name}={properties[name]}" for name in names)
+    return f"{type(task).__name__} of {task.length} positions over {task.vocab_size} tokens, {settings}"
+
+
+def policy_for(net: Transformer, task: Language, config: EvalConfig) -> LatentPolicy:
+    """Return the latent policy of a config. `relevant` measures the model's influence on validation examples.
+
+    Raises:
+        ValueError: there is no validation example.
+    """
+    if config.latent_policy != "relevant":
+        return POLICIES[config.latent_policy or "nearest"]
+    examples = probe_examples(task, config)
+    if examples is None or not len(examples.tokens):
+        raise ValueError(
+            f"latent_policy=relevant: {task.name} has no validation examples. "
+            "Name a data set with data=DIR, or use latent_policy=nearest."
+        )
+    batch = Batch.of(examples.take(slice(NUM_PROBED)), device_of(net))
+    generator = torch.Generator().manual_seed(config.seed)
+    most_masked = int((batch.lengths - batch.known.sum(1)).max())
+    with counting("measuring influence", most_masked) as report:
+        table = influence(
+            net, net.method, batch.tokens, batch.known, generator, lengths=batch.lengths, report=report
+        )
+    return relevant(table)
+
+
+def probe_examples(task: Language, config: EvalConfig) -> Examples | None:
+    """Return validation examples of the config's data set, else generated ones; None if the task cannot generate."""
+    if config.data is not None:
+        return read_split(task, config.data, "validation")
+    if not isinstance(task, Task):
+        return None
+    return make_splits(task, {"validation": NUM_PROBED}, config.seed).examples().get("validation")

@@ -1,0 +1,136 @@
+"""The settings of sampling by name: how a config becomes a `Decoding`, and how a row reports one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NotRequired, TypedDict
+
+from latent_tokens.configs import DEFAULT_CANDIDATES, NumCandidates, SamplingConfig
+from latent_tokens.core.confidence import Confidence, entropy, margin, top_prob
+from latent_tokens.core.decoding import Count, Decoding, growing
+from latent_tokens.core.methods import Method, name_of
+from latent_tokens.core.order import LatentPolicy, Order, any_order, left_to_right, nearest, random
+from latent_tokens.tasks import Language
+
+CONFIDENCES: dict[str, Confidence] = {"top_prob": top_prob, "margin": margin, "entropy": entropy}
+"""The confidence of each adaptive order."""
+ORDERS: dict[str, Order] = {"uniform": any_order, "left_to_right": left_to_right}
+POLICIES: dict[str, LatentPolicy] = {"nearest": nearest, "random": random}
+
+
+class RowSettings(TypedDict):
+    """The settings of a result row. `tokens_per_step` is left out if it is 1."""
+
+    task: str
+    method: str
+    order: str
+    latents: int | str
+    candidates: int | str
+    tokens_per_step: NotRequired[int | Callable[..., object]]
+
+
+def default_order(method: Method, task: Language) -> str:
+    """Return left_to_right for the methods that decode so; for the others the task's order, or top_prob (appendix D)."""
+    return "left_to_right" if method.is_left_to_right else getattr(task, "order", "top_prob")
+
+
+def order_for(method: Method, task: Language, config: SamplingConfig) -> str:
+    """Return the name of the decoding order: the config's, else the default."""
+    return config.order or default_order(method, task)
+
+
+def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Decoding:
+    """Return the `Decoding` of a config, with the defaults of the method and the task.
+
+    The latent policy is left at nearest: `policy_for` returns the config's, which may need examples.
+
+    Raises:
+        ValueError: an adaptive order with a left-to-right method.
+    """
+    order = order_for(method, task, config)
+    if order in CONFIDENCES and method.is_left_to_right:
+        reason = "it decodes the next token"
+        raise ValueError(
+            f"order={order} is not supported by {name_of(method)}: {reason}. "
+            "Use order=left_to_right, or a mdm or scdm model."
+        )
+    temperature = getattr(task, "temperature", 1.0) if config.temperature is None else config.temperature
+    top_p = getattr(task, "top_p", 1.0) if config.top_p is None else config.top_p
+    return Decoding(
+        candidates=candidates_for(order, config.candidates),
+        latents=config.latents,
+        tokens_per_step=config.tokens_per_step or 1,
+        order=ORDERS.get(order),
+        confidence=CONFIDENCES.get(order, top_prob),
+        refresh=config.refresh,
+        temperature=temperature,
+        top_p=top_p,
+    )
+
+
+def candidates_for(order: str, candidates: NumCandidates | None) -> Count:
+    """Return k: 1 if the order is not adaptive, else the number or the rule of that name, by default the paper's 8."""
+    if order not in CONFIDENCES:
+        return 1
+    if candidates is None:
+        return DEFAULT_CANDIDATES
+    return growing if candidates == "growing" else candidates
+
+
+def for_puzzles(method: Method, config: SamplingConfig) -> SamplingConfig:
+    """Return the config with the defaults of `latent-tokens solve`.
+
+    By default all masked tokens are in the input, all are candidates unless n is set, and the most likely token is taken.
+    """
+    candidates = config.candidates
+    if candidates is None and config.latents is None:
+        candidates = "all"
+    latents = config.latents
+    if latents is None and method.latent_control != "none":
+        latents = "all"
+    temperature = 0.0 if config.temperature is None else config.temperature
+    return replace(config, candidates=candidates, latents=latents, temperature=temperature)
+
+
+def check_policy(method: Method, config: SamplingConfig) -> None:
+    """Raise ValueError if a latent policy is set for a method whose latent tokens cannot be chosen."""
+    name = config.latent_policy or "nearest"
+    if name != "nearest" and method.latent_control != "free":
+        raise ValueError(
+            f"latent_policy={name} is not supported by {name_of(method)}: its latent tokens cannot be chosen. "
+            "Use a scdm or esolm model."
+        )
+
+
+def shown_latents(method: Method, decoding: Decoding) -> int | str:
+    """Return the number of latent tokens that a row reports, at most the window allows, or the name of its rule."""
+    latents = method.latents if decoding.latents is None else decoding.latents
+    if latents is None or latents == "all":
+        return "all" if method.window is None else method.window - 1
+    return latents if isinstance(latents, int) else getattr(latents, "__name__", "custom")
+
+
+def shown_candidates(decoding: Decoding) -> int | str:
+    """Return the number of candidates that a row reports, or the name of its rule."""
+    candidates = decoding.candidates
+    return getattr(candidates, "__name__", "custom") if callable(candidates) else candidates
+
+
+def row_settings(method: Method, task: Language, config: SamplingConfig, decoding: Decoding) -> RowSettings:
+    """Return the settings that a row was decoded with."""
+    settings = RowSettings(
+        task=task.name,
+        method=name_of(method),
+        order=order_for(method, task, config),
+        latents=shown_latents(method, decoding),
+        candidates=shown_candidates(decoding),
+    )
+    if decoding.tokens_per_step != 1:
+        settings["tokens_per_step"] = decoding.tokens_per_step
+    return settings
+
+
+def label(method: Method, decoding: Decoding) -> str:
+    """Return the label of a row's progress bar."""
+    return f"{name_of(method)} n={shown_latents(method, decoding)} k={shown_candidates(decoding)}"

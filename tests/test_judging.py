@@ -7,17 +7,8 @@ import pytest
 import torch
 
 from latent_tokens import METHODS, EvalConfig, Transformer
-from latent_tokens.evaluation.generative_perplexity import (
-    SMOLLM2,
-    LanguageModel,
-    Trigrams,
-    distinct,
-    entropy,
-    evaluate_text,
-    find_judge,
-    is_installed,
-    perplexity,
-)
+from latent_tokens.evaluation.evaluators import SMOLLM2, LanguageModel, Trigrams, find_judge, is_installed
+from latent_tokens.evaluation.generative_perplexity import distinct, entropy, evaluate_text, perplexity
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio, student
 from latent_tokens.evaluation.ngram import NGram
 from latent_tokens.sizes import Size
@@ -52,7 +43,7 @@ def test_trigrams_by_hand():
 
 
 def test_trigrams_learn_from_the_first_and_read_all_but_the_frame(monkeypatch):
-    monkeypatch.setattr("latent_tokens.evaluation.generative_perplexity.LEARNED_FROM", 2)
+    monkeypatch.setattr("latent_tokens.evaluation.evaluators.LEARNED_FROM", 2)
     held_out = np.array([[0, 1, 2], [0, 1, 1], [3, 3, 3]], np.uint16)
     judge, done = Trigrams(Text(3), Examples.of(held_out, 0)), []
     nats, counts = judge(Text(3), held_out[[0, 2]], done.append)
@@ -215,7 +206,7 @@ def test_a_judge_that_is_not_there_says_so(tmp_path):
 
 
 def test_the_judge_that_comes_as_a_package_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr("latent_tokens.evaluation.generative_perplexity.find_spec", lambda name: None)
+    monkeypatch.setattr("latent_tokens.evaluation.evaluators.find_spec", lambda name: None)
     assert not is_installed(SMOLLM2)
     with pytest.raises(
         ValueError,

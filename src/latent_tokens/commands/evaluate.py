@@ -90,7 +90,7 @@ def judged_by(row: dict[str, Any]) -> str:
 
 def judge_of(command: Evaluate, task: Any, device: Any) -> Any:
     """The evaluator model that the command names. Raises ValueError if the data set to learn one from has other tokens."""
-    from latent_tokens.evaluation.generative_perplexity import find_judge
+    from latent_tokens.evaluation.evaluators import find_judge
     from latent_tokens.evaluation.problems import read_split
 
     data = command.config.data

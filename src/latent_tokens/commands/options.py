@@ -107,8 +107,9 @@ def helps_of(config: type) -> dict[str, str]:
     (node,) = ast.parse(dedent(inspect.getsource(config))).body
     assert isinstance(node, ast.ClassDef)
     for field, below in zip(node.body, node.body[1:], strict=False):
-        has_text = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
-        if isinstance(field, ast.AnnAssign) and has_text:
+        if not isinstance(field, ast.AnnAssign) or not isinstance(below, ast.Expr):
+            continue
+        if isinstance(below.value, ast.Constant):
             texts[ast.unparse(field.target)] = " ".join(str(below.value.value).split())
     return texts
 

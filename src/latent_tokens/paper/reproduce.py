@@ -7,7 +7,7 @@ from typing import Any
 
 from latent_tokens.bench.machine import fastest_device
 from latent_tokens.configs import ReproduceConfig, ScaleName
-from latent_tokens.evaluation.generative_perplexity import SMOLLM2, is_installed, language_model
+from latent_tokens.evaluation.evaluators import SMOLLM2, is_installed, language_model
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.claims import claims_table

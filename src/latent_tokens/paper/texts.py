@@ -12,7 +12,8 @@ import numpy as np
 
 from latent_tokens.configs import ScaleName
 from latent_tokens.data.datasets import fingerprint
-from latent_tokens.evaluation.generative_perplexity import evaluate_text, find_judge
+from latent_tokens.evaluation.evaluators import find_judge
+from latent_tokens.evaluation.generative_perplexity import evaluate_text
 from latent_tokens.evaluation.held_out import nats_along_orders
 from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.problems import read_split

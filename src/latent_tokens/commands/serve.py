@@ -29,7 +29,8 @@ class Serve:
     host: str = "127.0.0.1"
     """Host name or address to listen on. Any other than this machine lets others decode here."""
     allow_host: tuple[str, ...] = ()
-    """Other host names that a browser may use for this server, like my-server.lan, or * for any. Default: --host and the local names."""
+    """Other host names that a browser may use for this server, like my-server.lan, or * for any. Default:
+    --host and the local names."""
     port: int = 8_000
     """Port to listen on. 0 takes a free one."""
     at_once: int = 4

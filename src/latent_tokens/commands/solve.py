@@ -17,16 +17,18 @@ class Solve:
     """Solve a puzzle with a model and verify the answer. Exit code 1 if it is not solved."""
 
     puzzle: Positional[str]
-    """Puzzle to solve, or a file with one. Sudoku: the cells row by row, 0 or . for an empty one. Countdown: numbers and target, 86,28,13,31,96.
-    Zebra: clue tokens."""
+    """Puzzle to solve, or a file with one. Sudoku: the cells row by row, 0 or . for an empty one. Countdown:
+    numbers and target, 86,28,13,31,96. Zebra: clue tokens."""
     run: str | None = None
-    """Model that solves it. A run directory, a bundled model, or a name on the Hugging Face Hub. Default: the bundled model of the Sudoku's size."""
+    """Model that solves it. A run directory, a bundled model, or a name on the Hugging Face Hub. Default: the
+    bundled model of the Sudoku's size."""
     latents: NumLatents | None = None
-    """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has the other k - 1 candidates. Default: all that are not
-    candidates, which is none unless --candidates is below all."""
+    """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has the other k -
+    1 candidates. Default: all that are not candidates, which is none unless --candidates is below all."""
     candidates: NumCandidates | None = None
-    """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or growing (clean tokens + 1). Default:
-    all, which leaves no latent tokens; 8 with --latents; 1 from left to right."""
+    """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or
+    growing (clean tokens + 1). Default: all, which leaves no latent tokens; 8 with --latents; 1 from left to
+    right."""
     temperature: float = 0.0
     """Sampling temperature. 0 takes the most likely token."""
     attempts: int = 1

@@ -31,13 +31,15 @@ class Trace:
     compare: str | None = None
     """Second decode next to the first. A number of latent tokens, all, or another model."""
     latents: NumLatents | None = None
-    """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has the other k - 1 candidates. Default: all that are not
-    candidates, which is none unless --candidates is below all."""
+    """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has the other k -
+    1 candidates. Default: all that are not candidates, which is none unless --candidates is below all."""
     candidates: NumCandidates | None = None
-    """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or growing (clean tokens + 1). For adaptive
-    orders only. Default: all, which leaves no latent tokens; 8 with --latents."""
+    """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or
+    growing (clean tokens + 1). For adaptive orders only. Default: all, which leaves no latent tokens; 8 with
+    --latents."""
     order: OrderName | None = None
-    """Decoding order. top_prob, margin and entropy are adaptive. Default: top_prob; left_to_right for arm and ar-mtp."""
+    """Decoding order. top_prob, margin and entropy are adaptive. Default: top_prob; left_to_right for arm and
+    ar-mtp."""
     temperature: float = 0.0
     """Sampling temperature. 0 takes the most likely token."""
     seed: int = 0

@@ -16,7 +16,8 @@ class BenchConfig:
     """What to measure: every combination of the values. The default is the table of docs/performance.md."""
 
     methods: tuple[str, ...] = ("mdm", "sidm", "scdm", "esolm", "arm")
-    """Methods to decode with. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any window N from 1."""
+    """Methods to decode with. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any
+    window N from 1."""
     sizes: tuple[SizeName, ...] = ("tiny",)
     """Network sizes to decode with."""
     lengths: tuple[int, ...] = (128,)
@@ -28,11 +29,13 @@ class BenchConfig:
     candidates: tuple[int, ...] | None = None
     """Numbers of candidates. Default: 8, but 1 for a fixed order and for esolm, as published."""
     train: tuple[str, ...] = ("tiny:64x128", "tiny:64x81:128", "nano:256x36")
-    """Training steps to measure. SIZE:BATCHxLENGTH or SIZE:BATCHxLENGTH:PADDED, where the reference step pads to PADDED."""
+    """Training steps to measure. SIZE:BATCHxLENGTH or SIZE:BATCHxLENGTH:PADDED, where the reference step pads
+    to PADDED."""
     precisions: tuple[Precision, ...] = ("fp32", "bf16")
     """Floating-point formats of the network."""
     vocabulary: int = 32
-    """Vocabulary size of a network that decodes, MASK included. 32 is the paper's for puzzles, 50258 that of GPT-2's tokens."""
+    """Vocabulary size of a network that decodes, MASK included. 32 is the paper's for puzzles, 50258 that of
+    GPT-2's tokens."""
     positions: PositionName = "learned"
     """Position encoding of such a network. learned, rotary (as in published text models) or both."""
     top_p: float = 1.0

@@ -21,28 +21,33 @@ class DataConfig:
     """A data set to make or to convert: splits that share no puzzle, and a manifest with checksums."""
 
     task: TaskName
-    """Task to make data for. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36 (or sudoku-large), sudoku-puzzle, sudoku-6-puzzle,
-    zebra, zebra-3, countdown, countdown-3, countdown-4 or text, which needs --source."""
+    """Task to make data for. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36 (or
+    sudoku-large), sudoku-puzzle, sudoku-6-puzzle, zebra, zebra-3, countdown, countdown-3, countdown-4 or
+    text, which needs --source."""
     out: Path | None = None
     """Directory to write. It must be missing or empty. Default: data/TASK."""
     source: str | None = None
-    """Where the examples come from. For Sudoku boards: solver, pattern (few boards, much easier) or a file of puzzles; docs/tasks.md lists the
-    formats. For text: a UTF-8 text file, a directory of them, a .jsonl file, a directory saved by the library datasets, or hub:OWNER/NAME[:CONFIG] on
-    the Hugging Face Hub. Default: solver for Sudoku boards."""
+    """Where the examples come from. For Sudoku boards: solver, pattern (few boards, much easier) or a file of
+    puzzles; docs/tasks.md lists the formats. For text: a UTF-8 text file, a directory of them, a .jsonl file,
+    a directory saved by the library datasets, or hub:OWNER/NAME[:CONFIG] on the Hugging Face Hub. Default:
+    solver for Sudoku boards."""
     split: Split | None = None
-    """Split that receives the puzzles of a file. Default: chosen by the hash of each puzzle (Countdown: of its target)."""
+    """Split that receives the puzzles of a file. Default: chosen by the hash of each puzzle (Countdown: of
+    its target)."""
     skip_bad: bool = False
     """Leave out and list the invalid rows of a file. Otherwise the first invalid row is an error."""
     apart_from: tuple[Path, ...] = ()
     """Data sets whose puzzles are left out."""
     num_train: int | None = None
-    """Number of training examples. Default: the paper's number, 100,000 for a small task, or all rows of a file."""
+    """Number of training examples. Default: the paper's number, 100,000 for a small task, or all rows of a
+    file."""
     num_validation: int | None = None
     """Number of validation examples. Default: 1,024, or all rows of a file."""
     num_test: int | None = None
     """Number of test examples. Default: 1,024, or all rows of a file."""
     padding: Literal["none", "paper"] | None = None
-    """Padding of a sequence. paper: framed and padded to the paper's length, and padding is predicted too. Default: none."""
+    """Padding of a sequence. paper: framed and padded to the paper's length, and padding is predicted too.
+    Default: none."""
     clues: int | Literal["minimal"] | None = None
     """Number of clues of a Sudoku puzzle, or minimal: no clue can be removed. Default: minimal."""
     guessing: Literal["never", "allowed"] | None = None
@@ -58,8 +63,8 @@ class DataConfig:
     length: int | None = None
     """Tokens per sequence, for text. Default: 256."""
     tokenizer: str | None = None
-    """Tokenizer, for text. bytes, bpe:SIZE (learned from the training documents), a tokenizer.json, a directory with one or with GPT-2's two files,
-    or a name on the Hugging Face Hub. Default: bytes."""
+    """Tokenizer, for text. bytes, bpe:SIZE (learned from the training documents), a tokenizer.json, a
+    directory with one or with GPT-2's two files, or a name on the Hugging Face Hub. Default: bytes."""
     field: str | None = None
     """Field of each .jsonl line or data set row that holds the text, for text. Default: text."""
     seed: int = 0

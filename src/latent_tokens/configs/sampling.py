@@ -18,7 +18,9 @@ DEFAULT_CANDIDATES = 8
 
 @dataclass(frozen=True)
 class SamplingConfig:
-    """How to sample. None is the default of the method or the task. Raise ValueError for a value out of range.
+    """How to sample. None is the default of the method or the task.
+
+    Raise ValueError for a value out of range.
 
     `evaluation.settings.decoding_for` turns it into a `Decoding`.
     """

@@ -18,7 +18,10 @@ MAY_CHANGE_ON_RESUME = ("out", "resume", "save_every", "save_minutes", "keep", "
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """One training run. The defaults suit two CPU cores; the paper's recipe is in docs/decisions.md (D-7, published optimizer settings)."""
+    """One training run. The defaults suit two CPU cores.
+
+    The paper's recipe is in docs/decisions.md (D-7, published optimizer settings).
+    """
 
     task: str
     """Task to learn. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36 (or sudoku-large),

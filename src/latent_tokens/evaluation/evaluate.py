@@ -1,4 +1,4 @@
-"""Evaluation: decode problems, score the samples, and measure the cost. One result row per number of latent tokens."""
+"""Evaluation: decode problems, score the samples, measure the cost. One row per number of latent tokens."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def evaluate(
 ) -> list[Row]:
     """Return the rows of results.jsonl, one per number of latent tokens.
 
-    Percentages are of samples. `processed` is tokens processed per sample, `forward_passes` those of the longest batch.
-    `relative_cost` is relative to an input with all masked tokens at every step, `paper_cost` the same by the paper's
-    formula (D-21, relative cost), None if n or k is a rule. Seconds are of decoding only.
+    Percentages are of samples. `processed` is tokens processed per sample, `forward_passes` those of the
+    longest batch. `relative_cost` is relative to an input with all masked tokens at every step. `paper_cost` is
+    the same by the paper's formula (D-21, relative cost), None if n or k is a rule. Seconds are of decoding only.
 
     Args:
         net: the model. It is left in eval mode.
@@ -119,7 +119,11 @@ def evaluate(
 
 
 def checked_decodings(net: Transformer, task: Language, config: EvalConfig) -> list[Decoding]:
-    """Return the decoding of each row. Raise ValueError if the net is not of the task, or its method cannot decode so."""
+    """Return the decoding of each row.
+
+    Raises:
+        ValueError: the net is not of the task, or its method cannot decode so.
+    """
     check_fits(net, task)
     decodings = [decoding_for(net.method, task, sampling) for sampling in config.samplings]
     for decoding in decodings:
@@ -173,7 +177,9 @@ def answer(
     watcher: Watcher | None = None,
     on_batch: Callable[[Tokens, Examples], None] = lambda samples, examples: None,
 ) -> tuple[Tokens, RowCosts]:
-    """Return a sample for each problem, and their cost. Each rank decodes its shard, and all ranks return all samples.
+    """Return a sample for each problem, and their cost.
+
+    Each rank decodes its shard, and all ranks return all samples.
 
     Raises:
         ValueError: there are a watcher and several ranks.

@@ -69,7 +69,7 @@ def evaluate_text(
     *,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
-    """Return rows as `evaluate` does, of generated text: perplexity under the evaluator, entropy (nats), distinct-1 to 3.
+    """Return rows as `evaluate` does, of generated text: perplexity, entropy (nats) and distinct-1 to 3.
 
     Rank 0 judges and has the rows. The other ranks have none.
 

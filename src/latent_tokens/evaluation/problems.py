@@ -57,7 +57,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class DecodedBatch:
-    """A batch, what `generate` returned for it, the samples as a task scores them, and the seconds that it took."""
+    """A decoded batch: the result of `generate`, the samples as a task scores them, and the seconds."""
 
     batch: Batch
     generated: Generated
@@ -73,7 +73,7 @@ class DecodedBatch:
 def batches(
     problems: Examples, batch_size: int, device: torch.device | str, which: NDArray[np.int64] | None = None
 ) -> Iterator[Batch]:
-    """Yield the problems `which`, by default all, in batches. Problem i draws from the random stream (seed, i)."""
+    """Yield the problems `which`, by default all, in batches. Problem i draws from the stream (seed, i)."""
     chosen = np.arange(len(problems.tokens)) if which is None else which
     for start in range(0, len(chosen), batch_size):
         rows = chosen[start : start + batch_size]
@@ -133,7 +133,9 @@ def find_problems(task: Task, config: EvalConfig) -> Examples:
 
 
 def read_split(task: Language, folder: Path, split: Split) -> Examples:
-    """Return a split of a data set, empty if the data set does not have it. Puzzles become boards for a task of boards.
+    """Return a split of a data set, empty if the data set does not have it.
+
+    Puzzles become boards for a task of boards.
 
     Raises:
         ValueError: the data set is of another task.
@@ -162,7 +164,7 @@ def check_enough(count: int, available: int, name: str) -> None:
 
 
 def form(task: Language) -> str:
-    """Return, in words, the properties that a data set and a model must share. How puzzles are made may differ."""
+    """Return the properties that a data set and a model must share. How puzzles are made may differ."""
     properties = {"padding": "none", **description(task)}
     if isinstance(task, Text):
         properties = {"tokenizer": f"{task.tokenizer} ({task.fingerprint})"}
@@ -196,7 +198,7 @@ def policy_for(net: Transformer, task: Language, config: EvalConfig) -> LatentPo
 
 
 def probe_examples(task: Language, config: EvalConfig) -> Examples | None:
-    """Return validation examples of the config's data set, else generated ones; None if the task cannot generate."""
+    """Return validation examples, generated without a data set; None if the task cannot generate."""
     if config.data is not None:
         return read_split(task, config.data, "validation")
     if not isinstance(task, Task):

@@ -31,7 +31,7 @@ class RowSettings(TypedDict):
 
 
 def default_order(method: Method, task: Language) -> str:
-    """Return left_to_right for the methods that decode so; for the others the task's order, or top_prob (appendix D)."""
+    """Return left_to_right for methods that decode so, else the task's order, else top_prob (appendix D)."""
     return "left_to_right" if method.is_left_to_right else getattr(task, "order", "top_prob")
 
 
@@ -70,7 +70,7 @@ def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Deco
 
 
 def candidates_for(order: str, candidates: NumCandidates | None) -> Count:
-    """Return k: 1 if the order is not adaptive, else the number or the rule of that name, by default the paper's 8."""
+    """Return k: 1 if the order is not adaptive, else the number or the named rule, by default the paper's 8."""
     if order not in CONFIDENCES:
         return 1
     if candidates is None:
@@ -81,7 +81,8 @@ def candidates_for(order: str, candidates: NumCandidates | None) -> Count:
 def for_puzzles(method: Method, config: SamplingConfig) -> SamplingConfig:
     """Return the config with the defaults of `latent-tokens solve`.
 
-    By default all masked tokens are in the input, all are candidates unless n is set, and the most likely token is taken.
+    By default all masked tokens are in the input, all are candidates unless n is set, and the most likely
+    token is taken.
     """
     candidates = config.candidates
     if candidates is None and config.latents is None:
@@ -98,13 +99,13 @@ def check_policy(method: Method, config: SamplingConfig) -> None:
     name = config.latent_policy or "nearest"
     if name != "nearest" and method.latent_control != "free":
         raise ValueError(
-            f"latent_policy={name} is not supported by {name_of(method)}: its latent tokens cannot be chosen. "
-            "Use a scdm or esolm model."
+            f"latent_policy={name} is not supported by {name_of(method)}: "
+            "its latent tokens cannot be chosen. Use a scdm or esolm model."
         )
 
 
 def shown_latents(method: Method, decoding: Decoding) -> int | str:
-    """Return the number of latent tokens that a row reports, at most the window allows, or the name of its rule."""
+    """Return the number of latent tokens that a row reports, or the name of its rule."""
     latents = method.latents if decoding.latents is None else decoding.latents
     if latents is None or latents == "all":
         return "all" if method.window is None else method.window - 1

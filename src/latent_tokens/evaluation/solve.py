@@ -48,5 +48,6 @@ def check_solvable(task: Solvable, problem: Examples) -> None:
     """Raise ValueError if a problem of one example has no solution."""
     if task.count_solutions(problem, most=1) == 0:
         raise ValueError(
-            "puzzle has no solution: its parts do not contradict each other openly, but no answer fits them all"
+            "puzzle has no solution: its parts do not contradict each other openly, "
+            "but no answer fits them all"
         )

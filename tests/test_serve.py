@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 
 import pytest
 import torch
+from starlette.exceptions import HTTPException
 
 from helpers.server import (
     JSON,
@@ -55,7 +56,7 @@ from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 from latent_tokens.web import protection
 from latent_tokens.web.jobs import MAX_UNREAD, Job
 from latent_tokens.web.model_cache import ModelCache
-from latent_tokens.web.protection import Guard, PromptHeaders
+from latent_tokens.web.protection import BodyLimit, Guard, PromptHeaders
 from latent_tokens.web.server import app_for
 
 MINUTE = 60.0
@@ -557,3 +558,22 @@ def test_a_stream_that_is_not_read_is_closed(begins):
     assert time.perf_counter() - begun < 5
     assert sent[0]["status"] == (200 if begins else 503)
     assert len(sent) == (1 if begins else 2)
+
+
+@pytest.mark.parametrize(("headers", "refused"), [([], False), ([(b"content-length", b"9")], True)])
+def test_only_a_request_with_a_body_has_a_body_deadline(monkeypatch, headers, refused):
+    monkeypatch.setattr(protection, "BODY_SECONDS", 0.05)
+    messages = []
+
+    async def receive():
+        await asyncio.sleep(0.3)
+        return {"type": "http.disconnect"}
+
+    async def app(scope, receive, send):
+        try:
+            messages.append(await receive())
+        except HTTPException as error:
+            messages.append(error.status_code)
+
+    asyncio.run(BodyLimit(app)({"type": "http", "headers": headers}, receive, None))
+    assert messages == ([408] if refused else [{"type": "http.disconnect"}])

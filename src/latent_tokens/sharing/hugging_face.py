@@ -1,7 +1,4 @@
-"""The transformers adapter: AutoModelForMaskedLM reads model directories of this package.
-
-It is a thin layer. The network, its directories and its samples are unchanged.
-"""
+"""The transformers adapter: AutoModelForMaskedLM reads model directories of this package."""
 
 from __future__ import annotations
 
@@ -165,7 +162,6 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         logits = logits.gather(1, slot_of[..., None].expand_as(logits))
         if labels is None:
             return MaskedLMOutput(logits=logits)
-
         predicted = layout.shown if method.readout == "shifted" else layout.shown & ~layout.clean
         loss = mean_nats(logits, labels, predicted.gather(1, slot_of), net.vocab_size)
         return MaskedLMOutput(loss=loss, logits=logits)
@@ -197,7 +193,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         Args:
             input_ids: tokens and MASK (B, L).
             generation_config: settings. Settings given to the call take precedence.
-            attention_mask: 0 at padding (B, L), at the end of a row. Padding is returned as it is.
+            attention_mask: 0 at padding (B, L), at the end of a row.
             callback_on_step_end: called after each step as callback(model, step, t, {"sequences": ...}).
                 t is the largest fraction of masked tokens in a row before the step.
             output_trace: return every step.

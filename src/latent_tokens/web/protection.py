@@ -16,6 +16,7 @@ from latent_tokens.checks import one_line
 HEADER_SECONDS = 10.0
 BODY_SECONDS = 10.0  # until the next part of a body must arrive
 MAX_BODY = 64_000  # bytes
+BODY_HEADERS = (b"content-length", b"transfer-encoding")  # one of them is sent with every body
 LOCAL = ("127.0.0.1", "localhost", "::1")
 ANY = "*"
 OTHER_SITES = (b"cross-site", b"same-site")
@@ -87,7 +88,8 @@ class BodyLimit:
             await self.app(scope, receive, send)
             return
         size = 0
-        more = True
+        # A stream waits for its client to disconnect, which must not count as waiting for a body.
+        more = any(name in BODY_HEADERS for name, _ in scope["headers"])
 
         async def limited_receive() -> Message:
             nonlocal size, more

@@ -132,9 +132,9 @@ class LatentTokensForMaskedLM(PreTrainedModel):
     ) -> MaskedLMOutput:
         """Return the logits (B, S, V + 1) of S slots: those with a token are clean, those with MASK masked.
 
-        The input of the network is [clean | masked], each in the order of `input_ids`. Logits of clean slots have
-        no meaning, except with a shifted readout, where they predict the token of the slot. Slots that take no
-        part have logits 0: padding, and slots beyond a window or the first masked slot of a shifted readout.
+        The input of the network is [clean | masked], each in the order of `input_ids`. Logits of clean
+        slots predict their token with a shifted readout, and have no meaning otherwise. Slots that take no
+        part have logits 0: padding, and slots beyond a window or a shifted readout's first masked slot.
 
         Args:
             input_ids: tokens and MASK (B, S).

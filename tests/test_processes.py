@@ -1,4 +1,4 @@
-"""Several ranks train, sample and evaluate as one process does, on the CPU: forked, by torchrun and by Slurm."""
+"""Several ranks train, sample and evaluate as one process does, on the CPU: by fork, torchrun and Slurm."""
 
 import io
 import json
@@ -173,7 +173,7 @@ def test_more_ranks_than_examples_are_refused(tmp_path):
         2, *TRAIN, "scdm", "--steps", "5", "--batch-size", "1", "--out", tmp_path / "run"
     )
     assert code == 2
-    assert "batch_size=1: must be at least the world size, 2" in err
+    assert "--batch-size 1: must be at least the world size, 2" in err
     assert not (tmp_path / "run").exists()
 
 

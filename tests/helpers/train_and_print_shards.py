@@ -1,4 +1,4 @@
-"""The command line, which prints this rank's share of weights, EMA weights and optimizer state after training."""
+"""The command line, which prints the share of weights, EMA weights and optimizer state that a rank holds."""
 
 from latent_tokens import cli
 from latent_tokens.training import loop as training

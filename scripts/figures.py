@@ -1,6 +1,6 @@
 """The manual's figures, drawn by the code that they show: python scripts/figures.py [FOLDER] [--format png].
 
-Each .svg holds the numbers it was drawn from; tests/test_manual.py says that they are still those of the code.
+Each .svg holds the numbers it was drawn from. tests/test_manual.py checks that the code has the same.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Data = dict[str, Any]
 
 
 def counting(ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Logits that depend on the position alone, surer at some than at others: a denoiser in one line, so that a figure does not hang on weights."""
+    """Return logits that depend on the position alone, so that a figure does not depend on weights."""
     return (torch.arange(MASK + 1) == positions[..., None]) * (1.0 + positions[..., None] * 3 % 7)
 
 
@@ -102,7 +102,7 @@ def masks() -> Data:
 
 
 def training() -> Data:
-    """A training pass with three of eight positions clean: the mask, which slots are scored, and how many other masked tokens each of these sees."""
+    """Return a training pass with three of eight positions clean: mask, scored slots, latents of each."""
     found = {}
     for name in ("mdm", "sidm", "scdm", "esolm", "ar-mtp-window-3", "ar-ntp-3"):
         method = METHODS[name]

@@ -1,4 +1,7 @@
-"""Runs a notebook and keeps what it shows, without times and progress: python scripts/notebook.py [examples/tour.ipynb]."""
+"""Run a notebook and keep its outputs: python scripts/notebook.py [examples/tour.ipynb].
+
+Times and progress bars are removed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ KEPT = ("text/plain", "image/png")
 
 
 def executed(path: Path, folder: Path) -> Any:
-    """The notebook with its outputs, run in a folder. Raises nbclient's CellExecutionError where a cell fails."""
+    """Return the notebook with its outputs, run in a directory.
+
+    Raises nbclient's CellExecutionError if a cell fails.
+    """
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}

@@ -1,7 +1,10 @@
 """Puts trained models into the package: weights in bf16, what they generate, a card each.
 
-    python scripts/ship.py runs/ship/sudoku-9-scdm runs/ship/sudoku-9-mdm     runs: measured here, on the weights as they are shipped
-    python scripts/ship.py runs/demo-all/shipped/*                            folders that have a card: taken as they are, with their rows
+    python scripts/ship.py runs/ship/sudoku-9-scdm runs/ship/sudoku-9-mdm
+    python scripts/ship.py runs/demo-all/shipped/*
+
+    The models of run directories are measured here, with the weights as they are bundled. Directories with a
+    model card are taken as they are, with their rows.
 
 A model that is there already is replaced, and so are its rows in results.jsonl.
 """
@@ -49,7 +52,7 @@ def ship(run: Path, folder: Path) -> list[dict[str, Any]]:
 
 
 def put(folder: Path, rows: list[dict[str, Any]]) -> None:
-    """A folder into the package in place of the one of its name, its rows in place of that one's, and its card."""
+    """Put a directory, its rows and its card into the package, in place of those of the same name."""
     shutil.rmtree(SHIPPED / folder.name, ignore_errors=True)
     shutil.copytree(folder, SHIPPED / folder.name)
     own = {(row["task"], row["method"]) for row in rows}

@@ -1,4 +1,4 @@
-"""Result rows for people: a table in the terminal and the figure of accuracy against latent tokens and cost."""
+"""Result rows for people: a table in the terminal, and the figure of accuracy and cost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ ORDER_NAMES = {"top_prob": "top-prob", "uniform": "uniform", "left_to_right": "l
 
 
 def table(rows: Sequence[Row], title: str) -> Table:
-    """Return a table of results, one line per row: metric, 95% interval, and tokens processed relative to n = all.
+    """Return a table of results, one line per row: metric, 95% interval, and relative cost.
+
 
     The column of samples per second is left out if a row has no such measurement.
     """

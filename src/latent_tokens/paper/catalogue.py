@@ -40,7 +40,10 @@ def models() -> Table:
 
 
 def data_sets() -> Table:
-    """Training examples, length and vocabulary: the paper's, and ours in its padding and without. No vocabulary counts MASK."""
+    """Return the training examples, lengths and vocabularies of the paper and of this package.
+
+    Ours are with its padding and without. No vocabulary counts MASK.
+    """
     found: Table = [
         ("data set", "train size", "paper's length", "ours, padded", "ours", "paper's vocabulary", "ours")
     ]
@@ -76,7 +79,8 @@ def training() -> Table:
         for scale in ("cpu", "smoke"):
             budget = SCALES[scale].budgets[name]
             ours.append(
-                f"{budget.task}, {budget.training['size']}, {budget.training['steps']:,} x {budget.training.get('batch_size', 32)}"
+                f"{budget.task}, {budget.training['size']}, {budget.training['steps']:,}"
+                f" x {budget.training.get('batch_size', 32)}"
             )
         found.append(
             (

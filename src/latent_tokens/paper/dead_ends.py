@@ -1,23 +1,23 @@
-"""Where samples go wrong: at which step the last right answer is lost, and how sure the model was of what it decoded."""
+"""Dead ends: the step at which the last correct answer is lost, and the predicted probability there."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.core.decoding import Step
+from latent_tokens.evaluation.results import Row
 from latent_tokens.tasks import Examples, Solvable
 from latent_tokens.tasks.base import Tokens
 
-Row = dict[str, Any]
-
 
 class DeadEnds:
-    """A watcher of `evaluate`: adds the key "dead_ends" to its row, a record for each number of clean tokens before a step.
+    """A watcher of `evaluate` that adds the key "dead_ends" to its row.
 
-    Of `alive` samples, for which a right answer was left before the step, `died` had none after it; `sure` is the mean of the largest
+    It has one record for each number of clean tokens before a step.
+
+    Of `alive` samples, which had a correct answer left before the step, `died` had none after it.
+    `sure` is the mean of the largest
     probability where a token was decoded.
     """
 

@@ -34,9 +34,11 @@ SUPERVISED: tuple[tuple[str, Latents], ...] = (("mdm", None), ("scdm", 0), ("scd
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a table or figure: a method on a task of the paper, decoded in an order with so many latents (None: its own).
+    """One number of a table or figure: a method on a task of the paper, decoded in an order.
 
-    `problems` names another task whose problems are solved: puzzles, infilled by a model of boards. A `variant` (VARIANTS) changes
+    `latents` is their number (None: the method's own).
+
+    `problems` names another task, whose puzzles a model of boards infills. A `variant` (VARIANTS) changes
     one thing, and is measured on more samples.
     """
 
@@ -77,7 +79,7 @@ def written(scale: Scale, dial: tuple[Latents, ...]) -> list[Cell]:
 
 
 def windows(task: str, scale: Scale, *others: str) -> list[Cell]:
-    """Autoregressive models over the number of tokens they predict, trained to predict all of them or the next alone."""
+    """Return autoregressive models over the number of predicted tokens, trained on all or the next."""
     names = [
         f"{kind}-{window}" for kind in WINDOWED for window in scale.windows if (kind, window) != ("ar-ntp", 1)
     ]  # the same as ar-mtp-window-1
@@ -134,7 +136,8 @@ EXPERIMENTS: Registry[Experiment] = Registry(
                 for latents in (*scale.chosen, "all")
                 for name in ("plain", "as printed")
             ],
-            "Measured for scdm only. All other results of mdm, sidm and scdm use the reshuffled schedule, which Algorithms 4 and 5 do not print.",
+            "Measured for scdm only. All other results of mdm, sidm and scdm use the reshuffled schedule,"
+            " which Algorithms 4 and 5 do not print.",
         ),
         "ablation-weight": Experiment(
             "AR-MTP: loss divided by all tokens to decode, or by the predicted ones (elbo)",
@@ -166,7 +169,8 @@ EXPERIMENTS: Registry[Experiment] = Registry(
                 for k in (4, 8, "all", "growing")
                 if (latents, k) != (0, "all")
             ],
-            "k = all leaves no latent tokens, so scdm's result there holds for every n. All seeds solve the same 1,000 puzzles.",
+            "k = all leaves no latent tokens, so scdm's result there holds for every n."
+            " All seeds solve the same 1,000 puzzles.",
         ),
         "ablation-growing": Experiment(
             "Adaptive candidates (k = clean tokens + 1) on other tasks",

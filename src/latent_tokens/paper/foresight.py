@@ -1,23 +1,24 @@
-"""What latents predict: how often a latent's likeliest token is the one decoded there later, against the steps until then."""
+"""Predictions at latents: how often a latent's most probable token is the one decoded there later."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.core.decoding import Step
+from latent_tokens.evaluation.results import Row
 from latent_tokens.tasks.base import Tokens
 
-Row = dict[str, Any]
 Counts = NDArray[np.int64]
 
 
 class Foresight:
-    """A watcher of `evaluate`: adds the key "foresight" to its row, a record for each number of steps until a latent is decoded.
+    """A watcher of `evaluate` that adds the key "foresight" to its row.
 
-    `seen` latents, of which `hit` had as their likeliest token the one that was then drawn; `seen_right` and `hit_right` in samples
+    It has one record for each number of steps until a latent is decoded.
+
+    Of `seen` latents, `hit` had as their most probable token the one that was decoded later.
+    `seen_right` and `hit_right` are those in samples
     that the judge calls right.
     """
 
@@ -50,7 +51,10 @@ class Foresight:
             self.counts[steps] = self.counts.get(steps, np.zeros(4, np.int64)) + np.array(found)
 
     def predictions(self, tokens: Tokens) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """(whether a latent's likeliest token was decoded there, steps until then), each (rows, steps, positions); 0 steps where it is no latent."""
+        """Return whether a latent's most probable token was decoded there, and the steps until then.
+
+        Both are (rows, steps, positions), with 0 steps if the position is not a latent.
+        """
         ahead = self.decoded_at[:, None, :] - np.arange(self.likeliest.shape[1])[None, :, None]
         return self.likeliest == tokens[:, None, :], np.where(self.likeliest >= 0, ahead, 0)
 

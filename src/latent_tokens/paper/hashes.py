@@ -32,7 +32,7 @@ NO_INFLUENCE = {
     EvalConfig: ("data",),
     DataConfig: ("out", "processes"),
 }
-"""Settings that no outcome depends on. `data` is a directory, whose content a recipe describes by a config."""
+"""Settings that no outcome depends on. A recipe describes the data by a config, not by a directory."""
 
 
 def training_content(config: TrainConfig) -> dict[str, Content]:

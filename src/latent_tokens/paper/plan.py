@@ -1,4 +1,4 @@
-"""The plan of a reproduction: which models are trained, begun or missing, and an estimate of the time for the rest."""
+"""The plan of a reproduction: trained, begun and missing models, and an estimate of the time left."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Work:
 
     @property
     def state(self) -> str:
-        """done, trained (but not yet measured), begun or missing; to import, where that is how it gets there."""
+        """The state: done, trained (but not yet measured), begun, missing or to import."""
         if not self.missing:
             return "done"
         if self.recipes[0].imported and not (self.recipes[0].training.folder / "config.json").is_file():
@@ -58,7 +58,9 @@ def plan(recipes: Sequence[Recipe], results: Path) -> list[Work]:
 
 
 def estimate(works: Iterable[Work]) -> float:
-    """Estimate the seconds for the rest, from training steps that are timed now and from the forward passes of decoding.
+    """Estimate the seconds that are left.
+
+    The estimate is from training steps, which are timed now, and from the forward passes of decoding.
 
     Imported models are left out. They are not trained, and timing a step of one takes minutes on a CPU.
     """

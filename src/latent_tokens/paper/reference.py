@@ -1,4 +1,4 @@
-"""The numbers that the paper prints, table by table. Its figures have no numbers; claims.py quotes what their captions state."""
+"""The numbers that the paper prints, table by table. claim_list.py quotes the captions of its figures."""
 
 from __future__ import annotations
 

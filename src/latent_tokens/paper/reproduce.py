@@ -1,14 +1,14 @@
-"""A table or figure of the paper by one command: plan, run the missing recipes, and print our results next to the paper's."""
+"""A table or figure of the paper by one command: plan, run the missing recipes, write the table."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from latent_tokens.bench.machine import fastest_device
 from latent_tokens.configs import ReproduceConfig, ScaleName
 from latent_tokens.evaluation.evaluators import SMOLLM2, is_installed, language_model
 from latent_tokens.evaluation.report import as_markdown
+from latent_tokens.evaluation.results import Row
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.claims import claims_table
 from latent_tokens.paper.experiments import EXPERIMENTS
@@ -22,15 +22,15 @@ from latent_tokens.paper.texts import draw_text, text_markdown
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import write_atomic
 
-Row = dict[str, Any]
-
 ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results
 
 
 def reproduce(config: ReproduceConfig) -> str:
-    """The experiment as a Markdown table, also written to OUT/SCALE with its figure; with `status` a table of what is done and what is not.
+    """Return the table of an experiment, and write it with its figure to OUT/SCALE.
 
-    `all` is every experiment, one after the other. Raises ValueError for a name that is not there, and where rows cannot stand in one
+    With `status` it is a table of the models that are done and missing.
+
+    `all` is every experiment in turn. Raises ValueError for an unknown name, and if rows cannot be in one
     table; KeyboardInterrupt where it was stopped, after saving.
     """
     if config.experiment in CATALOGUE:
@@ -105,7 +105,8 @@ def announce(works: list[Work]) -> None:
     )
     if missing:
         CONSOLE.print(
-            f"{len(training)} of {len(works)} models to train, {len(missing)} rows to measure; timing a few steps ...",
+            f"{len(training)} of {len(works)} models to train, {len(missing)} rows to measure;"
+            " timing a few steps ...",
             highlight=False,
         )
         known = any(work.missing and not work.recipes[0].imported for work in works)

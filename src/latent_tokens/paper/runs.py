@@ -17,7 +17,7 @@ from latent_tokens.checkpoints.tensor_files import file_sha256, read_tensor_file
 from latent_tokens.configs import DataConfig
 from latent_tokens.data.datasets import make_counted, task_of
 from latent_tokens.evaluation.evaluate import evaluate
-from latent_tokens.evaluation.results import append_result, check_equal, read_results, same_weights
+from latent_tokens.evaluation.results import Row, append_result, check_equal, read_results, same_weights
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.texts import measure_text
@@ -26,22 +26,22 @@ from latent_tokens.training.locking import LockedError
 from latent_tokens.training.loop import fit
 from latent_tokens.training.state import saved_step
 
-SITTINGS = "sittings.jsonl"  # in a run folder: the seconds of each stretch that it was trained in
+TRAINING_TIMES = "sittings.jsonl"  # in a run directory: the seconds of each part of its training
 
 NEEDED = (  # in each row
-    "recipe", "model", "task", "metric", "num_samples", "train_seed", "seed", "cell", "problems", "problems_sha256", "data_sha256",
+    "recipe", "model", "task", "metric", "num_samples", "train_seed", "seed", "cell",
+    "problems", "problems_sha256", "data_sha256",
     "weights_sha256", "relative_cost", "paper_cost", "train_seconds", "evaluate_seconds", "made_with",
 )  # fmt: skip
-
-Row = dict[str, Any]
 
 
 def run(
     recipes: Sequence[Recipe], results: Path, *, on_row: Callable[[Row], None] = lambda row: None
 ) -> list[Row]:
-    """The row of every recipe, of which those that are not in `results` are measured and added to it as soon as they are there.
+    """Return the row of every recipe. Missing ones are measured and appended to `results` at once.
 
-    Ctrl-C saves and ends; the same call goes on. Raises ValueError where a folder holds something else than the recipe says.
+    Ctrl-C saves a checkpoint, and the same call resumes. Raises ValueError if a directory holds
+    something other than the recipe.
     """
     found = measured(results)
     for recipe in recipes:
@@ -57,7 +57,10 @@ def run(
 
 
 def measured(results: Path) -> dict[str, Row]:
-    """The rows of a results file by the hash of their recipe. Raises ValueError if one was changed, or if two of one recipe differ."""
+    """Return the rows of a results file by the hash of their recipe.
+
+    Raises ValueError if a row was changed, or if two rows of one recipe differ.
+    """
     found: dict[str, Row] = {}
     for row in read_results(results, NEEDED):
         check_equal(results, found.setdefault(str(row["recipe"]), row), row)
@@ -65,14 +68,15 @@ def measured(results: Path) -> dict[str, Row]:
 
 
 def measure(recipe: Recipe) -> Row:
-    """A recipe's row, its data set made and its model trained where they are not yet: what was measured, and all that it came from."""
+    """Return a recipe's row, after making its data set and training its model if they are missing."""
     folder = ready_model(recipe)
     if recipe.problems is not None:
         ready(recipe.problems)
     net, begun = from_pretrained(folder).to(fastest_device()), time.perf_counter()
     row = measure_puzzles(net, recipe) if recipe.judge is None else measure_text(net, recipe)
     weights = read_tensor_file(folder / "model.safetensors")
-    about, sittings = read_description(folder, "config.json", "run"), read_lines(folder / SITTINGS)
+    about = read_description(folder, "config.json", "run")
+    training_times = read_lines(folder / TRAINING_TIMES)
     return {
         **row,
         "recipe": recipe.hash,
@@ -84,8 +88,8 @@ def measure(recipe: Recipe) -> Row:
         "weights_file_sha256": file_sha256(weights),  # what rows of version 0.1 name weights_sha256
         "trained_with": about["made_with"],
         **({"imported": about["imported"]} if recipe.imported else {}),
-        "trained_at": list(dict.fromkeys(sitting.get("commit") for sitting in sittings)),
-        "train_seconds": round(sum(sitting["seconds"] for sitting in sittings), 1),
+        "trained_at": list(dict.fromkeys(entry.get("commit") for entry in training_times)),
+        "train_seconds": round(sum(entry["seconds"] for entry in training_times), 1),
         "evaluate_seconds": round(time.perf_counter() - begun, 1),
     }
 
@@ -99,14 +103,18 @@ def measure_puzzles(net: Transformer, recipe: Recipe) -> Row:
 
 
 def ready_model(recipe: Recipe) -> Path:
-    """The folder of a recipe's model, trained to its end. Raises ValueError where one that is to be imported is not there."""
+    """Return the directory of a recipe's trained model.
+
+    Raises ValueError if a model to import is missing.
+    """
     if not recipe.imported:
         ready(recipe.data)
         return train(recipe)
     folder, name = recipe.training.folder, recipe.training.method
     if not (folder / "config.json").is_file():
         raise ValueError(
-            f"{folder}: no model there; this takes a published one: latent-tokens import FILE {folder} --method {name} --tokenizer gpt2"
+            f"{folder}: no model there; this takes a published one:"
+            f" latent-tokens import FILE {folder} --method {name} --tokenizer gpt2"
         )
     return folder
 
@@ -117,7 +125,8 @@ def ready(config: DataConfig) -> None:
         return
     if config.from_file and not Path(str(config.source)).exists():
         raise ValueError(
-            f"source={config.source}: no such text; fetch it with python scripts/english.py {config.source}, or put your own there"
+            f"source={config.source}: no such text;"
+            f" fetch it with python scripts/english.py {config.source}, or put your own there"
         )
     make_counted(config)
 
@@ -138,7 +147,7 @@ def is_trained(recipe: Recipe) -> bool:
 
 @contextmanager
 def timed(folder: Path) -> Iterator[None]:
-    """Writes down how long the block took and which code it was, however it ends, once there is a run to go on with."""
+    """Append the seconds of the block and the commit of the code, if a run exists after it."""
     begun = time.perf_counter()
     trained = True
     try:
@@ -149,12 +158,16 @@ def timed(folder: Path) -> Iterator[None]:
     finally:
         if trained and (folder / "config.json").is_file():
             append_line(
-                folder / SITTINGS, {"seconds": time.perf_counter() - begun, "commit": source_commit()}
+                folder / TRAINING_TIMES, {"seconds": time.perf_counter() - begun, "commit": source_commit()}
             )
 
 
 def check_together(rows: Sequence[Row], results: Path) -> None:
-    """Raises ValueError where two rows of one model differ in its weights, two of one task in its data, or in the problems of one name."""
+    """Check that rows can be in one table.
+
+    Raises ValueError if two rows of one model differ in its weights, two of one task in its data, or two
+    of one name in the problems.
+    """
 
     def problems(row: Row) -> tuple[Any, ...]:
         return (
@@ -173,7 +186,11 @@ def check_together(rows: Sequence[Row], results: Path) -> None:
             other = first.setdefault(key(row), row)
             same = same_weights(row, other) if what == "weights_sha256" else row[what] == other[what]
             if not same:
-                both = f"rows {other['recipe']} and {row['recipe']} of {row['model']} differ in {what} ({other[what][:12]}, {row[what][:12]})"
+                both = (
+                    f"rows {other['recipe']} and {row['recipe']} of {row['model']} differ in {what}"
+                    f" ({other[what][:12]}, {row[what][:12]})"
+                )
                 raise ValueError(
-                    f"{results}: {both}, so no table can hold both; remove one of them, and it is measured anew"
+                    f"{results}: {both}, so no table can hold both;"
+                    " remove one of them, and it is measured anew"
                 )

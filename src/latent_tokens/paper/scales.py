@@ -1,4 +1,4 @@
-"""Scales: what stands for each task of the paper, how it is learned there, and how finely is measured. A new budget is one more line."""
+"""Scales: the task, the training and the number of samples that replace those of the paper."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENGLISH = {"source": "texts/english", "length": 128, "tokenizer": "bpe:1024"}  #
 
 @dataclass(frozen=True)
 class Budget:
-    """What stands for a task of the paper at some scale, and how it is learned there; not at all where the model is `imported`."""
+    """The task that replaces one of the paper at a scale, and its training unless it is `imported`."""
 
     task: TaskName
     training: dict[str, Any]
@@ -29,7 +29,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Texts:
-    """How a model of text is measured: texts that it writes, by a judge, and the likelihood that it gives held-out sequences."""
+    """The measurement of a model of text: an evaluator model, generated texts, and held-out likelihood."""
 
     judge: str
     num_samples: int
@@ -40,7 +40,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class Scale:
-    """Budgets by the paper's name of the task, how many samples are drawn, and the windows and numbers of latents of its figures."""
+    """Budgets by the paper's name of the task, numbers of samples, and the windows and latents of figures."""
 
     budgets: dict[str, Budget]
     num_samples: int
@@ -53,28 +53,32 @@ class Scale:
 
 
 def published(task: TaskName, name: str) -> Budget:
-    """Return the published budget: padded, a constant rate after a warm-up, bf16, and all tokens trained except on boards.
+    """Return the published budget: padded, a constant rate after a warmup, and bf16.
+
+    All tokens are trained except on boards.
+
 
     The sources are D-7, published optimizer settings; D-8, noised positions; and D-10, padding.
     """
     about = DATA_SETS[name]
     training = {
-        "size": about.size, "steps": about.epochs * about.num_train // 512, "batch_size": 512, "lr": 3e-4, "warmup": 2_500, "schedule": "constant",
+        "size": about.size, "steps": about.epochs * about.num_train // 512, "batch_size": 512,
+        "lr": 3e-4, "warmup": 2_500, "schedule": "constant",
         "precision": "bf16", "dropout": 0.1, "positions": "both", "gelu": "tanh",
         "noise": "answer" if "puzzle" not in name and task.startswith("sudoku") else "all",
     }  # fmt: skip
     return Budget(task, training, {"padding": "paper", "num_train": about.num_train})
 
 
-def small(task: TaskName, *, candidates: int, seeds: int, **training: Any) -> Budget:
-    """A sibling of a task at which two cores show the same."""
+def cpu_budget(task: TaskName, *, candidates: int, seeds: int, **training: Any) -> Budget:
+    """Return the budget of a smaller task that trains on two cores."""
     return Budget(
         task, {"size": "nano", "precision": "fp32", **training}, {"num_train": 100_000}, candidates, seeds
     )
 
 
-def seconds(task: TaskName, **data: Any) -> Budget:
-    """A few steps, to see that everything runs."""
+def smoke_budget(task: TaskName, **data: Any) -> Budget:
+    """Return a budget of a few steps, which checks that everything runs."""
     training = {
         "size": "pico",
         "precision": "fp32",
@@ -92,12 +96,12 @@ SCALES: Registry[Scale] = Registry(
     {
         "smoke": Scale(
             {
-                "sudoku-gen": seconds("sudoku-6"),
-                "sudoku-puzzle": seconds("sudoku-6-puzzle"),
-                "zebra": seconds("zebra-3"),
-                "countdown": seconds("countdown-3"),
-                "sudoku-large": seconds("sudoku-4"),
-                "text": seconds("text", source=pydoc_data.topics.__file__, length=16),
+                "sudoku-gen": smoke_budget("sudoku-6"),
+                "sudoku-puzzle": smoke_budget("sudoku-6-puzzle"),
+                "zebra": smoke_budget("zebra-3"),
+                "countdown": smoke_budget("countdown-3"),
+                "sudoku-large": smoke_budget("sudoku-4"),
+                "text": smoke_budget("text", source=pydoc_data.topics.__file__, length=16),
             },
             num_samples=4,
             num_thorough=4,
@@ -108,11 +112,11 @@ SCALES: Registry[Scale] = Registry(
         ),
         "cpu": Scale(
             {
-                "sudoku-gen": small("sudoku-6", candidates=4, seeds=3, steps=3_400),
-                "sudoku-puzzle": small("sudoku-6-puzzle", candidates=4, seeds=1, steps=2_400),
-                "zebra": small("zebra-3", candidates=2, seeds=1, steps=1_800),
-                "countdown": small("countdown-3", candidates=4, seeds=1, steps=4_000),
-                "sudoku-large": small("sudoku-16", candidates=8, seeds=1, steps=1_200, batch_size=16),
+                "sudoku-gen": cpu_budget("sudoku-6", candidates=4, seeds=3, steps=3_400),
+                "sudoku-puzzle": cpu_budget("sudoku-6-puzzle", candidates=4, seeds=1, steps=2_400),
+                "zebra": cpu_budget("zebra-3", candidates=2, seeds=1, steps=1_800),
+                "countdown": cpu_budget("countdown-3", candidates=4, seeds=1, steps=4_000),
+                "sudoku-large": cpu_budget("sudoku-16", candidates=8, seeds=1, steps=1_200, batch_size=16),
                 "text": Budget(
                     "text",
                     {"size": "nano", "precision": "fp32", "steps": 6_000, "positions": "rotary"},

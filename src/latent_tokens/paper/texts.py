@@ -18,6 +18,7 @@ from latent_tokens.evaluation.held_out import nats_along_orders
 from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.problems import read_split
 from latent_tokens.evaluation.report import COLORS, as_markdown, save_sheet
+from latent_tokens.evaluation.results import Row
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.recipes import Recipe
@@ -28,26 +29,30 @@ from latent_tokens.storage import read_description
 from latent_tokens.tasks import Text, described
 from latent_tokens.tasks.base import evenly
 
-Row = dict[str, Any]
-
 HEADINGS = (
-    "method", "n", "paper: perplexity / s", "seed", "perplexity", "95% interval", "entropy", "95% interval", "distinct-2 %",
+    "method", "n", "paper: perplexity / s", "seed", "perplexity", "95% interval",
+    "entropy", "95% interval", "distinct-2 %",
     "held-out nats per token", "difference to n = 0", "relative cost", "texts", "evaluator",
 )  # fmt: skip
 DODGE = 0.16  # between the points of two methods
 MARKERS = ("o", "s", "D")
 INTERVALS = (("ci95", 1), ("entropy_ci95", 2))
 LEGEND = (
-    "Perplexity of generated texts under the evaluator model, and entropy of a text's tokens in nats, both with 95% intervals over texts. Repetition "
-    "lowers both. The paper's perplexity is of texts of 1,024 tokens under GPT-2 large. Held-out nats are exact, along one random order per "
-    "sequence, which is the same for every n. Their difference to n = 0 has a 95% interval over sequences, which are evenly spaced in the "
-    "held-out documents. Each line is of one training seed, and no interval covers the variation between seeds. Relative cost is tokens processed, "
+    "Perplexity of generated texts under the evaluator model, and entropy of a text's tokens in nats,"
+    " both with 95% intervals over texts. Repetition "
+    "lowers both. The paper's perplexity is of texts of 1,024 tokens under GPT-2 large."
+    " Held-out nats are exact, along one random order per "
+    "sequence, which is the same for every n. Their difference to n = 0 has a 95% interval"
+    " over sequences, which are evenly spaced in the "
+    "held-out documents. Each line is of one training seed, and no interval covers the variation"
+    " between seeds. Relative cost is tokens processed, "
     "relative to all masked tokens in every step."
 )
 
 
 def measure_text(net: Transformer, recipe: Recipe) -> Row:
-    """The row of texts written, and of the nats that each held-out sequence has, along one random order of its own.
+    """Return the row of generated texts, and of the nats of held-out sequences along one random order.
+
 
     Raises ValueError where the model is none of text, or the judge is not there.
     """
@@ -81,7 +86,7 @@ def held_out(row: Row) -> float | None:
 
 
 def taken_off(row: Row, first: Row) -> tuple[float, float] | None:
-    """(nats a token by which a row is below another of the same sequences and orders, half of its 95 % interval over sequences)."""
+    """Return the nats per token that `row` is below `first`, and half of the 95% interval over sequences."""
     if "held_out_nats" not in row or "held_out_nats" not in first:
         return None
     count = len(row["held_out_nats"])
@@ -97,7 +102,8 @@ def text_markdown(lines: Sequence[Line], experiment: str, scale: ScaleName) -> s
     body = [
         cells for line in lines for cells in (cells_of_rows(line, lines) if line.rows else [not_run(line)])
     ]
-    return f"{as_markdown([HEADINGS, *body])}\n{LEGEND}\n\n`latent-tokens reproduce {experiment} --scale {scale}`\n"
+    command = f"`latent-tokens reproduce {experiment} --scale {scale}`"
+    return f"{as_markdown([HEADINGS, *body])}\n{LEGEND}\n\n{command}\n"
 
 
 def about(line: Line) -> tuple[str, ...]:
@@ -196,12 +202,18 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
         axes.spines[["top", "right"]].set_visible(False)
     sheet.axes[-1].legend(fontsize=8, frameon=False)
     judges = ", ".join(dict.fromkeys(line.rows[0]["judge"] for line in shown))
-    caption = f"evaluator model: {judges}; 95% intervals over texts or held-out sequences, one training seed; {command}"
+    caption = (
+        f"evaluator model: {judges}; 95% intervals over texts or held-out sequences, one training seed;"
+        f" {command}"
+    )
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
 
 
 def point_of(line: Line, lines: Sequence[Line], what: str) -> tuple[float, tuple[float, float] | None] | None:
-    """(what a panel shows of a line, how far its interval reaches below and above, where there is one seed and so one); None where it has none."""
+    """Return the value of a line in a panel, and its interval below and above, or None.
+
+    Only one seed has an interval.
+    """
     if what == "difference":
         first = without_latents(line, lines)
         found = [

@@ -36,7 +36,7 @@ Schedule = Callable[[int, int], int | Callable[[int], int]]
 
 @dataclass(frozen=True)
 class Variant:
-    """One thing that differs: settings of the training or of the evaluation, a share of its steps or samples, or a last word on decoding.
+    """One change: settings of the training or evaluation, a share of steps or samples, or the decoding.
 
     A watcher changes nothing, and writes down what it sees.
     """
@@ -50,10 +50,14 @@ class Variant:
 
 
 def sharing(task: Task) -> Tensor:
-    """1 where two cells of a Sudoku share a row, column or box, Float[L, L]. Raises ValueError for a task without units."""
+    """Return 1 for two cells of a Sudoku that share a row, column or box, Float[L, L].
+
+    Raises ValueError for a task without units.
+    """
     if not isinstance(task, Sudoku):
         raise ValueError(
-            f"{task.name}: its positions share no units; use relevant latents, which go by the model's own influence"
+            f"{task.name}: its positions share no units;"
+            " use relevant latents, which go by the model's own influence"
         )
     units = torch.full((task.length, 3), -1)
     units[task.boards(np.arange(task.length)[None])[0]] = torch.from_numpy(task.grid.unit_of)
@@ -84,7 +88,10 @@ def constrained_of_a_unit(net: Transformer, task: Task, decoding: Decoding) -> D
 
 
 def certain(sign: int, net: Transformer, task: Task, decoding: Decoding) -> Decoding:
-    """Latents that the model itself is most (1) or least (-1) certain of, by a look at all masked tokens that is not counted as a cost."""
+    """Choose latents that the model is most (1) or least (-1) certain of.
+
+    Its forward pass on all masked tokens is not counted as a cost.
+    """
 
     def certainty(showing: PolicyInput) -> Float[Tensor, "A L"]:
         layout = next_layout(
@@ -103,7 +110,7 @@ def certain(sign: int, net: Transformer, task: Task, decoding: Decoding) -> Deco
 
 
 def scheduled(shape: Schedule, net: Transformer, task: Task, decoding: Decoding) -> Decoding:
-    """About as many latents in all as n = L / 4 shows, at other times: of a shape the size that comes closest."""
+    """Schedule about as many latents in all as n = L / 4, at other steps, with the closest size."""
     length, k = task.length, decoding.candidates
     if not isinstance(k, int):
         raise ValueError("candidates=all: leaves no latents to schedule; use a number")

@@ -47,10 +47,10 @@ def is_progress(output: Any) -> bool:
 
 def shown(notebook: Any) -> list[str]:
     """What each code cell shows, its pictures by their kind."""
-    return ["".join(map(told, cell.outputs)) for cell in notebook.cells if cell.cell_type == "code"]
+    return ["".join(map(text_of, cell.outputs)) for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def told(output: Any) -> str:
+def text_of(output: Any) -> str:
     """One output as text."""
     return str(output.text) if output.output_type == "stream" else " ".join(sorted(output.data))
 

@@ -1,4 +1,4 @@
-"""Puts trained models into the package: weights in bf16, what they generate, a card each.
+"""Put trained models into the package: weights in bf16, results and a model card each.
 
     python scripts/ship.py runs/ship/sudoku-9-scdm runs/ship/sudoku-9-mdm
     python scripts/ship.py runs/demo-all/shipped/*
@@ -56,6 +56,7 @@ def put(folder: Path, rows: list[dict[str, Any]]) -> None:
     shutil.rmtree(SHIPPED / folder.name, ignore_errors=True)
     shutil.copytree(folder, SHIPPED / folder.name)
     own = {(row["task"], row["method"]) for row in rows}
+    # Stored rows are written again as they are, in their own units.
     others = [row for row in read_lines(RESULTS) if (row["task"], row["method"]) not in own]
     write_atomic({RESULTS: "".join(f"{json.dumps(row)}\n" for row in [*others, *rows]).encode()})
     write_card(SHIPPED / folder.name, rows)

@@ -66,7 +66,7 @@ def judge_at_hand(scale: ScaleName) -> str:
 
 
 def say(row: Row) -> None:
-    """A line on what was measured."""
+    """Print one line on a new row."""
     CONSOLE.print(
         f"{row['model']}, {row['order']}, n={row['latents']}: {row['metric']} {row[row['metric']]}",
         highlight=False,
@@ -98,11 +98,9 @@ def write_claims(config: ReproduceConfig) -> str:
 
 
 def announce(works: list[Work]) -> None:
-    """Says what will be run, and how long it should take."""
-    training, missing = (
-        [work for work in works if work.steps_left],
-        [recipe for work in works for recipe in work.missing],
-    )
+    """Print the number of models and rows that are left, and an estimate of the time."""
+    training = [work for work in works if work.steps_left]
+    missing = [recipe for work in works for recipe in work.missing]
     if missing:
         CONSOLE.print(
             f"{len(training)} of {len(works)} models to train, {len(missing)} rows to measure;"

@@ -1,4 +1,4 @@
-"""Running recipes: what is missing is made, trained and measured, once; what was interrupted goes on."""
+"""Run recipes: make data, train and measure what is missing, and resume what was interrupted."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ def measure(recipe: Recipe) -> Row:
     folder = ready_model(recipe)
     if recipe.problems is not None:
         ready(recipe.problems)
-    net, begun = from_pretrained(folder).to(fastest_device()), time.perf_counter()
+    net = from_pretrained(folder).to(fastest_device())
+    begun = time.perf_counter()
     row = measure_puzzles(net, recipe) if recipe.judge is None else measure_text(net, recipe)
     weights = read_tensor_file(folder / "model.safetensors")
     about = read_description(folder, "config.json", "run")
@@ -95,7 +96,7 @@ def measure(recipe: Recipe) -> Row:
 
 
 def measure_puzzles(net: Transformer, recipe: Recipe) -> Row:
-    """The row of problems solved."""
+    """Return the row of solved problems."""
     task, variant = task_of(recipe.data), recipe.variant
     watcher = partial(variant.watcher, task) if variant.watcher else None
     (row,) = evaluate(net, task, recipe.evaluation, adjust=variant.adjust, watcher=watcher)
@@ -120,7 +121,7 @@ def ready_model(recipe: Recipe) -> Path:
 
 
 def ready(config: DataConfig) -> None:
-    """Makes a data set where it is missing."""
+    """Make a data set if it is missing."""
     if (config.folder / "manifest.json").is_file():
         return
     if config.from_file and not Path(str(config.source)).exists():

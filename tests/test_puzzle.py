@@ -126,7 +126,7 @@ def test_an_answer_that_does_not_end_is_not_exact():
     tokens[0, task.start + 36] = 3
     scores = task.score(tokens, examples)
     assert (scores["exact"], scores["valid"], scores["cells"]) == (0, 0, 1)
-    assert task.verify(tokens[0]) == ["the answer goes on after its last cell"]
+    assert task.verify(tokens[0]) == ["the answer does not end after its last cell"]
 
 
 def test_text_round_trip():

@@ -153,7 +153,7 @@ def test_an_answer_that_does_not_end_is_not_exact():
     tokens[0, tokens[0].tolist().index(3) + 10] = 5
     scores = task.score(tokens, examples)
     assert (scores["exact"], scores["valid"], scores["cells"]) == (0, 0, 1)
-    assert task.verify(tokens[0]) == ["the answer goes on after its table"]
+    assert task.verify(tokens[0]) == ["the answer does not end after its table"]
 
 
 def test_a_search_that_runs_long_gives_up():
@@ -186,7 +186,7 @@ def test_drawn_as_a_person_would():
     ("text", "message"),
     [
         ("", "no row of houses"),
-        (A, "no row of houses: after the last CLUE_END must stand the houses, like 0 1 2"),
+        (A, "no row of houses: after the last CLUE_END must be the houses, like 0 1 2"),
         (f"{A} 0 2 1", "no row of houses"),
         (f"{A} 0 1 2 3 4 5 6", "'6' is no word of a puzzle"),
         (f"{A} 0 1", "values and houses below 2"),

@@ -1,7 +1,7 @@
 """The network of Eso-LM and MDLM: its weights by name, and how they fold into our Transformer.
 
-It is a DiT whose LayerNorms are conditioned on a noise level that is always 0 (`time_conditioning=False`), so that every shift, scale and
-gate is a constant of the weights. It folds exactly into a plain pre-LN transformer.
+It is a DiT whose LayerNorms are conditioned on a noise level that is always 0 (`time_conditioning=False`).
+Every shift, scale and gate is a constant of the weights. It folds exactly into a plain pre-LN transformer.
 """
 
 from __future__ import annotations
@@ -24,10 +24,17 @@ FLOATING = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 def shapes(rows: int, width: int, layers: int, cond: int, waves: int) -> dict[str, tuple[int, ...]]:
     """The weights of the published network by name."""
     block = {
-        "norm1.weight": (width,), "attn_qkv.weight": (3 * width, width), "attn_out.weight": (width, width), "norm2.weight": (width,),
-        "mlp.0.weight": (4 * width, width), "mlp.0.bias": (4 * width,), "mlp.2.weight": (width, 4 * width), "mlp.2.bias": (width,),
-        "adaLN_modulation.weight": (6 * width, cond), "adaLN_modulation.bias": (6 * width,),
-    }  # fmt: skip
+        "norm1.weight": (width,),
+        "attn_qkv.weight": (3 * width, width),
+        "attn_out.weight": (width, width),
+        "norm2.weight": (width,),
+        "mlp.0.weight": (4 * width, width),
+        "mlp.0.bias": (4 * width,),
+        "mlp.2.weight": (width, 4 * width),
+        "mlp.2.bias": (width,),
+        "adaLN_modulation.weight": (6 * width, cond),
+        "adaLN_modulation.bias": (6 * width,),
+    }
     return {
         "vocab_embed.embedding": (rows, width),
         "sigma_map.mlp.0.weight": (cond, waves),
@@ -57,7 +64,8 @@ def folded(weights: Mapping[str, Tensor], size: Size, vocab_size: int, length: i
     for name, tensor in theirs.items():
         if not torch.isfinite(tensor).all():
             raise ValueError(
-                f"{PREFIX}{name} has numbers that are not finite; training had diverged, or the file is damaged"
+                f"{PREFIX}{name} has numbers that are not finite; "
+                "training had diverged, or the file is damaged"
             )
     with torch.device("meta"):
         net = Transformer(size, vocab_size, length, positions="rotary", gelu="tanh")
@@ -70,7 +78,7 @@ def folded(weights: Mapping[str, Tensor], size: Size, vocab_size: int, length: i
 
 
 def folding(weights: dict[str, Tensor], size: Size) -> Iterable[tuple[str, Tensor]]:
-    """Our weights from theirs, in float64: norms scaled and shifted as one LayerNorm, gates within the outputs that they gate."""
+    """Yield our weights from theirs in float64, with norms and gates folded into one LayerNorm and output."""
 
     def take(name: str) -> Tensor:
         return weights.pop(name).double()
@@ -108,7 +116,7 @@ def folding(weights: dict[str, Tensor], size: Size) -> Iterable[tuple[str, Tenso
 
 
 def turns_as_ours(frequencies: Tensor, channels: int) -> bool:
-    """Whether a rotary embedding turns each pair of a head's channels as ours does, to the precision that it is kept in."""
+    """Return whether a rotary embedding equals ours, to the precision of its type."""
     half = channels // 2
     ours = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64) / half)
     if frequencies.shape != ours.shape or frequencies.dtype not in FLOATING:

@@ -1,4 +1,4 @@
-"""The Hugging Face hub, as far as it is used here: a model folder that is fetched by its name, and one that is put there."""
+"""The Hugging Face Hub: fetch a model directory by its name, and upload one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def fetch(
     local_files_only: bool = False,
     force_download: bool = False,
 ) -> Path:
-    """The folder with what the hub has under a name: as it is there now, or as it was last fetched where the hub is not reached.
+    """Return the directory of a name on the hub, or its last fetched version if the hub is not reached.
+
 
     Raises ValueError where there is neither; without a network at once.
     """
@@ -65,7 +66,9 @@ def fetch(
 
 
 def check_links(folder: Path, names: Iterable[str]) -> None:
-    """Raises ValueError if one of a model directory's files is a link that leaves the directory: whoever made the directory could have any
+    """Raise ValueError if a file of a model directory is a link that leaves it.
+
+    Whoever made the directory could have any
     file of this computer copied. The links of the hub's cache, to blobs of the same repository, are allowed.
     """
     resolved = folder.resolve()
@@ -74,7 +77,8 @@ def check_links(folder: Path, names: Iterable[str]) -> None:
         target = (folder / name).resolve()
         if not target.is_relative_to(resolved) and not target.is_relative_to(blobs):
             raise ValueError(
-                f"{folder / name}: is a link to {target}, outside of the directory. Copy the file into it if it is meant"
+                f"{folder / name}: is a link to {target}, outside of the directory. "
+                "Copy the file into it if it is meant"
             )
 
 
@@ -88,7 +92,8 @@ def upload(
     branch: str | None,
     create_pr: bool,
 ) -> str:
-    """Puts a folder's files on the hub under a name, which is made where it is new, in one commit; its address.
+    """Upload a directory under a name, created if it is new, in one commit. Return its address.
+
 
     Raises ValueError where the hub takes them not.
     """
@@ -108,5 +113,6 @@ def upload(
         )
     except Exception as error:  # of a hub or a network: anything
         raise ValueError(
-            f"{name}: cannot be put on the hub ({first_line(error)}); see that it is yours, and that you are logged in (hf auth login)"
+            f"{name}: cannot be put on the hub ({first_line(error)}); "
+            "see that it is yours, and that you are logged in (hf auth login)"
         ) from None

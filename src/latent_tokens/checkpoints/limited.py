@@ -1,4 +1,4 @@
-"""A rehearsal of what a stranger's file may make slow or large: in a forked process, under limits of memory and time."""
+"""A trial read of an untrusted file in a forked process, under limits of memory and time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ LONGEST_MESSAGE = 4_000  # bytes
 def rehearse(call: Callable[[], object], memory: int = MEMORY, seconds: int = CPU_SECONDS) -> None:
     """Call a function in a forked process and drop its result.
 
-    Raises ValueError, one line, if it takes more than so many bytes of memory or seconds of processor time, if it ends the process, or if
+    Raises ValueError, one line, if it takes more than so many bytes of memory or seconds of processor time,
+    if it ends the process, or if
     it raises anything itself. The function must start no thread and use no accelerator.
     """
     reading, writing = os.pipe()
@@ -52,7 +53,7 @@ def rehearse(call: Callable[[], object], memory: int = MEMORY, seconds: int = CP
 
 
 def run_limited(call: Callable[[], object], writing: int, memory: int, seconds: int) -> None:
-    """The forked process: it writes what is wrong, or nothing, and ends without any cleaning up of its parent's."""
+    """Run in the forked process: write the error, or nothing, and exit without the parent's cleanup."""
     message = ""
     try:
         faulthandler.disable()

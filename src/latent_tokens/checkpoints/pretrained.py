@@ -1,8 +1,7 @@
-"""Weights on disk: a folder with model.safetensors and config.json; and the small models that come with the package."""
+"""Model directories with model.safetensors and config.json, and the bundled models."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -12,11 +11,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from latent_tokens.checkpoints.fingerprint import check_fingerprint, fingerprint
 from latent_tokens.checkpoints.hub import fetch, is_name
 from latent_tokens.checkpoints.tensor_files import read_tensor_file, tensors_to_bytes
 from latent_tokens.checks import check_choice, check_int, check_min, did_you_mean, first_line
 from latent_tokens.core import attention, order
-from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Method
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
@@ -24,8 +23,6 @@ from latent_tokens.sizes import LONGEST, Size
 from latent_tokens.storage import FORMAT, json_bytes, read_description, write_atomic
 from latent_tokens.tasks import Language
 
-FINGERPRINT = 16  # positions
-CLOSE = 1e-2  # logits of two machines are closer, of two models are not
 SHIPPED = Path(__file__).parents[1] / "shipped"
 KINDS = {
     "task": dict,
@@ -41,11 +38,36 @@ RULES = {
 }
 ORDERS = {rule.__name__: rule for rule in (order.any_order, order.left_to_right)}
 
+__all__ = [
+    "ORDERS",
+    "RULES",
+    "SHIPPED",
+    "build",
+    "check_about",
+    "check_fingerprint",
+    "check_fits",
+    "describe",
+    "find",
+    "fingerprint",
+    "from_pretrained",
+    "method_from",
+    "method_to",
+    "save_pretrained",
+    "shapes_of",
+    "shipped_names",
+    "weights_bytes",
+]
+
 
 def from_pretrained(folder_or_name: str | Path) -> Transformer:
-    """The model of a run folder, of a folder that `save_pretrained` wrote, of a name in `shipped_names()`, or of a name on the hub, OWNER/NAME.
+    """Return the model of a directory or of a name.
 
-    It is on the CPU, in float32 and in eval mode, with `.mask_id`, `.method` and `.folder`. Raises ValueError where the folder is
+    A name is that of a bundled model or, as OWNER/NAME, of the Hugging Face Hub. A directory is a run
+    directory, or one that `save_pretrained` wrote.
+
+
+    The model is on the CPU, in float32 and in eval mode, with `.mask_id`, `.method` and `.folder`. Raise
+    ValueError if the directory is
     missing, half-written, damaged or of another version.
     """
     folder = find(folder_or_name)
@@ -53,7 +75,8 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
     weights = folder / "model.safetensors"
     if not weights.is_file():
         raise ValueError(
-            f"{folder}: incomplete, model.safetensors is missing. Resume its training (resume=auto) until it has saved weights."
+            f"{folder}: incomplete, model.safetensors is missing. "
+            "Resume its training (resume=auto) until it has saved weights."
         )
     try:
         stored = {stored_name(name): shape for name, shape in shapes_of(weights).items()}
@@ -89,7 +112,7 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
 
 
 def build(config: Mapping[str, Any]) -> Transformer:
-    """The untrained network, with its method, that a config describes. Raises KeyError, TypeError or ValueError where it describes none."""
+    """Return the untrained network of a config. Raise KeyError, TypeError or ValueError if it is wrong."""
     model, method = config["model"], method_from(config["method"])
     check_model(model)
     net = Transformer(
@@ -126,13 +149,15 @@ def check_about(about: dict[str, Any], file: Path) -> None:
     for name, kind in KINDS.items():
         if name in about and not isinstance(about[name], kind):
             raise ValueError(
-                f"{file}: damaged ({name} is a {type(about[name]).__name__}, must be a {kind.__name__}). Save the model again"
+                f"{file}: damaged ({name} is a {type(about[name]).__name__}, must be a {kind.__name__}). "
+                "Save the model again"
             )
     for holder, name in (("task", "name"), ("data_sha256", "train")):
         value = about.get(holder, {}).get(name, "")
         if not isinstance(value, str):
             raise ValueError(
-                f"{file}: damaged ({holder}.{name} is a {type(value).__name__}, must be a str). Save the model again"
+                f"{file}: damaged ({holder}.{name} is a {type(value).__name__}, must be a str). "
+                "Save the model again"
             )
 
 
@@ -144,10 +169,13 @@ def save_pretrained(
     about: dict[str, Any] | None = None,
     beside: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Writes config.json and model.safetensors, in `dtype` where it is given; `about` goes into the config, `beside` are other files.
+    """Write config.json and model.safetensors, in `dtype` if it is set.
 
-    Raises ValueError where the net has no method or one that cannot be written down, OSError where the disk is full; what
-    stood there then stays.
+    `about` is added to the config, and `beside` are other files.
+
+
+    Raise ValueError if the method is missing or cannot be saved, OSError if the disk is full. Existing files
+    then stay as stood there then stays.
     """
     folder, config = Path(folder), json_bytes({**describe(net), **(about or {})})
     folder.mkdir(parents=True, exist_ok=True)
@@ -171,58 +199,20 @@ def weights_bytes(weights: Mapping[str, Tensor], dtype: torch.dtype | None = Non
     )
 
 
-@torch.inference_mode()
-def fingerprint(net: Transformer) -> list[float]:
-    """Sums over the logits of a small problem that is always the same, each with weights of its own: they tell whether weights, settings and
-    code belong together. Raises ValueError where the logits are not finite.
-    """
-    count, device = min(net.max_length, FINGERPRINT), net.head.weight.device
-    places = torch.arange(count, device=device)[None]
-    tokens = places * (net.vocab_size // 3 + 1) % net.vocab_size
-    layout = Layout(places, torch.tensor([count // 2], device=device), torch.tensor([count], device=device))
-    logits = net(
-        net.method.input_ids(tokens, layout, net.mask_id),
-        layout.positions,
-        attention.dense_mask(net.method.attention, layout),
-    )
-    waves = (
-        torch.cos(torch.outer(torch.arange(logits.shape[-1]), torch.arange(1.0, 4))) / logits.shape[-1] ** 0.5
-    )
-    found = (logits[0].cpu().double() @ waves.double()).flatten().tolist()
-    if not all(map(math.isfinite, found)):
-        raise ValueError("its logits are not finite: the weights have diverged, or are damaged")
-    return [round(value, 4) for value in found]
-
-
-def check_fingerprint(net: Transformer, wanted: Any, folder: Path, close: float = CLOSE) -> None:
-    """Raises ValueError where a folder has a fingerprint and its model's is further from it than `close`."""
-    if wanted is None:
-        return
-    try:
-        apart = (torch.tensor(fingerprint(net)) - torch.tensor(wanted)).abs().max().item()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(
-            f"{folder / 'config.json'}: damaged (fingerprint: {error}); import the model again"
-        ) from None
-    if not apart < close:
-        raise ValueError(
-            f"{folder}: its logits differ by {apart:.2g} from those it was saved with; weights or config were changed, import it again"
-        )
-
-
 def check_fits(net: Transformer, task: Language) -> None:
-    """Raises ValueError where the net learned sequences of another length or vocabulary than the task's, or has no method."""
+    """Raise ValueError if the net has no method, or another length or vocabulary than the task."""
     if net.method is None:
         raise ValueError("net.method is None: set it to the Method that the net was trained with")
     if (net.max_length, net.vocab_size) != (task.length, task.vocab_size):
         learned = f"this model learned sequences of {net.max_length} over {net.vocab_size} tokens"
         raise ValueError(
-            f"{task.name} has {task.length} positions over {task.vocab_size} tokens, {learned}; use a run of {task.name}"
+            f"{task.name} has {task.length} positions over {task.vocab_size} tokens, {learned}; "
+            f"use a run of {task.name}"
         )
 
 
 def describe(net: Transformer) -> dict[str, Any]:
-    """What config.json holds of a model: enough to build it again. Raises ValueError where the net has no method."""
+    """Return the entries of config.json for a model. Raise ValueError if it has no method."""
     if net.method is None:
         raise ValueError("net.method is None: set it to the Method that the net was trained with")
     model = {"size": asdict(net.size), "vocab_size": net.vocab_size, "max_length": net.max_length}
@@ -240,7 +230,8 @@ def method_to(method: Method) -> dict[str, Any]:
         if row[name] not in known.values():
             ours, found = ", ".join(known), getattr(row[name], "__name__", row[name])
             raise ValueError(
-                f"{name}={found}: only {ours} can be saved; save the state_dict yourself and build the Method in code"
+                f"{name}={found}: only {ours} can be saved; "
+                "save the state_dict yourself and build the Method in code"
             )
         row[name] = row[name].__name__
     return row
@@ -257,7 +248,7 @@ def shipped_names() -> list[str]:
 
 
 def find(folder_or_name: str | Path, fetched: Callable[[str], Path] = fetch) -> Path:
-    """The directory of that name; that of a name on the Hugging Face Hub, OWNER/NAME, is fetched. Raises ValueError if there is none."""
+    """Return the directory of a name, fetched if it is OWNER/NAME. Raise ValueError if missing."""
     folder, name = Path(folder_or_name), str(folder_or_name)
     if folder.is_dir():
         return folder

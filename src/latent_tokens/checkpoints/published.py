@@ -13,8 +13,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from latent_tokens.checkpoints.folding import BUFFER, FLOATING, PREFIX, folded, shapes
-from latent_tokens.checkpoints.torchfile import Inert, is_plain_tensor, read_torch
+from latent_tokens.checkpoints.architecture import Stored, layout_of, plain, setting, table
+from latent_tokens.checkpoints.folding import BUFFER, FLOATING, PREFIX, folded
+from latent_tokens.checkpoints.torchfile import is_plain_tensor, read_torch
 from latent_tokens.checks import first_line
 from latent_tokens.core.methods import METHODS
 from latent_tokens.network.transformer import Transformer
@@ -31,21 +32,11 @@ FLOATS_OF_SAFETENSORS = {
     "F16": torch.float16,
     "BF16": torch.bfloat16,
 }
-MOST_HEADS, WIDEST = 1 << 10, 1 << 16
-DEEPEST, MOST_SETTINGS = 32, 100_000
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A tensor that is not read yet: its type, None where it is none of FLOATING, and its shape."""
-
-    dtype: torch.dtype | None
-    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a file holds: the size of its network, `rows` tokens with MASK, its weights by name when they are read, settings in one table,
+    """A published checkpoint: its size, `rows` of the embedding, a reader of its weights, its settings,
     which weights they are, and what was left out.
     """
 
@@ -61,11 +52,13 @@ class Checkpoint:
 def import_checkpoint(
     source: Path, weights: Kind | None = None, method: str | None = None
 ) -> tuple[Transformer, Checkpoint]:
-    """The network with its method, and what it was read from: a Lightning .ckpt, or a folder with model.safetensors and config.json.
+    """Return the network with its method, and its source: a Lightning .ckpt, or a model directory.
 
-    `weights` says which a .ckpt gives: the moving average, by default, or the raw ones. The method is that of the file's own settings, or
-    the one named. Nothing in the file is executed, and no tensor is read before its name and shape are known to be right. Raises
-    ValueError where it is damaged, is conditioned on time, or does not say what it is.
+
+    `weights` selects the EMA weights of a .ckpt, the default, or the raw ones. The method is that of the
+    file's settings, or the named one. Nothing in the file is executed, and no tensor is read before its name
+    and shape are checked. Raise ValueError where it is damaged, is conditioned on time, or does not say what
+    it is.
     """
     if source.is_dir() and weights == "raw":
         raise ValueError(
@@ -106,7 +99,7 @@ def read_lightning(source: Path, kind: Kind) -> Checkpoint:
 
 
 def check_total(source: Path, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """The tensors. Raises ValueError if they take more memory than the file holds: several of them are the same part of it."""
+    """Return the tensors. Raise ValueError if they share storage and take more memory than the file."""
     total = sum(tensor.nbytes for tensor in tensors.values())
     if total > 2 * source.stat().st_size:
         raise ValueError(
@@ -127,7 +120,8 @@ def averages(source: Path, own: Mapping[str, Tensor], average: Any) -> dict[str,
         )
     if len(shadow) != len(names):
         raise ValueError(
-            f"{source}: {len(shadow)} averages of {len(names)} weights, so which is of which cannot be told; use --weights raw"
+            f"{source}: {len(shadow)} averages of {len(names)} weights, so which is of which cannot be told; "
+            "use --weights raw"
         )
     for name, tensor in zip(names, shadow, strict=True):
         if tensor.shape != own[name].shape or tensor.dtype not in FLOATING:
@@ -137,7 +131,7 @@ def averages(source: Path, own: Mapping[str, Tensor], average: Any) -> dict[str,
 
 
 def read_folder(source: Path) -> Checkpoint:
-    """A folder as Hugging Face writes it; its weights are averages, as the authors export them. Raises ValueError where one is missing or damaged."""
+    """Read a directory of EMA weights, as the authors export them. Raise ValueError if it is incomplete."""
     for name in ("config.json", "model.safetensors"):
         if not (source / name).is_file():
             raise ValueError(
@@ -171,7 +165,8 @@ def read_folder(source: Path) -> Checkpoint:
 
 
 def inside(source: Path, weights: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """(the backbone's weights by their names in it, the names of all others). A folder may leave the prefix out.
+    """Return (the backbone's weights by name, the names of all others). A directory may omit the prefix.
+
 
     Raises ValueError where there is none, or one twice.
     """
@@ -185,50 +180,22 @@ def inside(source: Path, weights: Mapping[str, Any]) -> tuple[dict[str, Any], tu
         )
     if len(own) != len(kept):
         raise ValueError(
-            f"{source}: has a weight twice, with a prefix of torch.compile or DistributedDataParallel and without; save it anew"
+            f"{source}: has a weight twice, "
+            "with a prefix of torch.compile or DistributedDataParallel and without; "
+            "save it anew"
         )
     return own, tuple(name for name in names if name not in set(kept))
 
 
-def plain(value: Any, source: Path) -> Any:
-    """Settings as dicts, lists and scalars: what omegaconf's nodes hold, None for any other object. Raises ValueError if there is too much."""
-    left = [MOST_SETTINGS]
-
-    def walk(value: Any, depth: int) -> Any:
-        left[0] -= 1
-        if depth > DEEPEST or left[0] < 0:
-            raise ValueError(
-                f"{source}: its settings are nested more than {DEEPEST} deep, or more than {MOST_SETTINGS:,}; this is no published checkpoint"
-            )
-        state = value.state if isinstance(value, Inert) else None
-        if isinstance(state, dict):
-            return walk(state.get("_content", state.get("_val")), depth + 1)
-        if isinstance(value, dict):
-            return {key: walk(inner, depth + 1) for key, inner in value.items() if isinstance(key, str)}
-        if isinstance(value, (list, tuple)):
-            return [walk(inner, depth + 1) for inner in value]
-        return value if isinstance(value, (bool, int, float, str)) else None
-
-    return walk(value, 0)
-
-
-def table(settings: Any) -> dict[str, Any]:
-    """The settings of the model and of what trains it in one table: those of config.model and config.algo, or those at the top."""
-    top = settings if isinstance(settings, dict) else {}
-    inner = top.get("config")
-    config: dict[str, Any] = inner if isinstance(inner, dict) else top
-    parts = [config, *(part for part in (config.get("model"), config.get("algo")) if isinstance(part, dict))]
-    return {name: value for part in parts for name, value in part.items() if not isinstance(value, dict)}
-
-
 def method_of(found: Checkpoint) -> str:
-    """The method that the settings name. Raises ValueError where they name none, or one that we do not have."""
+    """Return the method of the settings. Raise ValueError if they name none, or an unknown one."""
     settings, choices = found.settings, "name it with --method mdm, scdm or esolm"
     attention = settings.get("diffusion_attn_mode")
     if attention is not None:
         if not isinstance(attention, str) or attention not in BY_ATTENTION:
             raise ValueError(
-                f"{found.source}: diffusion_attn_mode={attention}: must be one of {', '.join(BY_ATTENTION)}; or {choices}"
+                f"{found.source}: diffusion_attn_mode={attention}: "
+                f"must be one of {', '.join(BY_ATTENTION)}; or {choices}"
             )
         return BY_ATTENTION[attention]
     for key in ("name", "model_type", "parameterization", "architectures"):
@@ -242,70 +209,3 @@ def method_of(found: Checkpoint) -> str:
             if known in BY_NAME:
                 return BY_NAME[known]
     raise ValueError(f"{found.source}: its settings do not say how it attends; {choices}")
-
-
-def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str, Any]) -> tuple[Size, int]:
-    """(the size of the network that has these weights, the rows of its embedding).
-
-    Raises ValueError where a weight is missing, of another shape, or one too many.
-    """
-    if settings.get("time_conditioning") not in (None, False):
-        raise ValueError(
-            f"{source}: time_conditioning={settings['time_conditioning']}: layers that depend on the noise level do not fold into a plain transformer"
-        )
-    if settings.get("causal_attention") not in (None, False) or "sigma_map.mlp.0.weight" not in weights:
-        raise ValueError(
-            f"{source}: no sigma_map among its weights: this is an autoregressive baseline, or no model of Eso-LM or MDLM"
-        )
-    (rows, width), (cond, waves) = (
-        matrix(source, weights, name) for name in ("vocab_embed.embedding", "sigma_map.mlp.0.weight")
-    )
-    layers = len({name.split(".")[1] for name in weights if name.startswith("blocks.")})
-    said = settings.get("n_blocks")
-    if layers < 1 or (isinstance(said, int) and layers != said):
-        raise ValueError(f"{source}: has weights of {layers} blocks; its settings say n_blocks={said}")
-    wanted = shapes(rows, width, layers, cond, waves)
-    for what, names in (
-        ("is missing", wanted.keys() - weights.keys()),
-        ("is no weight of Eso-LM's or MDLM's network", weights.keys() - wanted.keys() - {BUFFER}),
-    ):
-        if names:
-            others = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
-            raise ValueError(f"{source}: {PREFIX}{min(names)[:80]} {what}{others}")
-    for name, shape in wanted.items():
-        if weights[name].shape != shape or weights[name].dtype is None:
-            kind = "floating-point numbers" if weights[name].dtype is None else "that shape"
-            raise ValueError(
-                f"{source}: {PREFIX}{name} is {weights[name].shape}; must be {shape}, and of {kind}"
-            )
-    heads = setting(source, settings, "n_heads", MOST_HEADS)
-    if width % (2 * heads):
-        raise ValueError(
-            f"{source}: n_heads={heads} in its settings: does not divide a width of {width} into heads of a whole, even number of channels"
-        )
-    if settings.get("mask_index") not in (None, rows - 1):
-        raise ValueError(
-            f"{source}: mask_index={settings['mask_index']}: must be the last of the {rows} rows of the embedding"
-        )
-    return Size(width, heads, layers), rows
-
-
-def matrix(source: Path, weights: Mapping[str, Stored], name: str) -> tuple[int, int]:
-    """The shape of a weight that must be a matrix. Raises ValueError where it is none, or one too large or small."""
-    shape = weights[name].shape if name in weights else None
-    if shape is None or len(shape) != 2 or not all(2 <= count <= WIDEST for count in shape):
-        raise ValueError(
-            f"{source}: {PREFIX}{name} {'is missing' if shape is None else f'is {shape}; must have two dimensions of 2 to {WIDEST:,}'}"
-        )
-    return shape[0], shape[1]
-
-
-def setting(source: Path, settings: Mapping[str, Any], names: str | tuple[str, ...], most: int) -> int:
-    """The first of the settings that is there. Raises ValueError where none is, or it is no whole number from 1 to `most`."""
-    names = (names,) if isinstance(names, str) else names
-    value = next((settings[name] for name in names if settings.get(name) is not None), None)
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise ValueError(
-            f"{source}: {' or '.join(names)}={str(value)[:40]} in its settings: must be a whole number from 1 to {most:,}"
-        )
-    return value

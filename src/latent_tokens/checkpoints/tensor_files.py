@@ -1,4 +1,4 @@
-"""The .safetensors files that this package writes: their metadata holds a SHA-256 of the tensors, which is checked on load."""
+"""The .safetensors files of this package, whose metadata has a SHA-256 of the tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LENGTH_BYTES = 8  # of the header's length, with which a .safetensors file begin
 
 
 def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of names, types, shapes and bytes, in the order of the names: it depends on no file format and no time."""
+    """Return the SHA-256 of names, types, shapes and bytes, in the order of the names."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
@@ -46,7 +46,7 @@ def tensors_to_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] 
 
 
 def read_tensor_file(path: Path) -> dict[str, Tensor]:
-    """The tensors of a .safetensors file. Raises ValueError naming it if it is damaged, or not what was written."""
+    """Return the tensors of a .safetensors file. Raise ValueError naming it if it is corrupt."""
     try:
         tensors = load(path.read_bytes())
         with safe_open(path, "pt") as file:
@@ -60,6 +60,6 @@ def read_tensor_file(path: Path) -> dict[str, Tensor]:
 
 
 def check_tensors(tensors: Mapping[str, Tensor], written: str | None) -> None:
-    """Raises ValueError if tensors do not have the hash that was written with them; None, of a file of version 0.1, is accepted."""
+    """Raise ValueError if tensors do not match the hash written with them; None is accepted (version 0.1)."""
     if written is not None and written != tensors_sha256(tensors):
         raise ValueError("its tensors are not those that were written")

@@ -1,8 +1,8 @@
 """A file that torch.save wrote, read by torch's own reader of weights without executing any of it.
 
-That reader builds tensors and plain values. Other plain types, and classes of the libraries that training scripts save beside their
-weights, become stubs that hold what they were made from and do nothing. Anything else is refused by name. A small file can still ask for
-much memory or time, so a forked process with limits reads it first.
+That reader builds tensors and plain values. Other plain types, and classes of the libraries that training
+scripts save, become stubs that keep their arguments and do nothing. Anything else is refused by name. A
+small file can still ask for much memory or time, so a forked process with limits reads it first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MOST_STUBS = 256
 
 
 class Inert:
-    """Stands for an object of another library: `name` is its class, `args` and `state` what it was made from."""
+    """A stub of an object of another library: `name` is its class, `args` and `state` its arguments."""
 
     name = ""
     args: tuple[Any, ...]
@@ -62,9 +62,11 @@ class Inert:
 
 
 def read_torch(file: Path) -> Any:
-    """What a file of torch.save holds: plain values, `Inert` stubs, and tensors that are read from the disk as they are used.
+    """Return the content of a file of torch.save: plain values, `Inert` stubs and memory-mapped tensors.
 
-    Raises ValueError if it is damaged, of torch's old format, asks for anything else, or takes more memory or time than any checkpoint.
+
+    Raise ValueError if it is corrupt, of torch's old format, asks for anything else, or takes too much
+    memory or time.
     """
     check_archive(file)
     try:
@@ -95,7 +97,7 @@ def load(file: Path, classes: list[Any]) -> Any:
 
 
 def stubs(file: Path) -> list[Any]:
-    """(stub, name) of each class that a file names beside those that torch reads. Raises ValueError for one that is not known."""
+    """Return (stub, name) of each class that a file names. Raise ValueError for one that is not known."""
     try:
         names = sorted(get_unsafe_globals_in_checkpoint(file))
     except Exception as error:  # a damaged file may raise anything
@@ -108,7 +110,8 @@ def stubs(file: Path) -> list[Any]:
         library, _, last = name.partition(".")
         if library not in STUBBED and not (library in ("builtins", "__builtin__") and last in TYPES):
             raise ValueError(
-                f"{file}: refused, it asks for {name[:80]}, which is no plain value, tensor or class of {', '.join(STUBBED)}"
+                f"{file}: refused, it asks for {name[:80]}, "
+                f"which is no plain value, tensor or class of {', '.join(STUBBED)}"
             )
     return [
         (dict_of if name == "collections.defaultdict" else type("Inert", (Inert,), {"name": name}), name)
@@ -157,7 +160,10 @@ def check_archive(file: Path) -> None:
         EOFError,
         OverflowError,
     ) as error:
-        reason = f"no zip file ({first_line(error)}); files of torch before 1.6 are not read, save it again with a newer one"
+        reason = (
+            f"no zip file ({first_line(error)}); "
+            "files of torch before 1.6 are not read, save it again with a newer one"
+        )
         raise ValueError(f"{file}: {reason}") from None
     for record in records:
         if record.compress_type != zipfile.ZIP_STORED or record.file_size != record.compress_size:
@@ -175,7 +181,8 @@ def check_archive(file: Path) -> None:
         )
     if pickles[0].file_size > LARGEST_PICKLE:
         raise ValueError(
-            f"{file}: its values beside tensors take {pickles[0].file_size:,} bytes, more than {LARGEST_PICKLE:,}"
+            f"{file}: its values beside tensors take {pickles[0].file_size:,} bytes, "
+            f"more than {LARGEST_PICKLE:,}"
         )
     if any(content != b"little" for content in order):
         raise ValueError(f"{file}: written on a big-endian machine; save it again on a little-endian one")

@@ -46,7 +46,7 @@ class PlainArray:
     """A stand-in for numpy.ndarray, which `to_plain` replaces by its array."""
 
     def __init__(self, *_: object) -> None:
-        self.array = np.empty(0)
+        self.array: NDArray[np.generic] = np.empty(0)
 
     def __setstate__(self, state: tuple[object, tuple[int, ...], PlainType, bool, bytes]) -> None:
         _, shape, dtype, fortran, raw = state

@@ -169,7 +169,7 @@ class SudokuPuzzle:
         return [
             *lacking,
             *differing,
-            *["the answer goes on after its last cell"] * (not self._ended(tokens[None])[0]),
+            *["the answer does not end after its last cell"] * (not self._ended(tokens[None])[0]),
         ]
 
     def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:

@@ -36,7 +36,8 @@ def check_growth(path: Path) -> None:
     longest = max(map(len, tokens(content)), default=0)
     if longest > LONGEST_TOKEN:
         raise ValueError(
-            f"{path}: has a token of {longest:,} characters, more than {LONGEST_TOKEN:,}. Use another tokenizer"
+            f"{path}: has a token of {longest:,} characters, more than {LONGEST_TOKEN:,}. "
+            "Use another tokenizer"
         )
 
 

@@ -181,7 +181,7 @@ class Zebra:
         return int(count) if nodes[0] > 0 or count == most else None
 
     def decode(self, tokens: Tokens) -> str:
-        """Return the clues in words, with attributes as letters and values and houses from 1, and the table."""
+        """Return the clues in words, attributes as letters, values and houses from 1, and the table."""
         puzzle, houses, attributes = read_prompt(tokens)
         table = answer(tokens, houses, attributes)
         lines = [

@@ -11,6 +11,7 @@ from pathlib import Path
 from latent_tokens.cli import main
 
 ROOT = Path(__file__).parents[2]
+STARTED: list[str] = []  # the commands of latent-tokens that ran as a process
 ENVIRONMENT = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
@@ -25,11 +26,13 @@ def commands(page):
 
 
 def run(commands, folder):
-    """Runs them in their order, in one folder. The first of latent-tokens is a process; the others are calls, without its start of seconds."""
-    processes = 0
+    """Run them in their order, in one directory.
+
+    The first command of latent-tokens of a test run is a process. The others are calls, which start in no time.
+    """
     for command in commands:
         name, *arguments = shlex.split(command, comments=True)
-        if name == "latent-tokens" and processes:
+        if name == "latent-tokens" and STARTED:
             with chdir(folder):
                 assert main(arguments) == 0, command
         else:
@@ -37,7 +40,8 @@ def run(commands, folder):
                 command, shell=True, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False
             )
             assert done.returncode == 0, f"{command}\n{done.stdout[-2_000:]}\n{done.stderr[-2_000:]}"
-            processes += name == "latent-tokens"
+            if name == "latent-tokens":
+                STARTED.append(command)
 
 
 def links(page):

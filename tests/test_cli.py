@@ -506,6 +506,7 @@ def test_solve_prints_the_number_of_latent_tokens(arguments, words, capsys):
     assert capsys.readouterr().out.endswith(f"\n{words}\n")
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     run = tmp_path / "a run"
     command = [
@@ -566,6 +567,7 @@ def test_a_length_that_no_network_has_is_refused(capsys):
     )
 
 
+@pytest.mark.slow
 def test_memory_that_is_not_there_is_one_line(capsys):
     assert (
         main(["bench", "--lengths", "8", "--batch-sizes", "99999999999999", "--methods", "scdm", "--train"])

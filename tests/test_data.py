@@ -454,6 +454,7 @@ def test_the_benchmark_prints_rates_in_one_process_and_in_two(capsys, monkeypatc
         assert (row["task"], row["what"], row["unit"]) == ("sudoku-4", "4x4 boards, solver", "examples/s")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_making_leaves_nothing_and_starts_clean(tmp_path, sign):
     command = [

@@ -56,6 +56,7 @@ def shown(net, ids, layout):
     return net.method.logits(net, ids, layout)
 
 
+@pytest.mark.slow
 def test_a_process_that_knows_nothing_of_us_opens_a_folder_to_equal_logits(nano, tmp_path):
     nano.method, nano.folder = METHODS["scdm"], None
     nano.save_pretrained(tmp_path / "given")

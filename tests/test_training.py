@@ -61,6 +61,7 @@ def rows(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_4x4_model_learns_in_seconds_and_beats_chance_by_far(tmp_path):
     config = TrainConfig(
         "sudoku-4",

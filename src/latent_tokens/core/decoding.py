@@ -36,7 +36,7 @@ class Decoding:
     order: Order | None = None  # None = the method's own
     confidence: Confidence = top_prob  # of the raw logits, before temperature (D-16, confidence)
     latent_policy: LatentPolicy = nearest  # which masked tokens are the n, and in what order
-    refresh: bool = True  # reshuffle a random order after each step; False = Algorithm 5 as printed (D-14)
+    refresh: bool = True  # reshuffle after each step (D-14, schedule refresh); False is Algorithm 5
     temperature: float | int = 1.0  # 0 = argmax
     top_p: float | int = 1.0  # sample from the smallest set of tokens with this much probability
 

@@ -54,13 +54,11 @@ def supports_slots(net: Denoiser) -> bool:
 class Method:
     """A model: how it is trained, and its input at inference (sections 3 to 5; table in docs/concepts.md)."""
 
-    order: Order
-    attention: Rule
+    order: Order  # the decoding order
+    attention: Rule  # which slots each slot attends to
     window: int | None = None  # the largest number of masked tokens in the input; None = all
     targets: Literal["all", "next"] = "all"  # which masked tokens of the input training scores
-    weight: Literal["elbo", "flat"] = (
-        "elbo"  # divide by the number of targets, or of unknown positions (D-4, D-5)
-    )
+    weight: Literal["elbo", "flat"] = "elbo"  # divide by targets or by unknowns (D-4, loss weight)
     readout: Literal["in_place", "shifted"] = "in_place"  # shifted: slot j receives the token before it
     latents: int | None = 0  # n if Decoding.latents is None; None = all
 

@@ -91,7 +91,7 @@ class Countdown:
 
     @property
     def length(self) -> int:
-        """L: 80 for five numbers, as the paper's 64 loses 2% of the puzzles (D-11)."""
+        """L: 80 for five numbers. The paper's 64 loses 2% (D-11, Countdown answer length)."""
         return 64 if self.padding == "paper" else 16 * self.numbers
 
     @property

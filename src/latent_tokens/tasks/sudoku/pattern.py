@@ -1,4 +1,4 @@
-"""Sudoku boards by shuffling one cyclic pattern: the other source of the paper's release (D-9)."""
+"""Sudoku boards by shuffling one cyclic pattern, as in the paper's release (D-9, board sources)."""
 
 from __future__ import annotations
 

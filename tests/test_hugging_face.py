@@ -300,7 +300,7 @@ def test_padding_stays_and_rows_of_any_length_are_filled(model_of):
     )
     assert torch.equal(found[inside], made.tokens[inside])
     assert (found[~inside] == 77).all()
-    with pytest.raises(ValueError, match="padding must stand at the end"):
+    with pytest.raises(ValueError, match="padding must be at the end"):
         model.generate(ids, attention_mask=~inside)
 
 

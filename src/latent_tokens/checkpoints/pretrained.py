@@ -24,14 +24,6 @@ from latent_tokens.storage import FORMAT, json_bytes, read_description, write_at
 from latent_tokens.tasks import Language
 
 SHIPPED = Path(__file__).parents[1] / "shipped"
-KINDS = {
-    "task": dict,
-    "name": str,
-    "training": dict,
-    "data_sha256": dict,
-    "made_with": dict,
-    "imported": dict,
-}  # beside the model
 RULES = {
     rule.__name__: rule
     for rule in (attention.bidirectional, attention.independent, attention.semi_causal, attention.causal)
@@ -43,7 +35,6 @@ __all__ = [
     "RULES",
     "SHIPPED",
     "build",
-    "check_about",
     "check_fingerprint",
     "check_fits",
     "describe",
@@ -65,10 +56,10 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
     A name is that of a bundled model or, as OWNER/NAME, of the Hugging Face Hub. A directory is a run
     directory, or one that `save_pretrained` wrote.
 
+    The model is on the CPU, in float32 and in eval mode, with `.mask_id`, `.method` and `.folder`.
 
-    The model is on the CPU, in float32 and in eval mode, with `.mask_id`, `.method` and `.folder`. Raise
-    ValueError if the directory is
-    missing, half-written, damaged or of another version.
+    Raises:
+        ValueError: the directory is missing, incomplete, damaged or of another version.
     """
     folder = find(folder_or_name)
     config = read_description(folder, "config.json", "model")
@@ -86,7 +77,7 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
         layers = config["model"]["size"]["layers"]
         if isinstance(layers, int) and layers > len(stored):
             raise ValueError(f"{layers} layers of {len(stored)} weights")
-        with torch.device("meta"):  # nothing is allocated before it is known to be of this size
+        with torch.device("meta"):  # allocate nothing before the size is checked
             net = build(config)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise ValueError(
@@ -95,10 +86,10 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
     wanted = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
     if stored != wanted:
         name = min(name for name in stored.keys() | wanted.keys() if stored.get(name) != wanted.get(name))
-        found = (
+        difference = (
             f"{name[:80]} is {stored.get(name, 'missing')}, and {wanted.get(name, 'nothing')} by its config"
         )
-        raise ValueError(f"{weights}: damaged, or not of this config ({found}); save the model again")
+        raise ValueError(f"{weights}: damaged, or not of this config ({difference}); save the model again")
     tensors = read_tensor_file(weights)
     try:
         net.to_empty(device="cpu").load_state_dict(tensors)
@@ -113,7 +104,8 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
 
 def build(config: Mapping[str, Any]) -> Transformer:
     """Return the untrained network of a config. Raise KeyError, TypeError or ValueError if it is wrong."""
-    model, method = config["model"], method_from(config["method"])
+    model = config["model"]
+    method = method_from(config["method"])
     check_model(model)
     net = Transformer(
         Size(**model["size"]),
@@ -128,13 +120,13 @@ def build(config: Mapping[str, Any]) -> Transformer:
 
 
 def shapes_of(weights: Path) -> dict[str, tuple[int, ...]]:
-    """The shape of each tensor of a .safetensors file, whose header alone is read."""
+    """Return the shape of each tensor of a .safetensors file. Read only its header."""
     with safe_open(weights, "pt") as content:
         return {name: tuple(content.get_slice(name).get_shape()) for name in content.keys()}  # noqa: SIM118
 
 
 def check_model(model: Mapping[str, Any]) -> None:
-    """Raises ValueError where what a config says of a network cannot be."""
+    """Raise ValueError if a config describes an impossible network."""
     for name in ("vocab_size", "max_length"):
         check_int(name, model[name], 1)
     if model["max_length"] > LONGEST:
@@ -142,23 +134,6 @@ def check_model(model: Mapping[str, Any]) -> None:
     check_choice("positions", model["positions"], ("both", "rotary", "learned"))
     check_choice("gelu", model.get("gelu", "tanh"), ("exact", "tanh"))
     check_min("dropout", model["dropout"], 0)
-
-
-def check_about(about: dict[str, Any], file: Path) -> None:
-    """Raises ValueError if what config.json says beside the model is of another type than training writes."""
-    for name, kind in KINDS.items():
-        if name in about and not isinstance(about[name], kind):
-            raise ValueError(
-                f"{file}: damaged ({name} is a {type(about[name]).__name__}, must be a {kind.__name__}). "
-                "Save the model again"
-            )
-    for holder, name in (("task", "name"), ("data_sha256", "train")):
-        value = about.get(holder, {}).get(name, "")
-        if not isinstance(value, str):
-            raise ValueError(
-                f"{file}: damaged ({holder}.{name} is a {type(value).__name__}, must be a str). "
-                "Save the model again"
-            )
 
 
 def save_pretrained(
@@ -171,13 +146,14 @@ def save_pretrained(
 ) -> None:
     """Write config.json and model.safetensors, in `dtype` if it is set.
 
-    `about` is added to the config, and `beside` are other files.
+    `about` is added to the config, and `beside` are other files. Existing files stay if an error is raised.
 
-
-    Raise ValueError if the method is missing or cannot be saved, OSError if the disk is full. Existing files
-    then stay as stood there then stays.
+    Raises:
+        ValueError: the method is missing or cannot be saved.
+        OSError: the disk is full.
     """
-    folder, config = Path(folder), json_bytes({**describe(net), **(about or {})})
+    folder = Path(folder)
+    config = json_bytes({**describe(net), **(about or {})})
     folder.mkdir(parents=True, exist_ok=True)
     others = {folder / name: content for name, content in (beside or {}).items()}
     write_atomic(
@@ -190,7 +166,7 @@ def save_pretrained(
 
 
 def weights_bytes(weights: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> bytes:
-    """The .safetensors file that holds a net's weights."""
+    """Return the content of a .safetensors file with these weights."""
     return tensors_to_bytes(
         {
             name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous()
@@ -224,13 +200,14 @@ def describe(net: Transformer) -> dict[str, Any]:
 
 
 def method_to(method: Method) -> dict[str, Any]:
-    """The method's seven fields, its functions by name. Raises ValueError where one of them is not ours."""
+    """Return a method's seven fields, its functions by name. Raise ValueError if one is not built in."""
     row = {field.name: getattr(method, field.name) for field in fields(method)}
     for name, known in (("order", ORDERS), ("attention", RULES)):
         if row[name] not in known.values():
-            ours, found = ", ".join(known), getattr(row[name], "__name__", row[name])
+            ours = ", ".join(known)
+            given = getattr(row[name], "__name__", row[name])
             raise ValueError(
-                f"{name}={found}: only {ours} can be saved; "
+                f"{name}={given}: only {ours} can be saved; "
                 "save the state_dict yourself and build the Method in code"
             )
         row[name] = row[name].__name__
@@ -238,18 +215,19 @@ def method_to(method: Method) -> dict[str, Any]:
 
 
 def method_from(row: dict[str, Any]) -> Method:
-    """The Method that `method_to` wrote down."""
+    """Return the Method of the entries that `method_to` returns."""
     return Method(**{**row, "order": ORDERS[row["order"]], "attention": RULES[row["attention"]]})
 
 
 def shipped_names() -> list[str]:
-    """The bundled models."""
+    """Return the names of the bundled models."""
     return sorted(path.parent.name for path in SHIPPED.glob("*/config.json"))
 
 
 def find(folder_or_name: str | Path, fetched: Callable[[str], Path] = fetch) -> Path:
     """Return the directory of a name, fetched if it is OWNER/NAME. Raise ValueError if missing."""
-    folder, name = Path(folder_or_name), str(folder_or_name)
+    folder = Path(folder_or_name)
+    name = str(folder_or_name)
     if folder.is_dir():
         return folder
     if name in shipped_names():

@@ -13,7 +13,8 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from latent_tokens.checkpoints.pretrained import check_about, from_pretrained, shipped_names
+from latent_tokens.checkpoints.description import check_about
+from latent_tokens.checkpoints.pretrained import from_pretrained, shipped_names
 from latent_tokens.checks import one_line
 from latent_tokens.configs import MAY_CHANGE_ON_RESUME, TrainConfig
 from latent_tokens.core.methods import name_of
@@ -91,7 +92,7 @@ net = from_pretrained({quoted})
 ## Recipe
 
 {recipe(about) if "training" in about else "It is not known how it was trained."}
-## Figures
+## Results
 
 {figures(rows)}
 """
@@ -175,15 +176,18 @@ def figures(rows: Sequence[Row]) -> str:
         return "None were measured."
     text = rows[0]["metric"] == "perplexity"
     unit, column = ("", "perplexity") if text else (" %", "right")
-    headings = ("problems", "order", "k", "latents n", column, "95 % interval", "samples", "tokens")
+    headings = ("problems", "order", "k", "latents n", column, "95% interval", "samples", "tokens")
     lines = [figures_line(row, unit) for row in rows]
     judged = (
         f"The perplexity is under {escaped(rows[0].get('judge'))}"
         if text
         else f"Right is {code(rows[0]['metric'])}"
     )
-    note = "tokens are those processed, relative to showing all that is masked."
-    return f"{as_markdown([headings, *lines])}\n{judged}; {note}"
+    note = (
+        "Tokens are the tokens processed, relative to all masked tokens in every step. "
+        "With k > 1, n = 0 leaves k - 1 other candidates in the input."
+    )
+    return f"{as_markdown([headings, *lines])}\n{judged}. {note}"
 
 
 def figures_line(row: Row, unit: str) -> tuple[str, ...]:

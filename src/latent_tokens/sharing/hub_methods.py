@@ -16,8 +16,9 @@ from typing import Any
 import torch
 
 from latent_tokens.checkpoints import pretrained
+from latent_tokens.checkpoints.description import check_about
 from latent_tokens.checkpoints.hub import FILES, check_links, fetch, is_name, upload
-from latent_tokens.checkpoints.pretrained import SHIPPED, check_about, describe, find, fingerprint
+from latent_tokens.checkpoints.pretrained import SHIPPED, describe, find, fingerprint
 from latent_tokens.checkpoints.tensor_files import read_tensor_file
 from latent_tokens.evaluation.results import read_results
 from latent_tokens.network.transformer import Transformer

@@ -220,20 +220,15 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)
         check_inputs(self.net, input_ids, positions, attended)
         if (attended[:, 1:] & ~attended[:, :-1]).any():
-            raise ValueError("attention_mask: padding must stand at the end of a row")
+            raise ValueError("attention_mask: padding must be at the end of a row")
         known = (input_ids != self.net.mask_id) | ~attended
 
         # Decode.
         recorder = StepRecorder(self, input_ids, ~known, callback_on_step_end, output_trace)
+        seed = settings.seed or 0
+        lengths = attended.sum(1)
         result = generate(
-            self.net,
-            self.net.method,
-            input_ids,
-            known,
-            decoding,
-            settings.seed or 0,
-            lengths=attended.sum(1),
-            on_step=recorder,
+            self.net, self.net.method, input_ids, known, decoding, seed, lengths=lengths, on_step=recorder
         )
         sequences = torch.where(attended, result.tokens, input_ids)
         if not return_dict_in_generate:

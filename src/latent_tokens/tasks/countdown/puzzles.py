@@ -30,17 +30,7 @@ from latent_tokens.tasks.countdown.notation import (
 )
 
 # Of the test of Ye et al.: the first nine of shuffle(10..100), seed 4.
-HELD_OUT_TARGETS = (
-    14,
-    39,
-    41,
-    57,
-    62,
-    81,
-    87,
-    89,
-    96,
-)
+HELD_OUT_TARGETS = (14, 39, 41, 57, 62, 81, 87, 89, 96)
 
 __all__ = ["CHARACTERS", "HELD_OUT_TARGETS", "Countdown", "answer_text", "holds", "parts_of", "texts"]
 
@@ -100,7 +90,7 @@ class Countdown:
 
     @property
     def temperature(self) -> float:
-        """The paper takes the likeliest token here (D-17, temperature)."""
+        """Return 0, as in the paper (docs/decisions.md, D-17, temperature)."""
         return 0.0
 
     @property
@@ -115,7 +105,8 @@ class Countdown:
     def generate(self, count: int, seed: int, first: int = 0) -> Examples:
         """Generate random targets, each with random numbers 1..99 that make it and the first solution."""
         numbers = np.empty((count, self.numbers), np.int64)
-        targets, steps = np.empty(count, np.int64), np.empty((count, self.numbers - 1, 4), np.int64)
+        targets = np.empty(count, np.int64)
+        steps = np.empty((count, self.numbers - 1, 4), np.int64)
         draw_puzzles(numbers, targets, steps, self.targets[0], self.targets[1], seed, first)
         problems = [",".join(map(str, row)) for row in np.column_stack([numbers, targets]).tolist()]
         answers = [answer_text(row) for row in steps.tolist()]
@@ -129,11 +120,11 @@ class Countdown:
                 f"{len(problem) + len(answer) + 3} tokens do not fit in the {self.length} of {self.name}, "
                 f"padding={self.padding}"
             )
-        made = self._rows([(problem, answer)])
-        wrong = self.verify(made.tokens[0])
+        examples = self._rows([(problem, answer)])
+        wrong = self.verify(examples.tokens[0])
         if wrong:
             raise ValueError(f"answer {answer!r} is wrong: {wrong[0]}")
-        return made
+        return examples
 
     def _fits(self, problem: str, answer: str) -> bool:
         """Return whether problem and answer fit into L."""
@@ -219,7 +210,7 @@ class Countdown:
         problem, answer = texts(tokens)
         *given, target = numbers_of(problem)
         wrong: list[str] = []
-        made: list[int] = []
+        results: list[int] = []
         for equation in answer.split(","):
             parts = parts_of(equation)
             if parts is None:
@@ -228,12 +219,12 @@ class Countdown:
             if not holds(a, operation, b, c):
                 wrong.append(f"{equation} is not true")
             for operand in (a, b):
-                stock = given if operand in given else made
+                stock = given if operand in given else results
                 if operand in stock:
                     stock.remove(operand)
                 else:
                     wrong.append(f"{operand} in {equation} is not there to use")
-            made.append(c)
+            results.append(c)
         if c != target:
             wrong.append(f"the last result is {c}, not {target}")
         return wrong + [f"{', '.join(map(str, given))} not used"] * bool(given)
@@ -246,7 +237,9 @@ class Countdown:
         }
         if truth is not None:
             answers = [texts(row)[1] for row in truth.tokens]
-            found = [texts(row)[1] for row in tokens]
-            figures["exact"] = [ours == theirs for ours, theirs in zip(found, answers, strict=True)]
-            figures["cells"] = [agreement(ours, theirs) for ours, theirs in zip(found, answers, strict=True)]  # type: ignore[misc]
+            outputs = [texts(row)[1] for row in tokens]
+            figures["exact"] = [ours == theirs for ours, theirs in zip(outputs, answers, strict=True)]
+            figures["cells"] = [
+                agreement(ours, theirs) for ours, theirs in zip(outputs, answers, strict=True)
+            ]  # type: ignore[misc]
         return {name: np.array(values, np.float64) for name, values in figures.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from latent_tokens.tasks.base import Examples, Task, joined
 from latent_tokens.tasks.countdown.puzzles import Countdown
 from latent_tokens.tasks.readers.arrays import load_npy
+from latent_tokens.tasks.readers.lines import Record, json_fields, json_lines, read_lines
 from latent_tokens.tasks.readers.pickles import read_plain_pickle
 from latent_tokens.tasks.sudoku.boards import Sudoku
 from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
@@ -22,9 +22,8 @@ from latent_tokens.tasks.zebra.puzzles import Zebra
 
 STRATEGIES = range(9)  # 0 is given; 1 is unused
 PART = 10_000  # examples joined at a time
-LONGEST_REASON = 300  # characters of what is said of a bad row, which may quote it
+LONGEST_REASON = 300  # characters of the message on a bad row, which may quote it
 
-Record = tuple[str, Callable[[], Examples]]  # where it stands, and what reads it
 Report = Callable[[int], None]
 
 
@@ -225,33 +224,6 @@ def countdown_jsonl(task: Countdown, path: Path) -> Iterator[Record]:
         return task.example(problem, answer)
 
     return json_lines(path, row)
-
-
-def json_lines(path: Path, row: Callable[[str], Examples]) -> Iterator[Record]:
-    """A record a line that is not blank."""
-    for number, line in enumerate(read_lines(path), start=1):
-        if line.strip():
-            yield f"line {number}", partial(row, line)
-
-
-def json_fields(text: str, **wanted: type) -> list[Any]:
-    """Return the fields of a JSON object. Raise ValueError if one is missing or of another type."""
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON ({error})") from None
-    for name, kind in wanted.items():
-        if not isinstance(content, dict) or not isinstance(content.get(name), kind):
-            raise ValueError(f"must be an object with {' and '.join(wanted)}, {name} a {kind.__name__}")
-    return [content[name] for name in wanted]
-
-
-def read_lines(path: Path) -> list[str]:
-    """The lines of a text file. Raises ValueError where it is none."""
-    try:
-        return path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: no text in UTF-8 ({error.reason} at byte {error.start})") from None
 
 
 CSV_ROWS: dict[str, Callable[[Sudoku | SudokuPuzzle, str], Examples]] = {

@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.checks import ask_hub, first_line, one_line
+from latent_tokens.checks import ask_hub, first_line
+from latent_tokens.tasks.text.library import library, library_errors
 from latent_tokens.tasks.text.tokenizer_growth import check_growth
 
 if TYPE_CHECKING:
@@ -70,19 +69,6 @@ class Bytes:
             if token is not None:
                 pieces.append(END if token == self.end else UNKNOWN)
         return "".join(pieces)
-
-
-@contextmanager
-def library_errors(message: str, fix: str) -> Iterator[None]:
-    """Raise ValueError for anything that the library raises. A panic of Rust is a BaseException."""
-    try:
-        yield
-    except (MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit):
-        raise
-    except ValueError:
-        raise
-    except BaseException as error:
-        raise ValueError(f"{message} ({one_line(str(error) or type(error).__name__, 200)}); {fix}") from None
 
 
 class Learned:
@@ -145,18 +131,6 @@ def batches_of(texts: Sequence[str]) -> Iterator[list[str]]:
             num_characters = 0
     if batch:
         yield batch
-
-
-def library() -> ModuleType:
-    """Return the `tokenizers` package. Raise ValueError if it is not installed."""
-    try:
-        import tokenizers
-    except ImportError:
-        raise ValueError(
-            "tokenizers is not installed. "
-            "Install it from a clone (pip install -e '.[text]'), or use tokenizer=bytes."
-        ) from None
-    return tokenizers
 
 
 def read_tokenizer(name: str, folder: Path | None = None) -> Bytes | Learned:

@@ -1,4 +1,7 @@
-"""Every command: its options, its examples and what it runs, one file per command. Heavy imports wait until it runs, so that --help is quick."""
+"""The commands, one file each: their options, examples and functions.
+
+A command imports heavy libraries when it runs, so --help is quick.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,10 @@ DESCRIPTIONS = {
     "demo": "Train a 6x6 Sudoku model and plot accuracy against the number of latent tokens.",
     "bench": "Measure the speed of training and decoding on this machine.",
     "reproduce": "Reproduce a table or figure of the paper.",
-    "import": "Convert a published Eso-LM or MDLM checkpoint into a model directory. Nothing in the file is executed.",
+    "import": (
+        "Convert a published Eso-LM or MDLM checkpoint into a model directory. "
+        "Nothing in the file is executed."
+    ),
     "likelihood": "Compute the exact log-likelihood of a text, averaged over decoding orders.",
     "export": "Write a model directory to share, which transformers can also load.",
     "doctor": "Check the installation and suggest fixes. The exit code is 1 if there is a problem.",
@@ -60,7 +66,7 @@ DESCRIPTIONS = {
 PUZZLE = "1.....3............2................"
 
 EXAMPLES = {  # two of each command; "" is the program itself
-    "": (f"solve {PUZZLE}", "evaluate sudoku-6-scdm --latents 0 4 all --num-samples 100"),
+    "": (f"solve {PUZZLE} --latents all", "evaluate sudoku-6-scdm --latents 0 4 all --num-samples 100"),
     "data": (
         "data sudoku-6 --num-train 10000 --out data/six",
         "data text --source book.txt --tokenizer bpe:4096 --length 128",
@@ -77,7 +83,7 @@ EXAMPLES = {  # two of each command; "" is the program itself
         "sample sudoku-6-scdm --latents all --num-samples 3",
         "sample runs/text --prompt 'Once upon a time' --show",
     ),
-    "solve": (f"solve {PUZZLE}", f"solve {PUZZLE} --latents all --candidates 4"),
+    "solve": (f"solve {PUZZLE} --latents all", f"solve {PUZZLE} --latents 4 --candidates 4"),
     "serve": ("serve", "serve runs/four --port 0 --no-open"),
     "trace": (
         f"trace sudoku-6-scdm {PUZZLE} --latents all -o trace.html",

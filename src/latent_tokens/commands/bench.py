@@ -15,7 +15,10 @@ from latent_tokens.configs import BenchConfig
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure the speed of training and decoding against the roofline of the machine and the reference implementation."""
+    """Measure the speed of training and decoding.
+
+    The speed is compared with the roofline of the machine and with the reference implementation.
+    """
 
     config: BenchConfig = field(default_factory=BenchConfig)
     growth: Path | None = None
@@ -26,7 +29,7 @@ class Bench:
 
 
 def run_bench(command: Bench) -> int:
-    """latent-tokens bench: a table or JSON lines; with --growth also a figure."""
+    """Run `latent-tokens bench`. Print a table or JSON lines. With --growth, also draw a figure."""
     from rich.console import Console
 
     from latent_tokens.bench.bench import bench

@@ -28,7 +28,7 @@ class Data:
 
 
 def run_data(command: Data) -> int:
-    """latent-tokens data: prints the directory, puzzles, or rates."""
+    """Run `latent-tokens data`. Print the directory, puzzles or rates."""
     check_mode(command)
     if command.show is not None:
         return show_data(command.config, command.show)
@@ -36,7 +36,7 @@ def run_data(command: Data) -> int:
         return benchmark_data(command.config, command.json)
 
     if not processes.is_main():
-        return 0  # rank 0 makes it, with one worker process per core
+        return 0  # rank 0 makes the data set, with one worker process per core
 
     from latent_tokens.data.datasets import make_counted, read_manifest
     from latent_tokens.progress import CONSOLE
@@ -44,7 +44,7 @@ def run_data(command: Data) -> int:
 
     folder = make_counted(command.config)
     _, manifest = read_manifest(folder)
-    sizes = ", ".join(f"{split} {about['examples']:,}" for split, about in manifest["splits"].items())
+    sizes = ", ".join(f"{split} {entry['examples']:,}" for split, entry in manifest["splits"].items())
     counts = ", ".join(
         f"{manifest[name]:,} {name.replace('_', ' ')}"
         for name in ("repeated", "empty", "too_long", "kept_out")
@@ -55,10 +55,13 @@ def run_data(command: Data) -> int:
     CONSOLE.print(sizes + (f"; left out: {counts}" if counts else ""), highlight=False, soft_wrap=True)
     if manifest.get("not_read"):
         kinds = ".txt, .md, .rst, .text and files without a suffix"
-        line = f"not read: {manifest['not_read']:,} files; a directory is searched for {kinds}; name a .jsonl file itself"
+        line = (
+            f"not read: {manifest['not_read']:,} files; a directory is searched for {kinds}; "
+            "name a .jsonl file itself"
+        )
         CONSOLE.print(line, highlight=False, soft_wrap=True)
-    for split, asked in manifest.get("smaller_than_asked", {}).items():
-        line = f"{split} has fewer than {asked:,} examples: there are no more different ones"
+    for split, num_requested in manifest.get("smaller_than_asked", {}).items():
+        line = f"{split} has fewer than {num_requested:,} examples: there are no more different ones"
         CONSOLE.print(line, highlight=False, soft_wrap=True)
     for split in SPLITS if "tokens" in manifest else ():
         if split not in manifest["splits"] and getattr(command.config, f"num_{split}") != 0:
@@ -74,7 +77,7 @@ def run_data(command: Data) -> int:
 
 
 def check_mode(command: Data) -> None:
-    """Raises ValueError for an option that --show or --benchmark would ignore, and for both of them."""
+    """Raise ValueError for an option that --show or --benchmark ignores, and for both of them."""
     mode = "--benchmark" if command.benchmark else "--show"
     if command.json and not command.benchmark:
         raise ValueError("--json is for the rows of --benchmark. Leave it out.")
@@ -87,12 +90,13 @@ def check_mode(command: Data) -> None:
     for name in ("out", "num_train", "num_validation", "num_test", "processes"):
         if getattr(command.config, name) is not None:
             raise ValueError(
-                f"{name}={getattr(command.config, name)}: {mode} writes no data set. Leave one of the two out."
+                f"{name}={getattr(command.config, name)}: {mode} writes no data set. "
+                "Leave one of the two out."
             )
 
 
 def show_data(config: DataConfig, count: int) -> int:
-    """latent-tokens data --show: puzzles with their solutions."""
+    """Run `latent-tokens data --show`. Print puzzles with their solutions."""
     from latent_tokens.data.datasets import preview, task_of
     from latent_tokens.tasks import Sudoku
 
@@ -109,17 +113,13 @@ def show_data(config: DataConfig, count: int) -> int:
 
 
 def benchmark_data(config: DataConfig, as_json: bool) -> int:
-    """latent-tokens data --benchmark: one rate per line, as text or JSON."""
+    """Run `latent-tokens data --benchmark`. Print one rate per line, as text or JSON."""
     from latent_tokens.bench.rates import measure_rates
     from latent_tokens.data.datasets import task_of
 
     if config.from_file:
         raise ValueError(f"source={config.source}: --benchmark measures generated examples. Leave it out.")
     for row in measure_rates(task_of(config)):
-        print(
-            json.dumps(row)
-            if as_json
-            else f"{row['task']}, {row['what']}: {row['rate']:,} {row['unit']} on {row['cores']} core(s)",
-            flush=True,
-        )
+        text = f"{row['task']}, {row['what']}: {row['rate']:,} {row['unit']} on {row['cores']} core(s)"
+        print(json.dumps(row) if as_json else text, flush=True)
     return 0

@@ -9,7 +9,7 @@ from latent_tokens.configs import DemoConfig
 
 
 def run_demo(config: DemoConfig) -> int:
-    """latent-tokens demo: prints the tables and the path of the figure."""
+    """Run `latent-tokens demo`. Print the tables and the paths of the files."""
     from rich.console import Console
 
     from latent_tokens.demo import demo
@@ -20,14 +20,10 @@ def run_demo(config: DemoConfig) -> int:
     console = Console(width=None if sys.stdout.isatty() else 110)
     console.print(table(rows, f"sudoku-6: latent tokens n, {rows[0]['num_samples']:,} samples per row"))
     if references:
-        console.print(
-            table(
-                references,
-                "for comparison: methods without latent token control"
-                + ("" if config.every_method else " (stored rows)"),
-            )
-        )
+        title = "for comparison: methods without latent token control"
+        console.print(table(references, title if config.every_method else f"{title} (stored rows)"))
     print(
-        f"{config.out / 'latents.png'} and {config.out / 'summary.json'}; open {config.out / 'trace.html'} in a browser to see the model decode"
+        f"{config.out / 'latents.png'} and {config.out / 'summary.json'}; "
+        f"open {config.out / 'trace.html'} in a browser to see the model decode"
     )
     return 0

@@ -24,12 +24,16 @@ class Doctor:
 
 
 def run_doctor(command: Doctor) -> int:
-    """latent-tokens doctor: a table for a terminal, plain lines elsewhere, or JSON lines; 1 if there is a problem."""
+    """Run `latent-tokens doctor`. Return 1 if there is a problem.
+
+    Print a table to a terminal and plain lines elsewhere. With --json, print JSON lines.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    findings, table = [], Table("", "what", "found")
+    findings = []
+    table = Table("", "what", "found")
     for finding in examine(Path.cwd()):
         findings.append(finding)
         words = f"{finding.found}\n-> {finding.hint}" if finding.hint else finding.found
@@ -47,14 +51,14 @@ def run_doctor(command: Doctor) -> int:
 
 
 def examine(folder: Path) -> Iterator[Finding]:
-    """Every finding: of the installation, the directory and, if the libraries can be imported, the self-test."""
+    """Yield the findings on the installation and the directory, then those of the self-test if it can start."""
     from latent_tokens.bench import doctor
     from latent_tokens.checks import first_line
 
     yield from doctor.examine(folder)
     try:
         from latent_tokens.bench import selftest
-    except Exception as error:  # of a library that is missing or broken: anything
+    except Exception as error:  # a missing or broken library can raise anything
         yield doctor.Finding(
             "self-test",
             "problem",

@@ -35,7 +35,7 @@ class Evaluate:
 
 
 def run_evaluate(command: Evaluate) -> int:
-    """latent-tokens evaluate: a table, or JSON lines."""
+    """Run `latent-tokens evaluate`. Print a table or JSON lines."""
     from rich.console import Console
 
     from latent_tokens.checkpoints.pretrained import SHIPPED, find
@@ -46,13 +46,13 @@ def run_evaluate(command: Evaluate) -> int:
     from latent_tokens.evaluation.settings import order_for
     from latent_tokens.tasks import Text
 
-    net, folder = model_of(command.run), find(command.run)
+    net = model_of(command.run)
+    folder = find(command.run)
     if command.out is not None:
         check_out(command.out)
-    own = (
-        Path(command.run).is_dir() and SHIPPED not in folder.parents
-    )  # neither a bundled model nor one of the Hub
-    kept = command.out or (folder if own else None)
+    # Rows are kept in a run directory, not in a bundled model or one of the Hub.
+    is_run = Path(command.run).is_dir() and SHIPPED not in folder.parents
+    kept = command.out or (folder if is_run else None)
 
     def keep(row: dict[str, Any]) -> None:
         if command.json:
@@ -73,9 +73,8 @@ def run_evaluate(command: Evaluate) -> int:
             f"judge={command.judge}: is for generated text, and {task.name} has a verifier. Leave it out."
         )
     if isinstance(task, Text):
-        rows = evaluate_text(
-            net, task, command.config, judge_of(command, task, next(net.parameters()).device), on_row=keep
-        )
+        judge = judge_of(command, task, next(net.parameters()).device)
+        rows = evaluate_text(net, task, command.config, judge, on_row=keep)
     else:
         rows = evaluate(net, task, command.config, on_row=keep)
     if not command.json and processes.is_main():
@@ -86,19 +85,18 @@ def run_evaluate(command: Evaluate) -> int:
 
 
 def judged_by(row: dict[str, Any]) -> str:
-    """The evaluator model of a row of text; nothing if a verifier scored it."""
+    """Return the evaluator model of a row in words, empty if a verifier scored it."""
     return f", evaluator {row['judge']}" if "judge" in row else ""
 
 
 def judge_of(command: Evaluate, task: Any, device: Any) -> Any:
-    """The evaluator model that the command names. Raises ValueError if the data set to learn one from has other tokens."""
+    """Return the evaluator model that the command names.
+
+    Raise ValueError if the data set that it learns from has other tokens.
+    """
     from latent_tokens.evaluation.evaluators import find_judge
     from latent_tokens.evaluation.problems import read_split
 
     data = command.config.data
-    return find_judge(
-        command.judge or "trigrams",
-        task,
-        None if data is None else read_split(task, data, "validation"),
-        device,
-    )
+    held_out = None if data is None else read_split(task, data, "validation")
+    return find_judge(command.judge or "trigrams", task, held_out, device)

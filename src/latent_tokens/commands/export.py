@@ -13,7 +13,10 @@ from latent_tokens.checks import check_out
 
 @dataclass(frozen=True)
 class Export:
-    """Write a model directory to share: weights, config and card, which transformers' AutoModelForMaskedLM can load."""
+    """Write a model directory to share: weights, config and card.
+
+    AutoModelForMaskedLM of transformers can load it.
+    """
 
     run: Positional[str]
     """Model to export. A run directory, a bundled model, or a name on the Hugging Face Hub."""
@@ -26,7 +29,7 @@ class Export:
 
 
 def run_export(command: Export) -> int:
-    """latent-tokens export: prints the directory."""
+    """Run `latent-tokens export`. Print the directory."""
     import torch
 
     from latent_tokens.checkpoints.pretrained import from_pretrained

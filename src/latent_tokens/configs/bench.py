@@ -54,7 +54,8 @@ class BenchConfig:
                 raise ValueError(f"{name}=: is empty. Give at least one value.")
         if not self.methods and not self.train:
             raise ValueError(
-                "methods= with train=: both are empty, so there is nothing to measure. Give at least one value."
+                "methods= with train=: both are empty, so there is nothing to measure. "
+                "Give at least one value."
             )
         for name, least in (("lengths", 1), ("batch_sizes", 1), ("latents", 0), ("candidates", 1)):
             for value in getattr(self, name) or ():
@@ -71,7 +72,10 @@ class BenchConfig:
 
 
 def training_shape(shape: str) -> tuple[SizeName, int, int, int]:
-    """(size, batch, length, padded length) of SIZE:BATCHxLENGTH or SIZE:BATCHxLENGTH:PADDED. Raises ValueError where it is neither."""
+    """Return (size, batch, length, padded length) of SIZE:BATCHxLENGTH or SIZE:BATCHxLENGTH:PADDED.
+
+    Raise ValueError if the shape is neither.
+    """
     parts = re.fullmatch(r"([a-z]+):([1-9][0-9]{0,5})x([1-9][0-9]{0,5})(?::([1-9][0-9]{0,5}))?", shape)
     if parts is None or parts[1] not in SIZES:
         raise ValueError(
@@ -80,6 +84,7 @@ def training_shape(shape: str) -> tuple[SizeName, int, int, int]:
     length, padded = int(parts[3]), int(parts[4] or parts[3])
     if padded < length:
         raise ValueError(
-            f"train={shape}: {length} positions cannot be padded to {padded}; must be SIZE:BATCHxLENGTH:PADDED with PADDED the longer"
+            f"train={shape}: {length} positions cannot be padded to {padded}; "
+            "must be SIZE:BATCHxLENGTH:PADDED with PADDED the longer"
         )
     return cast(SizeName, parts[1]), int(parts[2]), length, padded

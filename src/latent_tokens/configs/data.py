@@ -28,7 +28,7 @@ class DataConfig:
     """Directory to write. It must be missing or empty. Default: data/TASK."""
     source: str | None = None
     """Where the examples come from. For Sudoku boards: solver, pattern (few boards, much easier) or a file of
-    puzzles; docs/tasks.md lists the formats. For text: a UTF-8 text file, a directory of them, a .jsonl file,
+    puzzles. docs/tasks.md lists the formats. For text: a UTF-8 text file, a directory of them, a .jsonl file,
     a directory saved by the library datasets, or hub:OWNER/NAME[:CONFIG] on the Hugging Face Hub. Default:
     solver for Sudoku boards."""
     split: Split | None = None
@@ -78,7 +78,8 @@ class DataConfig:
                 check_int(name, getattr(self, name), 0)
         if self.num_train == self.num_validation == self.num_test == 0:
             raise ValueError(
-                "num_train=0 with num_validation=0 and num_test=0: there is nothing to make. Ask for at least one example."
+                "num_train=0 with num_validation=0 and num_test=0: there is nothing to make. "
+                "Ask for at least one example."
             )
         if self.processes is not None:
             check_int("processes", self.processes, 1)
@@ -96,7 +97,8 @@ class DataConfig:
         for name in ("length", "tokenizer", "field"):
             if getattr(self, name) is not None and self.task != "text":
                 raise ValueError(
-                    f"{name}={getattr(self, name)}: is for text, and {self.task} has no such setting. Leave it out."
+                    f"{name}={getattr(self, name)}: is for text, and {self.task} has no such setting. "
+                    "Leave it out."
                 )
 
     @property

@@ -11,7 +11,10 @@ from latent_tokens.configs.names import Precision
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """The paper's central curve on two CPU cores: train a 6x6 Sudoku model, then vary the number of latent tokens."""
+    """The paper's central curve on two CPU cores.
+
+    Train a 6x6 Sudoku model, then vary the number of latent tokens.
+    """
 
     out: Path = Path("runs/demo")
     """Directory to write. It must be missing or empty."""

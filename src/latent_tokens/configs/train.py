@@ -46,7 +46,7 @@ class TrainConfig:
     warmup: int = 100
     """Number of steps of linear warmup."""
     schedule: Literal["cosine", "constant"] = "cosine"
-    """Learning rate after the warmup. cosine: decays to zero; constant."""
+    """Learning rate after the warmup. cosine: decays to zero. constant: stays."""
     clip: float = 1.0
     """Maximum gradient norm."""
     ema: float = 0.9999
@@ -60,13 +60,13 @@ class TrainConfig:
     """GELU of the MLP. exact, or tanh, the paper's approximation: it differs by at most 5e-4 and is slower on
     a CPU."""
     weight: Literal["elbo", "flat"] | None = None
-    """Normalization of a sequence's loss. elbo: the number of its targets; flat: the number of its unknown
+    """Normalization of a sequence's loss. elbo: the number of its targets. flat: the number of its unknown
     positions. Default: the method's own."""
     targets: Literal["all", "next"] | None = None
     """Masked tokens that are learned. all of the input, or the next one only. Default: the method's own."""
     noise: Literal["answer", "all"] = "answer"
     """Tokens that are masked and learned. answer, or all: the prompt too, as in the paper's runs on puzzles
-    (D-8, noised positions)."""
+    (docs/decisions.md, D-8, noised positions)."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Floating-point format. auto is bf16 on an accelerator and fp32 on a CPU."""
     data: Path | None = None
@@ -86,15 +86,15 @@ class TrainConfig:
     track: TrackerName | None = None
     """Experiment tracker that receives every row of metrics.jsonl. Default: none."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
-    """Distributed training. ddp: each rank has a copy of weights, EMA weights and optimizer state; fsdp: each
+    """Distributed training. ddp: each rank has a copy of weights, EMA weights and optimizer state. fsdp: each
     rank has a shard."""
     on_nan: Literal["stop", "skip"] = "stop"
-    """Action if a loss or gradient is not finite. stop: keep the weights and save the batch; skip: leave out
+    """Action if a loss or gradient is not finite. stop: keep the weights and save the batch. skip: leave out
     the step."""
     seed: int = 0
     """Random seed of initial weights, data, masks and orders."""
     resume: Literal["no", "yes", "auto"] = "no"
-    """Whether to resume the run in --out from its latest checkpoint. yes: it must exist; auto: resume it, or
+    """Whether to resume the run in --out from its latest checkpoint. yes: it must exist. auto: resume it, or
     start it if it does not exist."""
 
     def __post_init__(self) -> None:

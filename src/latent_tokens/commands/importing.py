@@ -11,6 +11,8 @@ from tyro.conf import Positional
 
 from latent_tokens.checks import check_out, first_line
 
+LONGEST_LINE = 300  # characters of the line on ignored weights
+
 
 @dataclass(frozen=True)
 class Import:
@@ -22,7 +24,8 @@ class Import:
     out: Positional[Path]
     """Model directory to write. It must be missing or empty."""
     weights: Literal["ema", "raw"] | None = None
-    """Weights of a .ckpt to take. ema: the moving average, which the authors evaluate; raw. Default: ema."""
+    """Weights of a .ckpt to take. ema: the moving average, which the authors evaluate.
+    raw: the last weights. Default: ema."""
     method: Literal["mdm", "scdm", "esolm"] | None = None
     """Method of the model. Default: as its own settings state."""
     tokenizer: str | None = None
@@ -32,7 +35,7 @@ class Import:
 
 
 def run_import(command: Import) -> int:
-    """latent-tokens import: prints what was read, and the directory."""
+    """Run `latent-tokens import`. Print a summary of the model, and the directory."""
     from latent_tokens.checkpoints.pretrained import fingerprint, save_pretrained
     from latent_tokens.checkpoints.published import import_checkpoint
     from latent_tokens.core.methods import name_of
@@ -41,69 +44,81 @@ def run_import(command: Import) -> int:
 
     check_out(command.out)
     coder = None if command.tokenizer is None else read_tokenizer(command.tokenizer)
-    net, found = import_checkpoint(fetched(command.source), command.weights, command.method)
-    name, count = name_of(net.method), sum(weight.numel() for weight in net.parameters())
-    about = {
+    net, imported = import_checkpoint(fetch_source(command.source), command.weights, command.method)
+    name = name_of(net.method)
+    count = sum(weight.numel() for weight in net.parameters())
+
+    # Write the model directory.
+    description = {
         "name": name,
-        "imported": origin_of(command, found),
+        "imported": origin_of(command, imported),
         "fingerprint": fingerprint(net),
         "made_with": provenance(),
     }
     task, beside = ({}, {}) if coder is None else text_of(net, coder, str(command.tokenizer))
-    save_pretrained(net, command.out, about={**about, **task}, beside=beside)
-    said = "as requested" if command.method else "from its settings"
+    save_pretrained(net, command.out, about={**description, **task}, beside=beside)
+
+    # Print a summary.
+    origin = "as requested" if command.method else "from its settings"
     shape = f"{net.size.layers} layers of width {net.size.width}, {count / 1e6:.1f} M parameters"
     print(
-        f"{name}, {said}; {found.kind} weights; {shape}; sequences of {net.max_length:,} over {net.vocab_size:,} tokens and MASK"
+        f"{name}, {origin}; {imported.kind} weights; {shape}; "
+        f"sequences of {net.max_length:,} over {net.vocab_size:,} tokens and MASK"
     )
-    if found.left_out:
-        print(
-            f"ignored, not part of the network: {', '.join(found.left_out[:3])}{' and more' if len(found.left_out) > 3 else ''}"[
-                :300
-            ]
-        )
+    if imported.left_out:
+        more = " and more" if len(imported.left_out) > 3 else ""
+        line = f"ignored, not part of the network: {', '.join(imported.left_out[:3])}{more}"
+        print(line[:LONGEST_LINE])
     if coder is None:
         print(
-            "without a tokenizer it cannot generate text: add --tokenizer gpt2, or a directory with a tokenizer"
+            "without a tokenizer it cannot generate text: "
+            "add --tokenizer gpt2, or a directory with a tokenizer"
         )
     print(command.out)
     return 0
 
 
-def origin_of(command: Import, found: Any) -> dict[str, Any]:
-    """The origin of a model, as config.json records it."""
-    alpha = found.settings.get("alpha_0")
+def origin_of(command: Import, imported: Any) -> dict[str, Any]:
+    """Return the origin of a model, as config.json records it."""
+    alpha = imported.settings.get("alpha_0")
     known = isinstance(alpha, int | float) and 0 <= alpha <= 1
     return {
         "source": Path(command.source).resolve().name,
-        "weights": found.kind,
+        "weights": imported.kind,
         "alpha_0": alpha if known else None,
     }
 
 
 def text_of(net: Any, coder: Any, name: str) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """(the description of the text task, the tokenizer's files). Raises ValueError if net and tokenizer do not fit."""
+    """Return the description of the text task and the tokenizer's files.
+
+    Raise ValueError if net and tokenizer do not have the same number of tokens.
+    """
     from latent_tokens.tasks import Text
     from latent_tokens.tasks.text.tokenizer import FILE, Learned
 
     if coder.vocab_size != net.vocab_size:
         raise ValueError(
-            f"tokenizer={name}: has {coder.vocab_size:,} tokens; the checkpoint has {net.vocab_size:,} and MASK. Use the one it was trained with."
+            f"tokenizer={name}: has {coder.vocab_size:,} tokens; the checkpoint has {net.vocab_size:,} and MASK. "
+            "Use the one it was trained with."
         )
-    learned = isinstance(coder, Learned)
-    return {"task": Text(net.max_length, FILE if learned else name).description()}, {
-        FILE: coder.to_json()
-    } if learned else {}
+    if not isinstance(coder, Learned):
+        return {"task": Text(net.max_length, name).description()}, {}
+    return {"task": Text(net.max_length, FILE).description()}, {FILE: coder.to_json()}
 
 
-def fetched(source: str) -> Path:
-    """The file or directory, fetched from the Hub if it is a name there. Raises ValueError if there is neither."""
+def fetch_source(source: str) -> Path:
+    """Return the file or directory, fetched from the Hub if it is a name there.
+
+    Raise ValueError if it is neither.
+    """
     path = Path(source)
     if path.exists():
         return path
     if re.fullmatch(r"[\w.-]+/[\w.-]+", source) is None or path.suffix == ".ckpt":
         raise ValueError(
-            f"source={source}: not found. Name a file, a directory, or a model on the Hugging Face Hub (OWNER/NAME)."
+            f"source={source}: not found. "
+            "Name a file, a directory, or a model on the Hugging Face Hub (OWNER/NAME)."
         )
     from huggingface_hub import snapshot_download
 
@@ -111,5 +126,6 @@ def fetched(source: str) -> Path:
         return Path(snapshot_download(source, allow_patterns=["config.json", "model.safetensors"]))
     except Exception as error:
         raise ValueError(
-            f"source={source}: is not a directory, and cannot be fetched from the Hugging Face Hub ({first_line(error)})"
+            f"source={source}: is not a directory, "
+            f"and cannot be fetched from the Hugging Face Hub ({first_line(error)})"
         ) from None

@@ -19,7 +19,10 @@ DEFAULT_SEQUENCES, DEFAULT_ORDERS = 64, 4
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Compute the exact log-likelihood of a text (nats per token and perplexity), averaged over decoding orders."""
+    """Compute the exact log-likelihood of a text, averaged over decoding orders.
+
+    It is printed as nats per token and as perplexity.
+    """
 
     run: Positional[str]
     """Text model. A run directory, a model directory, or a name on the Hugging Face Hub."""
@@ -30,8 +33,8 @@ class Likelihood:
     num_sequences: int | None = None
     """Number of sequences of --data. Default: 64."""
     order: Literal["uniform", "left_to_right"] | None = None
-    """Decoding order. uniform: random orders; left_to_right. Default: uniform; left_to_right for arm and
-    ar-mtp."""
+    """Decoding order. uniform: random orders. left_to_right: one order. Default: uniform,
+    left_to_right for arm and ar-mtp."""
     orders: int | None = None
     """Number of random orders to average over. Default: 4."""
     latents: tuple[int | Literal["all"], ...] | None = None
@@ -44,7 +47,7 @@ class Likelihood:
 
 
 def run_likelihood(command: Likelihood) -> int:
-    """latent-tokens likelihood: a line for each number of latents."""
+    """Run `latent-tokens likelihood`. Print one line per number of latent tokens."""
     from latent_tokens.checkpoints.pretrained import check_fits, find
     from latent_tokens.core.decoding import Decoding
     from latent_tokens.core.methods import name_of
@@ -53,11 +56,13 @@ def run_likelihood(command: Likelihood) -> int:
     from latent_tokens.progress import counting
     from latent_tokens.tasks import Text
 
+    # Check the options against the model.
     for name in ("orders", "num_sequences"):
         if getattr(command, name) is not None:
             check_int(name, getattr(command, name), 1)
     check_choice("order", command.order, (None, "uniform", "left_to_right"))
-    net, task = model_of(command.run), task_of(find(command.run))
+    net = model_of(command.run)
+    task = task_of(find(command.run))
     if not isinstance(task, Text):
         raise ValueError(
             f"run={command.run}: learned {task.name}, and a likelihood is of text. Use a text model."
@@ -71,8 +76,11 @@ def run_likelihood(command: Likelihood) -> int:
         for name, is_ignored in (("orders", (command.orders or 1) > 1), ("seed", command.seed != 0)):
             if is_ignored:
                 raise ValueError(
-                    f"{name}={getattr(command, name)} with order=left_to_right: there is one such order. Leave it out."
+                    f"{name}={getattr(command, name)} with order=left_to_right: there is one such order. "
+                    "Leave it out."
                 )
+
+    # Print the likelihood for each number of latent tokens.
     examples = read_examples(command, task)
     for sampling in samplings:
         shown = shown_latents(net.method, Decoding(latents=sampling.latents))
@@ -87,7 +95,7 @@ def run_likelihood(command: Likelihood) -> int:
                 seed=sampling.seed,
                 report=report,
             )
-        row = summed_up(nats, examples)
+        row = row_of(nats, examples)
         if command.json:
             print(json.dumps({"latents": shown, **row}), flush=True)
         else:
@@ -96,7 +104,10 @@ def run_likelihood(command: Likelihood) -> int:
 
 
 def read_examples(command: Likelihood, task: Any) -> Any:
-    """The sequences of the text. Raises ValueError if there is none, or a data set has other tokens."""
+    """Return the sequences of the text.
+
+    Raise ValueError if there are none, or if the data set has other tokens.
+    """
     from latent_tokens.data.documents import text_of
     from latent_tokens.evaluation.problems import read_split
     from latent_tokens.tasks.base import evenly
@@ -105,7 +116,8 @@ def read_examples(command: Likelihood, task: Any) -> Any:
         raise ValueError("give either --text FILE, or --data DIR for the test split of a data set")
     if command.text is not None and command.num_sequences is not None:
         raise ValueError(
-            f"num_sequences={command.num_sequences}: is for --data. All of a --text is measured, leave it out."
+            f"num_sequences={command.num_sequences}: is for --data. "
+            "All of a --text is measured, leave it out."
         )
     if command.data is not None:
         examples = read_split(task, command.data, "test")
@@ -120,17 +132,22 @@ def read_examples(command: Likelihood, task: Any) -> Any:
     return task.sequences(text)
 
 
-def summed_up(nats: Any, examples: Any) -> dict[str, Any]:
-    """A row: nats per token, their standard error over orders, and perplexity with its 95% interval over sequences, if there are several."""
+def row_of(nats: Any, examples: Any) -> dict[str, Any]:
+    """Return a row of results.
+
+    It has nats per token with their standard error over orders, and perplexity with its 95% interval over
+    sequences. Errors and intervals are None for a single order or sequence.
+    """
     from latent_tokens.evaluation.generative_perplexity import perplexity
 
     tokens = examples.lengths.astype(int)
     each = nats.sum(1) / tokens.sum()
     error = float(each.std(ddof=1) / math.sqrt(len(each))) if len(each) > 1 else None
     value, interval = perplexity(nats.mean(0), tokens)
-    about = {"nats": each.tolist(), "nats_per_token": float(each.mean()), "standard_error": error}
     return {
-        **about,
+        "nats": each.tolist(),
+        "nats_per_token": float(each.mean()),
+        "standard_error": error,
         "perplexity": value,
         "ci95": interval,
         "sequences": len(tokens),
@@ -139,11 +156,12 @@ def summed_up(nats: Any, examples: Any) -> dict[str, Any]:
 
 
 def in_words(row: dict[str, Any]) -> str:
-    """That row as a person reads it."""
-    error = (
-        ""
-        if row["standard_error"] is None
-        else f" (standard error {row['standard_error']:.4f} over {len(row['nats'])} orders)"
-    )
-    interval = "" if row["ci95"] is None else f" ({row['ci95'][0]:.2f} - {row['ci95'][1]:.2f} over sequences)"
-    return f"{row['nats_per_token']:.4f} nats per token{error}, perplexity {row['perplexity']:.2f}{interval}, {row['tokens']:,} tokens"
+    """Return a row in words."""
+    error = ""
+    interval = ""
+    if row["standard_error"] is not None:
+        error = f" (standard error {row['standard_error']:.4f} over {len(row['nats'])} orders)"
+    if row["ci95"] is not None:
+        interval = f" ({row['ci95'][0]:.2f} - {row['ci95'][1]:.2f} over sequences)"
+    nats = f"{row['nats_per_token']:.4f} nats per token{error}"
+    return f"{nats}, perplexity {row['perplexity']:.2f}{interval}, {row['tokens']:,} tokens"

@@ -1,4 +1,4 @@
-"""The options of every command: their metavars, help, defaults and examples. The configs themselves know nothing of the parser."""
+"""The options of every command: metavars, help and defaults. The configs do not depend on the parser."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from tyro.constructors import (
 )
 
 METAVARS = {
-    "task": "TASK", "method": "METHOD", "run": "RUN", "runs": "[RUN ...]", "puzzle": "PUZZLE", "experiment": "NAME",
-    "methods": "METHOD [METHOD ...]", "train": "SIZE:BATCHxLENGTH [...]", "apart_from": "DIR [DIR ...]",
+    "task": "TASK", "method": "METHOD", "run": "RUN", "runs": "[RUN ...]", "puzzle": "PUZZLE",
+    "experiment": "NAME", "methods": "METHOD [METHOD ...]", "train": "SIZE:BATCHxLENGTH [...]",
+    "apart_from": "DIR [DIR ...]",
     "out": "DIR", "data": "DIR", "growth": "DIR", "gif": "FILE", "png": "FILE", "text": "FILE",
     "source": "SOURCE", "tokenizer": "TOKENIZER", "field": "NAME", "judge": "EVALUATOR", "prompt": "TEXT",
     "license": "LICENSE", "host": "HOST", "port": "PORT", "compare": "N|all|RUN", "clues": "N|minimal",
 }  # fmt: skip
-OF_COMMANDS = {("Trace", "out"): "FILE", ("ReproduceConfig", "runs"): "DIR"}  # where a name has two meanings
-NEW_NAMES = {"judge": "evaluator"}  # the flag that a field has; the field's own name stays as an alias
+OF_COMMANDS = {("Trace", "out"): "FILE", ("ReproduceConfig", "runs"): "DIR"}  # of names with two meanings
+NEW_NAMES = {"judge": "evaluator"}  # the flag of a field, whose name stays as an alias
 SCALARS = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
 WORDS = {"N": "a whole number", "X": "a number", "PORT": "a port number"}
 IS_POSITIONAL = Positional[int].__metadata__[0]  # type: ignore[attr-defined]
@@ -51,7 +52,7 @@ class Option:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words that the option takes, where it takes nothing else."""
+        """The allowed words, empty if the option takes other values too."""
         kinds = kinds_of(self.hint)
         return (
             tuple(map(str, get_args(kinds[0]))) if len(kinds) == 1 and get_origin(kinds[0]) is Literal else ()
@@ -59,7 +60,7 @@ class Option:
 
     @property
     def allowed(self) -> str:
-        """The values that the option takes, in words."""
+        """The allowed values, in words."""
         if self.metavar == "LOW HIGH":
             return "two whole numbers, lowest and highest"
         many = "..." in self.metavar
@@ -72,7 +73,7 @@ class Option:
 
 
 def kinds_of(hint: Any) -> tuple[Any, ...]:
-    """The types that a hint allows, without None and without annotations."""
+    """Return the types that a hint allows, without None and without annotations."""
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     if get_origin(hint) in (Union, types.UnionType):
@@ -81,7 +82,7 @@ def kinds_of(hint: Any) -> tuple[Any, ...]:
 
 
 def metavar_of(name: str, hint: Any) -> str:
-    """What stands for the value in the help: TASK, N, N|all, {fp32,bf16}."""
+    """Return the metavar of an option in the help: TASK, N, N|all, {fp32,bf16}."""
     kinds = kinds_of(hint)
     if len(kinds) == 1 and get_origin(kinds[0]) is Literal and name not in ("task", "experiment"):
         return "{" + ",".join(map(str, get_args(kinds[0]))) + "}"
@@ -116,7 +117,7 @@ def helps_of(config: type) -> dict[str, str]:
 
 @cache
 def options_of(command: type) -> tuple[Option, ...]:
-    """The options of a command, those of the config that it embeds among them."""
+    """Return the options of a command, with those of the config that it embeds."""
     hints = get_type_hints(command, include_extras=True)
     options: list[Option] = []
     for field in dataclasses.fields(command):
@@ -128,10 +129,11 @@ def options_of(command: type) -> tuple[Option, ...]:
 
 
 def option_of(command: type, field: dataclasses.Field[Any], hint: Any) -> Option:
-    """The option of one field."""
+    """Return the option of one field."""
     annotations = hint.__metadata__ if get_origin(hint) is Annotated else ()
     default = MISSING if field.default is dataclasses.MISSING else field.default
-    text, in_words = helps_of(command).get(field.name, ""), None
+    text = helps_of(command).get(field.name, "")
+    in_words = None
     computed = re.fullmatch(r"(.*?) ?Default: (.*)\.", text)
     if computed:
         text, in_words = computed[1], computed[2]
@@ -151,7 +153,10 @@ REGISTRY = ConstructorRegistry()
 
 @REGISTRY.struct_rule
 def command_rule(info: StructTypeInfo) -> StructConstructorSpec | None:
-    """How the parser sees a command: flat, with our metavars and help. It makes a function that builds the command, so that errors stay ours."""
+    """Return the parser's view of a command: flat, with the metavars and help of this module.
+
+    The parser returns a function that builds the command, so it does not catch the errors of the command.
+    """
     if not (dataclasses.is_dataclass(info.type) and info.type.__module__.startswith("latent_tokens")):
         return None
     fields = tuple(
@@ -162,7 +167,7 @@ def command_rule(info: StructTypeInfo) -> StructConstructorSpec | None:
 
 
 def shown(option: Option) -> Any:
-    """The type of an option, with what the parser shows of it."""
+    """Return the type of an option, annotated with what the parser prints."""
     name = option.name.replace("_", "-")
     implied = (f"--{name}", f"--no-{name}")  # by the name of the field
     hint: str | Callable[[str], str] | None = None
@@ -181,7 +186,10 @@ def shown(option: Option) -> Any:
 
 
 def build(command: type, values: dict[str, Any]) -> Any:
-    """The command with these values, which may be those of the config that it embeds. Raises ValueError where the config refuses one."""
+    """Return the command with these values. Raise ValueError if a config refuses one.
+
+    The values of the config that it embeds are among them.
+    """
     hints = get_type_hints(command)
     arguments = {}
     for field in dataclasses.fields(command):

@@ -33,7 +33,7 @@ class Sample:
     tokens_per_step: int | None = None
     """Tokens decoded per step, sampled independently. Default: 1."""
     order: OrderName | None = None
-    """Decoding order. top_prob, margin and entropy are adaptive. Default: top_prob; uniform for text;
+    """Decoding order. top_prob, margin and entropy are adaptive. Default: top_prob, uniform for text,
     left_to_right for arm and ar-mtp."""
     temperature: float | None = None
     """Sampling temperature. 0 takes the most likely token. Default: 0 for Countdown, 1 for other tasks."""
@@ -52,15 +52,19 @@ class Sample:
 
 
 def run_sample(command: Sample) -> int:
-    """latent-tokens sample: samples as text, or JSON lines."""
+    """Run `latent-tokens sample`. Print samples as text or JSON lines."""
     from latent_tokens.checkpoints.pretrained import check_fits, find
     from latent_tokens.core.decoding import check_decoding
     from latent_tokens.evaluation.settings import decoding_for, order_for
     from latent_tokens.tasks import Text
 
-    count = (1 if command.show else 2) if command.num_samples is None else command.num_samples
+    # Check the options against the model.
+    count = command.num_samples
+    if count is None:
+        count = 1 if command.show else 2
     check_int("num_samples", count, 1)
-    net, task = model_of(command.run), task_of(find(command.run))
+    net = model_of(command.run)
+    task = task_of(find(command.run))
     check_fits(net, task)
     if not isinstance(task, Text) and (command.prompt is not None or command.show):
         name = f"prompt={command.prompt!r}" if command.prompt is not None else "show=True"
@@ -75,34 +79,41 @@ def run_sample(command: Sample) -> int:
     check_decoding(net.method, decoding)
     order = order_for(net.method, task, sampling)
     check_counts(net.method, order, [sampling.latents], sampling.candidates)
+
+    # Draw and print the samples.
     problems = problems_of(command, task, count)
     samples, orders, processed, seconds = draw(net, decoding, command, task, problems)
     if not processes.is_main():
         return 0
-    words = judged(task, samples, problems)
-    for sample, order, length, (said, about) in zip(
-        samples, orders.tolist(), problems.lengths.tolist(), words, strict=True
+    verdicts = verdicts_of(task, samples, problems)
+    for sample, order, length, (verdict, entry) in zip(
+        samples, orders.tolist(), problems.lengths.tolist(), verdicts, strict=True
     ):
         if command.json:
-            print(json.dumps({"tokens": sample[:length].tolist(), "order": order[:length], **about}))
+            print(json.dumps({"tokens": sample[:length].tolist(), "order": order[:length], **entry}))
         else:
-            print(printable(task.decode(sample[:length]), also="\n\t"), f"{said}\n", sep="\n")
+            print(printable(task.decode(sample[:length]), also="\n\t"), f"{verdict}\n", sep="\n")
     if isinstance(task, Text) and not command.json:
         count = int(problems.lengths.sum() - problems.known.sum())
         print(
-            f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.3g} tokens/s; {processed:,} tokens processed"
+            f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.3g} tokens/s; "
+            f"{processed:,} tokens processed"
         )
     return 0
 
 
 def draw(net: Any, decoding: Any, command: Sample, task: Any, problems: Any) -> tuple[Any, Any, int, float]:
-    """(samples, the order of each, tokens processed, seconds): each rank draws its shard, and all ranks return all samples."""
+    """Return (samples, their orders, tokens processed, seconds).
+
+    Each rank draws its shard, and every rank returns all samples.
+    """
     from latent_tokens.data.tensors import as_numpy
     from latent_tokens.evaluation.problems import Batch, decode_batch, device_of
 
     if command.show and processes.world_size() > 1:
         raise ValueError(
-            f"show=True: shows the sample of one process, and there are {processes.world_size()}. Start it without a launcher."
+            f"show=True: shows the sample of one process, and there are {processes.world_size()}. "
+            "Start it without a launcher."
         )
     # Decode this rank's shard.
     shard = processes.shard_indices(len(problems.tokens))
@@ -124,7 +135,7 @@ def draw(net: Any, decoding: Any, command: Sample, task: Any, problems: Any) -> 
 
 
 def problems_of(command: Sample, task: Any, count: int) -> Any:
-    """The problems, one per sample. Raises ValueError for a prompt that the task cannot take."""
+    """Return the problems, one per sample. Raise ValueError if the prompt leaves nothing to generate."""
     import numpy as np
 
     from latent_tokens.data.splits import make_problems
@@ -137,13 +148,14 @@ def problems_of(command: Sample, task: Any, count: int) -> Any:
     problem = task.encode(command.prompt)
     if problem.known[:, : problem.lengths[0]].all():
         raise ValueError(
-            f"prompt={command.prompt!r}: has {problem.lengths[0] - 1:,} tokens and leaves nothing to generate in {task.length:,}. Shorten it."
+            f"prompt={command.prompt!r}: has {problem.lengths[0] - 1:,} tokens "
+            f"and leaves nothing to generate in {task.length:,}. Shorten it."
         )
     return problem.take(np.zeros(count, np.int64))
 
 
-def judged(task: Any, samples: Any, problems: Any) -> list[tuple[str, dict[str, bool]]]:
-    """The verdict on each sample, in words and as JSON; none on text."""
+def verdicts_of(task: Any, samples: Any, problems: Any) -> list[tuple[str, dict[str, bool]]]:
+    """Return the verdict on each sample, in words and as JSON. Text has none."""
     from latent_tokens.tasks import Text
 
     if isinstance(task, Text):

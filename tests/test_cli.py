@@ -17,9 +17,10 @@ import pytest
 
 from latent_tokens import METHODS, SIZES, TASKS, TrainConfig, configs, fit, from_pretrained, save_pretrained
 from latent_tokens.checks import printable
-from latent_tokens.cli import as_typed, main, parse
+from latent_tokens.cli import main, parse
 from latent_tokens.commands import COMMANDS, DESCRIPTIONS
 from latent_tokens.commands.options import options_of
+from latent_tokens.commands.spelling import as_typed
 from latent_tokens.data.splits import make_problems
 
 PUZZLE = "1.....3............2................"

@@ -40,7 +40,8 @@ class Serve:
 
 
 def run_serve(command: Serve) -> int:
-    """latent-tokens serve: prints the address of the page and serves it until Ctrl-C."""
+    """Run `latent-tokens serve`. Print the address of the page and serve it until Ctrl-C."""
+    # Check the options and the installation.
     check_int("at_once", command.at_once, 1)
     check_int("port", command.port, 0)
     if command.port > MOST_PORT:
@@ -52,22 +53,25 @@ def run_serve(command: Serve) -> int:
         from latent_tokens.web.server import app_for
     except ImportError as error:
         raise ValueError(
-            f"serve needs {error.name}, which is not installed. Install the extra web from a clone: pip install -e '.[web]'"
+            f"serve needs {error.name}, which is not installed. "
+            "Install the extra web from a clone: pip install -e '.[web]'"
         ) from None
     import torch
 
     from latent_tokens.checkpoints.pretrained import shipped_names
     from latent_tokens.web.model_cache import ModelCache
 
+    # Serve the page.
     names = dict.fromkeys([*command.runs, *shipped_names()])
     models = ModelCache(list(names), task_of)
     app = app_for(models, command.at_once, SECONDS, (command.host, *command.allow_host))
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // command.at_once))
-    with bound(command.host, command.port) as place:
-        address = address_of(place)
+    with bound(command.host, command.port) as listener:
+        address = address_of(listener)
         if not is_local(command.host):
             print(
-                f"latent-tokens: --host {command.host}: anyone who can reach this machine can decode here; there is no password",
+                f"latent-tokens: --host {command.host}: "
+                "anyone who can reach this machine can decode here; there is no password",
                 file=sys.stderr,
             )
         print(f"{address}  (press Ctrl-C to stop)", flush=True)
@@ -80,40 +84,44 @@ def run_serve(command: Serve) -> int:
             "server_header": False,
         }
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, **options)
-        uvicorn.Server(config).run(sockets=[place])
+        uvicorn.Server(config).run(sockets=[listener])
     return 0
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens there. Raises ValueError if the port is taken or the host is not of this machine."""
+    """Return a listening socket.
+
+    Raise ValueError if the port is taken or the host is not a name of this machine.
+    """
     try:
-        family, kind, protocol, _, where = socket.getaddrinfo(
+        family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except (OSError, UnicodeError) as error:
         raise ValueError(f"host={host}: is not a name of this machine ({error}). Use 127.0.0.1.") from None
-    place = socket.socket(family, kind, protocol)
+    listener = socket.socket(family, kind, protocol)
     try:
-        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        place.bind(where)
-        place.listen(128)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
     except OSError as error:
-        place.close()
+        listener.close()
         raise ValueError(
-            f"port={port}: cannot listen on {host}:{port} ({error.strerror}). Choose another port, or 0 for a free one."
+            f"port={port}: cannot listen on {host}:{port} ({error.strerror}). "
+            "Choose another port, or 0 for a free one."
         ) from None
-    return place
+    return listener
 
 
-def address_of(place: Any) -> str:
-    """The address of the page on this machine."""
-    host, port = place.getsockname()[:2]
+def address_of(listener: socket.socket) -> str:
+    """Return the address of the page on this machine."""
+    host, port = listener.getsockname()[:2]
     shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/"
 
 
 def is_local(host: str) -> bool:
-    """Whether a host is reachable from this machine only."""
+    """Return whether a host is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -15,7 +15,10 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
 
 def keep_freed_memory() -> None:
-    """Lets glibc keep what is freed: a CPU training step asks for the same large blocks each time, and fresh ones cost page faults."""
+    """Make glibc keep freed memory.
+
+    A training step on a CPU allocates the same large blocks each time, and new blocks cost page faults.
+    """
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
         libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
@@ -23,7 +26,7 @@ def keep_freed_memory() -> None:
 
 
 def model_of(run: str | Path) -> Any:
-    """The model of a run directory or a bundled model, on the fastest device available."""
+    """Return the model of a run directory or a bundled model, on the fastest device available."""
     from latent_tokens.bench.machine import fastest_device
     from latent_tokens.checkpoints.pretrained import from_pretrained
 
@@ -31,17 +34,18 @@ def model_of(run: str | Path) -> Any:
 
 
 def task_of(folder: Path) -> Any:
-    """The task that the model of a run directory learned."""
+    """Return the task that the model of a run directory learned."""
     from latent_tokens.storage import read_description
     from latent_tokens.tasks import described
 
-    about = read_description(folder, "config.json", "model")
-    if "imported" in about and "task" not in about:
+    description = read_description(folder, "config.json", "model")
+    if "imported" in description and "task" not in description:
         raise ValueError(
-            f"{folder}: was imported without a tokenizer, so it cannot generate text. Import it again with --tokenizer gpt2 or a directory with one."
+            f"{folder}: was imported without a tokenizer, so it cannot generate text. "
+            "Import it again with --tokenizer gpt2 or a directory with one."
         )
     try:
-        return described(about.get("task"), folder)
+        return described(description.get("task"), folder)
     except ValueError as error:
         raise ValueError(
             f"{folder}: {error}. Evaluate it in Python with its task: evaluate(net, task, ...)."
@@ -60,28 +64,31 @@ def check_counts(
     latents: Sequence[NumLatents | None],
     candidates: NumCandidates | None,
 ) -> None:
-    """Raises ValueError for candidates that the order ignores, and for latent tokens of which candidates="all" leaves none."""
+    """Raise ValueError if the order ignores the candidates, or if candidates="all" leaves no latent tokens."""
     from latent_tokens.core.methods import name_of
     from latent_tokens.evaluation.settings import CONFIDENCES
 
     if order not in CONFIDENCES and candidates not in (None, 1):
         if method.is_left_to_right:
             raise ValueError(
-                f"candidates={candidates} is not supported by {name_of(method)}: it decodes the next token. Use candidates=1."
+                f"candidates={candidates} is not supported by {name_of(method)}: it decodes the next token. "
+                "Use candidates=1."
             )
         raise ValueError(
-            f"candidates={candidates} with order={order}: this order decodes its next token. Use candidates=1, or order=top_prob."
+            f"candidates={candidates} with order={order}: this order decodes its next token. "
+            "Use candidates=1, or order=top_prob."
         )
     for count in latents if candidates == "all" and method.latent_control == "free" else ():
         if count == "all" or (isinstance(count, int) and count > 0):
             reason = "all masked tokens are candidates, so none is a latent token"
             raise ValueError(
-                f"latents={count} with candidates=all: {reason}. Use candidates={DEFAULT_CANDIDATES}, or latents=0."
+                f"latents={count} with candidates=all: {reason}. "
+                f"Use candidates={DEFAULT_CANDIDATES}, or latents=0."
             )
 
 
 def latents_in_words(latents: int | str, candidates: int | str) -> str:
-    """The number of latent tokens in the input of a step, as a person reads it."""
+    """Return the number of latent tokens in the input of a step, in words."""
     if candidates == "all":
         return "0 latent tokens: all masked tokens are candidates"
     if latents == "all":

@@ -27,7 +27,7 @@ class Solve:
     1 candidates. Default: all that are not candidates, which is none unless --candidates is below all."""
     candidates: NumCandidates | None = None
     """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or
-    growing (clean tokens + 1). Default: all, which leaves no latent tokens; 8 with --latents; 1 from left to
+    growing (clean tokens + 1). Default: all, which leaves no latent tokens, 8 with --latents, 1 from left to
     right."""
     temperature: float = 0.0
     """Sampling temperature. 0 takes the most likely token."""
@@ -38,7 +38,7 @@ class Solve:
 
 
 def run_solve(command: Solve) -> int:
-    """latent-tokens solve: prints the answer, the verdict and the cost; 1 if it is not solved."""
+    """Run `latent-tokens solve`. Print the answer, the verdict and the cost. Return 1 if it is not solved."""
     from latent_tokens.checkpoints.pretrained import find, from_pretrained, shipped_names
     from latent_tokens.evaluation.settings import (
         decoding_for,
@@ -51,48 +51,51 @@ def run_solve(command: Solve) -> int:
     from latent_tokens.tasks import Solvable
     from latent_tokens.tasks.sudoku.boards import read_puzzle
 
+    # Read the model and the puzzle.
     check_int("attempts", command.attempts, 1)
     text = puzzle_text(command.puzzle)
     if command.run is None:
         if "," in text or "CLUE_END" in text:
             raise ValueError(
-                "a Zebra or Countdown puzzle: there is no bundled model for it. Train one and name it with --run."
+                "a Zebra or Countdown puzzle: there is no bundled model for it. "
+                "Train one and name it with --run."
             )
         task, problem = read_puzzle(text)
         name = f"{task.name}-scdm"
         if name not in shipped_names():
             raise ValueError(
-                f"there is no bundled model for {task.side}x{task.side}. Train one (latent-tokens train {task.name} scdm) and name it with --run."
+                f"there is no bundled model for {task.side}x{task.side}. "
+                f"Train one (latent-tokens train {task.name} scdm) and name it with --run."
             )
         net = from_pretrained(name)
     else:
-        name, net = command.run, from_pretrained(command.run)
+        name = command.run
+        net = from_pretrained(name)
         task = task_of(find(name))
         if not isinstance(task, Solvable):
             raise ValueError(
                 f"run={name}: learned {task.name}, which has no puzzles. Use latent-tokens sample."
             )
         problem = task.encode(text)
+
+    # Decode.
     sampling = sampling_of(command)
     order = order_for(net.method, task, sampling)
     check_counts(net.method, order, [sampling.latents], sampling.candidates)
     decoding = decoding_for(net.method, task, for_puzzles(net.method, sampling))
     attempt = solve(net, task, problem, decoding, command.seed, command.attempts)
+
+    # Print the answer.
     verdict = "\n  ".join(["not solved:", *attempt.wrong]) if attempt.wrong else "solved"
     tried = f"attempt {attempt.number + 1} of {command.attempts}; " if command.attempts > 1 else ""
     cost = f"{tried}{attempt.processed:,} tokens processed by {name}"
-    print(
-        task.decode(attempt.tokens),
-        verdict,
-        cost,
-        latents_in_words(shown_latents(net.method, decoding), shown_candidates(decoding)),
-        sep="\n",
-    )
+    num_latents = latents_in_words(shown_latents(net.method, decoding), shown_candidates(decoding))
+    print(task.decode(attempt.tokens), verdict, cost, num_latents, sep="\n")
     return 1 if attempt.wrong else 0
 
 
 def puzzle_text(puzzle: str) -> str:
-    """The puzzle itself, or the text of the file of that name."""
+    """Return the puzzle, or the text of the file of that name."""
     try:
         path = Path(puzzle)
         return path.read_text() if path.is_file() else puzzle

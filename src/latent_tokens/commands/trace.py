@@ -21,7 +21,7 @@ class Trace:
     run: Positional[str]
     """Model that decodes. A run directory, a bundled model, or a name on the Hugging Face Hub."""
     puzzle: Positional[str]
-    """Puzzle as for solve: cells, numbers and target, or clue tokens; or a file with one."""
+    """Puzzle as for solve: cells, numbers and target, clue tokens, or a file with one."""
     out: Path | None = None
     """HTML page to write, one file of at most 2 MB."""
     gif: Path | None = None
@@ -35,10 +35,10 @@ class Trace:
     1 candidates. Default: all that are not candidates, which is none unless --candidates is below all."""
     candidates: NumCandidates | None = None
     """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or
-    growing (clean tokens + 1). For adaptive orders only. Default: all, which leaves no latent tokens; 8 with
+    growing (clean tokens + 1). For adaptive orders only. Default: all, which leaves no latent tokens, 8 with
     --latents."""
     order: OrderName | None = None
-    """Decoding order. top_prob, margin and entropy are adaptive. Default: top_prob; left_to_right for arm and
+    """Decoding order. top_prob, margin and entropy are adaptive. Default: top_prob, left_to_right for arm and
     ar-mtp."""
     temperature: float = 0.0
     """Sampling temperature. 0 takes the most likely token."""
@@ -49,27 +49,34 @@ class Trace:
 
 
 def run_trace(command: Trace) -> int:
-    """latent-tokens trace: writes the files, prints the verdicts and the paths."""
+    """Run `latent-tokens trace`. Write the files, and print the verdicts and the paths."""
     from latent_tokens.storage import write_atomic
     from latent_tokens.trace.images import animation, strip
     from latent_tokens.trace.record import trace
     from latent_tokens.web.page import page_with
 
+    # Check the names of the files.
     outputs = [path for path in (command.out, command.gif, command.png) if path is not None]
     check_outputs(outputs, command.replace)
     for path, ending in ((command.out, ".html"), (command.gif, ".gif"), (command.png, ".png")):
         if path is not None and path.suffix.lower() != ending:
             raise ValueError(f"{path}: must end with {ending}. Choose another name.")
+
+    # Decode, and write the files.
     decodes = decodes_of(command)
-    traces, caption = [trace(asked) for asked in decodes], caption_of(decodes)
+    traces = [trace(request) for request in decodes]
+    caption = caption_of(decodes)
     kinds: tuple[tuple[Path | None, Callable[[], bytes]], ...] = (
         (command.out, lambda: page_with(traces, caption).encode()),
         (command.gif, lambda: animation(traces, caption)),
         (command.png, lambda: strip(traces)),
     )
-    write_atomic({path: made() for path, made in kinds if path is not None})
-    for one in traces:
-        start, end = one["start"], one["end"]
+    write_atomic({path: content() for path, content in kinds if path is not None})
+
+    # Print the verdicts and the costs.
+    for events in traces:
+        start = events["start"]
+        end = events["end"]
         verdict = "solved" if end["right"] else "wrong"
         cost = (
             f"{end['processed']:,} tokens processed, {end['processed'] / start['all_processed']:.2f}x of all"
@@ -81,10 +88,11 @@ def run_trace(command: Trace) -> int:
 
 
 def check_outputs(outputs: list[Path], replace: bool) -> None:
-    """Raises ValueError if there is nothing to write, or a file exists."""
+    """Raise ValueError if there is nothing to write, or a file exists."""
     if not outputs:
         raise ValueError(
-            "nothing to write: name a page (-o trace.html), an animation (--gif trace.gif) or a picture (--png trace.png)"
+            "nothing to write: name a page (-o trace.html), an animation (--gif trace.gif) "
+            "or a picture (--png trace.png)"
         )
     for path in outputs:
         if outputs.count(path) > 1:
@@ -96,46 +104,55 @@ def check_outputs(outputs: list[Path], replace: bool) -> None:
 
 
 def caption_of(decodes: list[Any]) -> str:
-    """How the puzzle was chosen, if it is one of the examples of these weights and the decodes are those that it was chosen by; else ""."""
+    """Return how the puzzle was chosen, or "".
+
+    It is "" unless the puzzle is an example of these weights and the decodes have the settings of its choice.
+    """
     from latent_tokens.evaluation.settings import shown_candidates, shown_latents
     from latent_tokens.trace.boards import chosen, measured_for
 
     first = decodes[0]
     record = measured_for(first.model.task, first.model.net.folder / "model.safetensors")
-    if record is None or any(asked.model.name != first.model.name for asked in decodes):
+    if record is None or any(request.model.name != first.model.name for request in decodes):
         return ""
-    known, tokens = first.problem.known[0], first.problem.tokens[0]
+    known = first.problem.known[0]
+    tokens = first.problem.tokens[0]
     puzzle = "".join(
         str(token + 1) if given else "." for token, given in zip(tokens.tolist(), known.tolist(), strict=True)
     )
     kinds = {example["puzzle"]: example["kind"] for example in record["examples"]}
     settings = {
-        (shown_candidates(asked.decoding), asked.order, asked.decoding.temperature, asked.setting.seed)
-        for asked in decodes
+        (
+            shown_candidates(request.decoding),
+            request.order,
+            request.decoding.temperature,
+            request.setting.seed,
+        )
+        for request in decodes
     }
-    latents = {shown_latents(asked.model.net.method, asked.decoding) for asked in decodes}
-    as_chosen = settings == {(record["candidates"], "top_prob", 0.0, record["seed"])} and latents == {
-        0,
-        "all",
-    }
-    return chosen(kinds[puzzle], record) if puzzle in kinds and as_chosen else ""
+    latents = {shown_latents(request.model.net.method, request.decoding) for request in decodes}
+    has_settings = settings == {(record["candidates"], "top_prob", 0.0, record["seed"])}
+    if puzzle not in kinds or not has_settings or latents != {0, "all"}:
+        return ""
+    return chosen(kinds[puzzle], record)
 
 
 def decodes_of(command: Trace) -> list[Any]:
-    """The decode, and the one to compare it with."""
+    """Return the decode, and the one to compare it with."""
     from latent_tokens.checkpoints.pretrained import find, from_pretrained
     from latent_tokens.trace.record import DecodeRequest, LoadedModel
 
-    def asked(run: str, latents: NumLatents | None) -> DecodeRequest:
+    def request_of(run: str, latents: NumLatents | None) -> DecodeRequest:
         model = LoadedModel(run, from_pretrained(run), task_of(find(run)))
         setting = replace(sampling_of(command), latents=latents)
         request = DecodeRequest(model, model.task.encode(puzzle_text(command.puzzle)), setting)
         check_counts(model.net.method, request.order, [latents], command.candidates)
         return request
 
-    first = asked(command.run, command.latents)
+    first = request_of(command.run, command.latents)
     if command.compare is None:
         return [first]
     if command.compare == "all" or command.compare.isdecimal():
-        return [first, asked(command.run, "all" if command.compare == "all" else int(command.compare))]
-    return [first, asked(command.compare, None)]
+        latents: NumLatents = "all" if command.compare == "all" else int(command.compare)
+        return [first, request_of(command.run, latents)]
+    return [first, request_of(command.compare, None)]

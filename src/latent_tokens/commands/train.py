@@ -8,13 +8,14 @@ from latent_tokens.configs import TrainConfig
 
 
 def run_train(config: TrainConfig) -> int:
-    """latent-tokens train: prints the run directory."""
+    """Run `latent-tokens train`. Print the run directory."""
     from latent_tokens.training.loop import fit
 
     for name in ("num_train", "num_validation"):
         if config.data is not None and getattr(config, name) != getattr(TrainConfig, name):
             raise ValueError(
-                f"{name}={getattr(config, name)} with data={config.data}: the data set has its own examples. Leave one of the two out."
+                f"{name}={getattr(config, name)} with data={config.data}: the data set has its own examples. "
+                "Leave one of the two out."
             )
     keep_freed_memory()
     folder = fit(config)

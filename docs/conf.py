@@ -1,4 +1,4 @@
-"""The manual as a site: make docs. Its root is the repository's, so that every link of a page holds here and where the page stands."""
+"""Sphinx settings of the manual (make docs). The root is the repository, so relative links of pages work."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def with_title(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def fields_of(kind: type) -> list[str]:
-    """The fields of a class as lines of a list: its annotation, its default and the comment at its end, as the source has them."""
+    """Return the fields of a class as list lines: annotation, default and comment, from the source."""
     source = inspect.getsource(kind)
     tokens = tokenize.generate_tokens(StringIO(source).readline)
     comments = {
@@ -57,7 +57,7 @@ def fields_of(kind: type) -> list[str]:
 
 
 def is_record(kind: Any) -> bool:
-    """Whether a class is told by its fields, whose comments say what they are; a config has docstrings for that."""
+    """Return whether the comments of a class's fields document it. Configs have docstrings instead."""
     return (
         inspect.isclass(kind)
         and (hasattr(kind, "__dataclass_fields__") or hasattr(kind, "_fields"))

@@ -1,6 +1,9 @@
-"""Bring your own method: an attention rule between SIDM's and SCDM's. A masked token sees the clean ones and the two masked ones before it.
+"""Define a method: a masked token attends to the clean tokens and the two masked tokens before it.
 
-A method is one record, an attention rule one function; loss, generate and evaluate take both as they are. Half of a 4x4 Sudoku is given.
+This lies between SIDM and SCDM.
+
+A method is one record and an attention rule one function. loss, generate and evaluate accept both unchanged.
+Half of the cells of a 4x4 Sudoku are given.
 """
 
 import sys
@@ -31,7 +34,10 @@ STEPS = 300
 
 
 def near(q, k, c):
-    """Slot q sees slot k: the clean ones, itself, and the nearest masked ones before it. On whole numbers or on tensors that broadcast."""
+    """Return whether slot q attends to slot k: clean slots, itself, and the nearest masked slots before it.
+
+    The arguments are integers or tensors that broadcast.
+    """
     return (k < c) | ((k <= q) & (k >= q - REACH))
 
 
@@ -47,7 +53,7 @@ def half_given(count: int, seed: int) -> Examples:
 
 
 def learned(method: Method, examples: Examples, seed: int = 0) -> Transformer:
-    """A small network trained on the examples. `fit` does more, and saves; it writes down methods whose rule is one of the package's."""
+    """Train a small network. `fit` also saves, but accepts only attention rules of the package."""
     torch.manual_seed(seed)
     net = Transformer(Size(64, 4, 3), TASK.vocab_size, TASK.length, positions="learned", gelu="exact")
     optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=0.0)
@@ -64,7 +70,7 @@ def learned(method: Method, examples: Examples, seed: int = 0) -> Transformer:
 
 
 def main() -> None:
-    """Trains, saves the weights, then prints the share of valid boards at three numbers of latent tokens, and that of guesses."""
+    """Train, save the weights, and print the share of valid boards at three n and that of random guesses."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())
     net = learned(NEAR, half_given(4_000, seed=0))
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,9 @@
-"""Bring your own task: colour the ten points of the Petersen graph with four colours, so that no line joins two of one colour.
+"""Define a task: color the ten points of the Petersen graph with four colors.
 
-A sequence is a colour for each point. Three are given, the model fills in the others. The class is all that the package asks for.
+Two joined points must differ in color.
+
+A sequence has one color per point. Three are given and the model predicts the others.
+The class implements all that the package needs.
 """
 
 import sys
@@ -43,7 +46,7 @@ class PetersenColouring:
     num_train: int = 4_000  # of the 12,960 colourings that there are
 
     def generate(self, count: int, seed: int, first: int = 0) -> Examples:
-        """Point after point takes a random colour that no neighbour has: of four, one is always left. Each example has its own random stream."""
+        """Color point after point at random, unlike its neighbors. Each example has its own random stream."""
         tokens, known = np.full((count, 10), len(COLORS), np.uint8), np.zeros((count, 10), np.bool_)
         for row in range(count):
             random = np.random.default_rng((seed, first + row))
@@ -89,7 +92,7 @@ class PetersenColouring:
 
 
 def main() -> None:
-    """Trains in a new folder, then prints the share of valid answers at three numbers of latent tokens, and that of guesses."""
+    """Train in a new directory. Print the share of valid answers at three n and that of random guesses."""
     task = PetersenColouring()
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())
     fit(

@@ -1,10 +1,12 @@
-"""Apply each one-line breakage of tests/breakages.txt to a copy of the repository, and run the tests there: every one must fail them.
+"""Apply each one-line breakage of tests/breakages.txt to a copy of the repository and run the tests.
+
+Every breakage must fail a test.
 
     python scripts/break_it.py                    # the fast tests, stopped at the first failure
     python scripts/break_it.py --all-tests        # every test, for the breakages that the fast tests miss
     python scripts/break_it.py --only 3 17        # some breakages, by number
 
-Outcomes are kept in runs/breakages.jsonl, so that the same command continues. Exit code 1 if a breakage is missed.
+Outcomes are saved in runs/breakages.jsonl, so the same command resumes. Exit code 1 if a breakage is missed.
 """
 
 import argparse
@@ -30,7 +32,7 @@ def breakages():
 
 
 def old_and_new(path, rest):
-    """The halves of "old | new". Either may have a " | " of its own: old occurs once in the file, and both are about as long."""
+    """Return the halves of "old | new". Each may contain " | ": old occurs once in the file."""
     parts, content = rest.split(" | "), (ROOT / SOURCE / path).read_text()
     pairs = [(" | ".join(parts[:i]), " | ".join(parts[i:])) for i in range(1, len(parts))]
     fitting = [(old, new) for old, new in pairs if content.count(old) == 1 and old != new]

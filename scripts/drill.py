@@ -1,9 +1,10 @@
-"""A fault drill: one small training run is broken again and again, goes on each time, and must end as it does undisturbed, byte for byte.
+"""Fault drill: interrupt one small training run again and again, resume it, and compare the final bytes.
 
-    python scripts/drill.py            some 200 kills, full disks, damaged files, a process of two lost, signals: minutes
+    python scripts/drill.py            about 200 kills, full disks, damaged files, signals: minutes
     python scripts/drill.py --short    a handful of each: the test suite's
 
-Exit code 1 where a result is wrong. It forks from a process that has imported torch and has no other thread, so that a start takes no seconds.
+Exit code 1 if a result differs. Processes are forked from one that has imported torch and has one thread,
+so they start quickly.
 """
 
 from __future__ import annotations
@@ -145,7 +146,10 @@ class Drill:
 
     def arguments(self, folder: Path, steps: int | None = None) -> list[str]:
         """The command that trains into a folder, or goes on there."""
-        every = f"--save-every {SAVE_EVERY} --evaluate-every {EVALUATE_EVERY} --keep {KEEP} --batch-size 4 --warmup 4 --resume auto"
+        every = (
+            f"--save-every {SAVE_EVERY} --evaluate-every {EVALUATE_EVERY} --keep {KEEP} "
+            "--batch-size 4 --warmup 4 --resume auto"
+        )
         return [
             "train",
             "sudoku-4",
@@ -179,7 +183,7 @@ class Drill:
         die_at: int = 0,
         behind: float = 0.0,
     ) -> tuple[Child, str]:
-        """A process that has trained into a folder until it ended, and what the plan did to it. It must begin at the last whole state."""
+        """Check a process that has ended, and its faults. It must have started at the last complete state."""
         expected = whole_step(folder)
         work = partial(main, self.arguments(folder))
         child = self.fork(folder, partial(with_clock_back, behind, work) if behind else work, limit, die_at)
@@ -199,7 +203,7 @@ class Drill:
         self.compare(folder, but)
 
     def compare(self, folder: Path, but: Sequence[str] = ()) -> None:
-        """Holds an ended run against the undisturbed one, but for some files, and states before the last: signals save at other steps, too."""
+        """Compare a finished run with the undisturbed one, except for files that signals may change."""
         ours, theirs = (
             {path.name: path for path in place.iterdir() if path.name not in but}
             for place in (folder, self.whole)
@@ -229,7 +233,7 @@ class Drill:
         die_at: int = 0,
         environment: dict[str, str] | None = None,
     ) -> Child:
-        """A process that does the work and tells what it is at; it cannot write files above a limit, nor live beyond some file operations."""
+        """Run the work and report its progress in a process with limits on file size and file operations."""
         if len(os.listdir("/proc/self/task")) > 1:
             raise RuntimeError("a process with threads must not be forked; start it with OMP_NUM_THREADS=1")
         telling, tells = os.pipe()
@@ -256,7 +260,7 @@ class Drill:
         return Child(next(self.numbers), pid, folder, os.fdopen(telling), os.fdopen(saying))
 
     def killed(self, child: Child, kind: str, moment: str = "") -> None:
-        """Notes a process that was cut off: the steps to be done again are at most those since the last save."""
+        """Record a process that was killed: the steps to repeat are at most those since the last save."""
         step = max(child.steps("begun", "done"), default=whole_step(child.folder))
         lost = step - whole_step(child.folder)
         self.check(
@@ -281,7 +285,7 @@ class Drill:
 
 
 def spy(tell: Callable[[str, Any], Any], folder: Path, die_at: int) -> None:
-    """Makes training tell what it is at; and, in this process alone, kills it before its file operation of that number."""
+    """Make training report its progress, and kill this process before the file operation of that number."""
 
     def telling(
         name: str, before: str, step_before: Callable[..., Any], after: str, step_after: Callable[..., Any]
@@ -327,7 +331,7 @@ def spy(tell: Callable[[str, Any], Any], folder: Path, die_at: int) -> None:
 
 
 def with_clock_back(seconds: float, work: Callable[[], int]) -> int:
-    """Works while the clock of this process jumps back and forth by so many seconds; what counts on without it, monotonic, does not."""
+    """Work while the clock of this process jumps by up to this many seconds. monotonic does not jump."""
     now, looks = time.time, count()
     time.time = lambda: now() - seconds * (next(looks) % 2)
     return work()
@@ -402,7 +406,7 @@ def when_told(word: str, times: int, act: Callable[[Child], str], child: Child) 
 
 
 def kill_again_and_again(drill: Drill, kills: int) -> None:
-    """SIGKILL at random moments, a third and more of them while it saves; each run ends before the next begins."""
+    """SIGKILL at random moments, at least a third during a save. Each run ends before the next begins."""
     chance, wanted = drill.chance, len(drill.faults) + kills
     longest = save_seconds(drill, "nano")
     plans: list[Plan | None] = [
@@ -577,7 +581,7 @@ def damage_what_was_saved(drill: Drill, half: Path, times: int) -> None:
 
 
 def set_the_clock_back(drill: Drill, half: Path, times: int) -> None:
-    """Each start, and some steps of each, find a clock that is behind that of the files there: nothing may depend on it."""
+    """Set the clock behind the file times at each start and at some steps. Nothing may depend on it."""
     for turn in range(times):
         folder = drill.place / "clock"
         shutil.copytree(half, folder)
@@ -692,7 +696,7 @@ def signal_it(drill: Drill, times: int) -> None:
 
 
 def lose_one_of_two(drill: Drill, times: int, steps: int) -> None:
-    """One of two processes is killed: the other ends with one line; two go on, and one does, to the losses of two that were undisturbed."""
+    """Kill one of two processes. The other ends with one line. Resumed losses equal the undisturbed ones."""
     whole, folder = drill.place / "two", drill.place / "one-of-two"
     for child in pair(drill, whole, steps):
         child.end()
@@ -899,7 +903,8 @@ def summary(drill: Drill, seconds: float) -> None:
         f"killed while: {', '.join(f'{moment} {number}' for moment, number in moments.most_common())}"
     )
     CONSOLE.print(
-        f"faults injected {len(drill.faults)}, survived {max(0, len(drill.faults) - len(drill.wrong))}, in {seconds:.0f} s"
+        f"faults injected {len(drill.faults)}, "
+        f"survived {max(0, len(drill.faults) - len(drill.wrong))}, in {seconds:.0f} s"
     )
     CONSOLE.print(f"steps lost {sum(lost)}, at most {max(lost)} at once; saved every {SAVE_EVERY}")
     CONSOLE.print(f"wrong results {len(drill.wrong)}", style="red" if drill.wrong else "green")
@@ -951,7 +956,8 @@ def run(short: bool, kills: int, seed: int, place: Path) -> int:
             before, since = len(drill.faults), time.perf_counter()
             fault()
             CONSOLE.print(
-                f"{name}: {len(drill.faults) - before} faults, {time.perf_counter() - since:.1f} s, {len(drill.wrong)} wrong so far"
+                f"{name}: {len(drill.faults) - before} faults, {time.perf_counter() - since:.1f} s, "
+                f"{len(drill.wrong)} wrong so far"
             )
     summary(drill, time.perf_counter() - begun)
     for size in ("nano",) if short else ("nano", "tiny"):

@@ -1,7 +1,7 @@
-"""Print everything that a refactoring must leave alone: losses, samples, likelihoods, recipe hashes, files of version 0.1.
+"""Print what a refactoring must not change: losses, samples, likelihoods, recipe hashes, version 0.1 files.
 
     python scripts/fingerprints.py > tests/data/fingerprints.json    # what is checked in
-    python scripts/fingerprints.py --check                           # compare; exit code 1 if anything differs
+    python scripts/fingerprints.py --check                      # compare; exit code 1 if anything differs
     python scripts/fingerprints.py --check other.json                # compare with another file
 
 Hashes, tokens, shapes and names must be equal. A float is printed exactly, in hexadecimal, and may differ by 1e-6 of its size:
@@ -140,7 +140,7 @@ def network(task, positions="both"):
 
 
 def batch_of(task):
-    """(tokens, known, lengths) of the task's first examples; of a long one all but the last positions are given."""
+    """Return (tokens, known, lengths) of the first examples. Long ones have all but the last tokens known."""
     tokens, known, lengths = as_tensors(
         task.generate(BATCH, seed=0).take(slice(1 if task.length > VERY_LONG else BATCH))
     )
@@ -198,7 +198,7 @@ def methods_on_tasks():
 
 
 def other_decodings():
-    """What needs more than a method and a task: other position encodings, a given schedule, latents by relevance."""
+    """Return results of special settings: position encodings, a given schedule, latents by relevance."""
     task, found = TASKS["sudoku-4"], {}
     batch = batch_of(task)
     for positions in ("rotary", "learned"):
@@ -221,7 +221,7 @@ def other_decodings():
 
 
 def likelihoods():
-    """The log-likelihood of each row along one order, for several numbers of latents; and the influence between positions."""
+    """Return each row's log-likelihood along one order for several n, and the influence between positions."""
     found = {}
     for task in (TASKS["sudoku-4"], TASKS["zebra-3"]):
         net, (tokens, known, lengths) = network(task), batch_of(task)
@@ -258,7 +258,7 @@ def examples():
 
 
 def recipe_hashes():
-    """The hashes of all recipes by scale and experiment, and how many of the stored rows are found by them."""
+    """Return the recipe hashes by scale and experiment, and how many stored rows they match."""
     hashes = {}
     for scale in internal("SCALES"):
         for experiment in internal("EXPERIMENTS"):
@@ -331,7 +331,7 @@ def described_network(net):
 
 
 def resumed(run):
-    """The network of the run, resumed from its state at half of its steps; its weights must become those that are stored."""
+    """Return the network resumed from the halfway state of a run. Its weights must equal the stored ones."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "run"
         shutil.copytree(run, copy)

@@ -1,4 +1,4 @@
-"""Print the loss curves of every method over 200 steps on sudoku-4, their means over seeds and how far a seed is from the mean.
+"""Print the loss curves of every method over 200 steps on sudoku-4: means over seeds and standard deviations.
 
     python scripts/golden_curves.py > tests/data/golden_curves.json
 
@@ -18,9 +18,10 @@ TRAINED = [name.replace("-16", "-4") for name in METHODS]  # windows of 4: sudok
 
 
 def curve(method, seed, folder):
-    """What metrics.jsonl holds after 200 steps: {"loss at step 50": mean of the last 50 steps, "validation_loss at step 50": ...}."""
+    """Return {"loss at step 50": mean of 50 steps, "validation_loss at step 50": ...} over 200 steps."""
     config = TrainConfig(
-        "sudoku-4", method, folder / f"{method}-{seed}", size="pico", steps=200, batch_size=32, lr=1e-2, warmup=20, ema=0.9,
+        "sudoku-4", method, folder / f"{method}-{seed}", size="pico", steps=200, batch_size=32, lr=1e-2,
+        warmup=20, ema=0.9,
         num_train=160, num_validation=16, evaluate_every=50, save_every=200, precision="fp32", seed=seed,
     )  # fmt: skip
     rows = [json.loads(line) for line in (fit(config) / "metrics.jsonl").read_text().splitlines()]

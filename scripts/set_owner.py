@@ -44,7 +44,8 @@ def set_owner(owner: str, root: Path = ROOT) -> list[Path]:
     """
     if NAME.fullmatch(owner) is None:
         raise ValueError(
-            f"NAME {owner!r}: is not a GitHub name. Use letters, digits and single hyphens, at most 39 characters."
+            f"NAME {owner!r}: is not a GitHub name. Use letters, digits and single hyphens, at most 39 "
+            f"characters."
         )
     changed = holding(root)
     for path in changed:

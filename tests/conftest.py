@@ -35,7 +35,8 @@ if os.environ.get("CHECK_SHAPES"):
 
     install_import_hook([f"latent_tokens.{name}" for name in CHECKED], "beartype.beartype")
 LONGEST = (
-    "test_processes", "test_pages", "test_fingerprints", "test_page", "test_paper", "test_readme", "test_fuzz", "test_drill", "test_fast",
+    "test_processes", "test_pages", "test_fingerprints", "test_page", "test_paper", "test_readme",
+    "test_fuzz", "test_drill", "test_fast",
     "test_training", "test_equivalences", "test_tasks", "test_bench",
 )  # fmt: skip
 
@@ -64,7 +65,7 @@ def variants():
 
 
 def pytest_collection_modifyitems(items):
-    """The longest files first, so that no process ends with one of them while another has nothing left to do."""
+    """Put the longest files first, so that no process is idle while another runs the last long file."""
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
 
 
@@ -87,7 +88,7 @@ def no_network(monkeypatch):
 
 
 def pytest_generate_tests(metafunc):
-    """any_method runs over all variants; any_method with any_decoding over the pairs in which the decoding suits the method."""
+    """Parametrize any_method over all variants, and with any_decoding over the pairs that are compatible."""
     methods = variants()
     if "any_decoding" in metafunc.fixturenames:
         decodings = metafunc.module.DECODINGS

@@ -1,4 +1,4 @@
-"""The list of breakages that the suite must notice: each is a change of one line that still compiles. scripts/break_it.py tries them."""
+"""One-line changes that still compile and that the suite must notice. scripts/break_it.py applies them."""
 
 import sys
 

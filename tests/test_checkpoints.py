@@ -1,4 +1,4 @@
-"""Published files give their own logits, from raw and averaged weights, and whatever is no such file one clear line."""
+"""Published checkpoints give their own logits, raw and averaged. Any other file gives one clear line."""
 
 import io
 import json
@@ -226,7 +226,8 @@ def test_nothing_in_a_file_is_executed(net, tmp_path):
         torch.save({**lightning(net, list(net.parameters())), "callbacks": evil}, tmp_path / "evil.ckpt")
         with pytest.raises(
             ValueError,
-            match=r"refused, it asks for (posix\.system|\w+\.eval|\w+\.getattr|_?pickle\.loads), which is no plain value",
+            match=r"refused, it asks for (posix\.system|\w+\.eval|\w+\.getattr|_?pickle\.loads), which is "
+            r"no plain value",
         ):
             import_checkpoint(tmp_path / "evil.ckpt")
     assert not mark.exists()
@@ -530,7 +531,8 @@ def test_the_command_writes_a_folder_that_loads_and_checks_itself(file, averaged
     assert main(["import", str(file), str(out)]) == 0
     said = capsys.readouterr().out
     assert said.startswith(
-        "esolm, from its settings; ema weights; 2 layers of width 32, 0.0 M parameters; sequences of 64 over 20 tokens and MASK\n"
+        "esolm, from its settings; ema weights; 2 layers of width 32, 0.0 M parameters; sequences of 64 "
+        "over 20 tokens and MASK\n"
     )
     ours = from_pretrained(out)
     assert difference(averaged, ours, causal) < 1e-5

@@ -19,9 +19,11 @@ FIVE, FOUR = TASKS["countdown"], TASKS["countdown-4"]
 
 RECORDS = {  # from formats that others published: (task, problem, answer, ids up to EOS)
     "five": ("countdown", "8,91,30,36,98,55", "98-91=7,36-30=6,8*6=48,7+48=55",
-        "1 18 4 19 11 4 13 10 4 13 16 4 19 18 4 15 15 3 19 18 7 19 11 5 17 4 13 16 7 13 10 5 16 4 18 8 16 5 14 18 4 17 6 14 18 5 15 15 2"),
+        "1 18 4 19 11 4 13 10 4 13 16 4 19 18 4 15 15 3 19 18 7 19 11 5 17 4 13 16 7 13 10 5 16 4 18 8 16 "
+        "5 14 18 4 17 6 14 18 5 15 15 2"),
     "four": ("countdown-4", "86,28,13,31,96", "86+28=114,31-13=18,114-18=96",
-        "1 18 16 4 12 18 4 11 13 4 13 11 4 19 16 3 18 16 6 12 18 5 11 11 14 4 13 11 7 11 13 5 11 18 4 11 11 14 7 11 18 5 19 16 2"),
+        "1 18 16 4 12 18 4 11 13 4 13 11 4 19 16 3 18 16 6 12 18 5 11 11 14 4 13 11 7 11 13 5 11 18 4 11 "
+        "11 14 7 11 18 5 19 16 2"),
 }  # fmt: skip
 
 
@@ -65,7 +67,7 @@ def test_the_search_gives_others_answers_exactly():
 
 
 def reachable(numbers):
-    """Every value that some order of operations makes of all the numbers; by recursion over pairs, written apart from the package's search."""
+    """Return every value of an expression that uses all numbers, by an independent recursion over pairs."""
     if len(numbers) == 1:
         return {numbers[0]}
     found = set()

@@ -1,4 +1,4 @@
-"""Data sets: the same bytes from a seed, splits that share nothing, and a folder that is there whole or not at all."""
+"""Data sets: the same bytes from a seed, disjoint splits, and a directory that is complete or absent."""
 
 import json
 import os
@@ -54,9 +54,12 @@ def manifest_of(folder):
 
 
 PINNED = {  # of the first training examples of seed 0; a change here is a change of data.GENERATOR
-    "sudoku-4": "1514eb895ebe", "sudoku-6": "fec123c7d245", "sudoku-9": "2266a8834fb7", "sudoku-16": "e2628071a7e2",
-    "sudoku-36": "7e9f66a2984f", "sudoku-puzzle": "0e5e61d9392f", "sudoku-6-puzzle": "56f73a196b71", "zebra": "c5e79262bbd2",
-    "zebra-3": "881af5a669a8", "countdown": "822fa28a5ec6", "countdown-3": "8e0734a56b81", "countdown-4": "036370777206",
+    "sudoku-4": "1514eb895ebe", "sudoku-6": "fec123c7d245", "sudoku-9": "2266a8834fb7",
+    "sudoku-16": "e2628071a7e2",
+    "sudoku-36": "7e9f66a2984f", "sudoku-puzzle": "0e5e61d9392f", "sudoku-6-puzzle": "56f73a196b71",
+    "zebra": "c5e79262bbd2",
+    "zebra-3": "881af5a669a8", "countdown": "822fa28a5ec6", "countdown-3": "8e0734a56b81",
+    "countdown-4": "036370777206",
 }  # fmt: skip
 
 
@@ -188,7 +191,8 @@ def test_a_model_is_judged_on_a_data_set(tmp_path):
         evaluate(net, task, EvalConfig(data=tmp_path / "data", num_samples=13))
     with pytest.raises(
         ValueError,
-        match=r"has SudokuPuzzle of 128 .*padding=paper, and the model learned SudokuPuzzle of 74 .*padding=none",
+        match=r"has SudokuPuzzle of 128 .*padding=paper, and the model learned SudokuPuzzle of 74 "
+        r".*padding=none",
     ):
         evaluate(net, task, EvalConfig(data=made(tmp_path, "sudoku-6-puzzle", "paper", padding="paper")))
 
@@ -300,7 +304,8 @@ def test_arrays_that_are_no_examples_are_refused_though_their_hash_is_right(tmp_
     part = spoil if spoil in ("known", "lengths", "tokens") else "tokens"
     array = np.load(folder / f"train.{part}.npy")
     changed = {
-        "reshape": lambda: array.reshape(-1, 8), "view": lambda: array.view(np.int8), "known": lambda: array.astype(np.uint8),
+        "reshape": lambda: array.reshape(-1, 8), "view": lambda: array.view(np.int8),
+        "known": lambda: array.astype(np.uint8),
         "lengths": lambda: array + np.uint16(1), "tokens": lambda: array + np.uint8(200),
     }  # fmt: skip
     np.save(folder / f"train.{part}.npy", changed[spoil]())

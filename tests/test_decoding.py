@@ -102,7 +102,7 @@ def test_a_confidence_prefers_the_surer_candidate_and_ignores_temperature(confid
 
 
 def test_refresh_is_for_any_order_alone():
-    """Without refresh the order is the first one, but for what was promoted; with it, a fresh one at every step."""
+    """Without refresh the order is the first one except for promotions. With refresh each step draws one."""
     known = torch.zeros(400, 4, dtype=torch.bool)
     net = Oracle(torch.ones(2, 2, 2, 2))
     seen = {}
@@ -146,7 +146,7 @@ def test_on_step_receives_what_one_needs_to_draw_the_step():
 
 @pytest.mark.parametrize("name", ["mdm", "scdm"])
 def test_candidates_grow_with_what_is_clean(name):
-    """One more than are clean, where so many are left; with all latents each step shows the same number of candidates and latents in all."""
+    """k is the number of clean tokens + 1, at most those masked. With all latents each step has one total."""
     steps, known = [], torch.tensor([[False, True, False], [False, False, False]])
     run(
         name,

@@ -1,4 +1,4 @@
-"""Solving without guessing: never wrong, each strategy on a position made for it, and as far as plain singles go."""
+"""Solving without guessing: never wrong, each strategy on its own position, and as far as singles go."""
 
 from itertools import product
 from pathlib import Path
@@ -112,7 +112,7 @@ def test_all_that_singles_find_is_deduced(box, seed, tries):
     st.floats(0.05, 0.5),
 )
 def test_no_strategy_strikes_the_solution(strategy, box, seed, share):
-    """From any candidates that include the solution; the unique rectangle alone needs those of a whole puzzle."""
+    """From any candidates that include the solution. The unique rectangle needs those of a puzzle."""
     unit_of = UNITS[box]
     board = filled(unit_of, seed)
     side = box[0] * box[1]
@@ -132,7 +132,7 @@ def block(rows, columns, but=""):
 
 
 ALL = "123456789"
-# Cells have all nine candidates except those that a position names: what it leaves to them, and the digits that cells must lose.
+# Cells have all nine candidates except those in a position. A position lists candidates, then removed digits.
 POSITIONS = {
     "naked pair in a row": (naked_pairs, [("11 15", "12")], block("1", ALL, "11 15"), "12"),
     "naked pair in a column": (naked_pairs, [("11 91", "89")], block(ALL, "1", "11 91"), "89"),

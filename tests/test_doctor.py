@@ -166,7 +166,7 @@ def test_attention_that_is_wrong_is_seen(monkeypatch):
 
 
 def test_a_model_that_was_damaged_in_a_copied_package_is_named(tmp_path):
-    """Cut off, changed in its weights, and whole ones beside them: each is named, the others are still looked at."""
+    """Truncated, changed and complete models in one directory: each is named, and all are checked."""
     shutil.copytree(
         Path(latent_tokens.__file__).parent,
         tmp_path / "latent_tokens",

@@ -1,4 +1,4 @@
-"""A handful of faults of each kind, after each of which a run ends as it does undisturbed; make drill does it with hundreds."""
+"""A few faults of each kind, after which a run ends as if undisturbed. make drill runs hundreds."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Things that must be equal: truncated and full, reordered and not, one method as a case of another, alone and in a batch."""
+"""Equalities: truncated and full, reordered and not, one method as a special case, alone and in a batch."""
 
 from dataclasses import replace
 

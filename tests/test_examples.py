@@ -62,7 +62,7 @@ def test_the_new_task_is_a_task(task):
 
 
 def test_the_lines_are_the_petersen_graph(example):
-    """Ten points, three lines each; two that are joined have no neighbour in common, two that are not have one."""
+    """Ten points with three lines each. Joined points share no neighbor, other pairs share one."""
     joined = adjacency(example)
     assert (joined @ joined + joined == np.ones((10, 10)) + 2 * np.eye(10)).all()
 

@@ -1,4 +1,4 @@
-"""The fast path against the reference: the same logits wherever the reference goes, hence the same samples, in parts of any size."""
+"""The optimized path against the reference: equal logits along its trajectory, equal samples in any parts."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -62,7 +62,7 @@ def with_latents(method, decoding):
 
 
 def follow(net, method, decoding, compare):
-    """Decodes by the reference, and at each step hands `compare` its candidates' logits and what else a look is given."""
+    """Decode with the reference, and pass each step's candidate logits and other arguments to `compare`."""
     tokens, known, lengths = problem()
     state = start(net, method, tokens, known, decoding, 3, None, lengths)
 
@@ -104,7 +104,7 @@ def assert_equal_logits(monkeypatch, net, any_method, decoding):
 
 
 def close_calls(net, method, decoding, state):
-    """Decodes by the reference; gives (row, index in its order) of every choice that NEAR in probability would have turned."""
+    """Decode with the reference. Return (row, index in its order) of every choice within NEAR of another."""
     found = set()
 
     def look(rows, tokens, layout, num_candidates):
@@ -129,7 +129,7 @@ def close_calls(net, method, decoding, state):
 
 
 def rows_that_differ(net, method, decoding, tokens, known, lengths):
-    """How many rows come out otherwise than by the reference, each of which must have left it at a close call."""
+    """Return how many rows differ from the reference. Each must first differ at a close choice."""
     fast = generate(net, method, tokens, known, decoding, 3, lengths=lengths)
     state = start(net, method, tokens, known, decoding, 3, None, lengths)
     close, slow = close_calls(net, method, decoding, state), finish(state)
@@ -147,7 +147,7 @@ def test_the_samples_are_the_references_but_where_two_choices_are_close(any_meth
 
 
 def test_where_all_candidates_are_alike_the_samples_differ_only_there():
-    """Without learned positions and with nothing known, every candidate of the first step has the same logits but for rounding."""
+    """Without learned positions and known tokens, the first candidates have equal logits up to rounding."""
     net, nothing = untrained("rotary"), torch.zeros(64, LENGTH).bool()
     state = start(net, METHODS["sidm"], nothing.long(), nothing, Decoding(candidates=3), 3, None, None)
     close = close_calls(net, METHODS["sidm"], Decoding(candidates=3), state)

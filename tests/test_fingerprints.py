@@ -1,4 +1,4 @@
-"""What no refactoring changes: losses, samples, recipe hashes, files of version 0.1; and the loss curve of every method."""
+"""Values that no refactoring changes: losses, samples, recipe hashes, version 0.1 files and loss curves."""
 
 import json
 import os

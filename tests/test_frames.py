@@ -1,4 +1,4 @@
-"""Frames: what is drawn is what was decoded, what it cost adds up, and a verdict points at the cells that are wrong."""
+"""Frames show the decoded tokens, their costs add up, and a verdict marks the wrong cells."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What a model directory of a stranger says may make no traceback, copy no file of this computer and inject nothing into a card."""
+"""A hostile model directory causes no traceback, copies no local file and injects nothing into a card."""
 
 import json
 import re
@@ -117,7 +117,10 @@ def test_export_refuses_a_result_without_keys_in_one_line(model, capsys):
     assert (code, "row 1: has no method, order" in line) == (2, True)
 
 
-HOSTILE = 'x`\n---\nlicense: evil\n---\n<script>alert(1)</script> | a | [b](javascript:c) **d** $(e) \u202e "; import os'
+HOSTILE = (
+    "x`\n---\nlicense: evil\n---\n<script>alert(1)</script> | a | [b](javascript:c) **d** $(e) "
+    '\u202e "; import os'
+)
 
 
 def test_hostile_names_inject_nothing_into_a_card(model):

@@ -1,4 +1,4 @@
-"""A model goes to a hub and comes back as it was, with its card; a name that comes along needs none; without a hub there is one line, at once."""
+"""A model is equal after upload and download. Bundled names need no hub. Without a hub: one line, quickly."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""transformers opens our folders to equal logits; its `generate` gives our samples; what it says of inputs and settings holds."""
+"""transformers loads our directories with equal logits and samples. Its errors about inputs are right."""
 
 import json
 import os

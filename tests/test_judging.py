@@ -1,4 +1,4 @@
-"""Judges give probabilities, perplexities are what they are called, and a language model is asked as it should be."""
+"""Judges return probabilities, perplexities match their definition, language models get correct inputs."""
 
 import math
 
@@ -96,7 +96,7 @@ def test_variety():
 
 @pytest.fixture(scope="module")
 def gpt(tmp_path_factory):
-    """A GPT-2 of random weights with a byte-level tokenizer that ends documents in its own way, as a folder."""
+    """Save a GPT-2 of random weights with a byte-level tokenizer that ends documents with its own token."""
     transformers = pytest.importorskip("transformers")
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -200,7 +200,8 @@ def test_a_judge_that_is_not_there_says_so(tmp_path):
         find_judge("trigrams", Text(8), None)
     with pytest.raises(
         ValueError,
-        match=r"must be a folder or a name on the hub with a causal .* or use judge=smollm2 or judge=trigrams",
+        match=r"must be a folder or a name on the hub with a causal .* or use judge=smollm2 or "
+        r"judge=trigrams",
     ):
         find_judge(str(tmp_path), Text(8), None)
 

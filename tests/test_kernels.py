@@ -66,7 +66,7 @@ def test_a_few_queries_see_all_the_keys():
 
 
 def block_mask(layout):
-    """The semi-causal mask, equation 2 written out: FlexAttention traces it, and cannot trace a rule whose types are checked."""
+    """Semi-causal mask, equation 2 without runtime type checks, which FlexAttention cannot trace."""
     return create_block_mask(
         lambda b, h, q, k: (k < layout.num_clean[b]) | (k <= q), ROWS, None, SLOTS, SLOTS, device="cpu"
     )

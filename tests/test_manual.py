@@ -1,4 +1,4 @@
-"""The manual: its Python runs, its figures are those of the code, its reference has every name. And the notebook."""
+"""The manual: its Python runs, its numbers match the code, its reference is complete. And the notebook."""
 
 import json
 import re
@@ -16,7 +16,8 @@ import notebook
 
 DOCS = ROOT / "docs"
 SHORTER = {
-    "--steps 600 --warmup 20 --evaluate-every 200": "--steps 6 --warmup 2 --evaluate-every 3 --num-train 64 --num-validation 8",
+    "--steps 600 --warmup 20 --evaluate-every 200": "--steps 6 --warmup 2 --evaluate-every 3 --num-train "
+    "64 --num-validation 8",
     "--num-samples 500": "--num-samples 4",
 }
 

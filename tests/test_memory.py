@@ -1,4 +1,4 @@
-"""A batch of any size fits: in parts, that change neither what is decoded (test_fast.py) nor what is learned."""
+"""A batch of any size fits: parts change neither the samples (test_fast.py) nor the gradients."""
 
 import pytest
 import torch

@@ -120,7 +120,7 @@ def test_a_net_that_reads_only_what_is_scored_gives_the_same_loss_and_gradients(
 
 @pytest.mark.parametrize("attribute", ["supports_slots", "reads"])
 def test_network_that_supports_slots_is_called_with_them(small, attribute):
-    """Also by the attribute's name in version 0.1, on a network of a user's own and on a subclass of Transformer."""
+    """Also under the version 0.1 attribute name, on a user's network and on a subclass of Transformer."""
     calls = []
 
     class Own:
@@ -150,7 +150,7 @@ def test_network_that_supports_slots_is_called_with_them(small, attribute):
 
 
 def test_the_first_layers_table_and_groups_of_rows_take_part_in_the_loss(small, monkeypatch):
-    """What the test above compares is no plain pass: the table is made once, and the last layer attends group by group."""
+    """The fast path of the test above differs from a plain pass: one table, and a last layer by groups."""
     monkeypatch.setattr(block, "TOKENS_PER_GROUP", 64)
     made, widths = [], []
     counters = [

@@ -1,4 +1,4 @@
-"""With exact conditionals for a denoiser, sampling draws the joint and the loss is its entropy, whatever the method and decoding."""
+"""With exact conditionals as denoiser, sampling draws the joint and the loss is its entropy."""
 
 import itertools
 from dataclasses import replace
@@ -24,8 +24,10 @@ from latent_tokens import (
     reverse_process,
 )
 
-MANY = 20_000  # where two distributions are near: among so many draws a sample is within 0.02 of its distribution
-DRAWS = 4_000  # within 0.042; the joint is 0.116 or more from any product of its parts, 0.269 from itself at temperature 0.5
+MANY = 20_000  # With this many draws, an empirical distribution is within 0.02 of the true one.
+# With this many draws it is within 0.042. The joint is 0.116 or more from any product of its parts,
+# and 0.269 from itself at temperature 0.5.
+DRAWS = 4_000
 NEAR, FAR = 0.05, 0.1
 JOINT = small_joint()
 MARGINAL = [JOINT.sum(tuple({0, 1, 2} - {place})) / JOINT.sum() for place in range(3)]
@@ -82,7 +84,7 @@ def test_clamped_positions_condition_the_rest():
 
 
 def product(parts):
-    """The distribution that decoding the sets of positions `parts` one after the other gives: within a set, independent."""
+    """Return the distribution of decoding the position sets `parts` in order, independent within a set."""
     made = torch.zeros_like(JOINT)
     for outcome in itertools.product(range(3), repeat=3):
         probability, seen = 1.0, {}

@@ -1,4 +1,4 @@
-"""The page in a browser: a decode is watched, typed, compared and measured, and a trace is opened without a server."""
+"""The page in a browser: watch, type, compare and measure a decode, and open a trace without a server."""
 
 import os
 import re
@@ -137,7 +137,7 @@ def watch(page, name="sudoku-6-scdm", puzzle=SIX):
 
 
 def until(page, expression):
-    """Waits for what JavaScript says of the page; the page's own policy forbids it to evaluate text, so it is asked from outside."""
+    """Wait for a JavaScript condition, evaluated from outside because the page's policy forbids eval."""
     begun = time.monotonic()
     while not page.evaluate(expression):
         assert time.monotonic() < begun + PATIENCE, expression
@@ -304,7 +304,8 @@ def test_two_settings_are_compared(opened, nine):
     ended(page, 1)
     until(
         page,
-        "[...document.querySelectorAll('h3')].map(h => h.textContent.match(/n = (\\w+)/)?.[1]).join() === '0,all'",
+        "[...document.querySelectorAll('h3')].map(h => h.textContent.match(/n = (\\w+)/)?.[1]).join() "
+        "=== '0,all'",
     )
     at(page, 14)
     assert count(page, "latent", 0) == 0
@@ -372,7 +373,8 @@ def test_the_curve_is_measured(opened, address):
     page.get_by_role("button", name="Run").click()
     until(
         page,
-        "document.querySelectorAll('#points tbody tr').length === 4 && !document.querySelector('#curve-run').disabled",
+        "document.querySelectorAll('#points tbody tr').length === 4 && "
+        "!document.querySelector('#curve-run').disabled",
     )
     rows = [row.split("\t") for row in page.locator("#points tbody tr").all_inner_texts()]
     assert [row[1] for row in rows] == ["0", "4", "16", "all"]

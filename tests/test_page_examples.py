@@ -76,7 +76,8 @@ def test_the_demo_shows_a_puzzle_that_needs_latent_tokens():
     assert [one["start"]["settings"]["latents"] for one in (without, with_all)] == [0, "all"]
     assert (without["end"]["right"], with_all["end"]["right"]) == (False, True)
     assert re.match(
-        r"Chosen example: solved with all latent tokens, wrong with none, like \d+ of 20 generated puzzles \(14 givens, k = 4",
+        r"Chosen example: solved with all latent tokens, wrong with none, like \d+ of 20 generated puzzles "
+        r"\(14 givens, k = 4",
         caption,
     )
 
@@ -90,8 +91,8 @@ def test_the_demo_says_when_no_puzzle_needs_latent_tokens(tmp_path):
     assert [one["end"]["right"] for one in traces] == [False, False]
     assert caption.startswith("First of 10 generated puzzles (14 givens, k = 4")
     assert (
-        "No puzzle is solved with all latent tokens and wrong with none. Solved with all: 0. Solved with none: 0."
-        in caption
+        "No puzzle is solved with all latent tokens and wrong with none. Solved with all: 0. Solved with "
+        "none: 0." in caption
     )
 
 

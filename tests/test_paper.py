@@ -1,4 +1,4 @@
-"""The paper's numbers are those it prints; every experiment runs, goes on where it was stopped, and computes nothing twice."""
+"""The paper's numbers match its text. Every experiment runs, resumes, and computes nothing twice."""
 
 import json
 import re
@@ -66,7 +66,7 @@ METHOD = {
 
 
 def reproduced(place, names):
-    """(config, table by experiment) of experiments at the smallest scale, as one user runs them one after the other."""
+    """(config, table by experiment) of experiments at the smallest scale, run one after another."""
     config = ReproduceConfig("table-1", "smoke", place / "results", place / "runs")
     return config, {name: reproduce(replace(config, experiment=name)) for name in names}
 
@@ -267,7 +267,7 @@ def test_status_says_what_is_done_and_runs_nothing(few, tmp_path, monkeypatch):
 
 
 def test_the_time_that_is_told_is_that_of_what_is_left(monkeypatch):
-    """A step takes 2 s here: models that are done count nothing, those begun their last steps, and each row its samples."""
+    """At 2 s per step: finished models cost nothing, partial ones their last steps, each row its samples."""
     monkeypatch.setattr("latent_tokens.paper.plan.step_seconds", lambda size, batch, length: 2.0)
     (recipe, *_) = recipes("table-1", "cpu", Path("runs"))
     sampling = (

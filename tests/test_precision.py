@@ -1,4 +1,4 @@
-"""What decoding loses to the precision of the network's arithmetic: along the trajectory of float64, step by step."""
+"""Effect of the network's precision on decoding: along the trajectory of float64, step by step."""
 
 from copy import deepcopy
 

@@ -1,4 +1,4 @@
-"""Influence is what an exact model says it is, and the policy shows what matters, best last, whatever the batch."""
+"""Influence matches an exact model, and the policy puts the most relevant position last, in any batch."""
 
 import math
 from dataclasses import replace
@@ -31,7 +31,7 @@ CHAIN = torch.tensor([[0.0, 1, 0, 0], [1, 0, 2, 0], [0, 2, 0, 3], [0, 0, 3, 0]])
 
 
 def twins():
-    """Positions 0 and 1 hold the same one of three tokens, so do 2 and 3; the pairs know nothing of each other."""
+    """Positions 0 and 1 hold the same one of three tokens, and so do 2 and 3. The pairs are independent."""
     same = torch.eye(3, dtype=torch.float64)
     return torch.einsum("ab,cd->abcd", same, same) + 1e-12
 

@@ -18,7 +18,7 @@ PUZZLE, BOARDS, ZEBRA, FOUR = TASKS["sudoku-puzzle"], TASKS["sudoku-9"], TASKS["
 
 
 def shah_rows(count):
-    """Sudoku records as Shah et al. write them, of puzzles made here: the number of givens, then (row, column, value, strategy) each cell."""
+    """Return records as Shah et al. write them: number of givens, then (row, column, value, strategy)."""
     examples, rng, rows = PUZZLE.generate(count, seed=1), np.random.default_rng(0), []
     for givens, board in zip(PUZZLE.givens(examples.tokens), PUZZLE.answers(examples.tokens), strict=True):
         shown, empty = (
@@ -331,7 +331,10 @@ def test_arrays_of_another_kind_are_refused(tmp_path):
 OTHER = "782936514431758269659241873965872431378514692214693758896125347547389126123467985"
 QUIZ = "080050060460907108005000029970006500000872031300049000004025003010000480603100007"
 SOLUTION = "789251364462937158135468729978316542546872931321549876894725613217693485653184297"
-A = "= LHS c 1 1 RHS c 0 2 CLUE_END = LHS c 2 0 RHS c 1 1 CLUE_END immediate-left LHS c 0 0 RHS c 2 0 CLUE_END = LHS c 2 2 RHS n 0 1 CLUE_END"
+A = (
+    "= LHS c 1 1 RHS c 0 2 CLUE_END = LHS c 2 0 RHS c 1 1 CLUE_END immediate-left LHS c 0 0 RHS c 2 0 "
+    "CLUE_END = LHS c 2 2 RHS n 0 1 CLUE_END"
+)
 A += " nbr LHS c 1 0 RHS c 0 0 CLUE_END"
 CLUES = str(A.split()).replace("'", '"')
 TABLE = "[[0, 1, 2], [1, 0, 2], [0, 2, 1], [1, 2, 0]]"
@@ -344,39 +347,62 @@ DOTS = QUIZ.replace("0", ".")
 EXTREME = f"source,question,answer,rating\nmine,{DOTS},{SOLUTION},3\n{{bad}}\n"
 
 TEXTS = {
-    "a csv": (PUZZLE, "x.csv", CSV, f"{QUIZ},{SOLUTION[:-1]}1", 3, "puzzle contradicts itself: 1 twice in row 9"),
+    "a csv": (PUZZLE, "x.csv", CSV, f"{QUIZ},{SOLUTION[:-1]}1", 3,
+        "puzzle contradicts itself: 1 twice in row 9"),
     "a csv without its solution": (PUZZLE, "x.csv", CSV, QUIZ, 3, "1 columns: must be 2"),
-    "extreme, another solution": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS},{SOLUTION[:-1]}1,3", 3, "puzzle contradicts itself: 1 twice in row 9"),
-    "extreme, solutions swapped": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS},{OTHER},3", 3, "the solution given is wrong in row 1 column 3"),
-    "extreme, a hole in it": (BOARDS, "x.csv", EXTREME, f"mine,{DOTS},.{SOLUTION[1:]},3", 3, "the solution given is wrong in row 1 column 1"),
-    "extreme, a cell too few": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS[1:]},{SOLUTION},3", 3, "puzzle of 80 cells: must have 81"),
-    "extreme, several solutions": (PUZZLE, "x.csv", EXTREME, f"mine,{'.' * 81},{SOLUTION},3", 3, "puzzle has several solutions"),
-    "extreme, no solution": (PUZZLE, "x.csv", EXTREME, f"mine,12345678{'.' * 9}9{'.' * 63},{SOLUTION},3", 3, "puzzle has no solution"),
-    "extreme, nothing to solve": (PUZZLE, "x.csv", EXTREME, f"mine,{SOLUTION},{SOLUTION},3", 3, "puzzle has nothing to solve"),
+    "extreme, another solution": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS},{SOLUTION[:-1]}1,3", 3,
+        "puzzle contradicts itself: 1 twice in row 9"),
+    "extreme, solutions swapped": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS},{OTHER},3", 3,
+        "the solution given is wrong in row 1 column 3"),
+    "extreme, a hole in it": (BOARDS, "x.csv", EXTREME, f"mine,{DOTS},.{SOLUTION[1:]},3", 3,
+        "the solution given is wrong in row 1 column 1"),
+    "extreme, a cell too few": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS[1:]},{SOLUTION},3", 3,
+        "puzzle of 80 cells: must have 81"),
+    "extreme, several solutions": (PUZZLE, "x.csv", EXTREME, f"mine,{'.' * 81},{SOLUTION},3", 3,
+        "puzzle has several solutions"),
+    "extreme, no solution": (PUZZLE, "x.csv", EXTREME, f"mine,12345678{'.' * 9}9{'.' * 63},{SOLUTION},3", 3,
+        "puzzle has no solution"),
+    "extreme, nothing to solve": (PUZZLE, "x.csv", EXTREME, f"mine,{SOLUTION},{SOLUTION},3", 3,
+        "puzzle has nothing to solve"),
     "extreme, no rating": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS},{SOLUTION}", 3, "3 columns: must be 4"),
-    "extreme, a rating of words": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS},{SOLUTION},-1", 3, "rating '-1': must be a whole number from 0"),
-    "extreme, a quote that does not end": (PUZZLE, "x.csv", EXTREME, f'"mine,{DOTS},{SOLUTION},3', 3, "no row of a .csv"),
-    "extreme, a letter": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS.replace('8', 'x')},{SOLUTION},3", 3, "'x' in row 1 column 2"),
+    "extreme, a rating of words": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS},{SOLUTION},-1", 3,
+        "rating '-1': must be a whole number from 0"),
+    "extreme, a quote that does not end": (PUZZLE, "x.csv", EXTREME, f'"mine,{DOTS},{SOLUTION},3', 3,
+        "no row of a .csv"),
+    "extreme, a letter": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS.replace('8', 'x')},{SOLUTION},3", 3,
+        "'x' in row 1 column 2"),
     "lines": (PUZZLE, "x.txt", f"{QUIZ}\n\n{{bad}}\n", QUIZ[:-1], 3, "puzzle of 80 cells: must have 81"),
-    "lines of boards": (BOARDS, "x.txt", f"{QUIZ}\n{{bad}}", QUIZ.replace("8", "x"), 2, "'x' in row 1 column 2"),
+    "lines of boards": (BOARDS, "x.txt", f"{QUIZ}\n{{bad}}", QUIZ.replace("8", "x"), 2,
+        "'x' in row 1 column 2"),
     "several solutions": (BOARDS, "x.txt", f"{QUIZ}\n{{bad}}", "1" + "." * 80, 2, "several solutions"),
-    "no solution": (BOARDS, "x.txt", f"{QUIZ}\n{{bad}}", "12345678" + "." * 9 + "9" + "." * 63, 2, "no solution"),
-    "zebra": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 2, 0]", "[2, 1, 0]"), 2, "the answer is wrong: not true"),
-    "a zebra's houses": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[0, 1, 2]", "[0, 2, 1]"), 2, "it must number the houses"),
-    "a zebra's part of a house": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 0, 2]", "[1.9, 0.2, 2]"), 2, "no rows of whole numbers"),
-    "a zebra's text": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 0, 2]", '"102"'), 2, "no rows of whole numbers"),
-    "a zebra's truth": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[0, 1, 2]", "[false, true, 2]"), 2, "no rows of whole numbers"),
-    "a zebra's infinity": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 0, 2]", "[Infinity, 0, 2]"), 2, "no rows of whole numbers"),
-    "a zebra's clues": (ZEBRA, "x.jsonl", ZEBRAS, '{"clues": [1, 2], "solution": []}', 2, "its clues are no list of text"),
+    "no solution": (BOARDS, "x.txt", f"{QUIZ}\n{{bad}}", "12345678" + "." * 9 + "9" + "." * 63, 2,
+        "no solution"),
+    "zebra": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 2, 0]", "[2, 1, 0]"), 2,
+        "the answer is wrong: not true"),
+    "a zebra's houses": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[0, 1, 2]", "[0, 2, 1]"), 2,
+        "it must number the houses"),
+    "a zebra's part of a house": (ZEBRA, "x.jsonl", ZEBRAS,
+        GOOD_ZEBRA.replace("[1, 0, 2]", "[1.9, 0.2, 2]"), 2, "no rows of whole numbers"),
+    "a zebra's text": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 0, 2]", '"102"'), 2,
+        "no rows of whole numbers"),
+    "a zebra's truth": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[0, 1, 2]", "[false, true, 2]"), 2,
+        "no rows of whole numbers"),
+    "a zebra's infinity": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 0, 2]", "[Infinity, 0, 2]"), 2,
+        "no rows of whole numbers"),
+    "a zebra's clues": (ZEBRA, "x.jsonl", ZEBRAS, '{"clues": [1, 2], "solution": []}', 2,
+        "its clues are no list of text"),
     "deep brackets": (ZEBRA, "x.jsonl", ZEBRAS, "[" * 100_000, 2, "not JSON"),
     "a quote": (PUZZLE, "x.csv", CSV, f'"{QUIZ},{SOLUTION}', 3, "puzzle of 82 cells"),
-    "a zebra's table": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace(TABLE, "[1, 2]"), 2, "no rows of whole numbers"),
-    "countdown": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN.replace("=18", "=19"), 2, "is wrong: 31-13=19 is not true"),
+    "a zebra's table": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace(TABLE, "[1, 2]"), 2,
+        "no rows of whole numbers"),
+    "countdown": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN.replace("=18", "=19"), 2,
+        "is wrong: 31-13=19 is not true"),
     "a broken line": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN[:-5], 2, "not JSON"),
     "a number": (FOUR, "x.jsonl", COUNT, "7", 2, "must be an object with input and output"),
     "a field": (FOUR, "x.jsonl", COUNT, '{"input": "1,2"}', 2, "output a str"),
     "a character": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN.replace("+", "plus"), 2, "'p' in '86plus28"),
-    "other numbers": (FOUR, "x.jsonl", COUNT, '{"input": "1,2,3,4", "output": "1+2=3"}', 2, "must be 4 numbers .*countdown-3, countdown-4 and"),
+    "other numbers": (FOUR, "x.jsonl", COUNT, '{"input": "1,2,3,4", "output": "1+2=3"}', 2,
+        "must be 4 numbers .*countdown-3, countdown-4 and"),
 }  # fmt: skip
 
 
@@ -418,7 +444,8 @@ def test_files_that_are_no_source_are_refused(tmp_path):
         (
             PUZZLE,
             "x.csv",
-            "its first line is 'puzzle,answer'; it must be quizzes,solutions or source,question,answer,rating",
+            "its first line is 'puzzle,answer'; it must be quizzes,solutions or "
+            "source,question,answer,rating",
         ),
         (PUZZLE, "x.bin", "no text in UTF-8"),
         (PUZZLE, "empty.txt", "no example in it"),

@@ -1,4 +1,4 @@
-"""Weights that changed on the disk are noticed, and files of version 0.1, which hold no hash, are still read."""
+"""Changed weights on disk are detected, and version 0.1 files, which have no hash, are still readable."""
 
 import hashlib
 import json
@@ -94,7 +94,10 @@ def test_tensors_sha256_depends_on_names_types_shapes_and_bytes():
 
 def test_a_tensor_file_is_the_same_in_every_process(tmp_path):
     code = "import sys, torch; from latent_tokens.checkpoints.tensor_files import tensors_to_bytes; "
-    code += "sys.stdout.buffer.write(tensors_to_bytes({'b': torch.arange(3), 'a': torch.ones(2)}, {'x': '1', 'y': '2', 'z': '3'}))"
+    code += (
+        "sys.stdout.buffer.write(tensors_to_bytes({'b': torch.arange(3), 'a': torch.ones(2)}, {'x': "
+        "'1', 'y': '2', 'z': '3'}))"
+    )
     files = {
         subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(3)
     }

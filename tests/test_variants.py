@@ -76,7 +76,7 @@ def test_latents_of_a_unit_and_constrained_ones():
 
 
 def test_constrained_of_a_unit_is_neither_of_the_two():
-    """Clean are 5, 9 and 13, the candidate is 10: 2 shares its column, 1 a column with all that is clean, 8 its row and a box with two of them."""
+    """Clean: 5, 9, 13. Candidate: 10. 2 shares its column, 1 a column with all clean cells, 8 row and box."""
     order = [5, 9, 13, 10, 0, 1, 2, 3, 4, 6, 7, 8, 11, 12, 14, 15]
     policies = (of_a_unit, constrained, VARIANTS["constrained of a unit"].adjust)
     assert [shown_by(policy, order, 3, 1, 1) for policy in policies] == [[2], [1], [8]]
@@ -260,7 +260,7 @@ def drawn(name, value):
 
 
 def test_curves_have_a_true_axis():
-    """Arm, windows and ar-mtp are one curve over latents; k and the share of the training have logarithmic axes of their own."""
+    """arm, windows and ar-mtp form one curve over latents. k and the training share have logarithmic axes."""
     axes = drawn("figure-1", 40.0)
     assert [tick.get_text() for tick in axes.get_xticklabels()] == [
         "0",

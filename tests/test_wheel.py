@@ -1,4 +1,4 @@
-"""What is installed is what was built: the wheel holds all it needs and works in a fresh environment that does not see the checkout."""
+"""The installed package is the built one: the wheel works in a fresh environment without the checkout."""
 
 import json
 import os
@@ -132,8 +132,8 @@ def test_the_doctor_finds_it_well(fresh, tmp_path):
     ]
     (own,) = [finding for finding in found if finding["about"] == "latent-tokens"]
     assert (
-        own["found"]
-        == f"{tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']['version']} in {next(fresh.glob('lib/*/*/latent_tokens'))}"
+        own["found"] == f"{tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']['version']} in "
+        f"{next(fresh.glob('lib/*/*/latent_tokens'))}"
     )
 
 
@@ -157,7 +157,8 @@ def test_to_import_it_takes_a_moment_and_its_core_little_more_than_torch():
     ]
     alone, torch, core = map(statistics.median, zip(*rounds, strict=True))
     print(
-        f"import latent_tokens {alone:.3f} s; import torch {torch:.2f} s; then from latent_tokens import generate {core:.3f} s"
+        f"import latent_tokens {alone:.3f} s; import torch {torch:.2f} s; then from latent_tokens import "
+        f"generate {core:.3f} s"
     )
     assert alone < 0.2
     assert core < 0.5

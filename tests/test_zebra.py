@@ -19,17 +19,25 @@ OTHERS = Path(__file__).parents[2] / "shared" / "data" / "zebra" / "reasoning_gy
 TASK, SMALL = TASKS["zebra"], TASKS["zebra-3"]
 
 A = (
-    "= LHS c 1 1 RHS c 0 2 CLUE_END = LHS c 2 0 RHS c 1 1 CLUE_END immediate-left LHS c 0 0 RHS c 2 0 CLUE_END "
+    "= LHS c 1 1 RHS c 0 2 CLUE_END = LHS c 2 0 RHS c 1 1 CLUE_END immediate-left LHS c 0 0 RHS c 2 0 "
+    "CLUE_END "
     "= LHS c 2 2 RHS n 0 1 CLUE_END nbr LHS c 1 0 RHS c 0 0 CLUE_END"
 )
 A_TABLE = [[1, 0, 2], [0, 2, 1], [1, 2, 0]]
 A_IDS = (
-    "1 11 14 16 5 5 15 16 4 6 13 11 14 16 6 4 15 16 5 5 13 18 14 16 4 4 15 16 6 4 13 11 14 16 6 6 15 21 4 5 13 22 14 16 5 4 15 16 4 4 13 "
+    "1 11 14 16 5 5 15 16 4 6 13 11 14 16 6 4 15 16 5 5 13 18 14 16 4 4 15 16 6 4 13 11 14 16 6 6 15 21 4 "
+    "5 13 22 14 16 5 4 15 16 4 4 13 "
     "4 5 6 3 5 4 6 4 6 5 5 6 4 2"
 )
-B = "left-of LHS c 0 2 RHS c 2 2 CLUE_END = LHS c 0 0 RHS c 2 0 CLUE_END immediate-left LHS c 1 0 RHS c 0 2 CLUE_END ends LHS c 1 2 RHS CLUE_END"
+B = (
+    "left-of LHS c 0 2 RHS c 2 2 CLUE_END = LHS c 0 0 RHS c 2 0 CLUE_END immediate-left LHS c 1 0 RHS c 0 "
+    "2 CLUE_END ends LHS c 1 2 RHS CLUE_END"
+)
 B_TABLE = [[0, 2, 1], [0, 1, 2], [0, 1, 2]]
-B_IDS = "1 20 14 16 4 6 15 16 6 6 13 11 14 16 4 4 15 16 6 4 13 18 14 16 5 4 15 16 4 6 13 17 14 16 5 6 15 13 4 5 6 3 4 6 5 4 5 6 4 5 6 2"
+B_IDS = (
+    "1 20 14 16 4 6 15 16 6 6 13 11 14 16 4 4 15 16 6 4 13 18 14 16 5 4 15 16 4 6 13 17 14 16 5 6 15 "
+    "13 4 5 6 3 4 6 5 4 5 6 4 5 6 2"
+)
 
 
 def words(tokens):
@@ -80,7 +88,7 @@ def test_no_clue_can_be_spared_by_propagation():
 @pytest.mark.parametrize("kind", ["=", "!=", "immediate-left", "left-of", "nbr", "ends", "inbetween"])
 @given(data=st.data())
 def test_what_a_clue_leaves_is_what_enumeration_leaves(kind, data):
-    """Propagation never drops a house that some true placement uses, and settles truth where every reference is one house."""
+    """Propagation keeps every house of a true placement. It decides truth if each reference has one house."""
     from helpers.sat import RELATIONS
 
     houses = data.draw(st.integers(3, 6))
@@ -116,7 +124,7 @@ def test_one_changed_cell_is_always_caught(padding, seed, cell, step):
 
 @given(seed=st.integers(0, 999), data=st.data())
 def test_two_changed_cells_break_clues_that_are_named(seed, data):
-    """Two values of an attribute change places: the table stays whole, so only a clue can tell; it always does, and no other is blamed."""
+    """Swap two values of an attribute: the table stays a permutation, so only the violated clue tells."""
     examples = SMALL.generate(1, seed)
     tokens = examples.tokens.copy()
     start = tokens[0].tolist().index(3) + 1
@@ -176,7 +184,8 @@ def test_drawn_as_a_person_would():
     drawn = TASK.decode(TASK.example(A.split(), 3, A_TABLE).tokens[0])
     assert drawn.splitlines() == [
         "3 houses; of each attribute, A to C, every house has another value, 1 to 3",
-        "  1. B2 is in the same house as A3", "  2. C1 is in the same house as B2", "  3. A1 is immediately left of C1",
+        "  1. B2 is in the same house as A3", "  2. C1 is in the same house as B2",
+        "  3. A1 is immediately left of C1",
         "  4. C3 is in house 2", "  5. B1 is next to A1", "",
         "house  1   2   3", "       A2  A1  A3", "       B1  B3  B2", "       C2  C3  C1",
     ]  # fmt: skip

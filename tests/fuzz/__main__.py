@@ -1,4 +1,4 @@
-"""make fuzz: the bad-input drill. Exit code 1 where something was found; its inputs are kept, and `--replay FILE --reader NAME` reads one anew."""
+"""make fuzz: the bad-input drill. Exit 1 on a finding. `--replay FILE --reader NAME` repeats one input."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Valid inputs, as small as they get, made by the package itself: each is a folder, as a dict from the path of a file to its bytes."""
+"""Minimal valid inputs, written by the package. Each is a directory: a dict from file path to bytes."""
 
 import json
 import os

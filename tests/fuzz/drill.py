@@ -13,7 +13,7 @@ OUT = Path("runs/fuzz")
 
 
 def drill(readers=READERS, count=100, seed=0, processes=1, out=OUT, tell=lambda text: None, only=None):
-    """A result for each reader, of `count` inputs times its share; or of the one input `only`. What is found is saved in `out`."""
+    """Return a result per reader of `count` inputs times its share, or of the input `only`. Save findings."""
     os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     folder, jobs = Path(mkdtemp(prefix="fuzz-", dir=in_memory())), []
     try:
@@ -56,7 +56,8 @@ def table(results):
     return "\n".join(
         [
             *lines,
-            f"{tried:,.0f} inputs: {accepted:,.0f} accepted, {refused:,.0f} refused in one line, {found} found",
+            f"{tried:,.0f} inputs: {accepted:,.0f} accepted, {refused:,.0f} refused in one line, "
+            f"{found} found",
         ]
     )
 
@@ -64,7 +65,8 @@ def table(results):
 def told(results):
     """What was found, each with the file that has the smallest input."""
     return "\n".join(
-        f"\n{result.reader}: {what} ({about['times']}x)\n  {about['said'].strip()[-600:]}\n  {about['file']} ({about['size']:,} bytes)"
+        f"\n{result.reader}: {what} ({about['times']}x)\n  {about['said'].strip()[-600:]}\n  "
+        f"{about['file']} ({about['size']:,} bytes)"
         for result in results
         for what, about in result.found.items()
     )

@@ -28,13 +28,18 @@ NUMBERS = (
     -(1 << 63),
 )
 WORDS = (
-    *map(str, NUMBERS), "1e308", "-1e999", "nan", "NaN", "Infinity", "null", "true", "[]", "{}", '""', "[[[[]]]]", "\\ud800", "\x00", "../", "/",
-    "..", "", " ", "\n", "\r", "\u2028", "\ufeff", "\u0663", "\u00b2", "%s", "\x1b[31m", "1" * 5_000, ",", "|", "bytes", "text",
-    "tokenizer.json", "../tokenizer.json", "../secret/tokenizer.json", "hub:a/b", "all", "growing", "bpe:0", "bpe:300", "<|endoftext|>",
+    *map(str, NUMBERS), "1e308", "-1e999", "nan", "NaN", "Infinity", "null", "true", "[]", "{}", '""',
+    "[[[[]]]]", "\\ud800", "\x00", "../", "/",
+    "..", "", " ", "\n", "\r", "\u2028", "\ufeff", "\u0663", "\u00b2", "%s", "\x1b[31m", "1" * 5_000, ",",
+    "|", "bytes", "text",
+    "tokenizer.json", "../tokenizer.json", "../secret/tokenizer.json", "hub:a/b", "all", "growing", "bpe:0",
+    "bpe:300", "<|endoftext|>",
 )  # fmt: skip
 VALUES = (
-    *NUMBERS, 0.5, 1e308, float("nan"), float("inf"), None, True, False, "", "x", "\ud800", "a\nb", [], {}, [None], {"": 0}, [1, 2], "1", "../x",
-    "../secret/tokenizer.json", "/etc/passwd", "bytes", "any_order", "sudoku-6", "text", "zebra", ["a"] * 50, list(range(300)),
+    *NUMBERS, 0.5, 1e308, float("nan"), float("inf"), None, True, False, "", "x", "\ud800", "a\nb", [], {},
+    [None], {"": 0}, [1, 2], "1", "../x",
+    "../secret/tokenizer.json", "/etc/passwd", "bytes", "any_order", "sudoku-6", "text", "zebra",
+    ["a"] * 50, list(range(300)),
 )  # fmt: skip
 MARK = "MARK"  # the file that nothing may make: its path stands in the environment of the evil calls below
 
@@ -55,7 +60,7 @@ def mutated(rng, content, others, name):
 
 
 def kinds_of(name):
-    """The mutations for a file of that name; those that know its format more than once, since they get further."""
+    """Return the mutations for a file of that name. Format-specific ones are repeated: they reach further."""
     suffix = name.rpartition(".")[2]
     for suffixes, known in (
         (("json",), (of_json, of_json, of_json, of_words)),
@@ -71,7 +76,7 @@ def kinds_of(name):
 
 
 def of_bytes(rng, content, others):
-    """Bits flipped, bytes put in and taken out, cut off, chunks doubled, two inputs joined, numbers swapped."""
+    """Flip bits, insert and delete bytes, truncate, repeat chunks, join two inputs, swap numbers."""
     data, count = bytearray(content), len(content)
     start = rng.randrange(count + 1)
     stop = min(count, start + rng.choice((1, 2, 4, 8, 64, 512)))
@@ -215,7 +220,7 @@ def keys_of(holder):
 
 
 def of_safetensors(rng, content, others):
-    """The header of a .safetensors file changed as JSON, its length right; or its length; or the numbers behind it."""
+    """Change the JSON header of a .safetensors file and keep its length right, or change length or data."""
     size = int.from_bytes(content[:8], "little")
     header, data = content[8 : 8 + size], content[8 + size :]
     what = rng.randrange(8)
@@ -282,9 +287,12 @@ def of_npy(rng, content, others):
     return content[:8] + struct.pack("<H", len(header) % 65_536) + header + data
 
 
-CALLS = ("posix system", "os system", "builtins eval", "builtins exec", "builtins open", "io FileIO", "subprocess Popen", "builtins getattr",
-         "numpy save", "pickle loads", "torch load", "builtins __import__", "shutil rmtree", "pathlib Path", "omegaconf.base x", "typing Any",
-         "collections OrderedDict", "numpy ndarray", "numpy dtype", "_codecs encode", "builtins bytearray", "collections Counter")  # fmt: skip
+CALLS = ("posix system", "os system", "builtins eval", "builtins exec", "builtins open", "io FileIO",
+    "subprocess Popen", "builtins getattr",
+         "numpy save", "pickle loads", "torch load", "builtins __import__", "shutil rmtree", "pathlib Path",
+         "omegaconf.base x", "typing Any",
+         "collections OrderedDict", "numpy ndarray", "numpy dtype", "_codecs encode", "builtins bytearray",
+         "collections Counter")  # fmt: skip
 
 
 def evil(rng):
@@ -311,12 +319,18 @@ def evil(rng):
         struct.pack("<Q", rng.choice(NUMBERS) % (1 << 64)),
     )
     return rng.choice((
-        call + b"(" + said + b"tR", call + said + b"\x85R", b"(" + said + f"i{module}\n{name}\n".encode(), call + b")\x81", call + b"}b",
-        call + b"(K\x01K\x02tb", b"(" + call + said + b"o", call + b")}\x92", b"r" + far, b"p%d\n" % rng.choice(NUMBERS), b"N\x85" * 3,
-        b"N" + b"\x85" * rng.choice((50, 5_000, 200_000)), b"}N" + b"\x85" * rng.choice((50, 200_000)) + b"Ns", b"]" * rng.choice((50, 200_000)),
-        b"\x8e" + long, b"\x96" + long, b"\x8d" + long, b"T" + far, b"\x8b" + far + b"\x7f" * 40, b"\x8b\x00\x10\x00\x00" + b"\x7f" * 4_096,
-        b"\x95" + long, b"\x80\xff", b"\x82\x01", b"\x84" + far, b"NQ", b"I" + b"9" * 5_000 + b"\n", b"\x8f(K\x01\x90", b"j" + far, b"2" * 999,
-        b"]\x94" + b"(h\x00h\x00e" * 20, b"(((", b"0", b"1", b".", b"\x88", b"\x97\x98", b"V\\ud800\n", b"S'a'\n", b"L" + b"9" * 4_000 + b"L\n",
+        call + b"(" + said + b"tR", call + said + b"\x85R", b"(" + said + f"i{module}\n{name}\n".encode(),
+        call + b")\x81", call + b"}b",
+        call + b"(K\x01K\x02tb", b"(" + call + said + b"o", call + b")}\x92", b"r" + far,
+        b"p%d\n" % rng.choice(NUMBERS), b"N\x85" * 3,
+        b"N" + b"\x85" * rng.choice((50, 5_000, 200_000)),
+        b"}N" + b"\x85" * rng.choice((50, 200_000)) + b"Ns", b"]" * rng.choice((50, 200_000)),
+        b"\x8e" + long, b"\x96" + long, b"\x8d" + long, b"T" + far, b"\x8b" + far + b"\x7f" * 40,
+        b"\x8b\x00\x10\x00\x00" + b"\x7f" * 4_096,
+        b"\x95" + long, b"\x80\xff", b"\x82\x01", b"\x84" + far, b"NQ", b"I" + b"9" * 5_000 + b"\n",
+        b"\x8f(K\x01\x90", b"j" + far, b"2" * 999,
+        b"]\x94" + b"(h\x00h\x00e" * 20, b"(((", b"0", b"1", b".", b"\x88", b"\x97\x98", b"V\\ud800\n",
+        b"S'a'\n", b"L" + b"9" * 4_000 + b"L\n",
     ))  # fmt: skip
 
 
@@ -344,7 +358,7 @@ def of_pickle(rng, content, others):
 
 
 def of_zip(rng, content, others):
-    """Entries of a zip file renamed, doubled, dropped, packed, changed; its sizes and places changed; the pickle in it changed."""
+    """Rename, repeat, drop, compress or change entries of a zip file, their sizes, offsets or pickle."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
             entries = [(info.filename, file.read(info), zipfile.ZIP_STORED) for info in file.infolist()]

@@ -73,7 +73,7 @@ def next_case(reader, seeds, rng):
 
 
 def command(*arguments):
-    """Runs a command as a shell would. Raises ValueError with the line it ends with, AssertionError where that is not one clear line."""
+    """Run a command as a shell would. Raise ValueError with its last line, AssertionError if unclear."""
     out, said = (
         io.TextIOWrapper(io.BytesIO(), "utf-8", errors, write_through=True)
         for errors in ("strict", "backslashreplace")
@@ -177,7 +177,8 @@ PUZZLES = {
     "sudoku-16": ("1" + "." * 255, "." * 200 + "123456789ABCDEFG" + "." * 40),
     "sudoku-36": ("1" + "." * 1_295,),
     "zebra-3": (
-        "ends LHS c 1 1 RHS CLUE_END left-of LHS c 2 0 RHS c 2 1 CLUE_END nbr LHS c 1 1 RHS c 0 2 CLUE_END = LHS c 0 0 RHS c 2 1 CLUE_END 0 1 2",
+        "ends LHS c 1 1 RHS CLUE_END left-of LHS c 2 0 RHS c 2 1 CLUE_END nbr LHS c 1 1 RHS c 0 2 CLUE_END "
+        "= LHS c 0 0 RHS c 2 1 CLUE_END 0 1 2",
     ),
     "countdown-3": ("3,5,7,15", "10,20,30,60"),
 }
@@ -465,39 +466,55 @@ def renamed_in_run(rng, case):
 # the command line
 
 COMMANDS = (
-    "data sudoku-4 --num-train 4 --num-validation 2 --num-test 2 --seed 1 --source solver --padding paper --processes 1",
-    "data sudoku-6-puzzle --num-train 2 --num-validation 0 --num-test 0 --clues 12 --guessing allowed --show 1",
+    "data sudoku-4 --num-train 4 --num-validation 2 --num-test 2 --seed 1 --source solver --padding paper "
+    "--processes 1",
+    "data sudoku-6-puzzle --num-train 2 --num-validation 0 --num-test 0 --clues 12 --guessing allowed "
+    "--show 1",
     "data zebra-3 --houses 3 --attributes 3 --show 1 --seed 5",
-    "data countdown-3 --numbers 3 --targets 10 30 --num-train 2 --num-validation 1 --num-test 1 --apart-from {data/countdown-3} --out {out}",
+    "data countdown-3 --numbers 3 --targets 10 30 --num-train 2 --num-validation 1 --num-test 1 "
+    "--apart-from {data/countdown-3} --out {out}",
     "data sudoku-6-puzzle --source {source/sudoku-6-puzzle}/train.csv --split test --skip-bad --out {out}",
     "data text --source {text/lines}/lines.jsonl --length 16 --tokenizer bpe:300 --num-test 3 --out {out}",
-    "train sudoku-4 scdm --out {out} --size nano --steps 1 --batch-size 2 --lr 0.001 --weight-decay 0.1 --data {data/sudoku-4}",
-    "train sudoku-4 ar-mtp-window-2 --out {out} --steps 1 --batch-size 2 --ema 0.9 --positions both --gelu tanh --data {data/sudoku-4}",
-    "train countdown-3 arm --out {out} --steps 1 --weight flat --targets all --noise all --precision fp32 --data {data/countdown-3}",
-    "train sudoku-4 mdm --out {out} --warmup 1 --num-train 4 --num-validation 2 --evaluate-every 1 --save-minutes 1 --dropout 0.1 --keep 1",
-    "train text esolm --out {out} --steps 1 --batch-size 2 --data {data/text} --on-nan skip --seed 3 --resume auto",
-    "evaluate {model/scdm-sudoku-4} --latents 0 4 all --candidates 4 --order margin --num-samples 2 --out {out} --json",
-    "evaluate {model/scdm-sudoku-4} --latents 1 --tokens-per-step 2 --latent-policy relevant --data {data/sudoku-4} --batch-size 2 --out {out}",
-    "evaluate {model/scdm-sudoku-4} --temperature 0.5 --top-p 0.9 --no-refresh --precision bf16 --num-samples 2 --out {out}",
+    "train sudoku-4 scdm --out {out} --size nano --steps 1 --batch-size 2 --lr 0.001 --weight-decay 0.1 "
+    "--data {data/sudoku-4}",
+    "train sudoku-4 ar-mtp-window-2 --out {out} --steps 1 --batch-size 2 --ema 0.9 --positions both --gelu "
+    "tanh --data {data/sudoku-4}",
+    "train countdown-3 arm --out {out} --steps 1 --weight flat --targets all --noise all --precision fp32 "
+    "--data {data/countdown-3}",
+    "train sudoku-4 mdm --out {out} --warmup 1 --num-train 4 --num-validation 2 --evaluate-every 1 "
+    "--save-minutes 1 --dropout 0.1 --keep 1",
+    "train text esolm --out {out} --steps 1 --batch-size 2 --data {data/text} --on-nan skip --seed 3 "
+    "--resume auto",
+    "evaluate {model/scdm-sudoku-4} --latents 0 4 all --candidates 4 --order margin --num-samples 2 --out "
+    "{out} --json",
+    "evaluate {model/scdm-sudoku-4} --latents 1 --tokens-per-step 2 --latent-policy relevant --data "
+    "{data/sudoku-4} --batch-size 2 --out {out}",
+    "evaluate {model/scdm-sudoku-4} --temperature 0.5 --top-p 0.9 --no-refresh --precision bf16 "
+    "--num-samples 2 --out {out}",
     "evaluate {model/esolm-text} --latents 2 --num-samples 2 --data {data/text} --judge trigrams --out {out}",
-    "sample {model/scdm-sudoku-4} --num-samples 1 --latents 2 --candidates growing --tokens-per-step 2 --order entropy --json",
+    "sample {model/scdm-sudoku-4} --num-samples 1 --latents 2 --candidates growing --tokens-per-step 2 "
+    "--order entropy --json",
     "sample {model/scdm-countdown-3} --num-samples 1 --temperature 1 --top-p 0.5 --seed 7",
     "sample {model/esolm-text} --prompt The_latent_____are --num-samples 1 --latents all",
     "sample {model/esolm-bytes} --show --temperature 0",
-    "solve 1............... --run {model/scdm-sudoku-4} --latents 2 --candidates 3 --temperature 0.5 --attempts 2 --seed 3",
+    "solve 1............... --run {model/scdm-sudoku-4} --latents 2 --candidates 3 --temperature 0.5 "
+    "--attempts 2 --seed 3",
     "solve 3,5,7,15 --run {model/scdm-countdown-3}",
     "demo --out {out} --scale smoke --every-method --precision fp32 --seed 1",
-    "bench --methods scdm --sizes nano --lengths 8 --batch-sizes 2 --latents 1 --candidates 2 --train nano:2x8 --precisions fp32 --rounds 1 --json",
+    "bench --methods scdm --sizes nano --lengths 8 --batch-sizes 2 --latents 1 --candidates 2 --train "
+    "nano:2x8 --precisions fp32 --rounds 1 --json",
     "bench --vocabulary 32 --positions rotary --top-p 0.9 --no-plain --growth {out}",
     "reproduce table-models --scale smoke --out {out} --runs {out}/runs",
     "reproduce figure-1 --scale smoke --seeds 1 --status --judge trigrams --out {out} --runs {out}/runs",
     "import {published/ckpt}/last.ckpt {out} --weights raw --method scdm",
     "import {published/folder} {out} --weights ema --method mdm",
-    "likelihood {model/esolm-text} --data {data/text} --num-sequences 2 --order uniform --orders 2 --latents 0 3 all --seed 2 --json",
+    "likelihood {model/esolm-text} --data {data/text} --num-sequences 2 --order uniform --orders 2 "
+    "--latents 0 3 all --seed 2 --json",
     "likelihood {model/esolm-text} --text {text/short}/one.txt --orders 1",
 )
 MOST_WORK = {
-    "steps": 2, "num_train": 8, "num_validation": 4, "num_test": 3, "num_samples": 2, "attempts": 3, "orders": 2, "num_sequences": 2, "rounds": 1,
+    "steps": 2, "num_train": 8, "num_validation": 4, "num_test": 3, "num_samples": 2, "attempts": 3,
+    "orders": 2, "num_sequences": 2, "rounds": 1,
     "show": 3, "processes": 1, "seeds": 2,
 }  # fmt: skip
 
@@ -555,7 +572,7 @@ def tamed(asked):
 
 
 def ran(asked, run):
-    """Runs a command, tamed; demo, bench and what reproduce would train are taken as far as their configs go, and no further."""
+    """Run a command with small limits. demo, bench and the training of reproduce stop after their configs."""
     if isinstance(asked, DemoConfig | Bench) or (
         isinstance(asked, ReproduceConfig) and not asked.status and not asked.experiment.startswith("table-m")
     ):
@@ -593,7 +610,7 @@ def is_command(folder):
 
 
 def tame_the_commands():
-    """Has the command line run no more than a moment's work. Raises nothing; meant for a process of its own."""
+    """Limit the work of the command line to a moment. Meant for a process that does nothing else."""
     for kind, run in list(RUN.items()):
         RUN[kind] = lambda asked, run=run: ran(asked, run)
 
@@ -622,11 +639,14 @@ def folder_of(check):
 
 READERS = (
     Reader("puzzle", puzzle_seeds, read_a_puzzle, is_puzzle),
-    source_reader("sudoku.npy", "sudoku-6-puzzle", "*.npy", lambda folder: is_npy(the(folder, "source/*.npy")), share=2.0),
+    source_reader("sudoku.npy", "sudoku-6-puzzle", "*.npy",
+        lambda folder: is_npy(the(folder, "source/*.npy")), share=2.0),
     source_reader("sudoku.csv", "sudoku-6-puzzle", "train.csv", is_csv, share=2.0),
     source_reader("sudoku-extreme.csv", "sudoku-6-puzzle", "extreme.csv", is_csv, share=2.0),
-    source_reader("sudoku.txt", "sudoku-6-puzzle", "*.txt", lambda folder: is_text(the(folder, "source/*.txt")), share=2.0),
-    source_reader("zebra.pkl", "zebra", "*.pkl", lambda folder: is_pickle(the(folder, "source/*.pkl").read_bytes()), share=2.0),
+    source_reader("sudoku.txt", "sudoku-6-puzzle", "*.txt",
+        lambda folder: is_text(the(folder, "source/*.txt")), share=2.0),
+    source_reader("zebra.pkl", "zebra", "*.pkl",
+        lambda folder: is_pickle(the(folder, "source/*.pkl").read_bytes()), share=2.0),
     source_reader("zebra.jsonl", "zebra", "*.jsonl", first_lines, share=2.0),
     source_reader("countdown.jsonl", "countdown-3", "*.jsonl", first_lines, share=2.0),
     Reader("ckpt", folder_seeds("published/ckpt"), read_published, is_lightning, share=1.2),
@@ -638,13 +658,18 @@ READERS = (
         "model folder", folder_seeds(*MODELS), read_model,
         folder_of(lambda folder: is_json(folder / "config.json") and is_safetensors(folder / "model.safetensors")), retold,
     ),
-    Reader("data folder", folder_seeds(*DATA), read_data, folder_of(lambda folder: is_json(folder / "manifest.json")), repinned),
-    Reader("text", text_seeds, read_text, lambda folder: all(is_text(file) for file in folder.glob("text/*/*"))),
-    Reader("tokenizer", tokenizer_seeds, read_a_tokenizer, folder_of(lambda folder: all(map(is_json, folder.glob("*.json")))), share=2.0),
-    Reader("state", state_seeds, read_a_state, lambda folder: is_safetensors(the(folder, "run/state-*.safetensors")), renamed_state),
+    Reader("data folder", folder_seeds(*DATA), read_data,
+        folder_of(lambda folder: is_json(folder / "manifest.json")), repinned),
+    Reader("text", text_seeds, read_text,
+        lambda folder: all(is_text(file) for file in folder.glob("text/*/*"))),
+    Reader("tokenizer", tokenizer_seeds, read_a_tokenizer,
+        folder_of(lambda folder: all(map(is_json, folder.glob("*.json")))), share=2.0),
+    Reader("state", state_seeds, read_a_state,
+        lambda folder: is_safetensors(the(folder, "run/state-*.safetensors")), renamed_state),
     Reader("metrics.jsonl", lines_seeds, read_metrics, first_lines, share=2.0),
     Reader(
-        "run folder", folder_seeds("run/sudoku-4"), read_a_run, folder_of(lambda folder: is_json(folder / "config.json")), renamed_in_run,
+        "run folder", folder_seeds("run/sudoku-4"), read_a_run,
+        folder_of(lambda folder: is_json(folder / "config.json")), renamed_in_run,
     ),
     Reader("commands", command_seeds, read_arguments, is_command, change=changed_command),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""One reader in a process of its own that may die: limits on its memory and files, a watch on what it opens and runs, and on how long it takes."""
+"""Run one reader in a process that may die: limits on memory, files and time, and a record of accesses."""
 
 import io
 import json
@@ -64,7 +64,7 @@ class Result:
 
 
 class Worker:
-    """A reader's process: it goes through the inputs from a number on, and starts again behind one that ended it."""
+    """Process of a reader: read the inputs from a number on, and restart after an input that ended it."""
 
     def __init__(self, reader, seeds, fixtures, count, seed, out, only=None):
         self.reader, self.seeds, self.fixtures, self.count, self.seed, self.out, self.only = (
@@ -105,7 +105,7 @@ class Worker:
         return self.shared[FIELDS.index(name)]
 
     def ended(self):
-        """Whether it is through with its inputs. Ends it where one takes too long; what ended it is a finding."""
+        """Return whether all inputs are read. Stop the process after a timeout, which is a finding."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         late = not pid and time.monotonic() - self.get("begun") > SECONDS
         if late:
@@ -208,7 +208,7 @@ class Inside:
         self.by_hypothesis(max(first, last))
 
     def by_hypothesis(self, first):
-        """The rest: hypothesis makes the draws of mutations, or the content of a file, and shrinks what is found."""
+        """Run the remaining inputs: hypothesis draws mutations or file content, and shrinks the findings."""
         from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as st
 
         scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
@@ -315,7 +315,7 @@ class Inside:
             self.check(event, arguments[0], True)
 
     def check(self, event, path, writes):
-        """Whether a file may be opened: written in the worker's folder alone, read there in those of the case and the fixtures."""
+        """Return whether a file may be opened: written in the worker's directory, read in the inputs', too."""
         name = os.path.abspath(os.fsdecode(path))
         home = str(self.worker.folder) + os.sep
         inside = name.startswith((str(self.place) + os.sep, home + "work", home + "fixtures"))
@@ -421,7 +421,8 @@ def drilled(jobs, processes, tell=lambda text: None):
             running.remove(worker)
             results.append(worker.result())
             tell(
-                f"{worker.reader.name}: {int(worker.get('tried')):,} inputs, {len(results[-1].found)} findings"
+                f"{worker.reader.name}: {int(worker.get('tried')):,} inputs, {len(results[-1].found)} "
+                f"findings"
             )
             shutil.rmtree(worker.folder, ignore_errors=True)
         time.sleep(0.02)

@@ -28,7 +28,7 @@ def commands(page):
 def run(commands, folder):
     """Run them in their order, in one directory.
 
-    The first command of latent-tokens of a test run is a process. The others are calls, which start in no time.
+    The first latent-tokens command of a test run is a process. The others are calls, which start quickly.
     """
     for command in commands:
         name, *arguments = shlex.split(command, comments=True)

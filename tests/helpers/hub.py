@@ -1,4 +1,4 @@
-"""A hub of one's own: what huggingface_hub asks of the hub when a folder is put there and fetched, answered by a server of this process."""
+"""Local hub: a server in this process that answers the requests of huggingface_hub to upload and download."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ class Cut(bytes):
 
 @contextmanager
 def serving():
-    """Gives (address, {repository: {file: bytes}}, the requests so far) of a hub that holds what it is sent."""
+    """Yield (address, {repository: {file: bytes}}, requests) of a hub that stores what it receives."""
     repositories, asked = {}, []
 
     class Hub(BaseHTTPRequestHandler):

@@ -8,7 +8,7 @@ BASE = 8  # above every token and position: a row's are the digits of a number
 class Oracle:
     """Exact conditionals of `joint`, a tensor of L dimensions of size V, given the tokens that are shown.
 
-    shifted: slot j is fed the token of position j-1 and answers for position j. A column for MASK is added, and it is tempting.
+    shifted: slot j receives the token of position j-1 and predicts position j. The added MASK column is high.
     """
 
     def __init__(self, joint, shifted=False):

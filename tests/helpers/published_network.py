@@ -1,4 +1,4 @@
-"""The published network, written from its description for tests alone: a DiT conditioned on the noise level, and files as Lightning keeps them."""
+"""The published network, a DiT, written from its description for tests, and its Lightning checkpoints."""
 
 import torch
 import torch.nn.functional as F
@@ -6,7 +6,7 @@ from torch import nn
 
 
 class Published(nn.Module):
-    """Logits of (ids, positions, mask) with adaptive LayerNorms at a noise level of 0; its parameters have the published names.
+    """Logits of (ids, positions, mask) with adaptive LayerNorms at noise level 0.
 
     The attributes are what a reader may get wrong.
     """
@@ -88,7 +88,7 @@ class Published(nn.Module):
 
 
 def lightning(net, averages, mode="causal", length=64, **more):
-    """What a Lightning checkpoint of the net holds, with real objects of other libraries beside the weights."""
+    """Return a Lightning checkpoint of the net, with real objects of other libraries next to the weights."""
     from omegaconf import OmegaConf
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast

@@ -1,4 +1,4 @@
-"""Process groups as torchrun starts them, their ranks forked from a process that has imported torch: a start takes no seconds."""
+"""Process groups as torchrun starts them, forked from a process that has imported torch to start quickly."""
 
 import multiprocessing
 import os
@@ -43,7 +43,7 @@ def rank_main(program, arguments, environment, stdout, stderr):
 
 
 def run_ranks(world_size, *arguments, program="latent_tokens.cli"):
-    """(the largest exit code, what all ranks print, what they print to stderr) of a command in so many ranks."""
+    """Run a command on that many ranks. Return (largest exit code, stdout and stderr of all ranks)."""
     group = {
         "WORLD_SIZE": str(world_size),
         "LOCAL_WORLD_SIZE": str(world_size),

@@ -1,4 +1,4 @@
-"""A server on a free port, and the few lines that speak to it; run as a script it prints what a crowd of requests does to it."""
+"""A server on a free port and requests to it. As a script, print the effect of many concurrent requests."""
 
 import http.client
 import json
@@ -207,7 +207,7 @@ def resident(pid):
 
 
 def crowd(port, decodes=100, malformed=100):
-    """(how often each (kind, answer) came, seconds) of so many requests at once; `end` is a decode that came to its end."""
+    """Return (count of each (kind, answer), seconds) of concurrent requests. `end` is a finished decode."""
     found, faults = Counter(), list(MALFORMED.values())
 
     def decode(number):
@@ -240,7 +240,8 @@ def main():
         for number in range(1, 6):
             found, seconds = crowd(port)
             print(
-                f"round {number}: {seconds:.1f} s, now {resident(server.pid)[0]:.0f} MB, at most {resident(server.pid)[1]:.0f} MB"
+                f"round {number}: {seconds:.1f} s, now {resident(server.pid)[0]:.0f} MB, at most "
+                f"{resident(server.pid)[1]:.0f} MB"
             )
             print(
                 "  ", {f"{kind} {answer}": count for (kind, answer), count in sorted(found.items(), key=str)}

@@ -4,9 +4,9 @@
     python scripts/fingerprints.py --check                      # compare; exit code 1 if anything differs
     python scripts/fingerprints.py --check other.json                # compare with another file
 
-Hashes, tokens, shapes and names must be equal. A float is printed exactly, in hexadecimal, and may differ by 1e-6 of its size:
-another CPU sums in another order. Tokens are exact also on another CPU, unless rounding turns a choice. In that case run the
-script on both commits on that CPU and compare the two files.
+Hashes, tokens, shapes and names must be equal. A float is printed exactly, in hexadecimal. It may differ by a
+relative 1e-6, because another CPU sums in another order. Tokens are equal on another CPU unless rounding
+changes a choice. In that case run the script on both commits on that CPU and compare the two files.
 """
 
 import argparse

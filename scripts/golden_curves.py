@@ -2,8 +2,8 @@
 
     python scripts/golden_curves.py > tests/data/golden_curves.json
 
-The tolerance of a point is four standard deviations of the seeds: another order of the random draws stays within it, and a method
-that learns something else does not. tests/test_golden_curves.py compares.
+The tolerance of a point is four standard deviations over seeds. Another order of random draws stays within
+it. A method that learns something else does not. tests/test_golden_curves.py compares.
 """
 
 import json

@@ -49,8 +49,8 @@ def lines(text):
 def test_help_answers_without_torch_and_in_under_a_second():
     code = (
         "import sys\n"
-        "from latent_tokens.cli import main\ntry: main(['--help'])\nfinally: assert 'torch' not in "
-        "sys.modules and 'numpy' not in sys.modules"
+        "from latent_tokens.cli import main\ntry: main(['--help'])\n"
+        "finally: assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
     )
     # CPU seconds: on a busy machine a process waits for its turn.
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -170,8 +170,8 @@ def test_evaluate_a_model_that_comes_along_writes_nothing_into_the_package(capsy
 
 
 PROMPTS = {  # of each task: a problem, how its prompt is drawn, and its tokens: given, in all
-    "zebra-3": ("= LHS c 1 1 RHS c 0 2 CLUE_END = LHS c 2 0 RHS c 1 1 CLUE_END immediate-left LHS c 0 0 "
-        "RHS c 2 0 CLUE_END "
+    "zebra-3": ("= LHS c 1 1 RHS c 0 2 CLUE_END = LHS c 2 0 RHS c 1 1 CLUE_END "
+                "immediate-left LHS c 0 0 RHS c 2 0 CLUE_END "
                 "= LHS c 2 2 RHS n 0 1 CLUE_END nbr LHS c 1 0 RHS c 0 0 CLUE_END 0 1 2",
                 "3. A1 is immediately left of C1", 55, 64),
     "countdown-3": ("4,44,89,87", "make 87 of 4, 44, 89", 12, 46),
@@ -220,8 +220,8 @@ MISTAKES = [
     ("train sudoku-4 scdm --resume yes --out {nowhere}", "no run to resume"),
     ("train sudoku-4 scdm --data {nowhere}", "no data set"),
     (
-        "train sudoku-4 scdm --resume yes --steps 7 --batch-size 4 --num-train 8 --num-validation 8 "
-        "--out {scdm}",
+        "train sudoku-4 scdm --resume yes --steps 7 --batch-size 4 "
+        "--num-train 8 --num-validation 8 --out {scdm}",
         "--steps 7: ",
     ),
     ("data sudoku-4 --out {full}", "exists and is not empty"),
@@ -287,8 +287,8 @@ REFUSED = [
     ("--versoin", "--versoin: there is no such option. Did you mean --version?"),
     (
         "evaluate",
-        "RUN is missing: the command is latent-tokens evaluate RUN [OPTIONS]; see latent-tokens "
-        "evaluate --help",
+        "RUN is missing: the command is latent-tokens evaluate RUN [OPTIONS]; "
+        "see latent-tokens evaluate --help",
     ),
     ("train", "TASK and METHOD are missing: the command is latent-tokens train TASK METHOD [OPTIONS]"),
     ("train sudoku-4", "latent-tokens: METHOD is missing: the command is"),

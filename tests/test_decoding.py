@@ -233,8 +233,10 @@ def test_all_latents_may_be_asked_of_those_that_use_all(name):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"candidates": 0}, {"candidates": -1}, {"candidates": "some"}, {"latents": -1}, {"latents": "none"}, {"latents": 1.5}, {"tokens_per_step": 0},
-        {"temperature": -0.1}, {"temperature": float("nan")}, {"temperature": float("inf")}, {"top_p": 0}, {"top_p": 1.1}, {"order": [0, 1]},
+        {"candidates": 0}, {"candidates": -1}, {"candidates": "some"}, {"latents": -1}, {"latents": "none"},
+        {"latents": 1.5}, {"tokens_per_step": 0},
+        {"temperature": -0.1}, {"temperature": float("nan")}, {"temperature": float("inf")},
+        {"top_p": 0}, {"top_p": 1.1}, {"order": [0, 1]},
     ],
 )  # fmt: skip
 def test_a_decoding_out_of_range_is_refused(wrong):

@@ -55,8 +55,10 @@ def test_a_row_a_number_of_latents_with_its_cost(nano):
 @pytest.mark.parametrize(
     ("name", "order", "latents", "candidates"),
     [
-        ("mdm", "top_prob", "all", 8), ("sidm", "top_prob", 0, 8), ("scdm", "top_prob", 0, 8), ("esolm", "top_prob", 0, 8),
-        ("arm", "left_to_right", 0, 1), ("ar-mtp", "left_to_right", "all", 1), ("ar-mtp-window-4", "left_to_right", 3, 1),
+        ("mdm", "top_prob", "all", 8), ("sidm", "top_prob", 0, 8), ("scdm", "top_prob", 0, 8),
+        ("esolm", "top_prob", 0, 8),
+        ("arm", "left_to_right", 0, 1), ("ar-mtp", "left_to_right", "all", 1),
+        ("ar-mtp-window-4", "left_to_right", 3, 1),
         ("ar-ntp-4", "left_to_right", 3, 1),
     ],
 )  # fmt: skip

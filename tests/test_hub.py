@@ -56,7 +56,8 @@ from latent_tokens import Transformer, from_pretrained
 net = Transformer.from_pretrained({run!r})
 print(net.push_to_hub("someone/mine", license="mit"))
 back = Transformer.from_pretrained("someone/mine")
-assert back.method == net.method and all(map(torch.equal, net.state_dict().values(), back.state_dict().values()))
+assert back.method == net.method
+assert all(map(torch.equal, net.state_dict().values(), back.state_dict().values()))
 assert from_pretrained("someone/mine").folder == back.folder
 try:
     Transformer.from_pretrained("someone/nothing")

@@ -65,7 +65,8 @@ import json, sys
 from transformers import AutoModelForMaskedLM
 import torch
 assert "latent_tokens" not in sys.modules
-model, info = AutoModelForMaskedLM.from_pretrained(sys.argv[1], trust_remote_code=True, output_loading_info=True)
+settings = {"trust_remote_code": True, "output_loading_info": True}
+model, info = AutoModelForMaskedLM.from_pretrained(sys.argv[1], **settings)
 assert not any(info.values()), info
 assert type(model).__module__ == "latent_tokens.sharing.hugging_face"
 ids = torch.tensor(json.loads(sys.argv[2]))

@@ -106,7 +106,8 @@ tokens = torch.randint(0, 9, (3, 160))
 for name, method in METHODS.items():
     layout = method.draw(known, lengths, torch.Generator().manual_seed(1))
     ids, wanted = method.input_ids(tokens, layout, 9), ~layout.clean & layout.shown
-    dense, blocks = (net(ids, layout.positions, mask(method.attention, layout), wanted) for mask in (dense_mask, block_mask))
+    dense = net(ids, layout.positions, dense_mask(method.attention, layout), wanted)
+    blocks = net(ids, layout.positions, block_mask(method.attention, layout), wanted)
     print(name, (dense - blocks).abs().max().item())
 """
 

@@ -284,7 +284,8 @@ def test_a_puzzle_is_pasted(opened, address):
     page.evaluate("""text => {
         const data = new DataTransfer();
         data.setData("text", text);
-        document.activeElement.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true }));
+        const paste = new ClipboardEvent("paste", { clipboardData: data, bubbles: true });
+        document.activeElement.dispatchEvent(paste);
     }""", OTHER)  # fmt: skip
     assert page.get_by_label("Puzzle", exact=True).input_value() == OTHER
     assert count(page, "given") == 3

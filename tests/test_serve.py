@@ -283,8 +283,8 @@ def test_a_body_that_does_not_come_is_not_waited_for(port, monkeypatch):
     monkeypatch.setattr(protection, "BODY_SECONDS", 0.2)
     with socket.create_connection(("127.0.0.1", port)) as speaker:
         speaker.sendall(
-            b"POST /api/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
-            b"application/json\r\nContent-Length: 9\r\n\r\n{"
+            b"POST /api/check HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
         )
         speaker.settimeout(5)
         assert speaker.recv(100).startswith(b"HTTP/1.1 408")
@@ -405,8 +405,8 @@ def test_a_crowd_gets_answers_or_is_told_to_wait_and_memory_stays():
         found, seconds = crowd(port)
         now, most = resident(server.pid)
         print(
-            f"200 requests at once in {seconds:.1f} s, {before:.0f} MB before, {now:.0f} after, {most:.0f} "
-            f"at most: {dict(found)}"
+            f"200 requests at once in {seconds:.1f} s, {before:.0f} MB before, {now:.0f} after, "
+            f"{most:.0f} at most: {dict(found)}"
         )
         assert sum(found.values()) == 200
         assert {answer for kind, answer in found if kind == "decode"} <= {"end", 429}
@@ -447,15 +447,14 @@ def test_serve_refuses_in_one_line(capsys, arguments, says):
 
 def test_without_the_extra_serve_says_how_to_get_it():
     script = (
-        "import sys; sys.modules['uvicorn'] = None\nfrom latent_tokens.cli import "
-        "main\nsys.exit(main(['serve', '--no-open']))"
+        "import sys; sys.modules['uvicorn'] = None\n"
+        "from latent_tokens.cli import main\nsys.exit(main(['serve', '--no-open']))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert (
-        done.stderr.strip()
-        == "latent-tokens: serve needs uvicorn, which is not installed. Install the extra web from a "
-        "clone: pip install -e '.[web]'"
+        done.stderr.strip() == "latent-tokens: serve needs uvicorn, which is not installed. "
+        "Install the extra web from a clone: pip install -e '.[web]'"
     )
 
 

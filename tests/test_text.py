@@ -332,33 +332,39 @@ def test_a_model_of_text_is_trained_sampled_judged_and_its_likelihood_told(run, 
 
 
 MISTAKES = {
-    "data text --source {run}/metrics.jsonl --field loss": "metrics.jsonl, line 1: has no text in the "
-    "field loss",
+    "data text --source {run}/metrics.jsonl --field loss": (
+        "metrics.jsonl, line 1: has no text in the field loss"
+    ),
     "data text --source {run}/tokenizer.json --field text": "tokenizer.json has no fields, leave it out",
     "data text --source {run} --skip-bad": "--skip-bad: text has no such setting",
-    "data text --source {run}/none": "no such file or folder; name a text file, a folder of them, a "
-    ".jsonl, or hub:OWNER/NAME",
+    "data text --source {run}/none": (
+        "no such file or folder; name a text file, a folder of them, a .jsonl, or hub:OWNER/NAME"
+    ),
     "data text --source {run} --length 65536": "--length 65,536: must be at most 65,535",
     "data sudoku-4 --length 9": "--length 9: is for text, and sudoku-4 has no such setting",
     "data text --source {run} --show 2": "--show is for puzzles, not for text",
     "evaluate sudoku-6-mdm --judge trigrams": "--judge trigrams: is for generated text",
     "likelihood {run} --data {run}": "manifest.json is missing",
     "sample {run} --num-samples 1 --prompt " + "x" * 99: "prompt of",
-    "likelihood {run} --text README.md --num-sequences 2": "--num-sequences 2: is for --data. All of a "
-    "--text is measured",
-    "likelihood {run} --text README.md --order left_to_right "
-    "--orders 3": "--orders 3 with --order left_to_right: there is one such order",
+    "likelihood {run} --text README.md --num-sequences 2": (
+        "--num-sequences 2: is for --data. All of a --text is measured"
+    ),
+    "likelihood {run} --text README.md --order left_to_right --orders 3": (
+        "--orders 3 with --order left_to_right: there is one such order"
+    ),
     "sample {run} --show --num-samples 2": "--num-samples 2 with --show: one sample is shown",
     "sample {run} --prompt \udcff": "prompt: its character 1 is half of one",
     "sample sudoku-6-mdm --prompt a": "--prompt a: is for text",
     "evaluate {run}": "--evaluator trigrams: learns from held-out text; name the data set with --data",
-    "evaluate {run} --judge {run}/nowhere": "must be a folder or a name on the hub with a causal "
-    "language model",
+    "evaluate {run} --judge {run}/nowhere": (
+        "must be a folder or a name on the hub with a causal language model"
+    ),
     "likelihood {run}": "give either --text FILE, or --data DIR",
     "likelihood {run} --text {run}/nowhere": "nowhere: not found. Name a text file",
     "likelihood {run} --text {run}/config.json --latents -2": "--latents -2: must be a whole number from 0",
-    "likelihood {run} --text {run}/config.json --latents 2 "
-    "--orders 0": "--orders 0: must be a whole number from 1",
+    "likelihood {run} --text {run}/config.json --latents 2 --orders 0": (
+        "--orders 0: must be a whole number from 1"
+    ),
     "likelihood sudoku-6-mdm --text a": "learned sudoku-6, and a likelihood is of text",
 }
 

@@ -19,8 +19,8 @@ OTHERS = Path(__file__).parents[2] / "shared" / "data" / "zebra" / "reasoning_gy
 TASK, SMALL = TASKS["zebra"], TASKS["zebra-3"]
 
 A = (
-    "= LHS c 1 1 RHS c 0 2 CLUE_END = LHS c 2 0 RHS c 1 1 CLUE_END immediate-left LHS c 0 0 RHS c 2 0 "
-    "CLUE_END "
+    "= LHS c 1 1 RHS c 0 2 CLUE_END = LHS c 2 0 RHS c 1 1 CLUE_END immediate-left LHS c 0 0 "
+    "RHS c 2 0 CLUE_END "
     "= LHS c 2 2 RHS n 0 1 CLUE_END nbr LHS c 1 0 RHS c 0 0 CLUE_END"
 )
 A_TABLE = [[1, 0, 2], [0, 2, 1], [1, 2, 0]]
@@ -30,8 +30,8 @@ A_IDS = (
     "4 5 6 3 5 4 6 4 6 5 5 6 4 2"
 )
 B = (
-    "left-of LHS c 0 2 RHS c 2 2 CLUE_END = LHS c 0 0 RHS c 2 0 CLUE_END immediate-left LHS c 1 0 RHS c 0 "
-    "2 CLUE_END ends LHS c 1 2 RHS CLUE_END"
+    "left-of LHS c 0 2 RHS c 2 2 CLUE_END = LHS c 0 0 RHS c 2 0 CLUE_END immediate-left LHS c 1 0 "
+    "RHS c 0 2 CLUE_END ends LHS c 1 2 RHS CLUE_END"
 )
 B_TABLE = [[0, 2, 1], [0, 1, 2], [0, 1, 2]]
 B_IDS = (

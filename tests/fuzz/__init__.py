@@ -1,5 +1,5 @@
-"""The bad-input drill: every reader of the package is given what it must refuse in one line, at once, in little memory, and without doing it.
+"""Bad-input drill: every reader must refuse bad input in one line, quickly, in little memory, and unexecuted.
 
-`make fuzz` runs it for minutes, tests/test_fuzz.py for seconds. cases.py has valid inputs and mutations.py what is done to them, readers.py
-what reads them, workers.py runs one after the other in processes that may die.
+`make fuzz` runs it for minutes, tests/test_fuzz.py for seconds. cases.py has valid inputs, mutations.py
+changes them, readers.py lists the readers, and workers.py runs each in a process that may die.
 """

@@ -288,7 +288,7 @@ def of_npy(rng, content, others):
 
 
 CALLS = ("posix system", "os system", "builtins eval", "builtins exec", "builtins open", "io FileIO",
-    "subprocess Popen", "builtins getattr",
+         "subprocess Popen", "builtins getattr",
          "numpy save", "pickle loads", "torch load", "builtins __import__", "shutil rmtree", "pathlib Path",
          "omegaconf.base x", "typing Any",
          "collections OrderedDict", "numpy ndarray", "numpy dtype", "_codecs encode", "builtins bytearray",

@@ -1,7 +1,8 @@
-"""Every reader of the package: the valid inputs that it is given changed ones of, what reads them, and when one got past the first check.
+"""Every reader of the package: its valid inputs, its call, and its first check.
 
-The first check is what a file of any other kind fails: a magic number, JSON that parses, a zip file that opens, arguments that the parser takes. What
-comes after is the package's own judgement. `past` asks it of the input itself, without the reader.
+The first check is one that a file of another kind fails: a magic number, JSON that parses, a zip file that
+opens, arguments that the parser accepts. Later checks are the package's own. `past` applies the first check without
+the reader.
 """
 
 import io
@@ -423,10 +424,9 @@ def rehashed(content):
 def renamed_state(rng, case):
     """A state under the name that its bytes ask for."""
     content = rehashed(case.pop("run/state.safetensors", b""))
-    return {
-        **case,
-        f"run/state-{rng.choice((0, 1, 2, 2, 7)):08d}-{sha256(content).hexdigest()[:16]}.safetensors": content,
-    }
+    step = rng.choice((0, 1, 2, 2, 7))
+    digest = sha256(content).hexdigest()[:16]
+    return {**case, f"run/state-{step:08d}-{digest}.safetensors": content}
 
 
 def read_a_state(folder, fixtures):
@@ -633,6 +633,11 @@ DATA = (
 )
 
 
+def has_model_files(folder):
+    """Return whether the directory passes the first check of a model: its config and its weights parse."""
+    return is_json(folder / "config.json") and is_safetensors(folder / "model.safetensors")
+
+
 def folder_of(check):
     return lambda folder: check(folder / "folder")
 
@@ -651,12 +656,10 @@ READERS = (
     source_reader("countdown.jsonl", "countdown-3", "*.jsonl", first_lines, share=2.0),
     Reader("ckpt", folder_seeds("published/ckpt"), read_published, is_lightning, share=1.2),
     Reader(
-        "published folder", folder_seeds("published/folder"), read_published,
-        folder_of(lambda folder: is_json(folder / "config.json") and is_safetensors(folder / "model.safetensors")),
+        "published folder", folder_seeds("published/folder"), read_published, folder_of(has_model_files),
     ),
     Reader(
-        "model folder", folder_seeds(*MODELS), read_model,
-        folder_of(lambda folder: is_json(folder / "config.json") and is_safetensors(folder / "model.safetensors")), retold,
+        "model folder", folder_seeds(*MODELS), read_model, folder_of(has_model_files), retold,
     ),
     Reader("data folder", folder_seeds(*DATA), read_data,
         folder_of(lambda folder: is_json(folder / "manifest.json")), repinned),

@@ -315,7 +315,7 @@ class Inside:
             self.check(event, arguments[0], True)
 
     def check(self, event, path, writes):
-        """Return whether a file may be opened: written in the worker's directory, read in the inputs', too."""
+        """Return whether a file may be opened: written in the worker's directory, read also elsewhere."""
         name = os.path.abspath(os.fsdecode(path))
         home = str(self.worker.folder) + os.sep
         inside = name.startswith((str(self.place) + os.sep, home + "work", home + "fixtures"))

@@ -1,8 +1,8 @@
 """Every reader of the package: its valid inputs, its call, and its first check.
 
 The first check is one that a file of another kind fails: a magic number, JSON that parses, a zip file that
-opens, arguments that the parser accepts. Later checks are the package's own. `past` applies the first check without
-the reader.
+opens, arguments that the parser accepts. Later checks are the package's own. `past` applies the first check
+without the reader.
 """
 
 import io

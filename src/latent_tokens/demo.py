@@ -1,4 +1,4 @@
-"""The demonstration: train on 6x6 Sudoku, turn the dial, show the curve; and how the models that come along were made."""
+"""The demo: train on 6x6 Sudoku and plot accuracy against n. Also the recipes of the bundled models."""
 
 from __future__ import annotations
 
@@ -62,19 +62,26 @@ ROW_KEYS = (
 
 
 def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
-    """(the rows of the model with the dial, one row a reference). Writes summary.json, latents.png and latents.svg, and trace.html to watch.
+    """Return the rows of the scdm and the rows of the reference models.
 
-    With `every_method` the references are trained and measured here, and OUT/shipped holds what the package ships.
-    Raises ValueError where the folder is there and not empty.
+    Write summary.json, latents.png, latents.svg and trace.html. With `every_method`, train and measure the
+    references too, and write the bundled models to OUT/shipped.
+
+    Raise ValueError if the directory exists and is not empty.
     """
+    # Train and measure the model.
     check_out(config.out)
     begun = time.perf_counter()
     run = train("scdm", config)
     seconds = time.perf_counter() - begun
     rows = measure("scdm", run, DIAL, config, run / "results.jsonl")
+
+    # Add the reference models.
     if config.every_method:
         ship([run, *(train(method, config) for method in REFERENCES)], config)
     references = reference_rows(config.out / "shipped" if config.every_method else SHIPPED)
+
+    # Write the summary, the figure and the page.
     steps = training(config).steps
     summary = {"task": TASK, "steps": steps, "train_seconds": round(seconds, 1)}
     brief = {
@@ -82,20 +89,20 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
         for name, part in (("rows", rows), ("references", references))
     }
     write_atomic({config.out / "summary.json": json_bytes({**summary, **brief})})
-    made = f"{TASK}, {training(config).size} (0.8M parameters), {steps:,} steps of {training(config).batch_size} boards"
-    draw_figure(rows, references, made, config.out / "latents.png")
-    write_atomic(
-        {
-            config.out / "trace.html": page_with(
-                *watched(run, PUZZLES if config.scale == "full" else 10)
-            ).encode()
-        }
-    )
+    recipe = training(config)
+    description = f"{TASK}, {recipe.size} (0.8M parameters), {steps:,} steps of {recipe.batch_size} boards"
+    draw_figure(rows, references, description, config.out / "latents.png")
+    num_puzzles = PUZZLES if config.scale == "full" else 10
+    page = page_with(*watched(run, num_puzzles))
+    write_atomic({config.out / "trace.html": page.encode()})
     return rows, references
 
 
 def watched(run: Path, count: int) -> tuple[list[Trace], str]:
-    """(traces of one puzzle with no latent tokens and with all, a caption that says how the puzzle was chosen from `count` generated ones)."""
+    """Return the traces of one puzzle with no latent tokens and with all, and a caption.
+
+    The puzzle is chosen from `count` generated ones, as the caption explains.
+    """
     task = TASKS[TASK]
     assert isinstance(task, Sudoku)
     model = LoadedModel(f"{TASK}-scdm", from_pretrained(run), task)
@@ -114,21 +121,21 @@ def watched(run: Path, count: int) -> tuple[list[Trace], str]:
         **compared(without, with_all),
     }
     gained = with_all & ~without
-    place = int(gained.argmax())
+    index = int(gained.argmax())
     if gained.any():
         caption = chosen("gained", counts)
     else:
         setting = f"{GIVENS} givens, k = {CANDIDATES}, top-prob decoding, seed 0"
         solutions = f"Solved with all: {int(with_all.sum())}. Solved with none: {int(without.sum())}."
-        caption = f"First of {count} generated puzzles ({setting}). No puzzle is solved with all latent tokens and wrong with none. {solutions}"
-    problem = problems.take(slice(place, place + 1))
-    return [
-        trace(DecodeRequest(model, problem, SamplingConfig(latents, CANDIDATES))) for latents in WATCHED
-    ], caption
+        reason = "No puzzle is solved with all latent tokens and wrong with none."
+        caption = f"First of {count} generated puzzles ({setting}). {reason} {solutions}"
+    problem = problems.take(slice(index, index + 1))
+    requests = [DecodeRequest(model, problem, SamplingConfig(latents, CANDIDATES)) for latents in WATCHED]
+    return [trace(request) for request in requests], caption
 
 
 def puzzles(task: Sudoku, count: int, givens: int, seed: int) -> Examples:
-    """Generated puzzles with one solution each, as boards of the task with that many given cells."""
+    """Return generated puzzles with one solution each, as boards of the task with `givens` given cells."""
     generator = SudokuPuzzle(
         f"{task.name}-puzzle", task.grid.box_rows, task.grid.box_columns, clues=givens, guessing="allowed"
     )
@@ -138,7 +145,10 @@ def puzzles(task: Sudoku, count: int, givens: int, seed: int) -> Examples:
 def solved(
     model: LoadedModel, problems: Examples, setting: SamplingConfig, advance: Advance
 ) -> NDArray[np.bool_]:
-    """Which of N problems (N,) the model solves exactly. Each is decoded with the random numbers that `watch` uses for it alone."""
+    """Return which of N problems (N,) the model solves exactly.
+
+    Each is decoded with the random numbers of a problem that is decoded alone.
+    """
     decoding = DecodeRequest(model, problems.take(slice(1)), setting).decoding
     solved_in_batches = []
     for batch in batches(problems, TOGETHER, device_of(model.net)):
@@ -150,7 +160,7 @@ def solved(
 
 
 def compared(without: NDArray[np.bool_], with_all: NDArray[np.bool_]) -> dict[str, int]:
-    """How many of N puzzles are solved with all latent tokens only, with none only, with both settings, with neither."""
+    """Return the numbers of puzzles solved with all latent tokens only, with none only, with both, with neither."""
     pairs: dict[Comparison, NDArray[np.bool_]] = {
         "gained": with_all & ~without,
         "lost": without & ~with_all,
@@ -161,21 +171,22 @@ def compared(without: NDArray[np.bool_], with_all: NDArray[np.bool_]) -> dict[st
 
 
 def training(config: DemoConfig, method: str = "scdm") -> TrainConfig:
-    """The recipe of one model of the demonstration."""
+    """Return the recipe of one model of the demo."""
     full = TrainConfig(TASK, method, out=config.out / method, seed=config.seed)
     return full if config.scale == "full" else replace(full, steps=20, num_train=2_000, num_validation=64)
 
 
 def train(method: str, config: DemoConfig) -> Path:
-    """The run folder of one method of the demonstration, trained."""
+    """Train one method of the demo, and return its run directory."""
     return fit(training(config, method))
 
 
 def measure(method: str, folder: Path, settings: Settings, config: DemoConfig, results: Path) -> list[Row]:
-    """The method's rows in each of the settings, also added to `results` as soon as they are there."""
-    net, rows = from_pretrained(folder).to(fastest_device()), []
+    """Return the method's rows in each setting. Append each to `results` when it is measured."""
+    net = from_pretrained(folder).to(fastest_device())
+    rows = []
     for order, candidates in settings:
-        asked = EvalConfig(
+        evaluation = EvalConfig(
             latents=LATENTS if method == "scdm" else None,
             candidates=candidates,
             order=order,
@@ -183,26 +194,29 @@ def measure(method: str, folder: Path, settings: Settings, config: DemoConfig, r
             seed=config.seed,
             precision=config.precision,
         )
-        rows += evaluate(net, TASKS[TASK], asked, on_row=lambda row: append_result(results, row))
+        rows += evaluate(net, TASKS[TASK], evaluation, on_row=lambda row: append_result(results, row))
     return rows
 
 
 def ship(runs: list[Path], config: DemoConfig) -> None:
-    """Writes OUT/shipped: each run's weights in bf16, and results.jsonl measured on exactly those weights."""
+    """Write OUT/shipped: the weights of each run in bf16, and results.jsonl, measured on these weights."""
     shipped = config.out / "shipped"
     for run in runs:
         folder = shipped / f"{TASK}-{run.name}"
-        about = read_description(run, "config.json", "run")
-        kept = from_pretrained(run).bfloat16().float()
-        save_pretrained(kept, folder, dtype=torch.bfloat16, about={**about, "fingerprint": fingerprint(kept)})
-        settings = (
-            LEFT_TO_RIGHT if run.name in ("arm", "ar-mtp") else (*DIAL, ("top_prob", DEFAULT_CANDIDATES))
-        )
+        net = from_pretrained(run).bfloat16().float()
+        description = {**read_description(run, "config.json", "run"), "fingerprint": fingerprint(net)}
+        save_pretrained(net, folder, dtype=torch.bfloat16, about=description)
+        settings: Settings = (*DIAL, ("top_prob", DEFAULT_CANDIDATES))
+        if run.name in ("arm", "ar-mtp"):
+            settings = LEFT_TO_RIGHT
         write_card(folder, measure(run.name, folder, settings, config, shipped / "results.jsonl"))
 
 
 def reference_rows(shipped: Path) -> list[Row]:
-    """Return the reference models' results at the demo's k, and in uniform or left-to-right order, without speeds: these are of another machine."""
+    """Return the results of the reference models at the demo's k, and in uniform or left-to-right order.
+
+    Speeds are left out, because they were measured on other hardware.
+    """
     rows = [row for row in read_results(shipped / "results.jsonl") if row["task"] == TASK]
     kept = [row for row in rows if row["method"] in REFERENCES and row["candidates"] in (1, CANDIDATES)]
     return [
@@ -212,11 +226,12 @@ def reference_rows(shipped: Path) -> list[Row]:
 
 
 def draw_figure(rows: list[Row], references: list[Row], training: str, stem: Path) -> list[Path]:
-    """Draw STEM.png and STEM.svg: the scdm in top-prob order against n, with the mdm and the sidm in the same order."""
+    """Draw STEM.png and STEM.svg: scdm in top-prob order against n, with mdm and sidm in the same order."""
     curve = [row for row in rows if row["order"] == "top_prob" and row["candidates"] == CANDIDATES]
     lines = [row for row in references if row["order"] == "top_prob" and row["method"] in ("mdm", "sidm")]
     title = "More latent tokens, more valid boards: one SCDM, n set at inference"
-    caption = f"{training}\ntop-prob decoding, k = {CANDIDATES}; {curve[0]['num_samples']:,} samples per point, one training seed, 95% intervals"
+    samples = f"{curve[0]['num_samples']:,} samples per point, one training seed, 95% intervals"
+    caption = f"{training}\ntop-prob decoding, k = {CANDIDATES}; {samples}"
     return figure(curve, lines, title, caption, stem)
 
 
@@ -227,6 +242,7 @@ def draw_bundled_figure(stem: Path) -> list[Path]:
         for row in read_results(SHIPPED / "results.jsonl")
         if row["task"] == TASK and row["method"] == "scdm"
     ]
-    about = read_description(SHIPPED / f"{TASK}-scdm", "config.json", "model")["training"]
-    made = f"bundled models, {TASK}, {about['size']} (0.8M parameters), {about['steps']:,} steps of {about['batch_size']} boards"
-    return draw_figure(rows, reference_rows(SHIPPED), made, stem)
+    recipe = read_description(SHIPPED / f"{TASK}-scdm", "config.json", "model")["training"]
+    steps = f"{recipe['steps']:,} steps of {recipe['batch_size']} boards"
+    description = f"bundled models, {TASK}, {recipe['size']} (0.8M parameters), {steps}"
+    return draw_figure(rows, reference_rows(SHIPPED), description, stem)

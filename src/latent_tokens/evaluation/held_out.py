@@ -1,4 +1,4 @@
-"""What a model gives text it did not learn from: the nats of each sequence, exactly, along orders in which it could be decoded."""
+"""The exact nats of held-out sequences along decoding orders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from latent_tokens.data.tensors import as_tensors
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.tasks import Examples
 
-ROWS = 32  # sequences that go through the model together
+ROWS = 32  # sequences per batch
 
 
 def nats_along_orders(
@@ -31,28 +31,35 @@ def nats_along_orders(
     seed: int = 0,
     report: Callable[[int], None] = lambda done: None,
 ) -> NDArray[np.float64]:
-    """(K, N): minus the log-likelihood of each of N sequences along each of K orders, in nats; K is 1 from left to right.
+    """Return the negative log-likelihood of N sequences along K orders, in nats (K, N).
 
-    Sequence i draws its orders from the stream (seed, i), whatever the number of latents. Their mean over uniform orders is the bound
-    (ELBO) that masked diffusion models are trained on. `report` hears of sequences. Raises ValueError as `log_likelihood` does.
+    K is 1 from left to right. Sequence i has the random orders of (seed, i) for any number of latents. The
+    mean over uniform orders is the bound (ELBO) that masked diffusion models are trained on.
+
+    `report` receives the number of sequences of each batch. Raise ValueError as `log_likelihood` does.
     """
-    method, device = net.method, next(net.parameters()).device
+    # Choose the orders.
+    method = net.method
+    device = next(net.parameters()).device
     if method is None:
         raise ValueError("net.method is None: set it to the Method that the net was trained with")
     if order == "uniform" and method.is_left_to_right:
         raise ValueError(
-            "order=uniform: this method decodes from left to right alone; use order=left_to_right, or esolm, scdm or mdm"
+            "order=uniform: this method decodes from left to right alone; "
+            "use order=left_to_right, or esolm, scdm or mdm"
         )
     fixed = order == "left_to_right" or method.is_left_to_right
     schedule, count = (left_to_right, 1) if fixed else (any_order, orders)
-    found = np.empty((count, len(examples.tokens)))
+
+    # Compute the nats, one batch and one order at a time.
+    nats = np.empty((count, len(examples.tokens)))
     for start, part in zip(range(0, len(examples.tokens), ROWS), chunks_of(examples, ROWS), strict=True):
         tokens, known, lengths = as_tensors(part, device)
         rows = torch.arange(start, start + len(tokens), device=device)
         draw = partial(Streams(seed, rows).uniform, rows - start, torch.full_like(rows, tokens.shape[1]))
         for number in range(count):
             arranged = first_order(schedule, known, lengths, draw)
-            nats = -log_likelihood(net, method, tokens, arranged, known.sum(1), lengths, latents).sum(1)
-            found[number, start : start + len(tokens)] = nats.cpu()
+            token_logs = log_likelihood(net, method, tokens, arranged, known.sum(1), lengths, latents)
+            nats[number, start : start + len(tokens)] = -token_logs.sum(1).cpu()
             report(len(tokens))
-    return found
+    return nats

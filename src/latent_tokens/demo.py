@@ -160,7 +160,7 @@ def solved(
 
 
 def compared(without: NDArray[np.bool_], with_all: NDArray[np.bool_]) -> dict[str, int]:
-    """Return the numbers of puzzles solved with all latent tokens only, with none only, with both, with neither."""
+    """Return the numbers of puzzles solved with all latent tokens only, none only, both and neither."""
     pairs: dict[Comparison, NDArray[np.bool_]] = {
         "gained": with_all & ~without,
         "lost": without & ~with_all,

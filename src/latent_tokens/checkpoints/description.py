@@ -16,7 +16,7 @@ KINDS = {
 
 
 def check_about(about: dict[str, Any], file: Path) -> None:
-    """Raise ValueError if an entry of config.json other than the model has another type than training writes."""
+    """Raise ValueError if an entry of config.json has another type than training writes."""
     for name, kind in KINDS.items():
         if name in about and not isinstance(about[name], kind):
             raise ValueError(

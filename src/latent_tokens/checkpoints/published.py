@@ -182,7 +182,7 @@ def inside(source: Path, weights: Mapping[str, Any]) -> tuple[dict[str, Any], tu
         raise ValueError(
             f"{source}: has a weight twice, "
             "with a prefix of torch.compile or DistributedDataParallel and without; "
-            "save it anew"
+            "save it again"
         )
     return own, tuple(name for name in names if name not in set(kept))
 

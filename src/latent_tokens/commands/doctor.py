@@ -51,7 +51,7 @@ def run_doctor(command: Doctor) -> int:
 
 
 def examine(folder: Path) -> Iterator[Finding]:
-    """Yield the findings on the installation and the directory, then those of the self-test if it can start."""
+    """Yield the findings on the installation and the directory, then those of the self-test."""
     from latent_tokens.bench import doctor
     from latent_tokens.checks import first_line
 

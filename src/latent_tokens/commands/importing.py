@@ -16,7 +16,10 @@ LONGEST_LINE = 300  # characters of the line on ignored weights
 
 @dataclass(frozen=True)
 class Import:
-    """Convert a published Eso-LM or MDLM checkpoint into a model directory. Nothing in the file is executed."""
+    """Convert a published Eso-LM or MDLM checkpoint into a model directory.
+
+    Nothing in the file is executed.
+    """
 
     source: Positional[str]
     """Checkpoint to convert. A Lightning .ckpt, a directory with model.safetensors and config.json, or a name
@@ -99,8 +102,8 @@ def text_of(net: Any, coder: Any, name: str) -> tuple[dict[str, Any], dict[str, 
 
     if coder.vocab_size != net.vocab_size:
         raise ValueError(
-            f"tokenizer={name}: has {coder.vocab_size:,} tokens; the checkpoint has {net.vocab_size:,} and MASK. "
-            "Use the one it was trained with."
+            f"tokenizer={name}: has {coder.vocab_size:,} tokens; "
+            f"the checkpoint has {net.vocab_size:,} and MASK. Use the one it was trained with."
         )
     if not isinstance(coder, Learned):
         return {"task": Text(net.max_length, name).description()}, {}

@@ -64,7 +64,7 @@ def check_counts(
     latents: Sequence[NumLatents | None],
     candidates: NumCandidates | None,
 ) -> None:
-    """Raise ValueError if the order ignores the candidates, or if candidates="all" leaves no latent tokens."""
+    """Raise ValueError if the order ignores the candidates, or if they leave no latent tokens."""
     from latent_tokens.core.methods import name_of
     from latent_tokens.evaluation.settings import CONFIDENCES
 

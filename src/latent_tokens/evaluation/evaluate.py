@@ -79,8 +79,8 @@ def evaluate(
 
     Percentages are of samples. `processed` is tokens processed per sample, `forward_passes` those of the
     longest batch. `relative_cost` is relative to an input with all masked tokens at every step. `paper_cost`
-    is the same by the paper's formula (D-21, relative cost), None if n or k is a rule. Seconds are of decoding
-    only.
+    is the same by the paper's formula (D-21, relative cost), None if n or k is a rule. Seconds are of
+    decoding only.
 
     Args:
         net: the model. It is left in eval mode.

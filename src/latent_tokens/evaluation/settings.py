@@ -70,7 +70,7 @@ def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Deco
 
 
 def candidates_for(order: str, candidates: NumCandidates | None) -> Count:
-    """Return k: 1 if the order is not adaptive, else the number or the named rule, by default the paper's 8."""
+    """Return k: 1 if the order is not adaptive, else the number or the named rule, by default 8."""
     if order not in CONFIDENCES:
         return 1
     if candidates is None:

@@ -19,14 +19,14 @@ VOCABULARY, LENGTH = 32, 128  # MASK included; no size depends on the length wit
 
 def models() -> Table:
     """Sizes, the paper's parameters (its network has adaLN; D-1, transformer architecture) and ours."""
-    found: Table = [("model", "hidden", "heads", "layers", "paper, M", "ours, M")]
+    table: Table = [("model", "hidden", "heads", "layers", "paper, M", "ours, M")]
     for name, size in SIZES.items():
         with torch.device("meta"):
             count = sum(
                 weight.numel() for weight in Transformer(size, VOCABULARY - 1, LENGTH, "rotary").parameters()
             )
         paper = MILLIONS_OF_PARAMETERS.get(name)
-        found.append(
+        table.append(
             (
                 name,
                 str(size.width),
@@ -36,7 +36,7 @@ def models() -> Table:
                 f"{count / 1e6:.1f}",
             )
         )
-    return found
+    return table
 
 
 def data_sets() -> Table:
@@ -44,28 +44,28 @@ def data_sets() -> Table:
 
     Ours are with its padding and without. No vocabulary counts MASK.
     """
-    found: Table = [
+    table: Table = [
         ("data set", "train size", "paper's length", "ours, padded", "ours", "paper's vocabulary", "ours")
     ]
-    for name, about in DATA_SETS.items():
+    for name, entry in DATA_SETS.items():
         task, padded = TASKS[name], configured(name, {"padding": "paper"})
-        vocabularies = f"{about.vocabulary}", f"{padded.vocab_size}"
-        found.append(
+        vocabularies = f"{entry.vocabulary}", f"{padded.vocab_size}"
+        table.append(
             (
                 name,
-                f"{about.num_train:,}",
-                f"{about.length:,}",
+                f"{entry.num_train:,}",
+                f"{entry.length:,}",
                 f"{padded.length:,}",
                 f"{task.length:,}",
                 *vocabularies,
             )
         )
-    return found
+    return table
 
 
 def training() -> Table:
     """Model and epochs of each task in the paper, and what trains at each scale."""
-    found: Table = [
+    table: Table = [
         (
             "data set",
             "model",
@@ -74,7 +74,7 @@ def training() -> Table:
             *(f"{scale}: task, model, steps x batch" for scale in ("cpu", "smoke")),
         )
     ]
-    for name, about in DATA_SETS.items():
+    for name, entry in DATA_SETS.items():
         ours = []
         for scale in ("cpu", "smoke"):
             budget = SCALES[scale].budgets[name]
@@ -82,16 +82,16 @@ def training() -> Table:
                 f"{budget.task}, {budget.training['size']}, {budget.training['steps']:,}"
                 f" x {budget.training.get('batch_size', 32)}"
             )
-        found.append(
+        table.append(
             (
                 name,
-                about.size,
-                str(about.epochs),
+                entry.size,
+                str(entry.epochs),
                 f"{SCALES['paper'].budgets[name].training['steps']:,}",
                 *ours,
             )
         )
-    return found
+    return table
 
 
 CATALOGUE: dict[str, Callable[[], Table]] = {

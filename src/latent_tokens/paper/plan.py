@@ -46,14 +46,17 @@ class Work:
 
 
 def plan(recipes: Sequence[Recipe], results: Path) -> list[Work]:
-    """The models of some recipes in their order, and what is still to do for each."""
-    found, works = measured(results), []
+    """Return the models of recipes in their order, with the missing rows and steps of each."""
+    rows = measured(results)
+    works = []
     for name in dict.fromkeys(recipe.model for recipe in recipes):
-        own = tuple(recipe for recipe in recipes if recipe.model == name)
-        missing = tuple(recipe for recipe in own if recipe.hash not in found)
-        training = own[0].training
-        left = 0 if own[0].imported or not missing else training.steps - saved_step(training.folder)
-        works.append(Work(name, own, left, missing))
+        model_recipes = tuple(recipe for recipe in recipes if recipe.model == name)
+        missing = tuple(recipe for recipe in model_recipes if recipe.hash not in rows)
+        training = model_recipes[0].training
+        steps_left = 0
+        if missing and not model_recipes[0].imported:
+            steps_left = training.steps - saved_step(training.folder)
+        works.append(Work(name, model_recipes, steps_left, missing))
     return works
 
 

@@ -38,27 +38,26 @@ def reproduce(config: ReproduceConfig) -> str:
     if config.experiment == "claims":
         return write_claims(config)
     names = tuple(EXPERIMENTS) if config.experiment == "all" else (config.experiment,)
-    judge, folder = config.judge or judge_at_hand(config.scale), config.out / config.scale
-    asked = {name: recipes(name, config.scale, config.runs, config.seeds, judge) for name in names}
-    every = list({recipe.hash: recipe for each in asked.values() for recipe in each}.values())
+    judge = config.judge or default_judge(config.scale)
+    folder = config.out / config.scale
+    requested = {name: recipes(name, config.scale, config.runs, config.seeds, judge) for name in names}
+    every = list({recipe.hash: recipe for each in requested.values() for recipe in each}.values())
     works = plan(every, folder / ROWS)
     if config.status:
         return status(works)
     if any(recipe.judge for work in works for recipe in work.missing) and judge != "trigrams":
-        language_model(
-            judge, str(fastest_device())
-        )  # one that is not there is not missed after hours of training
+        language_model(judge, str(fastest_device()))  # raise for a missing one before hours of training
     folder.mkdir(parents=True, exist_ok=True)
     announce(works)
     try:
         run(every, folder / ROWS, on_row=say)
     finally:
-        tables = [write(asked[name], name, config.scale, folder) for name in names]
+        tables = [write(requested[name], name, config.scale, folder) for name in names]
     return "\n".join(tables)
 
 
-def judge_at_hand(scale: ScaleName) -> str:
-    """The judge of a scale's texts; trigrams where it is a package that is not installed."""
+def default_judge(scale: ScaleName) -> str:
+    """Return the evaluator model of a scale's texts, or trigrams if its package is not installed."""
     name = SCALES[scale].texts.judge
     if name == SMOLLM2 and not is_installed(SMOLLM2):
         return "trigrams"
@@ -74,11 +73,11 @@ def say(row: Row) -> None:
     )
 
 
-def write(asked: list[Recipe], experiment: str, scale: ScaleName, folder: Path) -> str:
+def write(requested: list[Recipe], experiment: str, scale: ScaleName, folder: Path) -> str:
     """Write the table and the figure of an experiment from the results that exist, and return the table."""
-    found = measured(folder / ROWS)
-    check_together([found[recipe.hash] for recipe in asked if recipe.hash in found], folder / ROWS)
-    shown = lines(asked, found)
+    rows = measured(folder / ROWS)
+    check_together([rows[recipe.hash] for recipe in requested if recipe.hash in rows], folder / ROWS)
+    shown = lines(requested, rows)
     command = f"latent-tokens reproduce {experiment} --scale {scale}"
     of_text = all(line.is_text for line in shown)
     table = (text_markdown if of_text else markdown)(shown, experiment, scale)
@@ -90,8 +89,8 @@ def write(asked: list[Recipe], experiment: str, scale: ScaleName, folder: Path) 
 def write_claims(config: ReproduceConfig) -> str:
     """Write the verdict on each claim, and return the table."""
     folder = config.out / config.scale
-    found = claims_table(config.scale, config.runs, measured(folder / ROWS), config.seeds)
-    table = f"{found}\n`latent-tokens reproduce claims --scale {config.scale}`\n"
+    verdicts = claims_table(config.scale, config.runs, measured(folder / ROWS), config.seeds)
+    table = f"{verdicts}\n`latent-tokens reproduce claims --scale {config.scale}`\n"
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic({folder / "claims.md": table.encode()})
     return table
@@ -117,9 +116,9 @@ def announce(works: list[Work]) -> None:
 
 
 def status(works: list[Work]) -> str:
-    """A line a model: done, trained, begun or missing, and the rows that it has and lacks."""
-    found = [("model", "state", "steps left", "rows", "rows to measure")]
+    """Return a table with one line per model: its state, and its existing and missing rows."""
+    table = [("model", "state", "steps left", "rows", "rows to measure")]
     for work in works:
         rows = len(work.recipes) - len(work.missing)
-        found.append((work.name, work.state, f"{work.steps_left:,}", str(rows), str(len(work.missing))))
-    return as_markdown(found)
+        table.append((work.name, work.state, f"{work.steps_left:,}", str(rows), str(len(work.missing))))
+    return as_markdown(table)

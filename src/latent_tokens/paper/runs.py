@@ -43,17 +43,17 @@ def run(
     Ctrl-C saves a checkpoint, and the same call resumes. Raises ValueError if a directory holds
     something other than the recipe.
     """
-    found = measured(results)
+    rows = measured(results)
     for recipe in recipes:
-        if recipe.hash not in found:
+        if recipe.hash not in rows:
             row = measure(recipe)
-            found |= measured(results)  # another process may have measured it meanwhile
-            if recipe.hash in found:
+            rows |= measured(results)  # another process may have measured it meanwhile
+            if recipe.hash in rows:
                 continue
             append_result(results, row)
-            found[recipe.hash] = row
+            rows[recipe.hash] = row
             on_row(row)
-    return [found[recipe.hash] for recipe in recipes]
+    return [rows[recipe.hash] for recipe in recipes]
 
 
 def measured(results: Path) -> dict[str, Row]:
@@ -61,10 +61,10 @@ def measured(results: Path) -> dict[str, Row]:
 
     Raises ValueError if a row was changed, or if two rows of one recipe differ.
     """
-    found: dict[str, Row] = {}
+    by_hash: dict[str, Row] = {}
     for row in read_results(results, NEEDED):
-        check_equal(results, found.setdefault(str(row["recipe"]), row), row)
-    return found
+        check_equal(results, by_hash.setdefault(str(row["recipe"]), row), row)
+    return by_hash
 
 
 def measure(recipe: Recipe) -> Row:
@@ -76,7 +76,7 @@ def measure(recipe: Recipe) -> Row:
     begun = time.perf_counter()
     row = measure_puzzles(net, recipe) if recipe.judge is None else measure_text(net, recipe)
     weights = read_tensor_file(folder / "model.safetensors")
-    about = read_description(folder, "config.json", "run")
+    description = read_description(folder, "config.json", "run")
     training_times = read_lines(folder / TRAINING_TIMES)
     return {
         **row,
@@ -84,11 +84,11 @@ def measure(recipe: Recipe) -> Row:
         "model": recipe.model,
         "train_seed": recipe.training.seed,
         "cell": asdict(recipe.cell),
-        "data_sha256": about.get("data_sha256", {}).get("train"),
+        "data_sha256": description.get("data_sha256", {}).get("train"),
         "weights_sha256": tensors_sha256(weights),
         "weights_file_sha256": file_sha256(weights),  # what rows of version 0.1 name weights_sha256
-        "trained_with": about["made_with"],
-        **({"imported": about["imported"]} if recipe.imported else {}),
+        "trained_with": description["made_with"],
+        **({"imported": description["imported"]} if recipe.imported else {}),
         "trained_at": list(dict.fromkeys(entry.get("commit") for entry in training_times)),
         "train_seconds": round(sum(entry["seconds"] for entry in training_times), 1),
         "evaluate_seconds": round(time.perf_counter() - begun, 1),
@@ -193,5 +193,5 @@ def check_together(rows: Sequence[Row], results: Path) -> None:
                 )
                 raise ValueError(
                     f"{results}: {both}, so no table can hold both;"
-                    " remove one of them, and it is measured anew"
+                    " remove one of them, and it is measured again"
                 )

@@ -67,7 +67,7 @@ def measure_text(net: Transformer, recipe: Recipe) -> Row:
         recipe.evaluation,
         find_judge(str(recipe.judge), task, validation, next(net.parameters()).device),
     )
-    found: Row = {"problems": None, "problems_sha256": None}
+    entries: Row = {"problems": None, "problems_sha256": None}
     if data is not None and recipe.num_held_out:
         test = read_split(task, data, "test")
         held_out = test.take(evenly(len(test.tokens), recipe.num_held_out))
@@ -75,9 +75,12 @@ def measure_text(net: Transformer, recipe: Recipe) -> Row:
             nats = nats_along_orders(
                 net, held_out, latents=recipe.cell.latents, seed=recipe.training.seed, report=report
             )
-        found = {"problems": data.name, "problems_sha256": fingerprint(held_out)}
-        found |= {"held_out_nats": nats[0].round(4).tolist(), "held_out_tokens": int(held_out.lengths.sum())}
-    return {**row, **found}
+        entries = {"problems": data.name, "problems_sha256": fingerprint(held_out)}
+        entries |= {
+            "held_out_nats": nats[0].round(4).tolist(),
+            "held_out_tokens": int(held_out.lengths.sum()),
+        }
+    return {**row, **entries}
 
 
 def held_out(row: Row) -> float | None:
@@ -123,12 +126,12 @@ def not_run(line: Line) -> tuple[str, ...]:
 
 def without_latents(line: Line, lines: Sequence[Line]) -> dict[int, Row]:
     """The rows of the same model at n = 0 by their seed, where the line is another."""
-    found = (
-        one
-        for one in lines
-        if one.cell.method == line.cell.method and one.cell.latents == 0 != line.cell.latents
+    same_models = (
+        candidate
+        for candidate in lines
+        if candidate.cell.method == line.cell.method and candidate.cell.latents == 0 != line.cell.latents
     )
-    return {row["train_seed"]: row for one in found for row in one.rows}
+    return {row["train_seed"]: row for candidate in same_models for row in candidate.rows}
 
 
 def cells_of_rows(line: Line, lines: Sequence[Line]) -> list[tuple[str, ...]]:
@@ -183,19 +186,21 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
     for axes, (what, text) in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         methods = list(dict.fromkeys(line.cell.method for line in shown))
         for method in methods:
-            own = [line for line in shown if line.cell.method == method]
-            points = [(line, *point) for line in own if (point := point_of(line, shown, what)) is not None]
+            method_lines = [line for line in shown if line.cell.method == method]
+            points = [
+                (line, *point) for line in method_lines if (point := point_of(line, shown, what)) is not None
+            ]
             style: dict[str, Any] = {"color": COLORS[method], "label": method}
-            if own[0].cell.latents is None:
+            if method_lines[0].cell.latents is None:
                 for _, value, _ in points:
                     axes.axhline(value, linewidth=1, linestyle="--", **style)
             elif points:
                 aside = DODGE * (methods.index(method) - (len(methods) - 1) / 2)
-                places = [dial.index(line.cell.latents) + aside for line, _, _ in points]
+                offsets = [dial.index(line.cell.latents) + aside for line, _, _ in points]
                 bars = np.array([bar or (0.0, 0.0) for _, _, bar in points]).T
                 marker = MARKERS[methods.index(method)]
                 axes.errorbar(
-                    places, [value for _, value, _ in points], bars, marker=marker, capsize=3, **style
+                    offsets, [value for _, value, _ in points], bars, marker=marker, capsize=3, **style
                 )
         axes.set(xticks=range(len(dial)), xticklabels=dial, xlabel="latent tokens n", ylabel=text)
         axes.grid(axis="y", alpha=0.3)
@@ -216,17 +221,16 @@ def point_of(line: Line, lines: Sequence[Line], what: str) -> tuple[float, tuple
     """
     if what == "difference":
         first = without_latents(line, lines)
-        found = [
+        differences = [
             off
             for row in line.rows
             if row["train_seed"] in first and (off := taken_off(row, first[row["train_seed"]])) is not None
         ]
-        if not found:
+        if not differences:
             return (0.0, None) if line.cell.latents == 0 else None
-        half = found[0][1]
-        return -fmean(value for value, _ in found), (half, half) if len(found) == 1 and math.isfinite(
-            half
-        ) else None
+        half = differences[0][1]
+        has_interval = len(differences) == 1 and math.isfinite(half)
+        return -fmean(value for value, _ in differences), (half, half) if has_interval else None
     value, (row, *others) = fmean(row[what] for row in line.rows), line.rows
     interval = row["ci95" if what == "perplexity" else "entropy_ci95"]
     return value, None if others or interval is None else (value - interval[0], interval[1] - value)

@@ -97,11 +97,11 @@ def certain(sign: int, net: Transformer, task: Task, decoding: Decoding) -> Deco
         layout = next_layout(
             showing.order, showing.num_clean, showing.num_masked, torch.zeros_like(showing.num_clean)
         )
-        found = sign * top_prob(
+        certainties = sign * top_prob(
             net.method.logits(net, showing.tokens, layout).double()
         )  # (A, S), by entry of the order
-        return torch.zeros_like(showing.order, dtype=found.dtype).scatter(
-            1, showing.order[:, : found.shape[1]], found
+        return torch.zeros_like(showing.order, dtype=certainties.dtype).scatter(
+            1, showing.order[:, : certainties.shape[1]], certainties
         )
 
     return replace(
@@ -117,8 +117,8 @@ def scheduled(shape: Schedule, net: Transformer, task: Task, decoding: Decoding)
 
     def total(latents: int | Callable[[int], int]) -> int:
         return sum(
-            min(latents(left) if callable(latents) else latents, max(0, left - k))
-            for left in range(1, length + 1)
+            min(latents(num_masked) if callable(latents) else latents, max(0, num_masked - k))
+            for num_masked in range(1, length + 1)
         )
 
     wanted = total(length // 4)
@@ -134,8 +134,8 @@ def constant(length: int, size: int) -> int:
 def a_share(length: int, size: int) -> Callable[[int], int]:
     """A share of what is masked."""
 
-    def share(left: int) -> int:
-        return left * size // length
+    def share(num_masked: int) -> int:
+        return num_masked * size // length
 
     return share
 
@@ -143,8 +143,8 @@ def a_share(length: int, size: int) -> Callable[[int], int]:
 def early(length: int, size: int) -> Callable[[int], int]:
     """All in the first steps, then none."""
 
-    def early(left: int) -> int:
-        return left if left > length - size else 0
+    def early(num_masked: int) -> int:
+        return num_masked if num_masked > length - size else 0
 
     return early
 
@@ -152,8 +152,8 @@ def early(length: int, size: int) -> Callable[[int], int]:
 def late(length: int, size: int) -> Callable[[int], int]:
     """None at first, all in the last steps."""
 
-    def late(left: int) -> int:
-        return left if left <= size else 0
+    def late(num_masked: int) -> int:
+        return num_masked if num_masked <= size else 0
 
     return late
 

@@ -270,7 +270,7 @@ SUDOKU_FAULTS = {
     "givens": (lambda row: spoilt(row, 0, 82), "82 givens of 81 cells"),
     "one given too many": (lambda row: spoilt(row, 0, row[0] + 1), "the strategies do not say"),
     "strategy": (lambda row: spoilt(row, -1, 12), "the strategies do not say"),
-    "a cell twice": (lambda row: spoilt(row, [5, 6], row[[1, 2]]), "a cell stands in it twice"),
+    "a cell twice": (lambda row: spoilt(row, [5, 6], row[[1, 2]]), "a cell is in it twice"),
     "a wrong solution": (lambda row: spoilt(row, -2, row[-2] % 9 + 1), "the solution given is wrong in row"),
     "a wrong given": (
         lambda row: spoilt(row, 3, row[3] % 9 + 1),

@@ -109,7 +109,7 @@ def text_markdown(lines: Sequence[Line], experiment: str, scale: ScaleName) -> s
     return f"{as_markdown([HEADINGS, *body])}\n{LEGEND}\n\n{command}\n"
 
 
-def about(line: Line) -> tuple[str, ...]:
+def cells_of_line(line: Line) -> tuple[str, ...]:
     """Which line of the table it is, and what the paper prints there."""
     cell, printed = line.cell, TEXT.get(line.cell.method) if line.cell.latents in (None, 0) else None
     return (
@@ -121,7 +121,7 @@ def about(line: Line) -> tuple[str, ...]:
 
 def not_run(line: Line) -> tuple[str, ...]:
     """A line without rows, which says so."""
-    return (*about(line), "", "not run", *("" for _ in HEADINGS[5:]))
+    return (*cells_of_line(line), "", "not run", *("" for _ in HEADINGS[5:]))
 
 
 def without_latents(line: Line, lines: Sequence[Line]) -> dict[int, Row]:
@@ -146,7 +146,7 @@ def cells_of_rows(line: Line, lines: Sequence[Line]) -> list[tuple[str, ...]]:
         )
         perplexities, entropies = intervals
         cells = (
-            *about(line),
+            *cells_of_line(line),
             "" if line.recipes[0].imported else str(row["train_seed"]),
             f"{row['perplexity']:.1f}",
             perplexities,

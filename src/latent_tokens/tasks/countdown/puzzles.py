@@ -231,7 +231,7 @@ class Countdown:
 
     def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
         """Score samples: lenient (Ye et al.'s, by the equations alone), strict, exact and cells."""
-        figures: dict[str, list[float] | list[bool]] = {
+        figures: dict[str, Sequence[float]] = {
             "lenient": [lenient(row) for row in tokens],
             "strict": [not self.verify(row) for row in tokens],
         }
@@ -239,5 +239,7 @@ class Countdown:
             answers = [texts(row)[1] for row in truth.tokens]
             outputs = [texts(row)[1] for row in tokens]
             figures["exact"] = [ours == theirs for ours, theirs in zip(outputs, answers, strict=True)]
-            figures["cells"] = [agreement(*pair) for pair in zip(outputs, answers, strict=True)]
+            figures["cells"] = [
+                agreement(ours, theirs) for ours, theirs in zip(outputs, answers, strict=True)
+            ]
         return {name: np.array(values, np.float64) for name, values in figures.items()}

@@ -30,10 +30,10 @@ Report = Callable[[int], None]
 def read_source(
     task: Task, path: Path, skip_bad: bool, report: Report = lambda done: None, most: int | None = None
 ) -> tuple[Examples, list[str]]:
-    """(the examples of a file, all or the first `most`; what was wrong with the rows that were left out).
+    """Return the examples of a file, all or the first `most`, and the errors in the rows that were left out.
 
-    Raises ValueError where the file is of no kind that the task has, or for its first bad row unless they
-    are skipped.
+    Raise ValueError if the task does not have this kind of file, or for the first bad row unless bad rows are
+    skipped.
     """
     parts: list[Examples] = []
     rows: list[Examples] = []
@@ -86,22 +86,24 @@ def shah_sudoku(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
 
 
 def shah_row(task: Sudoku | SudokuPuzzle, row: NDArray[np.int64]) -> Examples:
-    """One example of Shah et al.'s Sudoku. Raises ValueError for what cannot be."""
-    side, num_givens, cells = task.side, int(row[0]), row[1:].reshape(-1, 4).astype(np.int64)
+    """Return one example of Shah et al.'s Sudoku. Raise ValueError if the row is invalid."""
+    side = task.side
+    num_givens = int(row[0])
+    cells = row[1:].reshape(-1, 4).astype(np.int64)
     rows, columns, values, strategies = cells.T
-    for name, found, low, high in (
+    for name, numbers, low, high in (
         ("row", rows, 0, side - 1),
         ("column", columns, 0, side - 1),
         ("value", values, 1, side),
     ):
-        off = (found < low) | (found > high)
+        off = (numbers < low) | (numbers > high)
         if off.any():
-            raise ValueError(f"{name} {found[off][0]}: must be {low} to {high}")
+            raise ValueError(f"{name} {numbers[off][0]}: must be {low} to {high}")
     if not 0 <= num_givens <= len(cells):
         raise ValueError(f"{num_givens} givens of {len(cells)} cells")
     places = rows * side + columns
     if len(np.unique(places)) < len(places):
-        raise ValueError("a cell stands in it twice")
+        raise ValueError("a cell is in it twice")
     if (
         not np.isin(strategies, STRATEGIES).all()
         or ((strategies == 0) != (np.arange(len(cells)) < num_givens)).any()

@@ -46,8 +46,7 @@ def log_likelihood(
 
     Returns:
         Nats in float64, by entry of the order: 0 for given tokens and past the length. The sum of a row is
-            its log-likelihood given
-        its known tokens.
+            its log-likelihood given its known tokens.
 
     Raises:
         ValueError: a left-to-right method gets another order, or a method latent tokens that it does not

@@ -55,8 +55,8 @@ def animation(traces: Sequence[Trace], note: str = "") -> bytes:
 
     A trace that ends before the others stays at its end.
 
-    All frames share one palette. matplotlib's PillowWriter makes one per frame and cannot hold the last frame
-    for longer.
+    All frames share one palette, and the last frame has a duration of its own. matplotlib's PillowWriter has
+    one frame rate.
     """
     # Draw the frames.
     columns = aligned([moments(trace) for trace in traces])

@@ -21,7 +21,7 @@ from latent_tokens.core.methods import BLOCK_MASK_FROM, METHODS
 from latent_tokens.network.fast import generate
 
 NUM_SAMPLES = 4_000  # of the oracle's joint distribution
-MAX_DISTANCE = 0.05  # total variation, below that of all but 1 of 100,000 sets of so many exact samples
+MAX_DISTANCE = 0.05  # total variation, exceeded by 1 in 100,000 sets of exact samples
 SAMPLERS = {"scdm": Decoding(candidates=2, latents=1), "mdm": Decoding(), "ar-mtp": Decoding()}
 FAST_MODEL = "sudoku-6-scdm"  # with which the optimized implementation is tested
 FAST_DECODING = Decoding(candidates=4, latents=8)

@@ -34,7 +34,7 @@ def fetch(
     """Return the directory of a name on the hub, or its last fetched version if the hub is not reached.
 
 
-    Raises ValueError where there is neither; without a network at once.
+    Raises ValueError if neither exists. Without a network it fails at once.
     """
     from huggingface_hub import snapshot_download
 

@@ -24,7 +24,7 @@ LONGEST_MESSAGE = 4_000  # bytes
 def rehearse(call: Callable[[], object], memory: int = MEMORY, seconds: int = CPU_SECONDS) -> None:
     """Call a function in a forked process and drop its result.
 
-    Raises ValueError, one line, if it takes more than so many bytes of memory or seconds of processor time,
+    Raises ValueError, one line, if it exceeds the limits of memory (bytes) or processor time (seconds),
     if it ends the process, or if
     it raises anything itself. The function must start no thread and use no accelerator.
     """

@@ -168,7 +168,7 @@ def inside(source: Path, weights: Mapping[str, Any]) -> tuple[dict[str, Any], tu
     """Return (the backbone's weights by name, the names of all others). A directory may omit the prefix.
 
 
-    Raises ValueError where there is none, or one twice.
+    Raises ValueError if one is missing or occurs twice.
     """
     names = {name: ".".join(part for part in name.split(".") if part not in WRAPPERS) for name in weights}
     prefixed = [name for name, plain_name in names.items() if plain_name.startswith(PREFIX)]

@@ -143,7 +143,7 @@ def carried_over(net: Transformer) -> tuple[dict[str, Any], dict[str, bytes], li
     if not is_bundled:
         check_links(folder, FILES)
 
-    # The entries of config.json that are not written anew.
+    # The entries of config.json that are copied as they are.
     config = read_description(folder, "config.json", "model")
     written = {*describe(net), *for_transformers(net), "fingerprint"}
     settings = {name: value for name, value in config.items() if name not in written}

@@ -170,7 +170,7 @@ class Solvable(Task, Protocol):
     def count_solutions(self, problem: Examples, most: int = 2) -> int | None:
         """Return how many answers (at most `most`) a problem has, or None if it takes too long.
 
-        0 always means that there is none. A task with many answers per problem may stop at 1.
+        0 always means no answer. A task with many answers per problem may stop at 1.
         """
 
 

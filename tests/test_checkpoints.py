@@ -10,6 +10,7 @@ import zipfile
 from collections import OrderedDict
 from contextlib import suppress
 from copy import deepcopy
+from functools import partial
 
 import pytest
 import torch
@@ -17,7 +18,9 @@ from safetensors.torch import load_file, save_file
 
 from helpers.published_network import Published, lightning
 from latent_tokens import from_pretrained
+from latent_tokens.checkpoints import torchfile
 from latent_tokens.checkpoints.folding import BUFFER
+from latent_tokens.checkpoints.limited import rehearse
 from latent_tokens.checkpoints.published import import_checkpoint
 from latent_tokens.checkpoints.torchfile import Inert, is_plain_tensor, read_torch
 from latent_tokens.cli import main
@@ -265,12 +268,12 @@ SMALL_AND_HARMFUL = {
     ),
     "one list made into many dicts": (
         chained_dicts(20_000),
-        "more than (5[0-9][0-9] MB of memory|3 seconds)",
+        "more than 5[0-9][0-9] MB of memory",
     ),
     "keys that fall together": (colliding_keys(45_000), "more than 3 seconds"),
     "a large bytearray": (
         b"cbuiltins\nbytearray\n\x8a\x05\x00\x00\x00\x00\x02\x85R.",
-        "more than (5[0-9][0-9] MB of memory|3 seconds)",
+        "more than 5[0-9][0-9] MB of memory",
     ),
     "many classes": (
         b"(" + b"".join(b"ctyping\nx%d\n" % i for i in range(999)) + b"t.",
@@ -283,8 +286,10 @@ SMALL_AND_HARMFUL = {
 
 
 @pytest.mark.parametrize("name", SMALL_AND_HARMFUL)
-def test_a_small_file_does_no_great_harm(file, name):
+def test_a_small_file_does_no_great_harm(file, name, monkeypatch):
     content, message = SMALL_AND_HARMFUL[name]
+    if "memory" in message:  # on a busy machine the limit of processor time could come first
+        monkeypatch.setattr(torchfile, "rehearse", partial(rehearse, seconds=60))
     file.write_bytes(rewritten(file, "data.pkl", b"\x80\x02" + content))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ValueError, match=message) as error:

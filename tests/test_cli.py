@@ -21,6 +21,7 @@ from latent_tokens.cli import main, parse
 from latent_tokens.commands import COMMANDS, DESCRIPTIONS
 from latent_tokens.commands.options import options_of
 from latent_tokens.commands.spelling import as_typed
+from latent_tokens.configs import SamplingConfig
 from latent_tokens.data.splits import make_problems
 
 PUZZLE = "1.....3............2................"
@@ -410,6 +411,23 @@ def test_help_has_names_one_default_and_two_examples(command, capsys):
         program, *arguments = shlex.split(example)
         assert program == "latent-tokens"
         assert type(parse(arguments)) is COMMANDS[command]
+
+
+@pytest.mark.parametrize("command", ["evaluate", "sample", "solve", "trace"])
+def test_settings_of_sampling_are_declared_once(command):
+    settings = {option.name: option for option in options_of(SamplingConfig)}
+    options = {option.name: option for option in options_of(COMMANDS[command]) if option.name in settings}
+    assert {"latents", "candidates", "temperature", "seed"} <= set(options)
+    for name, option in options.items():
+        assert option.default == settings[name].default
+        assert option.hint == settings[name].hint or (command, name) == ("evaluate", "latents")
+
+
+def test_settings_left_out_of_a_command_have_their_default():
+    command = parse(["solve", PUZZLE, "--latents", "4", "--seed", "2"])
+    assert command.sampling == SamplingConfig(latents=4, seed=2)
+    with pytest.raises(ValueError, match="--top-p: solve has no such option"):
+        parse(["solve", PUZZLE, "--top-p", "0.5"])
 
 
 def test_help_lists_tasks_and_methods(capsys):

@@ -358,6 +358,11 @@ def test_a_setting_that_cannot_be_gets_one_line(model_of, message):
     assert "\n" not in str(error.value)
 
 
+def test_generate_refuses_an_unknown_argument(model_of):
+    with pytest.raises(TypeError, match=r"^num_beams: no argument of generate. Its settings are num_latent"):
+        model_of(METHODS["mdm"]).generate(boards(3), num_beams=4)
+
+
 def test_inputs_that_cannot_be_get_one_line(model_of):
     model, ids = model_of(METHODS["scdm"]), boards(3)
     mistakes = {

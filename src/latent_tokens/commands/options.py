@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import cache, partial
 from pathlib import Path
 from textwrap import dedent
@@ -72,6 +72,20 @@ class Option:
         return f"one or more, each {listed}" if many else listed
 
 
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The settings of an embedded config that are options of a command, as an annotation of the config.
+
+    A setting that is left out has the default of the config.
+    """
+
+    names: tuple[str, ...]
+    defaults: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """The default of a setting, in words, if it is not that of the config."""
+    helps: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """The help of a setting, if it is not that of the config."""
+
+
 def kinds_of(hint: Any) -> tuple[Any, ...]:
     """Return the types that a hint allows, without None and without annotations."""
     if get_origin(hint) is Annotated:
@@ -121,11 +135,40 @@ def options_of(command: type) -> tuple[Option, ...]:
     hints = get_type_hints(command, include_extras=True)
     options: list[Option] = []
     for field in dataclasses.fields(command):
-        if dataclasses.is_dataclass(hints[field.name]):
-            options += options_of(hints[field.name])
+        hint = hints[field.name]
+        config = config_of(hint)
+        if config is None:
+            options.append(option_of(command, field, hint))
         else:
-            options.append(option_of(command, field, hints[field.name]))
+            options += embedded_options(config, settings_of(hint))
     return tuple(options)
+
+
+def config_of(hint: Any) -> type | None:
+    """Return the config that a field embeds, or None."""
+    (kind, *_) = kinds_of(hint)
+    return kind if dataclasses.is_dataclass(kind) and isinstance(kind, type) else None
+
+
+def settings_of(hint: Any) -> Settings | None:
+    """Return the annotation of an embedded config, or None, by which all its settings are options."""
+    annotations = hint.__metadata__ if get_origin(hint) is Annotated else ()
+    return next((each for each in annotations if isinstance(each, Settings)), None)
+
+
+def embedded_options(config: type, settings: Settings | None) -> list[Option]:
+    """Return the options of an embedded config."""
+    if settings is None:
+        return list(options_of(config))
+    return [
+        dataclasses.replace(
+            option,
+            help=settings.helps.get(option.name, option.help),
+            default_in_words=settings.defaults.get(option.name, option.default_in_words),
+        )
+        for option in options_of(config)
+        if option.name in settings.names
+    ]
 
 
 def option_of(command: type, field: dataclasses.Field[Any], hint: Any) -> Option:
@@ -185,14 +228,23 @@ def shown(option: Option) -> Any:
     ]
 
 
-def build(command: type, values: dict[str, Any]) -> Any:
+def build(command: type, values: Mapping[str, Any], names: Collection[str] | None = None) -> Any:
     """Return the command with these values. Raise ValueError if a config refuses one.
 
-    The values of the config that it embeds are among them.
+    Args:
+        command: the class of the command.
+        values: its values, and those of the config that it embeds.
+        names: the fields to set. The others have their default. None: all.
     """
-    hints = get_type_hints(command)
+    hints = get_type_hints(command, include_extras=True)
     arguments = {}
     for field in dataclasses.fields(command):
-        embedded = dataclasses.is_dataclass(hints[field.name])
-        arguments[field.name] = build(hints[field.name], values) if embedded else values[field.name]
+        if names is not None and field.name not in names:
+            continue
+        config = config_of(hints[field.name])
+        if config is None:
+            arguments[field.name] = values[field.name]
+        else:
+            settings = settings_of(hints[field.name])
+            arguments[field.name] = build(config, values, settings and settings.names)
     return command(**arguments)

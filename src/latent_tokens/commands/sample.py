@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 from tyro.conf import Positional
 
 from latent_tokens import processes
 from latent_tokens.checks import check_int, printable
-from latent_tokens.commands.shared import check_counts, model_of, sampling_of, task_of
-from latent_tokens.configs import NumCandidates, NumLatents, OrderName
+from latent_tokens.commands.options import Settings
+from latent_tokens.commands.shared import check_counts, model_of, task_of
+from latent_tokens.configs import SamplingConfig
 
 
 @dataclass(frozen=True)
@@ -24,29 +25,15 @@ class Sample:
     """Model to sample from. A run directory, a bundled model, or a name on the Hugging Face Hub."""
     num_samples: int | None = None
     """Number of samples. Default: 2, or 1 with --show."""
-    latents: NumLatents | None = None
-    """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has the other k -
-    1 candidates. Default: the method's own, 0 for scdm and esolm."""
-    candidates: NumCandidates | None = None
-    """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or
-    growing (clean tokens + 1). For adaptive orders only. Default: 8."""
-    tokens_per_step: int | None = None
-    """Tokens decoded per step, sampled independently. Default: 1."""
-    order: OrderName | None = None
-    """Decoding order. top_prob, margin and entropy are adaptive. Default: top_prob, uniform for text,
-    left_to_right for arm and ar-mtp."""
-    temperature: float | None = None
-    """Sampling temperature. 0 takes the most likely token. Default: 0 for Countdown, 1 for other tasks."""
-    top_p: float | None = None
-    """Nucleus sampling: sample from the smallest set of tokens with this probability. Default: 0.9 for text,
-    1 for other tasks."""
+    sampling: Annotated[
+        SamplingConfig,
+        Settings(("latents", "candidates", "order", "tokens_per_step", "temperature", "top_p", "seed")),
+    ] = field(default_factory=SamplingConfig)
     prompt: str | None = None
     """Start of the text, for text. A gap of three or more underscores is filled in with as many tokens, and
     nothing is added after the end."""
     show: bool = False
     """Show one sample while it is decoded, with its latent tokens, for text."""
-    seed: int = 0
-    """Random seed. Sample i depends on (seed, i) only."""
     json: bool = False
     """Print JSON lines with tokens and order instead of text."""
 
@@ -74,7 +61,7 @@ def run_sample(command: Sample) -> int:
         raise ValueError(
             f"{name} with show=True: one sample is shown while it is decoded. Leave one of the two out."
         )
-    sampling = sampling_of(command)
+    sampling = command.sampling
     decoding = decoding_for(net.method, task, sampling)
     check_decoding(net.method, decoding)
     order = order_for(net.method, task, sampling)
@@ -125,7 +112,7 @@ def draw(net: Any, decoding: Any, command: Sample, task: Any, problems: Any) -> 
 
         shown = watching(task, batch.tokens, batch.known, batch.lengths)
     with shown as on_step:
-        decoded = decode_batch(net, batch, decoding, command.seed, on_step)
+        decoded = decode_batch(net, batch, decoding, command.sampling.seed, on_step)
 
     # Gather the samples of all ranks.
     samples = processes.gather_rows(decoded.samples)
@@ -142,7 +129,7 @@ def problems_of(command: Sample, task: Any, count: int) -> Any:
     from latent_tokens.tasks import Examples, Text
 
     if not isinstance(task, Text):
-        return make_problems(task, count, command.seed)
+        return make_problems(task, count, command.sampling.seed)
     if command.prompt is None:
         return Examples.of(np.zeros((count, task.length), np.uint16), 0)
     problem = task.encode(command.prompt)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from latent_tokens.configs import DEFAULT_CANDIDATES, NumCandidates, NumLatents, SamplingConfig
+from latent_tokens.configs import DEFAULT_CANDIDATES, NumCandidates, NumLatents
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
@@ -50,12 +49,6 @@ def task_of(folder: Path) -> Any:
         raise ValueError(
             f"{folder}: {error}. Evaluate it in Python with its task: evaluate(net, task, ...)."
         ) from None
-
-
-def sampling_of(command: object) -> SamplingConfig:
-    """Return the sampling settings of a command: those of its options that `SamplingConfig` has too."""
-    names = [field.name for field in fields(SamplingConfig) if hasattr(command, field.name)]
-    return SamplingConfig(**{name: getattr(command, name) for name in names})
 
 
 def check_counts(

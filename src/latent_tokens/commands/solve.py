@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from tyro.conf import Positional
 
 from latent_tokens.checks import check_int
-from latent_tokens.commands.shared import check_counts, latents_in_words, sampling_of, task_of
-from latent_tokens.configs import NumCandidates, NumLatents
+from latent_tokens.commands.options import Settings
+from latent_tokens.commands.shared import check_counts, latents_in_words, task_of
+from latent_tokens.configs import SamplingConfig
+
+PUZZLE_DEFAULTS = {
+    "latents": "all that are not candidates, which is none unless --candidates is below all",
+    "candidates": "all, which leaves no latent tokens, 8 with --latents, 1 from left to right",
+    "temperature": "0",
+}
+"""The defaults of `evaluation.settings.for_puzzles`, in words."""
 
 
 @dataclass(frozen=True)
@@ -22,19 +31,16 @@ class Solve:
     run: str | None = None
     """Model that solves it. A run directory, a bundled model, or a name on the Hugging Face Hub. Default: the
     bundled model of the Sudoku's size."""
-    latents: NumLatents | None = None
-    """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has the other k -
-    1 candidates. Default: all that are not candidates, which is none unless --candidates is below all."""
-    candidates: NumCandidates | None = None
-    """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or
-    growing (clean tokens + 1). Default: all, which leaves no latent tokens, 8 with --latents, 1 from left to
-    right."""
-    temperature: float = 0.0
-    """Sampling temperature. 0 takes the most likely token."""
+    sampling: Annotated[
+        SamplingConfig,
+        Settings(
+            ("latents", "candidates", "temperature", "seed"),
+            defaults=PUZZLE_DEFAULTS,
+            helps={"seed": "Random seed. Attempt i depends on (seed, i) only."},
+        ),
+    ] = field(default_factory=SamplingConfig)
     attempts: int = 1
     """Number of answers to try. The first valid one is shown."""
-    seed: int = 0
-    """Random seed. Attempt i depends on (seed, i) only."""
 
 
 def run_solve(command: Solve) -> int:
@@ -79,11 +85,11 @@ def run_solve(command: Solve) -> int:
         problem = task.encode(text)
 
     # Decode.
-    sampling = sampling_of(command)
+    sampling = command.sampling
     order = order_for(net.method, task, sampling)
     check_counts(net.method, order, [sampling.latents], sampling.candidates)
     decoding = decoding_for(net.method, task, for_puzzles(net.method, sampling))
-    attempt = solve(net, task, problem, decoding, command.seed, command.attempts)
+    attempt = solve(net, task, problem, decoding, sampling.seed, command.attempts)
 
     # Print the answer.
     verdict = "\n  ".join(["not solved:", *attempt.wrong]) if attempt.wrong else "solved"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from tyro.conf import Positional
 
-from latent_tokens.commands.shared import check_counts, latents_in_words, sampling_of, task_of
-from latent_tokens.commands.solve import puzzle_text
-from latent_tokens.configs import NumCandidates, NumLatents, OrderName
+from latent_tokens.commands.options import Settings
+from latent_tokens.commands.shared import check_counts, latents_in_words, task_of
+from latent_tokens.commands.solve import PUZZLE_DEFAULTS, puzzle_text
+from latent_tokens.configs import NumLatents, SamplingConfig
 
 
 @dataclass(frozen=True)
@@ -30,20 +31,14 @@ class Trace:
     """Picture to write."""
     compare: str | None = None
     """Second decode next to the first. A number of latent tokens, all, or another model."""
-    latents: NumLatents | None = None
-    """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has the other k -
-    1 candidates. Default: all that are not candidates, which is none unless --candidates is below all."""
-    candidates: NumCandidates | None = None
-    """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or
-    growing (clean tokens + 1). For adaptive orders only. Default: all, which leaves no latent tokens, 8 with
-    --latents."""
-    order: OrderName | None = None
-    """Decoding order. top_prob, margin and entropy are adaptive. Default: top_prob, left_to_right for arm and
-    ar-mtp."""
-    temperature: float = 0.0
-    """Sampling temperature. 0 takes the most likely token."""
-    seed: int = 0
-    """Random seed. The decode is the first attempt of solve with this seed."""
+    sampling: Annotated[
+        SamplingConfig,
+        Settings(
+            ("latents", "candidates", "order", "temperature", "seed"),
+            defaults=PUZZLE_DEFAULTS | {"order": "top_prob, left_to_right for arm and ar-mtp"},
+            helps={"seed": "Random seed. The decode is the first attempt of solve with this seed."},
+        ),
+    ] = field(default_factory=SamplingConfig)
     replace: bool = False
     """Overwrite files that exist."""
 
@@ -144,12 +139,12 @@ def decodes_of(command: Trace) -> list[Any]:
 
     def request_of(run: str, latents: NumLatents | None) -> DecodeRequest:
         model = LoadedModel(run, from_pretrained(run), task_of(find(run)))
-        setting = replace(sampling_of(command), latents=latents)
+        setting = replace(command.sampling, latents=latents)
         request = DecodeRequest(model, model.task.encode(puzzle_text(command.puzzle)), setting)
-        check_counts(model.net.method, request.order, [latents], command.candidates)
+        check_counts(model.net.method, request.order, [latents], setting.candidates)
         return request
 
-    first = request_of(command.run, command.latents)
+    first = request_of(command.run, command.sampling.latents)
     if command.compare is None:
         return [first]
     if command.compare == "all" or command.compare.isdecimal():

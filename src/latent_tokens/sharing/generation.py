@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypedDict, cast
+from typing import Literal, TypedDict, Unpack, cast
 
 import torch
 from torch import Tensor
@@ -20,20 +20,26 @@ from latent_tokens.core.partition import equal_parts
 from latent_tokens.evaluation.settings import decoding_for
 from latent_tokens.tasks import TASKS, Language, Text
 
-SETTINGS = (
-    "num_latent_tokens",
-    "candidates",
-    "order",
-    "temperature",
-    "top_p",
-    "tokens_per_step",
-    "steps",
-    "seed",
-    "do_sample",
-)
 IGNORED_SETTINGS = ("transformers_version", "return_dict_in_generate")
 
 StepCallback = Callable[[PreTrainedModel, int, float, dict[str, Tensor]], object]
+
+
+class GenerationSettings(TypedDict, total=False):
+    """The settings of `generate`, with the names of transformers and diffusers."""
+
+    num_latent_tokens: int | Literal["all"] | None  # latent tokens n per step
+    candidates: int | Literal["all", "growing"] | None  # candidate set size k
+    order: OrderName | None  # decoding order
+    temperature: float | None  # temperature of the samples
+    top_p: float | None  # nucleus of the samples
+    tokens_per_step: int | None  # tokens decoded per step
+    steps: int | None  # number of steps, instead of `tokens_per_step`
+    seed: int | None  # seed of the samples
+    do_sample: bool | None  # False is temperature 0
+
+
+SETTINGS = tuple(GenerationSettings.__annotations__)
 
 
 class TraceRow(TypedDict):
@@ -65,45 +71,17 @@ class LatentTokensGenerationConfig(GenerationConfig):
     A setting that is None has the default of `latent-tokens sample`.
 
     Args:
-        num_latent_tokens: latent tokens n per step.
-        candidates: candidate set size k.
-        order: decoding order.
-        temperature: temperature of the samples.
-        top_p: nucleus of the samples.
-        tokens_per_step: tokens decoded per step.
-        steps: number of steps, instead of `tokens_per_step`.
-        seed: seed of the samples.
-        do_sample: False is temperature 0.
-        others: settings of transformers, which decoding refuses.
+        settings: those of `GenerationSettings`. Others of transformers are kept, and decoding refuses them.
 
     Example:
         >>> model.generate(input_ids, LatentTokensGenerationConfig(num_latent_tokens=4, candidates=8))
     """
 
-    def __init__(
-        self,
-        *,
-        num_latent_tokens: int | Literal["all"] | None = None,
-        candidates: int | Literal["all", "growing"] | None = None,
-        order: OrderName | None = None,
-        temperature: float | None = None,
-        top_p: float | None = None,
-        tokens_per_step: int | None = None,
-        steps: int | None = None,
-        seed: int | None = None,
-        do_sample: bool | None = None,
-        **others: Any,
-    ) -> None:
+    def __init__(self, **settings: Unpack[GenerationSettings]) -> None:
+        others = {name: value for name, value in settings.items() if name not in SETTINGS}
         super().__init__(**others)  # type: ignore[no-untyped-call]
-        self.num_latent_tokens = num_latent_tokens
-        self.candidates = candidates
-        self.order = order
-        self.temperature = temperature
-        self.top_p = top_p
-        self.tokens_per_step = tokens_per_step
-        self.steps = steps
-        self.seed = seed
-        self.do_sample = do_sample
+        for name in SETTINGS:
+            setattr(self, name, settings.get(name))
 
     def with_defaults(self, defaults: GenerationConfig | None) -> LatentTokensGenerationConfig:
         """Return these settings, with those of `defaults` instead of None.
@@ -126,39 +104,39 @@ class LatentTokensGenerationConfig(GenerationConfig):
     def decoding(self, method: Method, task: Language) -> Decoding:
         """Return the Decoding of these settings. Raise ValueError if the method does not support them."""
         # Settings that exclude each other.
-        if self.steps is not None and self.tokens_per_step is not None:
+        settings = cast(GenerationSettings, {name: getattr(self, name) for name in SETTINGS})
+        temperature = settings["temperature"]
+        if settings["steps"] is not None and settings["tokens_per_step"] is not None:
             raise ValueError(
-                f"steps={self.steps} and tokens_per_step={self.tokens_per_step}: "
+                f"steps={settings['steps']} and tokens_per_step={settings['tokens_per_step']}: "
                 "one follows from the other. Set one of them."
             )
-        if self.do_sample is False and self.temperature:
+        if settings["do_sample"] is False and temperature:
             raise ValueError(
-                f"do_sample=False with temperature={self.temperature}: "
+                f"do_sample=False with temperature={temperature}: "
                 "without sampling, the most likely token is chosen. Leave one out."
             )
 
         # Ranges that SamplingConfig does not check, under the names of this class.
-        if self.num_latent_tokens not in (None, "all"):
-            check_int("num_latent_tokens", self.num_latent_tokens, 0)
-        if self.steps is not None:
-            check_int("steps", self.steps, 1)
-        if self.seed is not None:
-            check_int("seed", self.seed, 0)
+        if settings["num_latent_tokens"] not in (None, "all"):
+            check_int("num_latent_tokens", settings["num_latent_tokens"], 0)
+        if settings["steps"] is not None:
+            check_int("steps", settings["steps"], 1)
 
-        temperature = self.temperature
-        if self.do_sample is False and temperature is None:
+        if settings["do_sample"] is False and temperature is None:
             temperature = 0.0
         config = SamplingConfig(
-            latents=self.num_latent_tokens,
-            candidates=self.candidates,
-            order=self.order,
-            tokens_per_step=self.tokens_per_step,
+            latents=settings["num_latent_tokens"],
+            candidates=settings["candidates"],
+            order=settings["order"],
+            tokens_per_step=settings["tokens_per_step"],
             temperature=temperature,
-            top_p=self.top_p,
+            top_p=settings["top_p"],
+            seed=settings["seed"] or 0,
         )
         decoding = decoding_for(method, task, config)
-        if self.steps is not None:
-            decoding = replace(decoding, tokens_per_step=equal_parts(self.steps))
+        if settings["steps"] is not None:
+            decoding = replace(decoding, tokens_per_step=equal_parts(settings["steps"]))
         check_decoding(method, decoding)
         return decoding
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Unpack, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +14,12 @@ from transformers.modeling_outputs import MaskedLMOutput
 
 from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.pretrained import build, find
-from latent_tokens.configs import OrderName
 from latent_tokens.core.methods import exclude_mask_token
 from latent_tokens.network.fast import generate
 from latent_tokens.sharing.generation import (
+    SETTINGS,
     GeneratedOutput,
+    GenerationSettings,
     LatentTokensGenerationConfig,
     StepCallback,
     StepRecorder,
@@ -171,23 +172,15 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         input_ids: Tensor,
         generation_config: GenerationConfig | None = None,
         *,
-        num_latent_tokens: int | Literal["all"] | None = None,
-        candidates: int | Literal["all", "growing"] | None = None,
-        order: OrderName | None = None,
-        temperature: float | None = None,
-        top_p: float | None = None,
-        tokens_per_step: int | None = None,
-        steps: int | None = None,
-        seed: int | None = None,
-        do_sample: bool | None = None,
         attention_mask: Tensor | None = None,
         callback_on_step_end: StepCallback | None = None,
         output_trace: bool = False,
         return_dict_in_generate: bool = True,
+        **settings: Unpack[GenerationSettings],
     ) -> GeneratedOutput | Tensor:
         """Return `input_ids` (B, L) with every MASK decoded, as `latent_tokens.generate` does.
 
-        A setting of `LatentTokensGenerationConfig` that is None has the value of `generation_config`, or the
+        A setting of `GenerationSettings` that is None has the value of `generation_config`, or the
         default of `latent-tokens sample`. Row b has the random numbers of (seed, b).
 
         Args:
@@ -198,22 +191,16 @@ class LatentTokensForMaskedLM(PreTrainedModel):
                 t is the largest fraction of masked tokens in a row before the step.
             output_trace: return every step.
             return_dict_in_generate: return a GeneratedOutput instead of the sequences.
+            settings: those of `GenerationSettings`.
 
         Raises:
             ValueError: a setting is unknown, out of range or not supported by the method.
         """
-        settings = LatentTokensGenerationConfig(
-            num_latent_tokens=num_latent_tokens,
-            candidates=candidates,
-            order=order,
-            temperature=temperature,
-            top_p=top_p,
-            tokens_per_step=tokens_per_step,
-            steps=steps,
-            seed=seed,
-            do_sample=do_sample,
-        ).with_defaults(generation_config)
-        decoding = settings.decoding(self.net.method, task_of(self.config))
+        unknown = sorted(set(settings) - set(SETTINGS))
+        if unknown:
+            raise TypeError(f"{unknown[0]}: no argument of generate. Its settings are {', '.join(SETTINGS)}.")
+        config = LatentTokensGenerationConfig(**settings).with_defaults(generation_config)
+        decoding = config.decoding(self.net.method, task_of(self.config))
 
         # Check the input. Padding counts as known, so it is not decoded.
         attended = attended_slots(input_ids, attention_mask)
@@ -225,7 +212,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
 
         # Decode.
         recorder = StepRecorder(self, input_ids, ~known, callback_on_step_end, output_trace)
-        seed = settings.seed or 0
+        seed = config.seed or 0
         lengths = attended.sum(1)
         result = generate(
             self.net, self.net.method, input_ids, known, decoding, seed, lengths=lengths, on_step=recorder

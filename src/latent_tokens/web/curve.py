@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from latent_tokens.configs import NumCandidates, NumLatents, OrderName, SamplingConfig
+from latent_tokens.configs import NumLatents, SamplingConfig
 from latent_tokens.core.decoding import Decoding, Step, check_decoding
 from latent_tokens.data.splits import make_problems
 from latent_tokens.evaluation.intervals import wilson
@@ -26,9 +26,8 @@ class Curve:
 
     model: LoadedModel
     count: int = 200
-    candidates: NumCandidates | None = None
-    order: OrderName | None = None
-    seed: int = 0
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    """The settings of every point, except for the number of latent tokens."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.count <= MOST_PROBLEMS:
@@ -43,10 +42,7 @@ class Curve:
         """One decoding per number of latent tokens, or a single one if the method fixes the number."""
         method, task = self.model.net.method, self.model.task
         numbers = DIAL if has_free_latents(method) else (None,)
-        return [
-            decoding_for(method, task, SamplingConfig(latents, self.candidates, self.order, seed=self.seed))
-            for latents in numbers
-        ]
+        return [decoding_for(method, task, replace(self.sampling, latents=latents)) for latents in numbers]
 
 
 def measure(
@@ -56,7 +52,7 @@ def measure(
     start_time = time.perf_counter()
     net = curve.model.net
     task = curve.model.task
-    problems = make_problems(task, curve.count, curve.seed)
+    problems = make_problems(task, curve.count, curve.sampling.seed)
     for decoding in curve.decodings:
         done = 0
         right = 0
@@ -64,7 +60,7 @@ def measure(
         most = 0
         for batch in batches(problems, BATCH, device_of(net)):
             # Decode and score the next problems.
-            decoded = decode_batch(net, batch, decoding, curve.seed, on_step)
+            decoded = decode_batch(net, batch, decoding, curve.sampling.seed, on_step)
             done += len(decoded.samples)
             right += int(task.score(decoded.samples, batch.examples)[task.metric].sum())
             processed += decoded.processed

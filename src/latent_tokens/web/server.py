@@ -14,14 +14,13 @@ from typing import Annotated, TypeVar, cast
 from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, Response
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import JsonValue
 from starlette.exceptions import HTTPException as AnyHTTPException
 
-from latent_tokens.configs import NumCandidates, NumLatents, OrderName, SamplingConfig
 from latent_tokens.tasks import Solvable
 from latent_tokens.trace.boards import check, view
-from latent_tokens.trace.record import DecodeRequest, brief, given, watch
-from latent_tokens.web.curve import Curve, measure
+from latent_tokens.trace.record import brief, given, watch
+from latent_tokens.web.curve import measure
 from latent_tokens.web.errors import error_response
 from latent_tokens.web.events import EventStream
 from latent_tokens.web.jobs import DisconnectedError, Event, Job, Work
@@ -30,68 +29,13 @@ from latent_tokens.web.model_cache import ModelCache
 from latent_tokens.web.page import page, policy
 from latent_tokens.web.payloads import CheckedPuzzle, Fault, Mask, ModelEntry, Payload
 from latent_tokens.web.protection import BodyLimit, Guard, SecurityHeaders
+from latent_tokens.web.questions import CurveQuestion, MaskQuestion, Puzzle, Question
 
 T = TypeVar("T")
 JsonObject = dict[str, JsonValue]  # the responses in /openapi.json
 
 GRACE = 10.0  # seconds after the longest time limit, when a connection is closed
 CURVE = 5  # time limit of a curve, relative to that of a decode
-MAX_PUZZLE = 16_000  # characters; a board of 36x36 has 1,296 cells
-
-
-class Puzzle(BaseModel):
-    """A puzzle for a model."""
-
-    model_config = ConfigDict(extra="forbid")
-    model: str = Field(max_length=1_000)
-    puzzle: str = Field(max_length=MAX_PUZZLE)
-
-
-class CurveQuestion(BaseModel):
-    """The query of /api/curve."""
-
-    model_config = ConfigDict(extra="forbid")
-    model: str = Field(max_length=1_000)
-    count: int = 200
-    candidates: NumCandidates | None = None
-    order: OrderName | None = None
-    seed: int = Field(0, ge=0, lt=1 << 63)
-
-
-class MaskQuestion(BaseModel):
-    """The query of /api/masks."""
-
-    model_config = ConfigDict(extra="forbid")
-    method: str = Field(max_length=100)
-    length: int = 8
-    clean: int = 3
-    candidates: int = 1
-    latents: int | None = None
-
-
-class Question(Puzzle):
-    """A puzzle and the settings to decode it with.
-
-    Omitted settings have the defaults of `latent-tokens solve`.
-    """
-
-    latents: NumLatents | None = None
-    candidates: NumCandidates | None = None
-    order: OrderName | None = None
-    temperature: float = 0.0
-    seed: int = 0
-
-    def to_request(self, models: ModelCache) -> DecodeRequest:
-        """Load the model if necessary and return the request. Raise ValueError if it is not possible."""
-        model = models.model(self.model)
-        setting = SamplingConfig(
-            latents=self.latents,
-            candidates=self.candidates,
-            order=self.order,
-            temperature=self.temperature,
-            seed=self.seed,
-        )
-        return DecodeRequest(model, model.task.encode(self.puzzle), setting)
 
 
 def protected_app(html: str, hosts: Sequence[str], seconds: float) -> FastAPI:
@@ -189,9 +133,7 @@ def app_for(models: ModelCache, at_once: int, seconds: float, hosts: Sequence[st
         models.task(question.model)
 
         def work(job: Job) -> None:
-            model = models.model(question.model)
-            settings = Curve(model, question.count, question.candidates, question.order, question.seed)
-            measure(settings, job.tell, job.check)
+            measure(question.to_curve(models), job.tell, job.check)
 
         return EventStream(*await start_job(request, work, CURVE * seconds))
 

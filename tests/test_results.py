@@ -3,14 +3,17 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pytest
 import torch
 
 from latent_tokens import METHODS, TASKS, EvalConfig, Size, Transformer, evaluate
+from latent_tokens.checkpoints.pretrained import SHIPPED
 from latent_tokens.configs import ReproduceConfig
 from latent_tokens.evaluation.results import HASH, SHARES, append_result, read_results, row_hash
+from latent_tokens.evaluation.rows import Row, Scores, TextScores
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reproduce import reproduce
@@ -57,6 +60,12 @@ def test_reader_returns_every_share_in_percent(tmp_path, row):
     }
     append_result(tmp_path / "copy.jsonl", first)
     assert read_results(tmp_path / "copy.jsonl") == [first]
+
+
+def test_row_type_has_every_stored_key_and_every_share():
+    rows = [row for path in (ROWS, SHIPPED / "results.jsonl") for row in read_results(path)]
+    assert {key for row in rows for key in row} <= set(get_type_hints(Row))
+    assert set(SHARES) < {*get_type_hints(Scores), *get_type_hints(TextScores)}
 
 
 def test_reader_knows_every_share_that_a_task_or_a_text_has():

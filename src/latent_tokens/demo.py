@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -26,9 +26,10 @@ from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.problems import batches, decode_batch, device_of
 from latent_tokens.evaluation.report import figure
 from latent_tokens.evaluation.results import append_result, read_results
+from latent_tokens.evaluation.rows import Row
 from latent_tokens.progress import Advance, progress
 from latent_tokens.sharing.card import write_card
-from latent_tokens.storage import json_bytes, read_description, write_atomic
+from latent_tokens.storage import Json, json_bytes, read_description, write_atomic
 from latent_tokens.tasks import TASKS, Examples, Sudoku, SudokuPuzzle
 from latent_tokens.trace.boards import COMPARISONS, Comparison, chosen
 from latent_tokens.trace.events import Trace
@@ -36,7 +37,6 @@ from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 from latent_tokens.training.loop import fit
 from latent_tokens.web.page import page_with
 
-Row = dict[str, Any]
 Settings = tuple[tuple[OrderName, int], ...]
 
 TASK = "sudoku-6"
@@ -49,16 +49,8 @@ DIAL: Settings = (("top_prob", CANDIDATES), ("uniform", 1))  # order and k of th
 LEFT_TO_RIGHT: Settings = (("left_to_right", 1),)
 REFERENCES = ("mdm", "sidm", "arm", "ar-mtp")
 ROW_KEYS = (
-    "method",
-    "order",
-    "latents",
-    "candidates",
-    "valid",
-    "ci95",
-    "num_samples",
-    "relative_cost",
-    "seconds",
-)
+    "method", "order", "latents", "candidates", "valid", "ci95", "num_samples", "relative_cost", "seconds",
+)  # fmt: skip
 
 
 def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
@@ -82,20 +74,29 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
     references = reference_rows(config.out / "shipped" if config.every_method else SHIPPED)
 
     # Write the summary, the figure and the page.
-    steps = training(config).steps
-    summary = {"task": TASK, "steps": steps, "train_seconds": round(seconds, 1)}
-    brief = {
-        name: [{key: row[key] for key in ROW_KEYS if key in row} for row in part]
-        for name, part in (("rows", rows), ("references", references))
-    }
-    write_atomic({config.out / "summary.json": json_bytes({**summary, **brief})})
     recipe = training(config)
-    description = f"{TASK}, {recipe.size} (0.8M parameters), {steps:,} steps of {recipe.batch_size} boards"
+    summary: dict[str, Json] = {
+        "task": TASK,
+        "steps": recipe.steps,
+        "train_seconds": round(seconds, 1),
+        "rows": [brief(row) for row in rows],
+        "references": [brief(row) for row in references],
+    }
+    write_atomic({config.out / "summary.json": json_bytes(summary)})
+    description = (
+        f"{TASK}, {recipe.size} (0.8M parameters), {recipe.steps:,} steps of {recipe.batch_size} boards"
+    )
     draw_figure(rows, references, description, config.out / "latents.png")
     num_puzzles = PUZZLES if config.scale == "full" else 10
     page = page_with(*watched(run, num_puzzles))
     write_atomic({config.out / "trace.html": page.encode()})
     return rows, references
+
+
+def brief(row: Row) -> dict[str, Json]:
+    """Return the entries of a row that the summary has."""
+    entries = cast(dict[str, Json], row)
+    return {key: entries[key] for key in ROW_KEYS if key in entries}
 
 
 def watched(run: Path, count: int) -> tuple[list[Trace], str]:
@@ -113,7 +114,7 @@ def watched(run: Path, count: int) -> tuple[list[Trace], str]:
         without, with_all = (
             solved(model, problems, SamplingConfig(latents, CANDIDATES), advance) for latents in WATCHED
         )
-    counts: dict[str, Any] = {
+    counts: dict[str, str | int] = {
         "puzzles": count,
         "givens": GIVENS,
         "candidates": CANDIDATES,
@@ -219,10 +220,10 @@ def reference_rows(shipped: Path) -> list[Row]:
     """
     rows = [row for row in read_results(shipped / "results.jsonl") if row["task"] == TASK]
     kept = [row for row in rows if row["method"] in REFERENCES and row["candidates"] in (1, CANDIDATES)]
-    return [
-        {key: value for key, value in row.items() if key not in ("seconds", "samples_per_second")}
-        for row in kept
-    ]
+    for row in kept:
+        row.pop("seconds", None)
+        row.pop("samples_per_second", None)
+    return kept
 
 
 def draw_figure(rows: list[Row], references: list[Row], training: str, stem: Path) -> list[Path]:

@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tyro.conf import Positional
 
@@ -14,6 +14,9 @@ from latent_tokens import processes
 from latent_tokens.checks import check_out
 from latent_tokens.commands.shared import check_counts, model_of, task_of
 from latent_tokens.configs import EvalConfig
+
+if TYPE_CHECKING:
+    from latent_tokens.evaluation.rows import Row
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ def run_evaluate(command: Evaluate) -> int:
     is_run = Path(command.run).is_dir() and SHIPPED not in folder.parents
     kept = command.out or (folder if is_run else None)
 
-    def keep(row: dict[str, Any]) -> None:
+    def keep(row: Row) -> None:
         if command.json:
             print(json.dumps(with_hash(row)), flush=True)
         if kept is not None:
@@ -84,7 +87,7 @@ def run_evaluate(command: Evaluate) -> int:
     return 0
 
 
-def judged_by(row: dict[str, Any]) -> str:
+def judged_by(row: Row) -> str:
     """Return the evaluator model of a row in words, empty if a verifier scored it."""
     return f", evaluator {row['judge']}" if "judge" in row else ""
 

@@ -246,5 +246,5 @@ def build(command: type, values: Mapping[str, Any], names: Collection[str] | Non
             arguments[field.name] = values[field.name]
         else:
             settings = settings_of(hints[field.name])
-            arguments[field.name] = build(config, values, settings and settings.names)
+            arguments[field.name] = build(config, values, None if settings is None else settings.names)
     return command(**arguments)

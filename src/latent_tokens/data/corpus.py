@@ -14,7 +14,15 @@ import numpy as np
 from latent_tokens.configs import DataConfig, Split
 from latent_tokens.data.documents import documents, files_of, has_fields
 from latent_tokens.data.packed import Counts, PackedFile
-from latent_tokens.storage import FORMAT, atomic_directory, json_bytes, provenance, sha256_of, write_atomic
+from latent_tokens.storage import (
+    FORMAT,
+    Json,
+    atomic_directory,
+    json_bytes,
+    provenance,
+    sha256_of,
+    write_atomic,
+)
 from latent_tokens.tasks import SPLITS, Text
 from latent_tokens.tasks.base import HELD_OUT, evenly
 from latent_tokens.tasks.text.tokenizer import FILE, Learned, Tokenizer, learn_bpe, read_tokenizer
@@ -64,14 +72,14 @@ def make_text(config: DataConfig, report: Report) -> Path:
             )
 
         # Write the manifest.
-        entries = {}
+        entries: dict[str, Json] = {}
         for split, counts in splits.items():
             file = folder / f"{split}.tokens.npy"
             if counts["examples"]:
                 entries[split] = {**counts, "sha256": sha256_of(file)}
             else:
                 file.unlink()
-        manifest = {
+        manifest: dict[str, Json] = {
             "format": FORMAT,
             "task": task.description(),
             "tokens": task.vocab_size,

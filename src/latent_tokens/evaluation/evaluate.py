@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from typing import Protocol, TypedDict
+from typing import Protocol, cast
 
 import numpy as np
 import torch
@@ -19,7 +19,8 @@ from latent_tokens.core.decoding import Decoding, Step, check_decoding
 from latent_tokens.data.datasets import fingerprint
 from latent_tokens.evaluation.intervals import wilson
 from latent_tokens.evaluation.problems import batches, decode_batch, device_of, find_problems, policy_for
-from latent_tokens.evaluation.results import Row, in_percent
+from latent_tokens.evaluation.results import in_percent
+from latent_tokens.evaluation.rows import Measured, Row, RowCosts, Watched, joined
 from latent_tokens.evaluation.settings import (
     check_policy,
     decoding_for,
@@ -45,25 +46,7 @@ class Watcher(Protocol):
 
     def end(self, tokens: Tokens, right: NDArray[np.bool_]) -> None: ...
 
-    def found(self) -> Row: ...
-
-
-class RowCosts(TypedDict):
-    """The cost of a result row, and how its samples were drawn."""
-
-    processed: float
-    relative_cost: float
-    paper_cost: float | None
-    forward_passes: int
-    seconds: float
-    samples_per_second: float
-    seed: int
-    temperature: float
-    top_p: float
-    refresh: bool
-    latent_policy: str
-    device: str
-    threads: int
+    def found(self) -> Watched: ...
 
 
 def evaluate(
@@ -100,20 +83,15 @@ def evaluate(
     policy = policy_for(model, task, config)
 
     # Measure one row per number of latent tokens.
-    origin: Row = {
-        "problems": config.data.name if config.data else None,
-        "problems_sha256": fingerprint(problems),
-        "precision": config.precision,
-        "made_with": provenance(),
-    }
+    problems_sha256 = fingerprint(problems)
     rows = []
     for decoding in decodings:
         adjusted = replace(decoding, latent_policy=policy)
         if adjust is not None:
             adjusted = adjust(model, task, adjusted)
         row_watcher = None if watcher is None else watcher()
-        row = measure(model, task, problems, config, adjusted, row_watcher)
-        rows.append(in_percent({**row, **origin}))
+        row = measure(model, task, problems, problems_sha256, config, adjusted, row_watcher)
+        rows.append(in_percent(row))
         if processes.is_main():
             on_row(rows[-1])
     return rows
@@ -143,11 +121,12 @@ def measure(
     net: Transformer,
     task: Task,
     problems: Examples,
+    problems_sha256: str,
     config: EvalConfig,
     decoding: Decoding,
     watcher: Watcher | None = None,
 ) -> Row:
-    """Return one row: a sample for each problem, scored."""
+    """Return one row: a sample for each problem, scored. Shares but the metric are fractions of 1."""
 
     def on_batch(samples: Tokens, examples: Examples) -> None:
         if watcher is not None:
@@ -157,17 +136,21 @@ def measure(
     scores = task.score(samples, problems)
     share = float(scores[task.metric].mean())
     others = {name: round(float(values.mean()), 4) for name, values in scores.items() if name != task.metric}
-    watched = {} if watcher is None else watcher.found()
-    return {
-        **row_settings(net.method, task, config, decoding),
+    measured = {
         "metric": task.metric,
         task.metric: round(100 * share, 2),
         "ci95": [round(100 * bound, 2) for bound in wilson(share, len(samples))],
         "num_samples": len(samples),
         **others,
-        **costs,
-        **watched,
     }
+    return joined(
+        row_settings(net.method, task, config, decoding),
+        cast(Measured, measured),
+        costs,
+        {} if watcher is None else watcher.found(),
+        {"problems": config.data.name if config.data else None, "problems_sha256": problems_sha256},
+        {"precision": config.precision, "made_with": provenance()},
+    )
 
 
 def answer(

@@ -19,7 +19,8 @@ from latent_tokens.evaluation.evaluate import answer, checked_decodings, in_prec
 from latent_tokens.evaluation.evaluators import Judge
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio
 from latent_tokens.evaluation.problems import policy_for
-from latent_tokens.evaluation.results import Row, in_percent
+from latent_tokens.evaluation.results import in_percent
+from latent_tokens.evaluation.rows import Measured, Row, joined
 from latent_tokens.evaluation.settings import row_settings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import counting
@@ -33,9 +34,9 @@ DEFAULT_TEXTS = 100
 def perplexity(
     nats: NDArray[np.float64], counts: NDArray[np.int64]
 ) -> tuple[float, tuple[float, float] | None]:
-    """(exp(nats per token) of N texts together, its 95 % interval over texts; None for a single one).
+    """Return exp(nats per token) of N texts together, and its 95% interval over texts.
 
-    Raises ValueError where no token is counted.
+    The interval is None for a single text. Raise ValueError if no token is counted.
     """
     if not counts.sum():
         raise ValueError(
@@ -49,14 +50,14 @@ def perplexity(
 
 
 def entropy(sample: Tokens) -> float:
-    """Of the tokens of one sample, by how often each stands in it; in nats."""
+    """Return the entropy of the tokens of one sample, by their frequencies, in nats."""
     _, counts = np.unique(sample, return_counts=True)
     shares = counts / counts.sum()
     return float(-(shares * np.log(shares)).sum())
 
 
 def distinct(samples: Tokens, size: int) -> float:
-    """Of all runs of `size` tokens in the samples, the share that are different (distinct-n)."""
+    """Return the share of different runs among all runs of `size` tokens in the samples (distinct-n)."""
     runs = np.lib.stride_tricks.sliding_window_view(samples, size, axis=1).reshape(-1, size)
     return len(np.unique(runs, axis=0)) / len(runs)
 
@@ -90,19 +91,20 @@ def evaluate_text(
         samples, costs = answer(model, problems, config, chosen)
         if not processes.is_main():
             continue
-        row = {
-            **row_settings(net.method, task, config, chosen),
-            **judged(task, samples, judge),
-            **costs,
-            "precision": config.precision,
-            "made_with": provenance(),
-        }
+        row = joined(
+            row_settings(net.method, task, config, chosen),
+            judged(task, samples, judge),
+            costs,
+            {},
+            {},
+            {"precision": config.precision, "made_with": provenance()},
+        )
         rows.append(in_percent(row))
         on_row(rows[-1])
     return rows
 
 
-def judged(task: Text, samples: Tokens, judge: Judge) -> Row:
+def judged(task: Text, samples: Tokens, judge: Judge) -> Measured:
     """Return the metrics of generated texts."""
     with counting(f"judging by {judge.name}", len(samples)) as report:
         nats, counts = judge(task, samples, report)
@@ -121,7 +123,9 @@ def judged(task: Text, samples: Tokens, judge: Judge) -> Row:
         "ci95": bounds,
         "entropy": round(mean, 4),
         "entropy_ci95": entropy_bounds,
-        **{f"distinct_{size}": round(distinct(samples, size), 4) for size in (1, 2, 3)},
+        "distinct_1": round(distinct(samples, 1), 4),
+        "distinct_2": round(distinct(samples, 2), 4),
+        "distinct_3": round(distinct(samples, 3), 4),
         "num_samples": len(samples),
         "judge": judge.name,
         "judged_tokens": int(counts.sum()),

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 from rich.table import Table
 
-Row = dict[str, Any]
+from latent_tokens.evaluation.rows import Row, metric_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BenchRow = Mapping[str, Any]  # of `bench --json`
 
 COLORS = {
     "scdm": "#0072B2",
@@ -24,7 +30,6 @@ ORDER_NAMES = {"top_prob": "top-prob", "uniform": "uniform", "left_to_right": "l
 
 def table(rows: Sequence[Row], title: str) -> Table:
     """Return a table of results, one line per row: metric, 95% interval, and relative cost.
-
 
     The column of samples per second is left out if a row has no such measurement.
     """
@@ -43,7 +48,10 @@ def table(rows: Sequence[Row], title: str) -> Table:
             str(row["candidates"]),
             str(row["latents"]),
         ]
-        cells += [f"{row[metric]:.1f}", "" if row["ci95"] is None else "{:.1f} - {:.1f}".format(*row["ci95"])]
+        cells += [
+            f"{metric_of(row):.1f}",
+            "" if row["ci95"] is None else "{:.1f} - {:.1f}".format(*row["ci95"]),
+        ]
         cells += [f"{row['entropy']:.2f}"] if of_text else []
         cells += [f"{row['relative_cost']:.2f}x"]
         cells += [f"{row['samples_per_second']:.3g}"] if timed else []
@@ -52,7 +60,7 @@ def table(rows: Sequence[Row], title: str) -> Table:
 
 
 def as_markdown(table: Sequence[Sequence[str]]) -> str:
-    """A table, its first line the headings."""
+    """Return a table, whose first line are the headings."""
     heading, *body = table
     rows = [heading, ["---"] * len(heading), *body]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
@@ -65,13 +73,13 @@ BENCH_ALIASES = {  # of keys in bench --json, to the names of the table
 }
 
 
-def bench_value(row: Row, name: str) -> float | None:
+def bench_value(row: BenchRow, name: str) -> float | None:
     """Return a value of a benchmark row under its name or the key that `bench --json` writes, or None."""
     value: float | None = row.get(name, row.get(BENCH_ALIASES.get(name, name)))
     return value
 
 
-def speed_table(rows: Sequence[Row]) -> Table:
+def speed_table(rows: Sequence[BenchRow]) -> Table:
     """Return the benchmark as a table, one line per row: rate, seconds, roofline time and speedups."""
     first = rows[0]
     speeds = {row["precision"]: f"{row['gemm_gflops']:.0f} GFLOP/s {row['precision']}" for row in rows}
@@ -113,8 +121,8 @@ def speed_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def setting(row: Row) -> tuple[str, str, Any]:
-    """What rows of one curve share."""
+def setting(row: Row) -> tuple[str, str, int | str]:
+    """Return the settings that the rows of one curve share."""
     return row["method"], row["order"], row["candidates"]
 
 
@@ -162,11 +170,12 @@ def figure(
     return save_sheet(sheet, title, caption, stem)
 
 
-def draw_points(axes: Any, rows: Sequence[Row], marker: str, linestyle: str) -> None:
+def draw_points(axes: Axes, rows: Sequence[Row], marker: str, linestyle: str) -> None:
     """Draw the validity of results of one method against their relative cost, with 95% intervals."""
     shares = [row["valid"] for row in rows]
-    below = [row["valid"] - row["ci95"][0] for row in rows]
-    above = [row["ci95"][1] - row["valid"] for row in rows]
+    bounds = [row["ci95"] or (row["valid"], row["valid"]) for row in rows]
+    below = [share - low for share, (low, _) in zip(shares, bounds, strict=True)]
+    above = [high - share for share, (_, high) in zip(shares, bounds, strict=True)]
     costs = [row["relative_cost"] for row in rows]
     axes.errorbar(
         costs,
@@ -179,7 +188,7 @@ def draw_points(axes: Any, rows: Sequence[Row], marker: str, linestyle: str) -> 
     )
 
 
-def save_sheet(sheet: Any, title: str, caption: str, stem: Path) -> list[Path]:
+def save_sheet(sheet: Figure, title: str, caption: str, stem: Path) -> list[Path]:
     """Write a figure with its title and caption to STEM.png and STEM.svg, the same bytes each time."""
     from matplotlib import rc_context
 

@@ -1,23 +1,22 @@
-"""Result rows in .jsonl files. Each has a hash of itself, so that an edited or damaged row is detected."""
+"""Result rows in .jsonl files. Each has a hash of itself, so that an edited or corrupt row is detected."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Final, cast
 
+from latent_tokens.evaluation.rows import Row, value_of
 from latent_tokens.storage import append_line, read_lines, short_hash
 
-Row = dict[str, Any]
-
-HASH = "row_sha256"
+HASH: Final = "row_sha256"
 FILE_HASH = "weights_file_sha256"
 DIGITS = 16  # of the hash
 TIMES = {"seconds", "train_seconds", "evaluate_seconds", "samples_per_second"}
 NOT_MEASURED = {*TIMES, "made_with", "trained_with", "trained_at", "device", "threads", HASH}
 
-UNITS = "units"
+UNITS: Final = "units"
 PERCENT = 2  # the value of UNITS in a row whose shares are all in percent
 SHARES = (
     "valid",
@@ -34,7 +33,7 @@ SHARES = (
 """Keys of shares. Until version 0.1 they were fractions of 1, except for the metric of the row."""
 
 
-def row_hash(row: Row) -> str:
+def row_hash(row: Mapping[str, object]) -> str:
     """Return the hash of a row as JSON has it, without the entry of the hash itself."""
     content = json.loads(json.dumps({name: value for name, value in row.items() if name != HASH}))
     return short_hash(json.dumps(content, sort_keys=True).encode(), DIGITS)
@@ -57,7 +56,8 @@ def in_percent(row: Row) -> Row:
     if row.get(UNITS) == PERCENT:
         return row
     fractions = [name for name in SHARES if name in row and name != row.get("metric")]
-    converted = {**row, **{name: round(100 * row[name], 2) for name in fractions}, UNITS: PERCENT}
+    percents = {name: round(100 * value_of(row, name), 2) for name in fractions}
+    converted = cast(Row, {**row, **percents, UNITS: PERCENT})
     return with_hash(converted) if HASH in row else converted
 
 
@@ -87,10 +87,10 @@ def read_results(path: Path, needed: Sequence[str] = ()) -> list[Row]:
         problem = problem_of(row, needed)
         if problem is not None:
             raise ValueError(f"{path}, row {number}: {problem}. Remove the row, and it is measured again")
-    return [in_percent(row) for row in rows]
+    return [in_percent(cast(Row, row)) for row in rows]
 
 
-def problem_of(row: Row, needed: Sequence[str]) -> str | None:
+def problem_of(row: Mapping[str, object], needed: Sequence[str]) -> str | None:
     """Return the problem of a stored row, or None."""
     missing = [name for name in needed if name not in row]
     if missing:
@@ -105,7 +105,7 @@ def problem_of(row: Row, needed: Sequence[str]) -> str | None:
     return None
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Return whether a value of JSON is a number."""
     return isinstance(value, int | float)
 
@@ -116,10 +116,12 @@ def check_equal(path: Path, first: Row, second: Row) -> None:
     Raises:
         ValueError: they differ in a measured value.
     """
-    for name in first.keys() & second.keys() - NOT_MEASURED:
-        equal = same_weights(first, second) if name == "weights_sha256" else first[name] == second[name]
+    before: Mapping[str, object] = first
+    after: Mapping[str, object] = second
+    for name in before.keys() & after.keys() - NOT_MEASURED:
+        equal = same_weights(first, second) if name == "weights_sha256" else before[name] == after[name]
         if not equal:
-            values = f"{str(first[name])[:40]} and {str(second[name])[:40]}"
+            values = f"{str(before[name])[:40]} and {str(after[name])[:40]}"
             raise ValueError(
                 f"{path}: two rows of recipe {first['recipe']} differ in {name} ({values})."
                 " Remove the one that is wrong"
@@ -133,6 +135,6 @@ def same_weights(first: Row, second: Row) -> bool:
     hash too, in `weights_file_sha256`.
     """
     if (FILE_HASH in first) == (FILE_HASH in second):
-        return bool(first["weights_sha256"] == second["weights_sha256"])
+        return first["weights_sha256"] == second["weights_sha256"]
     file_hashes = [row.get(FILE_HASH, row["weights_sha256"]) for row in (first, second)]
-    return bool(file_hashes[0] == file_hashes[1])
+    return file_hashes[0] == file_hashes[1]

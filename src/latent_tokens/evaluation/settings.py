@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import NotRequired, TypedDict
 
 from latent_tokens.configs import DEFAULT_CANDIDATES, NumCandidates, SamplingConfig
 from latent_tokens.core.confidence import Confidence, entropy, margin, top_prob
 from latent_tokens.core.decoding import Count, Decoding, growing
 from latent_tokens.core.methods import Method, name_of
 from latent_tokens.core.order import LatentPolicy, Order, any_order, left_to_right, nearest, random
+from latent_tokens.evaluation.rows import RowSettings
 from latent_tokens.tasks import Language
 
 CONFIDENCES: dict[str, Confidence] = {"top_prob": top_prob, "margin": margin, "entropy": entropy}
 """The confidence of each adaptive order."""
 ORDERS: dict[str, Order] = {"uniform": any_order, "left_to_right": left_to_right}
 POLICIES: dict[str, LatentPolicy] = {"nearest": nearest, "random": random}
-
-
-class RowSettings(TypedDict):
-    """The settings of a result row. `tokens_per_step` is left out if it is 1."""
-
-    task: str
-    method: str
-    order: str
-    latents: int | str
-    candidates: int | str
-    tokens_per_step: NotRequired[int | Callable[..., object]]
 
 
 def default_order(method: Method, task: Language) -> str:

@@ -10,7 +10,7 @@ from statistics import fmean
 from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation.intervals import half_interval, wilson_difference
 from latent_tokens.evaluation.report import as_markdown
-from latent_tokens.evaluation.results import Row
+from latent_tokens.evaluation.rows import Row
 from latent_tokens.paper.claim_list import claims
 from latent_tokens.paper.recipes import of_cells
 from latent_tokens.paper.tables import Line, lines, stand_in

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.core.decoding import Step
-from latent_tokens.evaluation.results import Row
+from latent_tokens.evaluation.rows import DeadEndRecord, Watched
 from latent_tokens.tasks import Examples, Solvable
 from latent_tokens.tasks.base import Tokens
 
@@ -26,7 +26,7 @@ class DeadEnds:
         self.counts = np.zeros((task.length, 3))  # alive, died, sum of the largest probabilities
 
     def begin(self, rows: int, length: int) -> None:
-        """Before a batch."""
+        """Prepare for a batch."""
         self.tokens = np.zeros((rows, length), np.uint8)
         self.known = np.zeros((rows, length), np.bool_)
         self.alive = np.ones(rows, np.bool_)
@@ -34,30 +34,31 @@ class DeadEnds:
     def __call__(self, step: Step) -> None:
         surest = step.probabilities.amax(-1)
         for i, row in enumerate(step.rows.tolist()):
-            clean, place = int(step.layout.num_clean[i]), int(step.chosen[i, 0])
-            self.tokens[row, place], self.known[row, place] = int(step.tokens[i, 0]), True
+            clean = int(step.layout.num_clean[i])
+            position = int(step.chosen[i, 0])
+            self.tokens[row, position] = int(step.tokens[i, 0])
+            self.known[row, position] = True
             if self.alive[row]:
-                slot = (step.layout.positions[i] == place).nonzero()[0, 0]
+                slot = (step.layout.positions[i] == position).nonzero()[0, 0]
                 self.alive[row] = self._is_open(row)
                 self.counts[clean] += 1, not self.alive[row], float(surest[i, slot])
 
     def _is_open(self, row: int) -> bool:
-        """Whether a right answer is left."""
+        """Return whether a correct answer is left."""
         here = slice(row, row + 1)
         problem = Examples(self.tokens[here], self.known[here], np.array([self.task.length], np.uint16))
         return self.task.count_solutions(problem, most=1) != 0
 
     def end(self, tokens: Tokens, right: NDArray[np.bool_]) -> None:
-        """After a batch, of whose samples those are right that never lost the last answer."""
+        """Check a batch: a sample is right if and only if it never lost the last answer."""
         if (self.alive != right).any():
             raise AssertionError("a sample that lost its last answer came out right, or the reverse")
 
-    def found(self) -> Row:
-        """What the row of results gets."""
-        seen = [(clean, *counts) for clean, counts in enumerate(self.counts.tolist()) if counts[0]]
-        return {
-            "dead_ends": [
-                {"clean": c, "alive": int(a), "died": int(d), "sure": round(sure / a, 4)}
-                for c, a, d, sure in seen
-            ]
-        }
+    def found(self) -> Watched:
+        """Return what is added to the row."""
+        records: list[DeadEndRecord] = []
+        for clean, (alive, died, sure) in enumerate(self.counts.tolist()):
+            if alive:
+                mean = round(sure / alive, 4)
+                records.append({"clean": clean, "alive": int(alive), "died": int(died), "sure": mean})
+        return {"dead_ends": records}

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.core.decoding import Step
-from latent_tokens.evaluation.results import Row
+from latent_tokens.evaluation.rows import ForesightRecord, Watched
 from latent_tokens.tasks.base import Tokens
 
 Counts = NDArray[np.int64]
@@ -26,7 +26,7 @@ class Foresight:
         self.counts: dict[int, Counts] = {}  # by steps until decoded: hit, seen, hit_right, seen_right
 
     def begin(self, rows: int, length: int) -> None:
-        """Before a batch."""
+        """Prepare for a batch."""
         self.likeliest = np.full((rows, length, length), -1)  # row, step, position; -1 where it is no latent
         self.decoded_at = np.full((rows, length), -1)
 
@@ -41,14 +41,14 @@ class Foresight:
             self.decoded_at[row, chosen[chosen >= 0].cpu().numpy()] = number
 
     def end(self, tokens: Tokens, right: NDArray[np.bool_]) -> None:
-        """After a batch: its samples, and which of them are right."""
+        """Count the predictions of a batch, given its samples and which of them are right."""
         hit, ahead = self.predictions(tokens)
         for steps in np.unique(ahead[ahead > 0]).tolist():
             seen = ahead == steps
-            found = [
+            sums = [
                 (part & of).sum() for of in (np.True_, right[:, None, None]) for part in (seen & hit, seen)
             ]
-            self.counts[steps] = self.counts.get(steps, np.zeros(4, np.int64)) + np.array(found)
+            self.counts[steps] = self.counts.get(steps, np.zeros(4, np.int64)) + np.array(sums)
 
     def predictions(self, tokens: Tokens) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """Return whether a latent's most probable token was decoded there, and the steps until then.
@@ -58,12 +58,12 @@ class Foresight:
         ahead = self.decoded_at[:, None, :] - np.arange(self.likeliest.shape[1])[None, :, None]
         return self.likeliest == tokens[:, None, :], np.where(self.likeliest >= 0, ahead, 0)
 
-    def found(self) -> Row:
-        """What the row of results gets."""
-        names = ("hit", "seen", "hit_right", "seen_right")
-        return {
-            "foresight": [
-                {"steps": steps, **dict(zip(names, self.counts[steps].tolist(), strict=True))}
-                for steps in sorted(self.counts)
-            ]
-        }
+    def found(self) -> Watched:
+        """Return what is added to the row."""
+        records: list[ForesightRecord] = []
+        for steps in sorted(self.counts):
+            hit, seen, hit_right, seen_right = self.counts[steps].tolist()
+            records.append(
+                {"steps": steps, "hit": hit, "seen": seen, "hit_right": hit_right, "seen_right": seen_right}
+            )
+        return {"foresight": records}

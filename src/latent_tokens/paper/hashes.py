@@ -6,15 +6,15 @@ A setting added later is None by default and is added to a list here. None enter
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from latent_tokens.configs import DataConfig, EvalConfig, TrainConfig
 from latent_tokens.data.datasets import GENERATOR
-from latent_tokens.storage import short_hash
+from latent_tokens.storage import Json, short_hash
 
-Content = str | int | float | bool | None | Sequence["Content"] | Mapping[str, "Content"]
-"""A value of JSON."""
+Content = Json
+"""A value that enters a hash."""
 
 DIGITS = 12  # of a hash
 NO_INFLUENCE = {

@@ -8,7 +8,7 @@ from latent_tokens.bench.machine import fastest_device
 from latent_tokens.configs import ReproduceConfig, ScaleName
 from latent_tokens.evaluation.evaluators import SMOLLM2, is_installed, language_model
 from latent_tokens.evaluation.report import as_markdown
-from latent_tokens.evaluation.results import Row
+from latent_tokens.evaluation.rows import Row, metric_of
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.claims import claims_table
 from latent_tokens.paper.experiments import EXPERIMENTS
@@ -67,7 +67,7 @@ def default_judge(scale: ScaleName) -> str:
 def say(row: Row) -> None:
     """Print one line on a new row."""
     CONSOLE.print(
-        f"{row['model']}, {row['order']}, n={row['latents']}: {row['metric']} {row[row['metric']]}",
+        f"{row['model']}, {row['order']}, n={row['latents']}: {row['metric']} {metric_of(row)}",
         highlight=False,
         soft_wrap=True,
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from latent_tokens.bench.machine import fastest_device
 from latent_tokens.checkpoints.pretrained import from_pretrained
@@ -17,7 +17,8 @@ from latent_tokens.checkpoints.tensor_files import file_sha256, read_tensor_file
 from latent_tokens.configs import DataConfig
 from latent_tokens.data.datasets import make_counted, task_of
 from latent_tokens.evaluation.evaluate import evaluate
-from latent_tokens.evaluation.results import Row, append_result, check_equal, read_results, same_weights
+from latent_tokens.evaluation.results import append_result, check_equal, read_results, same_weights
+from latent_tokens.evaluation.rows import Row, RowOfRecipe
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.texts import measure_text
@@ -25,6 +26,8 @@ from latent_tokens.storage import append_line, read_description, read_lines, sou
 from latent_tokens.training.locking import LockedError
 from latent_tokens.training.loop import fit
 from latent_tokens.training.state import saved_step
+
+Hash = Literal["weights_sha256", "data_sha256", "problems_sha256"]
 
 TRAINING_TIMES = "sittings.jsonl"  # in a run directory: the seconds of each part of its training
 
@@ -78,6 +81,7 @@ def measure(recipe: Recipe) -> Row:
     weights = read_tensor_file(folder / "model.safetensors")
     description = read_description(folder, "config.json", "run")
     training_times = read_lines(folder / TRAINING_TIMES)
+    imported: RowOfRecipe = {"imported": description["imported"]} if recipe.imported else {}
     return {
         **row,
         "recipe": recipe.hash,
@@ -88,7 +92,7 @@ def measure(recipe: Recipe) -> Row:
         "weights_sha256": tensors_sha256(weights),
         "weights_file_sha256": file_sha256(weights),  # what rows of version 0.1 name weights_sha256
         "trained_with": description["made_with"],
-        **({"imported": description["imported"]} if recipe.imported else {}),
+        **imported,
         "trained_at": list(dict.fromkeys(entry.get("commit") for entry in training_times)),
         "train_seconds": round(sum(entry["seconds"] for entry in training_times), 1),
         "evaluate_seconds": round(time.perf_counter() - begun, 1),
@@ -170,26 +174,27 @@ def check_together(rows: Sequence[Row], results: Path) -> None:
     of one name in the problems.
     """
 
-    def problems(row: Row) -> tuple[Any, ...]:
+    def problems(row: Row) -> tuple[str, int, str | int]:
         return (
             row["task"],
             row["num_samples"],
             row["problems"] or row["seed"],
         )  # those that are made on the spot are a seed's
 
-    for key, what in (
+    hashes: tuple[tuple[Callable[[Row], Hashable], Hash], ...] = (
         (itemgetter("model"), "weights_sha256"),
         (itemgetter("task"), "data_sha256"),
         (problems, "problems_sha256"),
-    ):
-        first: dict[Any, Row] = {}
+    )
+    for key, what in hashes:
+        first: dict[Hashable, Row] = {}
         for row in rows:
             other = first.setdefault(key(row), row)
             same = same_weights(row, other) if what == "weights_sha256" else row[what] == other[what]
             if not same:
                 both = (
                     f"rows {other['recipe']} and {row['recipe']} of {row['model']} differ in {what}"
-                    f" ({other[what][:12]}, {row[what][:12]})"
+                    f" ({str(other[what])[:12]}, {str(row[what])[:12]})"
                 )
                 raise ValueError(
                     f"{results}: {both}, so no table can hold both;"

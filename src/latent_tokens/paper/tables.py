@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import factorial
 from statistics import fmean
+from typing import Literal, cast
 
 from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation.intervals import half_interval, wilson
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
-from latent_tokens.evaluation.results import Row
+from latent_tokens.evaluation.rows import Row, value_of
 from latent_tokens.paper.experiments import EXPERIMENTS, Cell
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.reference import AR_MTP, TOP_PROB, UNIFORM, Printed
@@ -67,7 +68,7 @@ class Line:
     @property
     def by_seed(self) -> dict[int, float]:
         """The value of each training seed: percent correct, or a loss."""
-        return {row["train_seed"]: float(row[self.metric]) for row in self.rows}
+        return {row["train_seed"]: value_of(row, self.metric) for row in self.rows}
 
     def of_seeds(self, seeds: Sequence[int]) -> Line:
         """Return the line with the results of some training seeds only."""
@@ -130,7 +131,8 @@ class Line:
             names: the counts that are summed.
         """
         sums: dict[int, list[int]] = {}
-        for record in (record for row in self.rows for record in row.get(key, ())):
+        rows = cast(Sequence[Mapping[str, Sequence[Mapping[str, int]]]], self.rows)
+        for record in (record for row in rows for record in row.get(key, ())):
             before = sums.get(record[by], [0] * len(names))
             sums[record[by]] = [total + record[name] for total, name in zip(before, names, strict=True)]
         return dict(sorted(sums.items()))
@@ -209,9 +211,9 @@ def cells_of(line: Line) -> tuple[str, ...]:
     )
 
 
-def mean_cost(line: Line, key: str) -> str:
+def mean_cost(line: Line, key: Literal["relative_cost", "paper_cost"]) -> str:
     """Return the mean of a relative cost over seeds. It is empty if no result has one."""
-    costs = [row[key] for row in line.rows if row[key] is not None]
+    costs = [cost for row in line.rows if (cost := row[key]) is not None]
     return f"{fmean(costs):.2f}x" if costs else ""
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from latent_tokens.evaluation.held_out import nats_along_orders
 from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.problems import read_split
 from latent_tokens.evaluation.report import COLORS, as_markdown, save_sheet
-from latent_tokens.evaluation.results import Row
+from latent_tokens.evaluation.rows import HeldOut, Row, value_of
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.recipes import Recipe
@@ -36,7 +36,7 @@ HEADINGS = (
 )  # fmt: skip
 DODGE = 0.16  # between the points of two methods
 MARKERS = ("o", "s", "D")
-INTERVALS = (("ci95", 1), ("entropy_ci95", 2))
+INTERVALS: tuple[tuple[Literal["ci95", "entropy_ci95"], int], ...] = (("ci95", 1), ("entropy_ci95", 2))
 LEGEND = (
     "Perplexity of generated texts under the evaluator model, and entropy of a text's tokens in nats,"
     " both with 95% intervals over texts. Repetition "
@@ -53,8 +53,7 @@ LEGEND = (
 def measure_text(net: Transformer, recipe: Recipe) -> Row:
     """Return the row of generated texts, and of the nats of held-out sequences along one random order.
 
-
-    Raises ValueError where the model is none of text, or the judge is not there.
+    Raise ValueError if the model is not of text, or the evaluator model is missing.
     """
     folder, data = recipe.training.folder, recipe.evaluation.data
     task = described(read_description(folder, "config.json", "model").get("task"), folder)
@@ -67,7 +66,7 @@ def measure_text(net: Transformer, recipe: Recipe) -> Row:
         recipe.evaluation,
         find_judge(str(recipe.judge), task, validation, next(net.parameters()).device),
     )
-    entries: Row = {"problems": None, "problems_sha256": None}
+    entries: HeldOut = {"problems": None, "problems_sha256": None}
     if data is not None and recipe.num_held_out:
         test = read_split(task, data, "test")
         held_out = test.take(evenly(len(test.tokens), recipe.num_held_out))
@@ -75,8 +74,9 @@ def measure_text(net: Transformer, recipe: Recipe) -> Row:
             nats = nats_along_orders(
                 net, held_out, latents=recipe.cell.latents, seed=recipe.training.seed, report=report
             )
-        entries = {"problems": data.name, "problems_sha256": fingerprint(held_out)}
-        entries |= {
+        entries = {
+            "problems": data.name,
+            "problems_sha256": fingerprint(held_out),
             "held_out_nats": nats[0].round(4).tolist(),
             "held_out_tokens": int(held_out.lengths.sum()),
         }
@@ -84,7 +84,7 @@ def measure_text(net: Transformer, recipe: Recipe) -> Row:
 
 
 def held_out(row: Row) -> float | None:
-    """Nats a token of held-out text."""
+    """Return the nats per token of held-out text, or None."""
     return sum(row["held_out_nats"]) / row["held_out_tokens"] if "held_out_nats" in row else None
 
 
@@ -110,7 +110,7 @@ def text_markdown(lines: Sequence[Line], experiment: str, scale: ScaleName) -> s
 
 
 def cells_of_line(line: Line) -> tuple[str, ...]:
-    """Which line of the table it is, and what the paper prints there."""
+    """Return the cells that name a line of the table, and the paper's numbers there."""
     cell, printed = line.cell, TEXT.get(line.cell.method) if line.cell.latents in (None, 0) else None
     return (
         cell.method,
@@ -120,12 +120,12 @@ def cells_of_line(line: Line) -> tuple[str, ...]:
 
 
 def not_run(line: Line) -> tuple[str, ...]:
-    """A line without rows, which says so."""
+    """Return the cells of a line without rows."""
     return (*cells_of_line(line), "", "not run", *("" for _ in HEADINGS[5:]))
 
 
 def without_latents(line: Line, lines: Sequence[Line]) -> dict[int, Row]:
-    """The rows of the same model at n = 0 by their seed, where the line is another."""
+    """Return the rows of the same model at n = 0 by their seed, none if the line is at n = 0."""
     same_models = (
         candidate
         for candidate in lines
@@ -135,13 +135,14 @@ def without_latents(line: Line, lines: Sequence[Line]) -> dict[int, Row]:
 
 
 def cells_of_rows(line: Line, lines: Sequence[Line]) -> list[tuple[str, ...]]:
-    """A line of the table for each training seed."""
-    made, first = [], without_latents(line, lines)
+    """Return a line of the table for each training seed."""
+    table = []
+    first = without_latents(line, lines)
     for row in line.rows:
         nats = held_out(row)
         less = taken_off(row, first[row["train_seed"]]) if row["train_seed"] in first else None
         intervals = (
-            "" if row[name] is None else f"{row[name][0]:.{digits}f} - {row[name][1]:.{digits}f}"
+            "" if (bounds := row[name]) is None else f"{bounds[0]:.{digits}f} - {bounds[1]:.{digits}f}"
             for name, digits in INTERVALS
         )
         perplexities, entropies = intervals
@@ -159,8 +160,8 @@ def cells_of_rows(line: Line, lines: Sequence[Line]) -> list[tuple[str, ...]]:
             f"{row['num_samples']:,}",
             row["judge"],
         )
-        made.append(cells)
-    return made
+        table.append(cells)
+    return table
 
 
 def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
@@ -231,6 +232,7 @@ def point_of(line: Line, lines: Sequence[Line], what: str) -> tuple[float, tuple
         half = differences[0][1]
         has_interval = len(differences) == 1 and math.isfinite(half)
         return -fmean(value for value, _ in differences), (half, half) if has_interval else None
-    value, (row, *others) = fmean(row[what] for row in line.rows), line.rows
+    value = fmean(value_of(row, what) for row in line.rows)
+    row, *others = line.rows
     interval = row["ci95" if what == "perplexity" else "entropy_ci95"]
     return value, None if others or interval is None else (value - interval[0], interval[1] - value)

@@ -19,11 +19,10 @@ from latent_tokens.checks import one_line
 from latent_tokens.configs import MAY_CHANGE_ON_RESUME, TrainConfig
 from latent_tokens.core.methods import name_of
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
+from latent_tokens.evaluation.rows import Row, metric_of
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import read_description, write_atomic
 from latent_tokens.training.resume import LEGACY_DEFAULTS
-
-Row = dict[str, Any]
 
 IN_TRANSFORMERS = """
 In `transformers`, where latent-tokens is installed:
@@ -109,7 +108,7 @@ def metadata(net: Transformer, about: dict[str, Any], rows: Sequence[Row], licen
         order = ORDER_NAMES.get(str(row["order"]), str(row["order"]))
         setting = f"{order}, k={row['candidates']}, n={row['latents']}"
         metric = one_line(str(row["metric"]))
-        value = row[row["metric"]]
+        value = metric_of(row)
         results.append(
             EvalResult(
                 pipeline,
@@ -198,7 +197,7 @@ def figures_line(row: Row, unit: str) -> tuple[str, ...]:
         escaped(ORDER_NAMES.get(str(row["order"]), row["order"])),
         escaped(row["candidates"]),
         escaped(row["latents"]),
-        f"{row[row['metric']]:.1f}{unit}",
+        f"{metric_of(row):.1f}{unit}",
         interval,
         f"{row['num_samples']:,}",
         f"{row['relative_cost']:.2f}x",

@@ -83,6 +83,11 @@ class LatentTokensGenerationConfig(GenerationConfig):
         for name in SETTINGS:
             setattr(self, name, settings.get(name))
 
+    @property
+    def settings(self) -> GenerationSettings:
+        """The settings that decoding supports."""
+        return cast(GenerationSettings, {name: getattr(self, name) for name in SETTINGS})
+
     def with_defaults(self, defaults: GenerationConfig | None) -> LatentTokensGenerationConfig:
         """Return these settings, with those of `defaults` instead of None.
 
@@ -104,7 +109,7 @@ class LatentTokensGenerationConfig(GenerationConfig):
     def decoding(self, method: Method, task: Language) -> Decoding:
         """Return the Decoding of these settings. Raise ValueError if the method does not support them."""
         # Settings that exclude each other.
-        settings = cast(GenerationSettings, {name: getattr(self, name) for name in SETTINGS})
+        settings = self.settings
         temperature = settings["temperature"]
         if settings["steps"] is not None and settings["tokens_per_step"] is not None:
             raise ValueError(

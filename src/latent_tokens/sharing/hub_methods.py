@@ -21,6 +21,7 @@ from latent_tokens.checkpoints.hub import FILES, check_links, fetch, is_name, up
 from latent_tokens.checkpoints.pretrained import SHIPPED, describe, find, fingerprint
 from latent_tokens.checkpoints.tensor_files import read_tensor_file
 from latent_tokens.evaluation.results import read_results
+from latent_tokens.evaluation.rows import Row
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
 from latent_tokens.storage import read_description
@@ -121,7 +122,7 @@ def push_to_hub(
         )
 
 
-def carried_over(net: Transformer) -> tuple[dict[str, Any], dict[str, bytes], list[dict[str, Any]]]:
+def carried_over(net: Transformer) -> tuple[dict[str, Any], dict[str, bytes], list[Row]]:
     """Read what a saved model takes over from the directory that the network was read from.
 
     Returns:

@@ -212,7 +212,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
 
         # Decode.
         recorder = StepRecorder(self, input_ids, ~known, callback_on_step_end, output_trace)
-        seed = config.seed or 0
+        seed = config.settings["seed"] or 0
         lengths = attended.sum(1)
         result = generate(
             self.net, self.net.method, input_ids, known, decoding, seed, lengths=lengths, on_step=recorder

@@ -1,6 +1,7 @@
 """Atomic files, .jsonl rows, and the versions that wrote them."""
 
 from latent_tokens.storage.files import (
+    Json as Json,
     atomic_directory as atomic_directory,
     half_written as half_written,
     json_bytes as json_bytes,

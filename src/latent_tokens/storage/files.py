@@ -8,10 +8,12 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+
+Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
+"""A value of JSON."""
 
 
 def write_atomic(contents: dict[Path, bytes]) -> None:
@@ -118,7 +120,7 @@ def hint_for(error: OSError) -> str:
     return "See that the directory is there and can be written"
 
 
-def json_bytes(content: dict[str, Any]) -> bytes:
+def json_bytes(content: Mapping[str, Json]) -> bytes:
     """Return the content of a JSON file."""
     return (json.dumps(content, indent=1) + "\n").encode()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
@@ -22,7 +22,7 @@ BLOCK_BYTES = 1 << 16
 LOCK_SECONDS = 5.0
 
 
-def append_line(path: Path, row: dict[str, Any]) -> None:
+def append_line(path: Path, row: Mapping[str, object]) -> None:
     """Append one row to a .jsonl file, and flush it to the disk.
 
     A last line that a crash or a full disk cut off is removed first.

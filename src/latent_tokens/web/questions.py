@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -23,6 +23,7 @@ def with_settings(*names: str) -> Callable[[type[M]], type[M]]:
     """Return a class decorator that adds settings of `SamplingConfig`, with their types and defaults."""
     hints = get_type_hints(SamplingConfig)
     defaults = {field.name: field.default for field in dataclasses.fields(SamplingConfig)}
+    fields: dict[str, Any] = {name: (hints[name], defaults[name]) for name in names}  # as pydantic types them
 
     def add(question: type[M]) -> type[M]:
         return create_model(
@@ -30,7 +31,7 @@ def with_settings(*names: str) -> Callable[[type[M]], type[M]]:
             __base__=question,
             __module__=question.__module__,
             __doc__=question.__doc__,
-            **{name: (hints[name], defaults[name]) for name in names},
+            **fields,
         )
 
     return add

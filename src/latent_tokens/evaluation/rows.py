@@ -1,0 +1,168 @@
+"""The result row: every key of results.jsonl, its type and its unit.
+
+Shares are in percent, and times in seconds. An interval is two bounds in the unit of its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NotRequired, TypedDict, cast
+
+
+class RowSettings(TypedDict):
+    """The settings that a row was decoded with. `tokens_per_step` is left out if it is 1."""
+
+    task: str
+    method: str
+    order: str
+    latents: int | str  # n, "all" or the name of a rule
+    candidates: int | str  # k, "all" or the name of a rule
+    tokens_per_step: NotRequired[int | Callable[..., object]]
+
+
+class Scores(TypedDict, total=False):
+    """The metrics of a task, each the mean over samples. A task of another package may have others."""
+
+    valid: float  # percent of samples that break no rule
+    exact: float  # percent of samples that equal the answer
+    cells: float  # percent of unknown cells that equal the answer
+    clues: float  # percent of clues that hold
+    rows: float  # percent of rows that equal the answer
+    lenient: float  # percent of samples with true equations and the target
+    strict: float  # percent of samples without a fault
+    soft_loss: float  # sum over units of 1 - (share of distinct digits)
+
+
+class TextScores(TypedDict, total=False):
+    """The metrics of generated texts."""
+
+    perplexity: float  # under the evaluator model
+    entropy: float  # nats, of the tokens of a text
+    entropy_ci95: list[float] | None
+    distinct_1: float  # percent of runs of 1 token that are different
+    distinct_2: float
+    distinct_3: float
+    judge: str  # the name of the evaluator model
+    judged_tokens: int
+
+
+class Measured(Scores, TextScores):
+    """What was measured of the samples. The value of the metric is under the metric's name."""
+
+    metric: str
+    ci95: list[float] | None  # None for a single text
+    num_samples: int
+
+
+class RowCosts(TypedDict):
+    """The cost of a row, and how its samples were drawn."""
+
+    processed: float  # tokens processed per sample
+    relative_cost: float  # relative to an input with all masked tokens
+    paper_cost: float | None  # the same by the paper's formula; None if n or k is a rule
+    forward_passes: int  # of the longest batch
+    seconds: NotRequired[float]  # of decoding; not in rows that are shown for other hardware
+    samples_per_second: NotRequired[float]
+    seed: int
+    temperature: float
+    top_p: float
+    refresh: bool
+    latent_policy: str
+    device: str
+    threads: int
+
+
+class ForesightRecord(TypedDict):
+    """Predictions at latent tokens that are decoded `steps` steps later."""
+
+    steps: int
+    hit: int
+    seen: int
+    hit_right: int
+    seen_right: int
+
+
+class DeadEndRecord(TypedDict):
+    """Samples before a step with `clean` clean tokens, and those that lost the last answer in it."""
+
+    clean: int
+    alive: int
+    died: int
+    sure: float  # mean of the largest probability where a token was decoded
+
+
+class Watched(TypedDict, total=False):
+    """The measurements of a watcher."""
+
+    foresight: list[ForesightRecord]
+    dead_ends: list[DeadEndRecord]
+
+
+class Software(TypedDict):
+    """The software that measured a row."""
+
+    precision: str
+    made_with: dict[str, str | None]  # versions of the packages, and the commit
+
+
+class Problems(TypedDict, total=False):
+    """The problems of a row, or the held-out text whose likelihood is measured."""
+
+    problems: str | None  # the name of the data set; None: generated, or no text
+    problems_sha256: str | None
+
+
+class HeldOut(Problems, total=False):
+    """The likelihood of held-out text."""
+
+    held_out_nats: list[float]  # of each sequence
+    held_out_tokens: int
+
+
+class RowOfRecipe(TypedDict, total=False):
+    """The recipe of a row of the paper, its data and its model."""
+
+    recipe: str  # hash
+    model: str
+    train_seed: int
+    cell: dict[str, object]  # the fields of `paper.experiments.Cell`
+    data_sha256: str | None  # of the training examples
+    weights_sha256: str
+    weights_file_sha256: str
+    trained_with: dict[str, str | None]
+    trained_at: list[str | None]  # commits
+    imported: dict[str, object]
+    train_seconds: float
+    evaluate_seconds: float
+
+
+class Row(RowSettings, Measured, RowCosts, Watched, Software, HeldOut, RowOfRecipe):
+    """A result: one model in one setting.
+
+    Rows of version 0.1 have no `units` and no `row_sha256`, and their shares are fractions of 1.
+    """
+
+    units: NotRequired[int]  # 2: every share is in percent
+    row_sha256: NotRequired[str]
+
+
+def joined(
+    settings: RowSettings,
+    measured: Measured,
+    costs: RowCosts,
+    watched: Watched,
+    problems: Problems,
+    software: Software,
+) -> Row:
+    """Return the row of these parts, with the keys in their order."""
+    return cast(Row, {**settings, **measured, **costs, **watched, **problems, **software})
+
+
+def value_of(row: Row, name: str) -> float:
+    """Return the value of a metric."""
+    return cast(Mapping[str, float], row)[name]
+
+
+def metric_of(row: Row) -> float:
+    """Return the value of the row's own metric."""
+    return value_of(row, row["metric"])

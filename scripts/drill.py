@@ -554,7 +554,7 @@ def damage_what_was_saved(drill: Drill, half: Path, times: int) -> None:
         what = ", ".join(damage(path, drill.chance) for path in paths)
         child, _ = drill.train(folder)
         if child.code == 2 and target in ("all", "metrics.jsonl", "config.json"):
-            refused(drill, child, r"damaged|not JSON|complete|was started with|format")
+            refused(drill, child, r"corrupt|damaged|not JSON|complete|was started with|format")
             followed = child.line.removeprefix("latent-tokens: ").replace(str(folder), "")
             for path in paths:
                 shutil.copy2(half / path.name, path)
@@ -643,7 +643,7 @@ def damage_the_data(drill: Drill, half: Path, times: int) -> None:
                 child,
                 "changed during training"
                 if running
-                else r"data=.*(damaged|manifest|cannot be read)|manifest.json",
+                else r"data=.*(corrupt|manifest|cannot be read)|manifest.json",
             )
             followed = child.line.removeprefix("latent-tokens: ").replace(str(drill.place), "")
             told = [about for about in child.told if about[0] in ("done", "saved")]

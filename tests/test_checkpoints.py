@@ -264,7 +264,7 @@ def colliding_keys(count):
 SMALL_AND_HARMFUL = {
     "tuples in tuples": (
         b"})" + b"\x85" * 200_000 + b"K\x01s.",
-        r"reading it ends the process \(SIGSEGV\)|damaged",
+        r"reading it ends the process \(SIGSEGV\)|corrupt",
     ),
     "one list made into many dicts": (
         chained_dicts(20_000),
@@ -280,7 +280,7 @@ SMALL_AND_HARMFUL = {
         "more than 256 classes",
     ),
     "modules of torch": (b"ctorch\n_inductor\n.", r"asks for torch\._inductor"),
-    "a storage of no type": (b"(X\x07\x00\x00\x00storageNX\x01\x00\x00\x000NK\x04tQ.", "damaged"),
+    "a storage of no type": (b"(X\x07\x00\x00\x00storageNX\x01\x00\x00\x000NK\x04tQ.", "corrupt"),
     "nothing": (b"N.", "no state_dict of tensors"),
 }
 
@@ -469,8 +469,8 @@ DAMAGED = {
     "no zip": (lambda file: b"hello", "no zip file"),
     "cut": (lambda file: file.read_bytes()[:-200], "no zip file"),
     "compressed": (lambda file: rewritten(file, "/x", b"", zipfile.ZIP_DEFLATED), "is compressed"),
-    "pickle cut": (lambda file: rewritten(file, "data.pkl", b"\x80\x02}q\x00X"), "damaged"),
-    "short record": (lambda file: rewritten(file, "data/40", b"1234"), "damaged|refused|no state_dict"),
+    "pickle cut": (lambda file: rewritten(file, "data.pkl", b"\x80\x02}q\x00X"), "corrupt"),
+    "short record": (lambda file: rewritten(file, "data/40", b"1234"), "corrupt|refused|no state_dict"),
     "big-endian": (lambda file: rewritten(file, "byteorder", b"big"), "big-endian"),
 }
 

@@ -243,7 +243,7 @@ DAMAGE = {
         "validation cannot be read",
     ),
     "no manifest": (lambda folder: (folder / "manifest.json").unlink(), "manifest.json is missing"),
-    "a broken manifest": (lambda folder: (folder / "manifest.json").write_text("{"), "damaged"),
+    "a broken manifest": (lambda folder: (folder / "manifest.json").write_text("{"), "corrupt"),
     "another hash": (
         lambda folder: (folder / "manifest.json").write_text(
             (folder / "manifest.json").read_text().replace('"sha256": "', '"sha256": "0')

@@ -194,6 +194,6 @@ def test_a_model_that_was_damaged_in_a_copied_package_is_named(tmp_path):
         "model sudoku-6-arm",
         "model sudoku-6-mdm",
     }
-    assert "damaged" in of(findings, "model sudoku-6-arm").found
+    assert "corrupt" in of(findings, "model sudoku-6-arm").found
     assert "its logits differ" in of(findings, "model sudoku-6-mdm").found
     assert "pip install --force-reinstall" in of(findings, "model sudoku-6-mdm").hint

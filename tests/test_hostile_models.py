@@ -108,7 +108,7 @@ def test_export_refuses_a_field_of_a_wrong_type_in_one_line(model, capsys, chang
     edit(model, **changes)
     code, line = exported(model, capsys)
     assert code == 2
-    assert re.search(rf"config.json: damaged \({next(iter(changes))}\S* is a \w+, must be a \w+\)", line)
+    assert re.search(rf"config.json: corrupt \({next(iter(changes))}\S* is a \w+, must be a \w+\)", line)
 
 
 def test_export_refuses_a_result_without_keys_in_one_line(model, capsys):

@@ -58,8 +58,8 @@ def test_what_is_missing_or_damaged_is_named(folder, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     for text, message in (
         (json.dumps({**config, "format": 99}), "format 99, and latent-tokens"),
-        (json.dumps({**config, "method": {}}), "damaged"),
-        ("{", "damaged"),
+        (json.dumps({**config, "method": {}}), "corrupt"),
+        ("{", "corrupt"),
     ):
         (folder / "config.json").write_text(text)
         with pytest.raises(ValueError, match=message):
@@ -70,7 +70,7 @@ def test_what_is_missing_or_damaged_is_named(folder, tmp_path):
     (folder / "config.json").write_text(json.dumps(config))
     weights = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(weights[: len(weights) // 2])
-    with pytest.raises(ValueError, match="damaged"):
+    with pytest.raises(ValueError, match="corrupt"):
         from_pretrained(folder)
     (folder / "model.safetensors").unlink()
     with pytest.raises(ValueError, match="incomplete"):
@@ -81,17 +81,17 @@ CONFIGS = {  # what a config may say: (where, what, what is said of it)
     "no heads": (("model", "size", "heads"), 0, "heads=0: must be a whole number from 1"),
     "half a layer": (("model", "size", "layers"), 0.5, "layers=0.5: must be a whole number"),
     "a wide network": (("model", "size", "width"), 1 << 24, "not of this config .*, and .* by its config"),
-    "a wider one": (("model", "size", "width"), 1 << 62, "damaged"),
+    "a wider one": (("model", "size", "width"), 1 << 62, "corrupt"),
     "a deep network": (("model", "size", "layers"), 1 << 40, "layers of [0-9]+ weights"),
     "many tokens": (("model", "vocab_size"), 1 << 40, "not of this config"),
-    "more tokens": (("model", "vocab_size"), (1 << 63) - 1, "damaged"),
+    "more tokens": (("model", "vocab_size"), (1 << 63) - 1, "corrupt"),
     "a text for a number": (("model", "vocab_size"), "4", "vocab_size=4: must be a whole number"),
     "long sequences": (("model", "max_length"), 1 << 40, "max_length=1099511627776: must be at most 65,535"),
     "other positions": (("model", "positions"), ["both"], "must be one of both, rotary, learned"),
     "another dropout": (("model", "dropout"), "0", "dropout=0: must be a number"),
-    "latents in words": (("method", "latents"), "x", "damaged"),
-    "a window in words": (("method", "window"), "x", "damaged"),
-    "a list for a model": (("model",), [], "damaged"),
+    "latents in words": (("method", "latents"), "x", "corrupt"),
+    "a window in words": (("method", "window"), "x", "corrupt"),
+    "a list for a model": (("model",), [], "corrupt"),
 }
 
 

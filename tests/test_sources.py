@@ -447,7 +447,7 @@ def test_files_that_are_no_source_are_refused(tmp_path):
             "its first line is 'puzzle,answer'; it must be quizzes,solutions or "
             "source,question,answer,rating",
         ),
-        (PUZZLE, "x.bin", "no text in UTF-8"),
+        (PUZZLE, "x.bin", "not text in UTF-8"),
         (PUZZLE, "empty.txt", "no example in it"),
         (PUZZLE, "missing.txt", "no such file, nor a source of sudoku-puzzle"),
         (ZEBRA, "x.csv", "zebra is read from files that end in .pkl, .jsonl"),

@@ -42,7 +42,7 @@ def test_zeros_in_the_weights_of_a_run_are_noticed(run, tmp_path):
     assert from_pretrained(tmp_path).folder == tmp_path
     zeroed(path, path.stat().st_size // 2)
     with pytest.raises(
-        ValueError, match=r"model.safetensors: damaged \(its tensors are not those that were written\)"
+        ValueError, match=r"model.safetensors: corrupt \(its tensors are not those that were written\)"
     ):
         from_pretrained(tmp_path)
 
@@ -162,6 +162,6 @@ def test_offsets_that_no_writer_makes_are_refused_in_one_line(run, tmp_path, con
     (tmp_path / "model.safetensors").write_bytes(content)
     (tmp_path / "config.json").write_bytes((run / "config.json").read_bytes())
     for read in (read_tensor_file, lambda path: from_pretrained(path.parent)):
-        with pytest.raises(ValueError, match=r"model.safetensors: damaged") as error:
+        with pytest.raises(ValueError, match=r"model.safetensors: corrupt") as error:
             read(tmp_path / "model.safetensors")
         assert "\n" not in str(error.value)

@@ -168,7 +168,7 @@ def test_damaged_checkpoint_is_skipped_for_the_previous(whole, tmp_path, capsys)
     (config.folder / f".{latest.name}.1").write_bytes(b"what a killed process had begun")
     fit(replace(config, resume="auto"))
     assert (
-        f"{latest}: damaged (its bytes are not those that were written); skipped for the previous checkpoint"
+        f"{latest}: corrupt (its bytes are not those that were written); skipped for the previous checkpoint"
         in capsys.readouterr().err.replace("\n", " ")
     )
     for path in (*saved_states(whole), whole / "model.safetensors"):
@@ -235,7 +235,7 @@ def test_lost_config_is_restored_from_an_equal_run(tmp_path):
     path.write_bytes(b"")
     with pytest.raises(
         ValueError,
-        match=r"config.json: damaged .* start the same run in another directory, and copy its config",
+        match=r"config.json: corrupt .* start the same run in another directory, and copy its config",
     ):
         fit(replace(config, resume="auto"))
     path.write_bytes(content)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from latent_tokens.checkpoints.folding import BUFFER, PREFIX, shapes
-from latent_tokens.checkpoints.torchfile import Inert
+from latent_tokens.checkpoints.torchfile import Inert, Saved
 from latent_tokens.sizes import Size
+from latent_tokens.storage import Json
 
 MOST_HEADS, WIDEST = 1 << 10, 1 << 16
 DEEPEST, MOST_SETTINGS = 32, 100_000
@@ -19,19 +19,20 @@ DEEPEST, MOST_SETTINGS = 32, 100_000
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor that is not read yet: its type, None where it is none of FLOATING, and its shape."""
+    """A tensor that is not read yet: its type, None if it is not one of FLOATING, and its shape."""
 
     dtype: torch.dtype | None
     shape: tuple[int, ...]
 
 
-def plain(value: Any, source: Path) -> Any:
+def plain(value: Saved, source: Path) -> Json:
     """Return settings as dicts, lists and scalars. Raise ValueError if there are too many."""
-    left = [MOST_SETTINGS]
+    num_visited = 0
 
-    def walk(value: Any, depth: int) -> Any:
-        left[0] -= 1
-        if depth > DEEPEST or left[0] < 0:
+    def walk(value: Saved, depth: int) -> Json:
+        nonlocal num_visited
+        num_visited += 1
+        if depth > DEEPEST or num_visited > MOST_SETTINGS:
             raise ValueError(
                 f"{source}: its settings are nested more than {DEEPEST} deep, "
                 f"or more than {MOST_SETTINGS:,}; "
@@ -49,19 +50,19 @@ def plain(value: Any, source: Path) -> Any:
     return walk(value, 0)
 
 
-def table(settings: Any) -> dict[str, Any]:
+def table(settings: Json) -> dict[str, Json]:
     """Return the settings of the model and of the algorithm in one dict."""
-    top = settings if isinstance(settings, dict) else {}
+    top: dict[str, Json] = settings if isinstance(settings, dict) else {}
     inner = top.get("config")
-    config: dict[str, Any] = inner if isinstance(inner, dict) else top
+    config: dict[str, Json] = inner if isinstance(inner, dict) else top
     parts = [config, *(part for part in (config.get("model"), config.get("algo")) if isinstance(part, dict))]
     return {name: value for part in parts for name, value in part.items() if not isinstance(value, dict)}
 
 
-def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str, Any]) -> tuple[Size, int]:
-    """(the size of the network that has these weights, the rows of its embedding).
+def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str, Json]) -> tuple[Size, int]:
+    """Return the size of the network that has these weights, and the rows of its embedding.
 
-    Raises ValueError where a weight is missing, of another shape, or one too many.
+    Raise ValueError if a weight is missing, of another shape, or one too many.
     """
     if settings.get("time_conditioning") not in (None, False):
         raise ValueError(
@@ -77,9 +78,9 @@ def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str
         matrix(source, weights, name) for name in ("vocab_embed.embedding", "sigma_map.mlp.0.weight")
     )
     layers = len({name.split(".")[1] for name in weights if name.startswith("blocks.")})
-    said = settings.get("n_blocks")
-    if layers < 1 or (isinstance(said, int) and layers != said):
-        raise ValueError(f"{source}: has weights of {layers} blocks; its settings say n_blocks={said}")
+    num_blocks = settings.get("n_blocks")
+    if layers < 1 or (isinstance(num_blocks, int) and layers != num_blocks):
+        raise ValueError(f"{source}: has weights of {layers} blocks; its settings say n_blocks={num_blocks}")
     wanted = shapes(rows, width, layers, cond, waves)
     for what, names in (
         ("is missing", wanted.keys() - weights.keys()),
@@ -119,7 +120,7 @@ def matrix(source: Path, weights: Mapping[str, Stored], name: str) -> tuple[int,
     return shape[0], shape[1]
 
 
-def setting(source: Path, settings: Mapping[str, Any], names: str | tuple[str, ...], most: int) -> int:
+def setting(source: Path, settings: Mapping[str, Json], names: str | tuple[str, ...], most: int) -> int:
     """Return the first setting that is set. Raise ValueError if it is not a whole number from 1 to `most`."""
     names = (names,) if isinstance(names, str) else names
     value = next((settings[name] for name in names if settings.get(name) is not None), None)

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
+
+from latent_tokens.storage import Json
+
+
+class Origin(TypedDict, total=False):
+    """The entries of config.json on the origin of a model."""
+
+    task: dict[str, Json]
+    name: str  # of its method
+    training: dict[str, Json]  # the settings of TrainConfig
+    data_sha256: dict[str, str]  # by split
+    made_with: dict[str, str | None]
+    imported: dict[str, Json]
+    fingerprint: list[float]
+    auto_map: dict[str, str]
+
 
 KINDS = {
     "task": dict,
@@ -15,18 +32,19 @@ KINDS = {
 }  # the entries other than format, model and method
 
 
-def check_about(about: dict[str, Any], file: Path) -> None:
+def check_about(about: Mapping[str, Json], file: Path) -> None:
     """Raise ValueError if an entry of config.json has another type than training writes."""
     for name, kind in KINDS.items():
         if name in about and not isinstance(about[name], kind):
             raise ValueError(
-                f"{file}: damaged ({name} is a {type(about[name]).__name__}, must be a {kind.__name__}). "
+                f"{file}: corrupt ({name} is a {type(about[name]).__name__}, must be a {kind.__name__}). "
                 "Save the model again"
             )
     for holder, name in (("task", "name"), ("data_sha256", "train")):
-        value = about.get(holder, {}).get(name, "")
+        entries = about.get(holder)
+        value = entries.get(name, "") if isinstance(entries, dict) else ""
         if not isinstance(value, str):
             raise ValueError(
-                f"{file}: damaged ({holder}.{name} is a {type(value).__name__}, must be a str). "
+                f"{file}: corrupt ({holder}.{name} is a {type(value).__name__}, must be a str). "
                 "Save the model again"
             )

@@ -65,7 +65,7 @@ def folded(weights: Mapping[str, Tensor], size: Size, vocab_size: int, length: i
         if not torch.isfinite(tensor).all():
             raise ValueError(
                 f"{PREFIX}{name} has numbers that are not finite; "
-                "training had diverged, or the file is damaged"
+                "training had diverged, or the file is corrupt"
             )
     with torch.device("meta"):
         net = Transformer(size, vocab_size, length, positions="rotary", gelu="tanh")

@@ -20,7 +20,7 @@ from latent_tokens.core.methods import Method
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
 from latent_tokens.sizes import LONGEST, Size
-from latent_tokens.storage import FORMAT, json_bytes, read_description, write_atomic
+from latent_tokens.storage import FORMAT, Json, json_bytes, read_description, write_atomic
 from latent_tokens.tasks import Language
 
 SHIPPED = Path(__file__).parents[1] / "shipped"
@@ -59,7 +59,7 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
     The model is on the CPU, in float32 and in eval mode, with `.mask_id`, `.method` and `.folder`.
 
     Raises:
-        ValueError: the directory is missing, incomplete, damaged or of another version.
+        ValueError: the directory is missing, incomplete, corrupt or of another version.
     """
     folder = find(folder_or_name)
     config = read_description(folder, "config.json", "model")
@@ -72,7 +72,7 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
     try:
         stored = {stored_name(name): shape for name, shape in shapes_of(weights).items()}
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{weights}: damaged ({first_line(error)}); save the model again") from None
+        raise ValueError(f"{weights}: corrupt ({first_line(error)}); save the model again") from None
     try:
         layers = config["model"]["size"]["layers"]
         if isinstance(layers, int) and layers > len(stored):
@@ -81,21 +81,21 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
             net = build(config)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise ValueError(
-            f"{folder / 'config.json'}: damaged ({first_line(error)}); save the model again"
+            f"{folder / 'config.json'}: corrupt ({first_line(error)}); save the model again"
         ) from None
-    wanted = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
-    if stored != wanted:
-        name = min(name for name in stored.keys() | wanted.keys() if stored.get(name) != wanted.get(name))
+    shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    if stored != shapes:
+        name = min(name for name in stored.keys() | shapes.keys() if stored.get(name) != shapes.get(name))
         difference = (
-            f"{name[:80]} is {stored.get(name, 'missing')}, and {wanted.get(name, 'nothing')} by its config"
+            f"{name[:80]} is {stored.get(name, 'missing')}, and {shapes.get(name, 'nothing')} by its config"
         )
-        raise ValueError(f"{weights}: damaged, or not of this config ({difference}); save the model again")
+        raise ValueError(f"{weights}: corrupt, or not of this config ({difference}); save the model again")
     tensors = read_tensor_file(weights)
     try:
         net.to_empty(device="cpu").load_state_dict(tensors)
     except RuntimeError as error:
         raise ValueError(
-            f"{weights}: damaged, or not of this config ({first_line(error)}); save the model again"
+            f"{weights}: corrupt, or not of this config ({first_line(error)}); save the model again"
         ) from None
     check_fingerprint(net.eval(), config.get("fingerprint"), folder)
     net.folder = folder.absolute()
@@ -141,7 +141,7 @@ def save_pretrained(
     folder: str | Path,
     *,
     dtype: torch.dtype | None = None,
-    about: dict[str, Any] | None = None,
+    about: Mapping[str, Json] | None = None,
     beside: Mapping[str, bytes] | None = None,
 ) -> None:
     """Write config.json and model.safetensors, in `dtype` if it is set.
@@ -187,19 +187,26 @@ def check_fits(net: Transformer, task: Language) -> None:
         )
 
 
-def describe(net: Transformer) -> dict[str, Any]:
+def describe(net: Transformer) -> dict[str, Json]:
     """Return the entries of config.json for a model. Raise ValueError if it has no method."""
     if net.method is None:
         raise ValueError("net.method is None: set it to the Method that the net was trained with")
-    model = {"size": asdict(net.size), "vocab_size": net.vocab_size, "max_length": net.max_length}
+    model: dict[str, Json] = {
+        "size": asdict(net.size),
+        "vocab_size": net.vocab_size,
+        "max_length": net.max_length,
+        "positions": net.positions,
+        "dropout": net.dropout,
+        "gelu": net.gelu,
+    }
     return {
         "format": FORMAT,
-        "model": {**model, "positions": net.positions, "dropout": net.dropout, "gelu": net.gelu},
+        "model": model,
         "method": method_to(net.method),
     }
 
 
-def method_to(method: Method) -> dict[str, Any]:
+def method_to(method: Method) -> dict[str, Json]:
     """Return a method's seven fields, its functions by name. Raise ValueError if one is not built in."""
     row = {field.name: getattr(method, field.name) for field in fields(method)}
     for name, known in (("order", ORDERS), ("attention", RULES)):
@@ -214,7 +221,7 @@ def method_to(method: Method) -> dict[str, Any]:
     return row
 
 
-def method_from(row: dict[str, Any]) -> Method:
+def method_from(row: Mapping[str, Any]) -> Method:
     """Return the Method of the entries that `method_to` returns."""
     return Method(**{**row, "order": ORDERS[row["order"]], "attention": RULES[row["attention"]]})
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeGuard, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,12 +15,14 @@ from torch import Tensor
 
 from latent_tokens.checkpoints.architecture import Stored, layout_of, plain, setting, table
 from latent_tokens.checkpoints.folding import BUFFER, FLOATING, PREFIX, folded
-from latent_tokens.checkpoints.torchfile import is_plain_tensor, read_torch
+from latent_tokens.checkpoints.torchfile import Saved, is_plain_tensor, read_torch
 from latent_tokens.checks import first_line
 from latent_tokens.core.methods import METHODS
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import LONGEST, Size
+from latent_tokens.storage import Json
 
+T = TypeVar("T")
 Kind = Literal["ema", "raw"]
 
 WRAPPERS = ("_orig_mod", "module")  # what torch.compile and DistributedDataParallel put into names
@@ -44,7 +46,7 @@ class Checkpoint:
     size: Size
     rows: int
     read: Callable[[], Iterable[tuple[str, Tensor]]]
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Json]
     kind: Kind
     left_out: tuple[str, ...] = ()
 
@@ -54,48 +56,55 @@ def import_checkpoint(
 ) -> tuple[Transformer, Checkpoint]:
     """Return the network with its method, and its source: a Lightning .ckpt, or a model directory.
 
-
     `weights` selects the EMA weights of a .ckpt, the default, or the raw ones. The method is that of the
     file's settings, or the named one. Nothing in the file is executed, and no tensor is read before its name
-    and shape are checked. Raise ValueError where it is damaged, is conditioned on time, or does not say what
+    and shape are checked. Raise ValueError if it is corrupt, is conditioned on time, or does not say what
     it is.
     """
     if source.is_dir() and weights == "raw":
         raise ValueError(
             f"weights=raw: {source} is a folder, which holds averages alone; leave it out, or name the .ckpt"
         )
-    found = read_folder(source) if source.is_dir() else read_lightning(source, weights or "ema")
-    name = method or method_of(found)
-    length = setting(source, found.settings, ("model_length", "length"), LONGEST)
-    read = dict(found.read())
+    checkpoint = read_folder(source) if source.is_dir() else read_lightning(source, weights or "ema")
+    name = method or method_of(checkpoint)
+    length = setting(source, checkpoint.settings, ("model_length", "length"), LONGEST)
+    tensors = dict(checkpoint.read())
     try:
-        net = folded(read, found.size, found.rows - 1, length)
+        net = folded(tensors, checkpoint.size, checkpoint.rows - 1, length)
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from None
     net.method = METHODS[name]
-    return net.eval(), found
+    return net.eval(), checkpoint
 
 
 def read_lightning(source: Path, kind: Kind) -> Checkpoint:
-    """A Lightning checkpoint. Raises ValueError where it is damaged, or has no such weights."""
+    """Read a Lightning checkpoint. Raise ValueError if it is corrupt, or has no such weights."""
     content = read_torch(source)
-    state, average = (
-        content.get(key) if isinstance(content, dict) else None for key in ("state_dict", "ema")
-    )
-    if not isinstance(state, dict) or not all(
-        isinstance(name, str) and is_plain_tensor(tensor) for name, tensor in state.items()
-    ):
+    entries = content if isinstance(content, dict) else {}
+    state = entries.get("state_dict")
+    if not is_state_dict(state):
         raise ValueError(f"{source}: no state_dict of tensors; this is no Lightning checkpoint")
-    own, left_out = inside(source, state)
-    settings = table(plain(content.get("hyper_parameters"), source))
+    backbone, left_out = inside(source, state)
+    settings = table(plain(entries.get("hyper_parameters"), source))
     stored = {
         name: Stored(tensor.dtype if tensor.dtype in FLOATING else None, tuple(tensor.shape))
-        for name, tensor in own.items()
+        for name, tensor in backbone.items()
     }
     size, rows = layout_of(source, stored, settings)
     if kind == "ema":
-        own |= averages(source, own, average)
-    return Checkpoint(source, size, rows, lambda: check_total(source, own).items(), settings, kind, left_out)
+        backbone |= averages(source, backbone, entries.get("ema"))
+
+    def read() -> Iterable[tuple[str, Tensor]]:
+        return check_total(source, backbone).items()
+
+    return Checkpoint(source, size, rows, read, settings, kind, left_out)
+
+
+def is_state_dict(value: Saved) -> TypeGuard[dict[str, Tensor]]:
+    """Return whether a value is a dict of tensors by name."""
+    return isinstance(value, dict) and all(
+        isinstance(name, str) and is_plain_tensor(tensor) for name, tensor in value.items()
+    )
 
 
 def check_total(source: Path, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -108,13 +117,11 @@ def check_total(source: Path, tensors: Mapping[str, Tensor]) -> Mapping[str, Ten
     return tensors
 
 
-def averages(source: Path, own: Mapping[str, Tensor], average: Any) -> dict[str, Tensor]:
-    """The moving average of each weight. Raises ValueError where a file has none, or others."""
-    shadow, names = (
-        average.get("shadow_params") if isinstance(average, dict) else None,
-        [name for name in own if name != BUFFER],
-    )
-    if not isinstance(shadow, list) or not all(is_plain_tensor(tensor) for tensor in shadow):
+def averages(source: Path, weights: Mapping[str, Tensor], average: Saved) -> dict[str, Tensor]:
+    """Return the moving average of each weight. Raise ValueError if a file has none, or others."""
+    shadow = average.get("shadow_params") if isinstance(average, dict) else None
+    names = [name for name in weights if name != BUFFER]
+    if not is_list_of_tensors(shadow):
         raise ValueError(
             f"{source}: has no moving average of its weights; read the raw ones with --weights raw"
         )
@@ -124,10 +131,15 @@ def averages(source: Path, own: Mapping[str, Tensor], average: Any) -> dict[str,
             "use --weights raw"
         )
     for name, tensor in zip(names, shadow, strict=True):
-        if tensor.shape != own[name].shape or tensor.dtype not in FLOATING:
-            shapes = f"{tuple(tensor.shape)} of {tensor.dtype}; must be {tuple(own[name].shape)}"
+        if tensor.shape != weights[name].shape or tensor.dtype not in FLOATING:
+            shapes = f"{tuple(tensor.shape)} of {tensor.dtype}; must be {tuple(weights[name].shape)}"
             raise ValueError(f"{source}: the average of {PREFIX}{name} is {shapes}; use --weights raw")
     return dict(zip(names, shadow, strict=True))
+
+
+def is_list_of_tensors(value: Saved) -> TypeGuard[list[Tensor]]:
+    """Return whether a value is a list of tensors."""
+    return isinstance(value, list) and all(is_plain_tensor(tensor) for tensor in value)
 
 
 def read_folder(source: Path) -> Checkpoint:
@@ -140,67 +152,67 @@ def read_folder(source: Path) -> Checkpoint:
     try:
         settings = table(plain(json.loads((source / "config.json").read_bytes()), source))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{source / 'config.json'}: damaged ({first_line(error)}); fetch it again") from None
+        raise ValueError(f"{source / 'config.json'}: corrupt ({first_line(error)}); fetch it again") from None
     file = source / "model.safetensors"
     try:
         with safe_open(file, "pt") as content:
             slices = {name: content.get_slice(name) for name in content.keys()}  # noqa: SIM118
-            own, left_out = inside(
-                source,
-                {name: (name, one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()},
-            )
+            headers = {
+                name: (name, part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()
+            }
+            backbone, left_out = inside(source, headers)
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{file}: damaged ({first_line(error)}); fetch it again") from None
+        raise ValueError(f"{file}: corrupt ({first_line(error)}); fetch it again") from None
     stored = {
-        name: Stored(FLOATS_OF_SAFETENSORS.get(dtype), shape) for name, (_, dtype, shape) in own.items()
+        name: Stored(FLOATS_OF_SAFETENSORS.get(dtype), shape) for name, (_, dtype, shape) in backbone.items()
     }
     size, rows = layout_of(source, stored, settings)
 
     def read() -> Iterable[tuple[str, Tensor]]:
         with safe_open(file, "pt") as content:
-            for name, (full, _, _) in own.items():
+            for name, (full, _, _) in backbone.items():
                 yield name, content.get_tensor(full)
 
     return Checkpoint(source, size, rows, read, settings, "ema", left_out)
 
 
-def inside(source: Path, weights: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def inside(source: Path, weights: Mapping[str, T]) -> tuple[dict[str, T], tuple[str, ...]]:
     """Return (the backbone's weights by name, the names of all others). A directory may omit the prefix.
 
-
-    Raises ValueError if one is missing or occurs twice.
+    Raise ValueError if one is missing or occurs twice.
     """
     names = {name: ".".join(part for part in name.split(".") if part not in WRAPPERS) for name in weights}
     prefixed = [name for name, plain_name in names.items() if plain_name.startswith(PREFIX)]
     kept = prefixed or [name for name in names if not source.is_file()]
-    own = {names[name].removeprefix(PREFIX): weights[name] for name in kept}
-    if not own:
+    backbone = {names[name].removeprefix(PREFIX): weights[name] for name in kept}
+    if not backbone:
         raise ValueError(
             f"{source}: no weights named {PREFIX}*; they are named like {next(iter(names), 'nothing')[:80]}"
         )
-    if len(own) != len(kept):
+    if len(backbone) != len(kept):
         raise ValueError(
             f"{source}: has a weight twice, "
             "with a prefix of torch.compile or DistributedDataParallel and without; "
             "save it again"
         )
-    return own, tuple(name for name in names if name not in set(kept))
+    return backbone, tuple(name for name in names if name not in set(kept))
 
 
-def method_of(found: Checkpoint) -> str:
+def method_of(checkpoint: Checkpoint) -> str:
     """Return the method of the settings. Raise ValueError if they name none, or an unknown one."""
-    settings, choices = found.settings, "name it with --method mdm, scdm or esolm"
+    settings = checkpoint.settings
+    choices = "name it with --method mdm, scdm or esolm"
     attention = settings.get("diffusion_attn_mode")
     if attention is not None:
         if not isinstance(attention, str) or attention not in BY_ATTENTION:
             raise ValueError(
-                f"{found.source}: diffusion_attn_mode={attention}: "
+                f"{checkpoint.source}: diffusion_attn_mode={attention}: "
                 f"must be one of {', '.join(BY_ATTENTION)}; or {choices}"
             )
         return BY_ATTENTION[attention]
     for key in ("name", "model_type", "parameterization", "architectures"):
-        said = settings.get(key)
-        for name in said if isinstance(said, list) else [said]:
+        value = settings.get(key)
+        for name in value if isinstance(value, list) else [value]:
             known = (
                 re.sub(r"[-_ ]", "", name.lower()).removesuffix("config").removesuffix("formaskedlm")
                 if isinstance(name, str)
@@ -208,4 +220,4 @@ def method_of(found: Checkpoint) -> str:
             )
             if known in BY_NAME:
                 return BY_NAME[known]
-    raise ValueError(f"{found.source}: its settings do not say how it attends; {choices}")
+    raise ValueError(f"{checkpoint.source}: its settings do not say how it attends; {choices}")

@@ -54,7 +54,7 @@ def read_tensor_file(path: Path) -> dict[str, Tensor]:
         check_tensors(tensors, written)
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise ValueError(
-            f"{path}: damaged ({first_line(error)}). Save the model again, or fetch it again"
+            f"{path}: corrupt ({first_line(error)}). Save the model again, or fetch it again"
         ) from None
     return tensors
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import pickle
 import warnings
 import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -49,21 +50,28 @@ class Inert:
     """A stub of an object of another library: `name` is its class, `args` and `state` its arguments."""
 
     name = ""
-    args: tuple[Any, ...]
-    state: Any
+    args: tuple[Saved, ...]
+    state: Saved
 
-    def __new__(cls, *args: Any, **_: Any) -> Inert:
-        made = super().__new__(cls)
-        made.args, made.state = args, None
-        return made
+    def __new__(cls, *args: Saved, **_: Saved) -> Inert:
+        stub = super().__new__(cls)
+        stub.args = args
+        stub.state = None
+        return stub
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: Saved) -> None:
         self.state = state
 
 
-def read_torch(file: Path) -> Any:
-    """Return the content of a file of torch.save: plain values, `Inert` stubs and memory-mapped tensors.
+Plain = str | int | float | bool | None | bytes
+Saved = Plain | Tensor | Inert | list["Saved"] | tuple["Saved", ...] | dict["Saved", "Saved"]
+"""A value of a file."""
+Stub = tuple[Callable[..., Inert | dict[Saved, Saved]], str]
+"""What stands for a class, and the name of the class."""
 
+
+def read_torch(file: Path) -> Saved:
+    """Return the content of a file of torch.save: plain values, `Inert` stubs and memory-mapped tensors.
 
     Raise ValueError if it is corrupt, of torch's old format, asks for anything else, or takes too much
     memory or time.
@@ -78,31 +86,32 @@ def read_torch(file: Path) -> Any:
         raise ValueError(f"{file}: refused, {error}") from None
 
 
-def load(file: Path, classes: list[Any]) -> Any:
-    """What torch reads of a file with these stubs. Raises ValueError if it is damaged."""
+def load(file: Path, classes: Sequence[Stub]) -> Saved:
+    """Return what torch reads from a file with these stubs. Raise ValueError if it is corrupt."""
     try:
-        with warnings.catch_warnings(), safe_globals(classes):
+        with warnings.catch_warnings(), safe_globals(list(classes)):
             warnings.simplefilter("ignore")  # that another protocol was written with
-            return torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+            content: Saved = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+            return content
     except MemoryError:
         raise
-    except Exception as error:  # a damaged file may raise anything
+    except Exception as error:  # a corrupt file may raise anything
         cause = (
             error.__context__ if isinstance(error, pickle.UnpicklingError) and error.__context__ else error
         )
         message = first_line(cause) if isinstance(cause, Exception) else ""
         if "memory" in message:
             raise MemoryError(message) from None
-        raise ValueError(f"{file}: damaged ({type(error).__name__}: {message}); fetch it again") from None
+        raise ValueError(f"{file}: corrupt ({type(error).__name__}: {message}); fetch it again") from None
 
 
-def stubs(file: Path) -> list[Any]:
+def stubs(file: Path) -> list[Stub]:
     """Return (stub, name) of each class that a file names. Raise ValueError for one that is not known."""
     try:
         names = sorted(get_unsafe_globals_in_checkpoint(file))
-    except Exception as error:  # a damaged file may raise anything
+    except Exception as error:  # a corrupt file may raise anything
         raise ValueError(
-            f"{file}: damaged ({type(error).__name__}: {first_line(error)}); fetch it again"
+            f"{file}: corrupt ({type(error).__name__}: {first_line(error)}); fetch it again"
         ) from None
     if len(names) > MOST_STUBS:
         raise ValueError(f"{file}: refused, it asks for more than {MOST_STUBS} classes")
@@ -113,30 +122,33 @@ def stubs(file: Path) -> list[Any]:
                 f"{file}: refused, it asks for {name[:80]}, "
                 f"which is no plain value, tensor or class of {', '.join(STUBBED)}"
             )
-    return [
-        (dict_of if name == "collections.defaultdict" else type("Inert", (Inert,), {"name": name}), name)
-        for name in names
-    ]
+    return [(stub_of(name), name) for name in names]
 
 
-def dict_of(*_: Any) -> dict[Any, Any]:
-    """A dict in place of one with a default, into which torch's reader puts its items."""
+def stub_of(name: str) -> Callable[..., Inert | dict[Saved, Saved]]:
+    """Return the stub of a class: a subclass of Inert, or `dict_of` for a dict with a default."""
+    return dict_of if name == "collections.defaultdict" else type("Inert", (Inert,), {"name": name})
+
+
+def dict_of(*_: Saved) -> dict[Saved, Saved]:
+    """Return a dict in place of one with a default, into which torch's reader puts its items."""
     return {}
 
 
-def is_plain_tensor(value: Any) -> bool:
-    """Whether a value is a tensor of numbers in memory, all of which the file holds."""
-    plain = (
-        type(value) in (Tensor, nn.Parameter)
+def is_plain_tensor(value: Saved) -> TypeGuard[Tensor]:
+    """Return whether a value is a tensor of numbers in memory, all of which the file holds."""
+    return (
+        isinstance(value, Tensor)
+        and type(value) in (Tensor, nn.Parameter)
         and value.layout == torch.strided
         and value.device.type == "cpu"
         and not value.is_quantized
+        and value.nbytes <= value.untyped_storage().nbytes()
     )
-    return plain and value.nbytes <= value.untyped_storage().nbytes()
 
 
 def check_archive(file: Path) -> None:
-    """Raises ValueError if a file is none of torch.save, or has records that torch.save never writes."""
+    """Raise ValueError if a file is not of torch.save, or has records that torch.save never writes."""
     if not file.is_file():
         raise ValueError(f"{file}: no file")
     if file.suffix == ".safetensors":
@@ -177,7 +189,7 @@ def check_archive(file: Path) -> None:
     ]
     if len(pickles) != 1:
         raise ValueError(
-            f"{file}: damaged, or not written by torch.save (a zip file with {len(pickles)} data.pkl)"
+            f"{file}: corrupt, or not written by torch.save (a zip file with {len(pickles)} data.pkl)"
         )
     if pickles[0].file_size > LARGEST_PICKLE:
         raise ValueError(

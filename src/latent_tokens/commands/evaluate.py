@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
@@ -16,7 +16,11 @@ from latent_tokens.commands.shared import check_counts, model_of, task_of
 from latent_tokens.configs import EvalConfig
 
 if TYPE_CHECKING:
+    import torch
+
+    from latent_tokens.evaluation.evaluators import Judge
     from latent_tokens.evaluation.rows import Row
+    from latent_tokens.tasks import Text
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ def judged_by(row: Row) -> str:
     return f", evaluator {row['judge']}" if "judge" in row else ""
 
 
-def judge_of(command: Evaluate, task: Any, device: Any) -> Any:
+def judge_of(command: Evaluate, task: Text, device: torch.device) -> Judge:
     """Return the evaluator model that the command names.
 
     Raise ValueError if the data set that it learns from has other tokens.

@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional
 
 from latent_tokens.checks import check_out, first_line
+
+if TYPE_CHECKING:
+    from latent_tokens.checkpoints.published import Checkpoint
+    from latent_tokens.network.transformer import Transformer
+    from latent_tokens.storage import Json
+    from latent_tokens.tasks.text.tokenizer import Bytes, Learned
 
 LONGEST_LINE = 300  # characters of the line on ignored weights
 
@@ -52,7 +58,7 @@ def run_import(command: Import) -> int:
     count = sum(weight.numel() for weight in net.parameters())
 
     # Write the model directory.
-    description = {
+    description: dict[str, Json] = {
         "name": name,
         "imported": origin_of(command, imported),
         "fingerprint": fingerprint(net),
@@ -81,7 +87,7 @@ def run_import(command: Import) -> int:
     return 0
 
 
-def origin_of(command: Import, imported: Any) -> dict[str, Any]:
+def origin_of(command: Import, imported: Checkpoint) -> dict[str, Json]:
     """Return the origin of a model, as config.json records it."""
     alpha = imported.settings.get("alpha_0")
     known = isinstance(alpha, int | float) and 0 <= alpha <= 1
@@ -92,7 +98,7 @@ def origin_of(command: Import, imported: Any) -> dict[str, Any]:
     }
 
 
-def text_of(net: Any, coder: Any, name: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+def text_of(net: Transformer, coder: Bytes | Learned, name: str) -> tuple[dict[str, Json], dict[str, bytes]]:
     """Return the description of the text task and the tokenizer's files.
 
     Raise ValueError if net and tokenizer do not have the same number of tokens.

@@ -6,13 +6,19 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from tyro.conf import Positional
 
 from latent_tokens.checks import check_choice, check_int
 from latent_tokens.commands.shared import model_of, task_of
 from latent_tokens.configs import SamplingConfig
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from latent_tokens.tasks import Examples, Text
 
 DEFAULT_SEQUENCES, DEFAULT_ORDERS = 64, 4
 
@@ -44,6 +50,18 @@ class Likelihood:
     """Random seed of the orders, which are the same for every number of latent tokens."""
     json: bool = False
     """Print JSON lines."""
+
+
+class LikelihoodRow(TypedDict):
+    """The likelihood of a text with one number of latent tokens."""
+
+    nats: list[float]  # per token, of each order
+    nats_per_token: float  # mean over orders
+    standard_error: float | None  # over orders; None for one
+    perplexity: float
+    ci95: tuple[float, float] | None  # of the perplexity, over sequences; None for one
+    sequences: int
+    tokens: int
 
 
 def run_likelihood(command: Likelihood) -> int:
@@ -103,7 +121,7 @@ def run_likelihood(command: Likelihood) -> int:
     return 0
 
 
-def read_examples(command: Likelihood, task: Any) -> Any:
+def read_examples(command: Likelihood, task: Text) -> Examples:
     """Return the sequences of the text.
 
     Raise ValueError if there are none, or if the data set has other tokens.
@@ -132,12 +150,8 @@ def read_examples(command: Likelihood, task: Any) -> Any:
     return task.sequences(text)
 
 
-def row_of(nats: Any, examples: Any) -> dict[str, Any]:
-    """Return a row of results.
-
-    It has nats per token with their standard error over orders, and perplexity with its 95% interval over
-    sequences. Errors and intervals are None for a single order or sequence.
-    """
+def row_of(nats: NDArray[np.float64], examples: Examples) -> LikelihoodRow:
+    """Return the row of the nats (K, N) of N sequences along K orders."""
     from latent_tokens.evaluation.generative_perplexity import perplexity
 
     tokens = examples.lengths.astype(int)
@@ -155,7 +169,7 @@ def row_of(nats: Any, examples: Any) -> dict[str, Any]:
     }
 
 
-def in_words(row: dict[str, Any]) -> str:
+def in_words(row: LikelihoodRow) -> str:
     """Return a row in words."""
     error = ""
     interval = ""

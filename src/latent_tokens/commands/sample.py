@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional
 
@@ -15,6 +15,14 @@ from latent_tokens.checks import check_int, printable
 from latent_tokens.commands.options import Settings
 from latent_tokens.commands.shared import check_counts, model_of, task_of
 from latent_tokens.configs import SamplingConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from latent_tokens.core.decoding import Decoding, Step
+    from latent_tokens.network.transformer import Transformer
+    from latent_tokens.tasks import Examples, Solvable, Text
+    from latent_tokens.tasks.base import Tokens
 
 
 @dataclass(frozen=True)
@@ -89,13 +97,16 @@ def run_sample(command: Sample) -> int:
     return 0
 
 
-def draw(net: Any, decoding: Any, command: Sample, task: Any, problems: Any) -> tuple[Any, Any, int, float]:
+def draw(
+    net: Transformer, decoding: Decoding, command: Sample, task: Solvable | Text, problems: Examples
+) -> tuple[Tokens, Tokens, int, float]:
     """Return (samples, their orders, tokens processed, seconds).
 
     Each rank draws its shard, and every rank returns all samples.
     """
     from latent_tokens.data.tensors import as_numpy
     from latent_tokens.evaluation.problems import Batch, decode_batch, device_of
+    from latent_tokens.tasks import Text
 
     if command.show and processes.world_size() > 1:
         raise ValueError(
@@ -106,8 +117,8 @@ def draw(net: Any, decoding: Any, command: Sample, task: Any, problems: Any) -> 
     shard = processes.shard_indices(len(problems.tokens))
     batch = Batch.of(problems.take(shard), device_of(net), shard)
     begin = time.perf_counter()
-    shown: Any = nullcontext()
-    if command.show:
+    shown: AbstractContextManager[Callable[[Step], None] | None] = nullcontext()
+    if command.show and isinstance(task, Text):
         from latent_tokens.trace.terminal import watching
 
         shown = watching(task, batch.tokens, batch.known, batch.lengths)
@@ -121,7 +132,7 @@ def draw(net: Any, decoding: Any, command: Sample, task: Any, problems: Any) -> 
     return samples, orders, processed, time.perf_counter() - begin
 
 
-def problems_of(command: Sample, task: Any, count: int) -> Any:
+def problems_of(command: Sample, task: Solvable | Text, count: int) -> Examples:
     """Return the problems, one per sample. Raise ValueError if the prompt leaves nothing to generate."""
     import numpy as np
 
@@ -141,7 +152,9 @@ def problems_of(command: Sample, task: Any, count: int) -> Any:
     return problem.take(np.zeros(count, np.int64))
 
 
-def verdicts_of(task: Any, samples: Any, problems: Any) -> list[tuple[str, dict[str, bool]]]:
+def verdicts_of(
+    task: Solvable | Text, samples: Tokens, problems: Examples
+) -> list[tuple[str, dict[str, bool]]]:
     """Return the verdict on each sample, in words and as JSON. Text has none."""
     from latent_tokens.tasks import Text
 

@@ -9,7 +9,6 @@ import sys
 import threading
 import webbrowser
 from dataclasses import dataclass
-from typing import Any
 
 from tyro.conf import Positional
 
@@ -27,7 +26,7 @@ class Serve:
     runs: Positional[tuple[str, ...]] = ()
     """Run directories to offer in addition to the bundled models."""
     host: str = "127.0.0.1"
-    """Host name or address to listen on. Any other than this machine lets others decode here."""
+    """Host name or address to listen on. One that is not of this machine alone lets others decode here."""
     allow_host: tuple[str, ...] = ()
     """Other host names that a browser may use for this server, like my-server.lan, or * for any. Default:
     --host and the local names."""
@@ -77,13 +76,15 @@ def run_serve(command: Serve) -> int:
         print(f"{address}  (press Ctrl-C to stop)", flush=True)
         if command.open:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-        options: dict[str, Any] = {
-            "ws": "none",
-            "http": PromptHeaders,
-            "access_log": False,
-            "server_header": False,
-        }
-        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, **options)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            timeout_graceful_shutdown=1,
+            ws="none",
+            http=PromptHeaders,
+            access_log=False,
+            server_header=False,
+        )
         uvicorn.Server(config).run(sockets=[listener])
     return 0
 

@@ -6,9 +6,14 @@ import ctypes
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from latent_tokens.configs import DEFAULT_CANDIDATES, NumCandidates, NumLatents
+
+if TYPE_CHECKING:
+    from latent_tokens.core.methods import Method
+    from latent_tokens.network.transformer import Transformer
+    from latent_tokens.tasks import Solvable, Text
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
@@ -24,7 +29,7 @@ def keep_freed_memory() -> None:
         libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
-def model_of(run: str | Path) -> Any:
+def model_of(run: str | Path) -> Transformer:
     """Return the model of a run directory or a bundled model, on the fastest device available."""
     from latent_tokens.bench.machine import fastest_device
     from latent_tokens.checkpoints.pretrained import from_pretrained
@@ -32,7 +37,7 @@ def model_of(run: str | Path) -> Any:
     return from_pretrained(run).to(fastest_device())
 
 
-def task_of(folder: Path) -> Any:
+def task_of(folder: Path) -> Solvable | Text:
     """Return the task that the model of a run directory learned."""
     from latent_tokens.storage import read_description
     from latent_tokens.tasks import described
@@ -52,7 +57,7 @@ def task_of(folder: Path) -> Any:
 
 
 def check_counts(
-    method: Any,
+    method: Method,
     order: str,
     latents: Sequence[NumLatents | None],
     candidates: NumCandidates | None,

@@ -54,7 +54,7 @@ def run_solve(command: Solve) -> int:
         shown_latents,
     )
     from latent_tokens.evaluation.solve import solve
-    from latent_tokens.tasks import Solvable
+    from latent_tokens.tasks import Solvable, Text
     from latent_tokens.tasks.sudoku.boards import read_puzzle
 
     # Read the model and the puzzle.
@@ -66,22 +66,24 @@ def run_solve(command: Solve) -> int:
                 "a Zebra or Countdown puzzle: there is no bundled model for it. "
                 "Train one and name it with --run."
             )
-        task, problem = read_puzzle(text)
-        name = f"{task.name}-scdm"
+        sudoku, problem = read_puzzle(text)
+        name = f"{sudoku.name}-scdm"
         if name not in shipped_names():
             raise ValueError(
-                f"there is no bundled model for {task.side}x{task.side}. "
-                f"Train one (latent-tokens train {task.name} scdm) and name it with --run."
+                f"there is no bundled model for {sudoku.side}x{sudoku.side}. "
+                f"Train one (latent-tokens train {sudoku.name} scdm) and name it with --run."
             )
         net = from_pretrained(name)
+        task: Solvable = sudoku
     else:
         name = command.run
         net = from_pretrained(name)
-        task = task_of(find(name))
-        if not isinstance(task, Solvable):
+        learned = task_of(find(name))
+        if isinstance(learned, Text):
             raise ValueError(
-                f"run={name}: learned {task.name}, which has no puzzles. Use latent-tokens sample."
+                f"run={name}: learned {learned.name}, which has no puzzles. Use latent-tokens sample."
             )
+        task = learned
         problem = task.encode(text)
 
     # Decode.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional
 
@@ -13,6 +13,9 @@ from latent_tokens.commands.options import Settings
 from latent_tokens.commands.shared import check_counts, latents_in_words, task_of
 from latent_tokens.commands.solve import PUZZLE_DEFAULTS, puzzle_text
 from latent_tokens.configs import NumLatents, SamplingConfig
+
+if TYPE_CHECKING:
+    from latent_tokens.trace.record import DecodeRequest
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ def check_outputs(outputs: list[Path], replace: bool) -> None:
             raise ValueError(f"{path}: its directory does not exist. Create it first.")
 
 
-def caption_of(decodes: list[Any]) -> str:
+def caption_of(decodes: list[DecodeRequest]) -> str:
     """Return how the puzzle was chosen, or "".
 
     It is "" unless the puzzle is an example of these weights and the decodes have the settings of its choice.
@@ -107,7 +110,8 @@ def caption_of(decodes: list[Any]) -> str:
     from latent_tokens.trace.boards import chosen, measured_for
 
     first = decodes[0]
-    record = measured_for(first.model.task, first.model.net.folder / "model.safetensors")
+    folder = first.model.net.folder
+    record = None if folder is None else measured_for(first.model.task, folder / "model.safetensors")
     if record is None or any(request.model.name != first.model.name for request in decodes):
         return ""
     known = first.problem.known[0]
@@ -132,13 +136,13 @@ def caption_of(decodes: list[Any]) -> str:
     return chosen(kinds[puzzle], record)
 
 
-def decodes_of(command: Trace) -> list[Any]:
+def decodes_of(command: Trace) -> list[DecodeRequest]:
     """Return the decode, and the one to compare it with."""
     from latent_tokens.checkpoints.pretrained import find, from_pretrained
-    from latent_tokens.trace.record import DecodeRequest, LoadedModel
+    from latent_tokens.trace.record import DecodeRequest, LoadedModel, solvable
 
     def request_of(run: str, latents: NumLatents | None) -> DecodeRequest:
-        model = LoadedModel(run, from_pretrained(run), task_of(find(run)))
+        model = LoadedModel(run, from_pretrained(run), solvable(run, task_of(find(run))))
         setting = replace(command.sampling, latents=latents)
         request = DecodeRequest(model, model.task.encode(puzzle_text(command.puzzle)), setting)
         check_counts(model.net.method, request.order, [latents], setting.candidates)

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from latent_tokens.data.corpus import make_text
 from latent_tokens.data.loading import change_detector, fingerprint, load_data, read_manifest
 from latent_tokens.data.splits import Report, make_splits
 from latent_tokens.progress import counting
-from latent_tokens.storage import FORMAT, atomic_directory, json_bytes, provenance, write_atomic
+from latent_tokens.storage import FORMAT, Json, atomic_directory, json_bytes, provenance, write_atomic
 from latent_tokens.tasks import (
     SPLITS,
     Examples,
@@ -80,7 +80,7 @@ def make_data(config: DataConfig, report: Report = lambda num_examples: None) ->
             )
 
         # Write the arrays.
-        entries = {
+        entries: dict[str, Json] = {
             split: {"examples": len(examples.tokens), "sha256": fingerprint(examples)}
             for split, examples in splits.items()
         }
@@ -91,17 +91,22 @@ def make_data(config: DataConfig, report: Report = lambda num_examples: None) ->
         settings = description(task)
         if config.from_file:
             settings = {name: value for name, value in settings.items() if name not in OF_GENERATORS}
-        manifest = {
+        manifest: dict[str, Json] = {
             "format": FORMAT,
             "task": settings,
             "note": getattr(task, "note", None),
-            "apart_from": {str(other): read_manifest(other)[1]["splits"] for other in config.apart_from},
+            "apart_from": {str(other): splits_of(other) for other in config.apart_from},
             **origin,
             "splits": entries,
             "made_with": provenance(),
         }
         write_atomic({folder / "manifest.json": json_bytes(manifest)})
     return config.folder
+
+
+def splits_of(folder: Path) -> dict[str, Json]:
+    """Return the splits of a data set, as its manifest lists them."""
+    return cast(dict[str, Json], read_manifest(folder)[1]["splits"])
 
 
 def make_counted(config: DataConfig) -> Path:
@@ -130,26 +135,26 @@ def task_of(config: DataConfig) -> Solvable:
 
 def generate_splits(
     task: Task, config: DataConfig, report: Report
-) -> tuple[dict[Split, Examples], dict[str, Any]]:
+) -> tuple[dict[Split, Examples], dict[str, Json]]:
     """Return (examples by split, the manifest's entries about their origin)."""
     num_wanted = counts_of(task, config)
     processes = config.processes or os.cpu_count() or 1
     seen = keys_of(config.apart_from, task)
     builder = make_splits(task, num_wanted, config.seed, seen=seen, processes=processes, report=report)
-    origin = {
+    origin: dict[str, Json] = {
         "seed": config.seed,
         "generator": GENERATOR,
         "tried": builder.tried,
         "too_long": builder.too_long,
         "repeated": builder.repeated,
-        "smaller_than_asked": {split: num_wanted[split] for split in builder.open},
+        "smaller_than_asked": {str(split): num_wanted[split] for split in builder.open},
     }
     return builder.examples(), origin
 
 
 def import_splits(
     task: Task, config: DataConfig, report: Report
-) -> tuple[dict[Split, Examples], dict[str, Any]]:
+) -> tuple[dict[Split, Examples], dict[str, Json]]:
     """Return (examples of a file by split, the manifest's entries about their origin).
 
     All examples are of `config.split` if it is set. If no example is kept out, no more rows are read than
@@ -175,10 +180,10 @@ def import_splits(
     }
 
     # Describe the origin.
-    smaller = {
+    smaller: dict[str, Json] = {
         split: num_wanted[split] for split, part in indices.items() if len(part) < (num_wanted[split] or 0)
     }
-    origin = {
+    origin: dict[str, Json] = {
         "file": file.name,
         "file_sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
         "bad_rows": bad_rows,

@@ -3,19 +3,43 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict, cast
 
 import numpy as np
 
 from latent_tokens.configs import Split
 from latent_tokens.data.splits import chunks_of
-from latent_tokens.storage import read_description, sha256_of
-from latent_tokens.tasks import SPLITS, Examples, Language, Text, described, description
+from latent_tokens.storage import Json, read_description, sha256_of
+from latent_tokens.tasks import SPLITS, Examples, Language, Text, Tokens, described, description
 from latent_tokens.tasks.readers.arrays import load_npy
 
 CHUNK = 10_000  # examples that are hashed or checked at a time
+
+
+class SplitEntry(TypedDict):
+    """A split in the manifest."""
+
+    examples: int
+    sha256: str
+    documents: NotRequired[int]
+
+
+class Manifest(TypedDict):
+    """The manifest of a data set: what it holds, where it is from, and what was left out."""
+
+    format: int
+    task: dict[str, Json]
+    splits: dict[str, SplitEntry]
+    tokens: NotRequired[int]  # different tokens of a text
+    repeated: NotRequired[int]
+    empty: NotRequired[int]
+    too_long: NotRequired[int]
+    kept_out: NotRequired[int]
+    smaller_than_asked: NotRequired[dict[str, int]]
+    not_read: NotRequired[int]  # files of a directory
+    bad_rows: NotRequired[list[str]]
 
 
 def fingerprint(examples: Examples) -> str:
@@ -28,7 +52,7 @@ def fingerprint(examples: Examples) -> str:
     return digest.hexdigest()
 
 
-def read_manifest(folder: Path) -> tuple[Language, dict[str, Any]]:
+def read_manifest(folder: Path) -> tuple[Language, Manifest]:
     """Return the task of a directory that `make_data` wrote, and its manifest.
 
     Raises:
@@ -44,7 +68,7 @@ def read_manifest(folder: Path) -> tuple[Language, dict[str, Any]]:
         split in SPLITS and isinstance(entry, dict) for split, entry in splits.items()
     ):
         raise ValueError(f"data={folder}: corrupt (its manifest lists no splits); make the data set again")
-    return task, manifest
+    return task, cast(Manifest, manifest)
 
 
 def load_data(
@@ -74,7 +98,7 @@ def load_data(
     }
 
 
-def load_split(folder: Path, task: Language, split: Split, entry: Mapping[str, Any]) -> Examples:
+def load_split(folder: Path, task: Language, split: Split, entry: SplitEntry) -> Examples:
     """Return one split. Text is mapped from disk and not read.
 
     Raises:
@@ -107,7 +131,7 @@ def read_arrays(folder: Path, task: Language, split: Split) -> Examples:
     if not isinstance(task, Text):
         files = [folder / f"{split}.{part}.npy" for part in Examples._fields]
         return Examples(*(np.array(load_npy(file)) for file in files))
-    tokens = load_npy(folder / f"{split}.tokens.npy")
+    tokens = cast(Tokens, load_npy(folder / f"{split}.tokens.npy"))
     known = np.broadcast_to(np.False_, tokens.shape)
     lengths = np.broadcast_to(np.uint16(task.length), tokens.shape[:1])
     return Examples(tokens, known, lengths)

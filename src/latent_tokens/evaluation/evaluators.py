@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from latent_tokens.checks import ask_hub, first_line
 from latent_tokens.evaluation.ngram import NGram
 from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.base import Tokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 CONTEXT = 1_024  # maximum number of tokens of a text in one input
 SMOLLM2 = "smollm2"  # the name of the evaluator model that is a package
@@ -72,7 +75,7 @@ class LanguageModel:
         name = packaged(name) if name == SMOLLM2 else name
         transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         files = sorted(Path(name).glob("*.gguf")) if Path(name).is_dir() else []
-        options: dict[str, Any] = {"gguf_file": files[0].name} if files else {}
+        options = {"gguf_file": files[0].name} if files else {}
         try:
             self.tokenizer, model = read_model(name, options)
         except Exception as error:  # a directory, a hub or a network can fail in any way
@@ -85,7 +88,7 @@ class LanguageModel:
             ) from None
         self.name = files[0].stem if files else Path(name).name
         self.device = device
-        self.model = model.to(device).eval()
+        self.model = model.eval().to(device)  # type: ignore[no-untyped-call]
         self.context = min(CONTEXT, getattr(model.config, "max_position_embeddings", None) or CONTEXT)
 
     def __call__(
@@ -157,14 +160,14 @@ class LanguageModel:
         ]
 
 
-def read_model(name: str, options: dict[str, Any]) -> tuple[Any, Any]:
+def read_model(name: str, options: dict[str, str]) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
     """Return the tokenizer and the causal language model of a directory, of the cache, or of the hub.
 
     Raise any error of `transformers`.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    def read(local: bool) -> tuple[Any, Any]:
+    def read(local: bool) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
         tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local, **options)
         return tokenizer, AutoModelForCausalLM.from_pretrained(
             name, dtype=torch.float32, local_files_only=local, **options

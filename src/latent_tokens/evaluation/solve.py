@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latent_tokens.checkpoints.pretrained import check_fits
 from latent_tokens.core.decoding import Decoding
 from latent_tokens.evaluation.problems import Batch, decode_batch, device_of
 from latent_tokens.network.transformer import Transformer
-from latent_tokens.tasks import Examples, Solvable
+from latent_tokens.tasks import Examples, Solvable, Tokens
 
 
 @dataclass(frozen=True)
 class Attempt:
     """An answered puzzle."""
 
-    tokens: NDArray[Any]  # (L,), of unsigned integers
+    tokens: Tokens  # (L,)
     wrong: list[str]  # the faults that the verifier lists, none if it is solved
     number: int  # which attempt it was, from 0
     processed: int  # tokens processed by the attempt

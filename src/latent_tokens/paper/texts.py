@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -172,9 +172,7 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
     from matplotlib.figure import Figure
 
     shown = [line for line in lines if line.rows]
-    dial: list[Any] = list(
-        dict.fromkeys(line.cell.latents for line in shown if line.cell.latents is not None)
-    )
+    dial = list(dict.fromkeys(line.cell.latents for line in shown if line.cell.latents is not None))
     if len(dial) < 2:
         return []
     sheet = Figure(figsize=(11, 4.2), layout="constrained")
@@ -191,18 +189,17 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
             points = [
                 (line, *point) for line in method_lines if (point := point_of(line, shown, what)) is not None
             ]
-            style: dict[str, Any] = {"color": COLORS[method], "label": method}
+            color = COLORS[method]
             if method_lines[0].cell.latents is None:
                 for _, value, _ in points:
-                    axes.axhline(value, linewidth=1, linestyle="--", **style)
+                    axes.axhline(value, linewidth=1, linestyle="--", color=color, label=method)
             elif points:
                 aside = DODGE * (methods.index(method) - (len(methods) - 1) / 2)
-                offsets = [dial.index(line.cell.latents) + aside for line, _, _ in points]
+                offsets = [dial.index(line.cell.latents or 0) + aside for line, _, _ in points]
                 bars = np.array([bar or (0.0, 0.0) for _, _, bar in points]).T
                 marker = MARKERS[methods.index(method)]
-                axes.errorbar(
-                    offsets, [value for _, value, _ in points], bars, marker=marker, capsize=3, **style
-                )
+                values = [value for _, value, _ in points]
+                axes.errorbar(offsets, values, bars, marker=marker, capsize=3, color=color, label=method)
         axes.set(xticks=range(len(dial)), xticklabels=dial, xlabel="latent tokens n", ylabel=text)
         axes.grid(axis="y", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)

@@ -9,11 +9,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from latent_tokens.checkpoints.description import check_about
+from latent_tokens.checkpoints.description import Origin, check_about
 from latent_tokens.checkpoints.pretrained import from_pretrained, shipped_names
 from latent_tokens.checks import one_line
 from latent_tokens.configs import MAY_CHANGE_ON_RESUME, TrainConfig
@@ -21,7 +21,7 @@ from latent_tokens.core.methods import name_of
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.evaluation.rows import Row, metric_of
 from latent_tokens.network.transformer import Transformer
-from latent_tokens.storage import read_description, write_atomic
+from latent_tokens.storage import Json, read_description, write_atomic
 from latent_tokens.training.resume import LEGACY_DEFAULTS
 
 IN_TRANSFORMERS = """
@@ -61,8 +61,9 @@ def card(folder: Path, rows: Sequence[Row], *, license: str = "apache-2.0", name
     """
     if re.fullmatch(r"[A-Za-z0-9.+-]+", license) is None:
         raise ValueError(f"license={license}: must be a licence's short name, like apache-2.0 or mit")
-    about = read_description(folder, "config.json", "model")
-    check_about(about, folder / "config.json")
+    entries = read_description(folder, "config.json", "model")
+    check_about(entries, folder / "config.json")
+    about = cast(Origin, entries)
     net = from_pretrained(folder)
     task = about.get("task", {}).get("name")
     count = sum(weight.numel() for weight in net.parameters())
@@ -97,11 +98,11 @@ net = from_pretrained({quoted})
 """
 
 
-def metadata(net: Transformer, about: dict[str, Any], rows: Sequence[Row], license: str) -> str:
+def metadata(net: Transformer, about: Origin, rows: Sequence[Row], license: str) -> str:
     """Return the YAML that model hubs read, with the result of each row."""
     pipeline = "text-generation" if net.method.readout == "shifted" else "fill-mask"
     task = about.get("task", {}).get("name")
-    tags = ["latent-tokens", "diffusion", *(one_line(tag) for tag in (about.get("name"), task) if tag)]
+    tags = ["latent-tokens", "diffusion", *(one_line(str(tag)) for tag in (about.get("name"), task) if tag)]
     results = []
     for row in rows:
         problems = one_line(str(row.get("problems") or row["task"]))
@@ -119,18 +120,18 @@ def metadata(net: Transformer, about: dict[str, Any], rows: Sequence[Row], licen
                 metric_name=one_line(f"{metric}, {setting}"),
             )
         )
-    known: dict[str, Any] = {
-        "library_name": "latent-tokens",
-        "license": license,
-        "pipeline_tag": pipeline,
-        "tags": tags,
-    }
-    if results:
-        known |= {"model_name": one_line(task or "model"), "eval_results": results}
-    return str(ModelCardData(**known).to_yaml())
+    data = ModelCardData(
+        library_name="latent-tokens",
+        license=license,
+        pipeline_tag=pipeline,
+        tags=tags,
+        model_name=one_line(str(task or "model")) if results else None,
+        eval_results=results or None,
+    )
+    return str(data.to_yaml())
 
 
-def escaped(value: Any) -> str:
+def escaped(value: Json) -> str:
     """Return a value as one line of plain text in Markdown.
 
     Markup, HTML and separators of tables are escaped.
@@ -139,12 +140,12 @@ def escaped(value: Any) -> str:
     return re.sub(r"([\\*_{}\[\]#|~])", r"\\\1", text)
 
 
-def code(value: Any) -> str:
+def code(value: Json) -> str:
     """Return a value in code font, on one line."""
     return f"`{one_line(str(value), LONGEST_VALUE).replace('`', chr(39)).replace('|', '/')}`"
 
 
-def recipe(about: dict[str, Any]) -> str:
+def recipe(about: Origin) -> str:
     """Return how a model was trained: the command, and every setting that affects the model."""
     trained = {**LEGACY_DEFAULTS, **about["training"]}
     versions_used = about.get("made_with", {})
@@ -160,7 +161,7 @@ def recipe(about: dict[str, Any]) -> str:
     options = [part for name in changed for part in (f"--{name.replace('_', '-')}", str(values[name]))]
     options += ["--data", Path(str(data)).name] if data else []
     task = about.get("task", {}).get("name", "TASK")
-    command = shlex.join(["latent-tokens", "train", task, str(about.get("name")), *options])
+    command = shlex.join(["latent-tokens", "train", str(task), str(about.get("name")), *options])
     versions = {key: escaped(versions_used.get(key) or "") for key in ("latent_tokens", "commit", "torch")}
     software = f"latent-tokens {versions['latent_tokens']} at {versions['commit'] or 'no commit'}"
     return f"""{code(command)}; {software}, torch {versions["torch"]}.

@@ -11,7 +11,6 @@ from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
 
@@ -24,7 +23,7 @@ from latent_tokens.evaluation.results import read_results
 from latent_tokens.evaluation.rows import Row
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
-from latent_tokens.storage import read_description
+from latent_tokens.storage import Json, read_description
 from latent_tokens.tasks import Text, description
 from latent_tokens.tasks.text.task import text_described
 
@@ -122,7 +121,7 @@ def push_to_hub(
         )
 
 
-def carried_over(net: Transformer) -> tuple[dict[str, Any], dict[str, bytes], list[Row]]:
+def carried_over(net: Transformer) -> tuple[dict[str, Json], dict[str, bytes], list[Row]]:
     """Read what a saved model takes over from the directory that the network was read from.
 
     Returns:
@@ -130,7 +129,7 @@ def carried_over(net: Transformer) -> tuple[dict[str, Any], dict[str, bytes], li
         results.
 
     Raises:
-        ValueError: the directory is missing, or config.json is damaged.
+        ValueError: the directory is missing, or config.json is corrupt.
     """
     folder = net.folder
     if folder is None:
@@ -179,7 +178,7 @@ def unchanged(net: Transformer, folder: Path) -> bool:
     )
 
 
-def for_transformers(net: Transformer) -> dict[str, Any]:
+def for_transformers(net: Transformer) -> dict[str, Json]:
     """Return the entries of config.json for transformers, which counts MASK among the tokens."""
     return {
         "model_type": "latent_tokens",

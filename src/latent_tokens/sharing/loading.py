@@ -23,7 +23,7 @@ def check_loaded(
     loading_info: Mapping[str, Collection[str]],
     is_quantized: bool,
 ) -> None:
-    """Raise ValueError if weights are missing, unexpected, damaged, or have other logits."""
+    """Raise ValueError if weights are missing, unexpected, corrupt, or have other logits."""
     wrong = {kind: sorted(map(str, names)) for kind, names in loading_info.items() if names}
     if wrong:
         raise ValueError(

@@ -26,10 +26,10 @@ def read_description(
         file: the name of the JSON file.
         what: the content of the directory, for the message.
         needed: the keys that it must have.
-        hint: how to fix a damaged file. None: to make `what` again.
+        hint: how to fix a corrupt file. None: to make `what` again.
 
     Raises:
-        ValueError: the file is missing, damaged or of another format.
+        ValueError: the file is missing, corrupt or of another format.
 
     Example:
         read_description(Path("runs/four"), "config.json", "model", needed=("task",))
@@ -42,7 +42,7 @@ def read_description(
     try:
         content = json.loads(path.read_text())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: damaged ({error}); {hint}") from None
+        raise ValueError(f"{path}: corrupt ({error}); {hint}") from None
 
     # Check its format and its keys.
     stored = content.get("format") if isinstance(content, dict) else None
@@ -51,7 +51,7 @@ def read_description(
         raise ValueError(f"{path}: format {stored}, and {ours}; use the version that wrote it, or {hint}")
     missing = [key for key in needed if key not in content]
     if missing:
-        raise ValueError(f"{path}: damaged (it has no {', '.join(missing)}); {hint}")
+        raise ValueError(f"{path}: corrupt (it has no {', '.join(missing)}); {hint}")
     return dict(content)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from latent_tokens.checks import Registry, check_choice
+from latent_tokens.storage import Json
 from latent_tokens.tasks.base import (
     SPLITS,
     Examples,
@@ -79,7 +79,7 @@ def named(name: str) -> Language:
     return Text() if name == Text.name else TASKS[name]
 
 
-def description(task: Language) -> dict[str, Any]:
+def description(task: Language) -> dict[str, Json]:
     """Return the entries of manifests and config.json from which `described` restores the task."""
     if isinstance(task, Text):
         return dict(task.description())
@@ -88,7 +88,7 @@ def description(task: Language) -> dict[str, Any]:
     return {"name": task.name} | settings
 
 
-def configured(name: str, settings: Mapping[str, Any]) -> Solvable:
+def configured(name: str, settings: Mapping[str, Json]) -> Solvable:
     """Return a task with other settings. Raise ValueError if it lacks one, or a value is out of range.
 
     Example:
@@ -106,7 +106,7 @@ def configured(name: str, settings: Mapping[str, Any]) -> Solvable:
     return replace(task, **values)  # type: ignore[type-var]
 
 
-def described(entries: object, folder: Path | None = None) -> Language:
+def described(entries: object, folder: Path | None = None) -> Solvable | Text:
     """Return the task of a description. Raise ValueError if this version has no such task."""
     if isinstance(entries, dict) and entries.get("name") == Text.name:
         return text_described(entries, folder)

@@ -127,7 +127,7 @@ def write_record(file: IO[bytes]) -> None:
 
 
 def read_record(file: IO[bytes]) -> Record:
-    """Return the record in a lock file. It is empty if it is missing or damaged."""
+    """Return the record in a lock file. It is empty if it is missing or corrupt."""
     try:
         file.seek(0)
         record = json.loads(file.read(1_000))

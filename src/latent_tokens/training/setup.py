@@ -166,7 +166,7 @@ def describe_run(
         "task": description(task),
         "name": config.method,
         "training": settings(config),
-        "data_sha256": {split: fingerprint(examples) for split, examples in splits.items()},
+        "data_sha256": {str(split): fingerprint(examples) for split, examples in splits.items()},
     }
     return dict(json.loads(json_bytes(contents)))
 

@@ -105,7 +105,7 @@ def saved_step(folder: Path) -> int:
     """Return the step of the latest checkpoint of a run directory, or 0 if it has none.
 
     Raises:
-        ValueError: the file is damaged.
+        ValueError: the file is corrupt.
     """
     latest = next(iter(saved_states(folder)), None)
     if latest is None:
@@ -117,13 +117,13 @@ def saved_step(folder: Path) -> int:
 def load_state(folder: Path, net: Transformer, ema: AveragedModel, optimizer: torch.optim.Optimizer) -> State:
     """Load the latest checkpoint of a run directory into the network, the EMA weights and the optimizer.
 
-    A damaged checkpoint is skipped for the previous one, and a line says so.
+    A corrupt checkpoint is skipped for the previous one, and a line says so.
 
     Returns:
         The rest of the checkpoint, or a new state if there is no checkpoint yet.
 
     Raises:
-        ValueError: every checkpoint is damaged.
+        ValueError: every checkpoint is corrupt.
     """
     paths = saved_states(folder)
     for path in paths:
@@ -145,7 +145,7 @@ def read_state(path: Path) -> tuple[State, dict[str, dict[str, Tensor]]]:
     """Return (the state, the tensors of each part) of a checkpoint.
 
     Raises:
-        ValueError: the file is missing or damaged.
+        ValueError: the file is missing or corrupt.
     """
     parts: dict[str, dict[str, Tensor]] = {part: {} for part in PARTS.values()}
     name = NAME.fullmatch(path.name)
@@ -171,7 +171,7 @@ def read_state(path: Path) -> tuple[State, dict[str, dict[str, Tensor]]]:
             parts[PARTS[part]][stored_name(tensor_name) if is_weight else tensor_name] = tensor
         return State(**header, weights=parts["best"]), parts
     except (OSError, SafetensorError, RuntimeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: damaged ({first_line(error)})") from None
+        raise ValueError(f"{path}: corrupt ({first_line(error)})") from None
 
 
 def check_header(header: Header) -> None:
@@ -210,7 +210,7 @@ def discard_after(folder: Path, step: int, keep: int) -> None:
     Checkpoints before the last `keep` are removed too.
 
     Raises:
-        ValueError: the metrics are damaged.
+        ValueError: the metrics are corrupt.
     """
     for path in saved_states(folder):
         if (step_in_name(path) or 0) > step:
@@ -223,7 +223,7 @@ def discard_after(folder: Path, step: int, keep: int) -> None:
     try:
         rows = [row for row in read_lines(metrics) if row["step"] <= step]
     except (KeyError, TypeError) as error:
-        raise ValueError(f"{metrics}: damaged ({error!r}). Remove it to resume") from None
+        raise ValueError(f"{metrics}: corrupt ({error!r}). Remove it to resume") from None
     if rows:
         write_atomic({metrics: "".join(json.dumps(row) + "\n" for row in rows).encode()})
     else:

@@ -75,7 +75,7 @@ def keep_if_best(run: Run, loss: float) -> None:
 
 
 def restore_best(folder: Path, state: State) -> None:
-    """Restore the model.safetensors of a checkpoint: the file may be of a later step, damaged or missing."""
+    """Restore the model.safetensors of a checkpoint: the file may be of a later step, corrupt or missing."""
     path = folder / "model.safetensors"
     if state.best == inf:
         path.unlink(missing_ok=True)

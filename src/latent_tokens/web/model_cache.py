@@ -87,7 +87,7 @@ def checked_entry(name: str, folder: Path, task: Solvable) -> ModelEntry:
 def model_entry(name: str, folder: Path, task: Solvable) -> ModelEntry:
     """Return the entry of a model without loading its weights.
 
-    Raise the errors of missing and damaged files.
+    Raise the errors of missing and corrupt files.
     """
     method = method_from(read_description(folder, "config.json", "model")["method"])
     weights = folder / "model.safetensors"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 LONGEST_EMPTY = 1_000  # an array without bytes can have a dimension of any length
 
 
-def load_npy(path: Path) -> NDArray[Any]:
+def load_npy(path: Path) -> NDArray[np.generic]:
     """Return the array of a .npy file, mapped and not read.
 
     Raises:

@@ -11,12 +11,15 @@ import pickle
 import pickletools
 import re
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.checks import first_line
+
+Plain = str | int | float | bool | None | NDArray[np.generic] | list["Plain"]
+"""A value that a pickle may have. A tuple becomes a list."""
 
 LARGEST_FILE = 1 << 32  # bytes
 LONGEST_EMPTY = 1_000
@@ -70,9 +73,10 @@ def to_array(
     return flat.reshape(shape, order=order)
 
 
-def scalar(dtype: PlainType, raw: bytes) -> Any:
+def scalar(dtype: PlainType, raw: bytes) -> str | int | float | bool:
     """Return one number or text of numpy as Python's."""
-    return np.frombuffer(raw, np.dtype(dtype.code))[0].item()
+    value: str | int | float | bool = np.frombuffer(raw, np.dtype(dtype.code))[0].item()
+    return value
 
 
 def encode(text: str, encoding: str) -> bytes:
@@ -87,16 +91,19 @@ def no_bytes() -> bytes:
     return b""
 
 
+Built = PlainType | PlainArray | str | int | float | bool | bytes  # by a function that a pickle names
+
+
 class Named:
     """A function that a pickle may name: it can be called, and nothing else can be done with it."""
 
     __slots__ = ("call",)
-    call: Callable[..., Any]
+    call: Callable[..., Built]
 
-    def __init__(self, call: Callable[..., Any]) -> None:
+    def __init__(self, call: Callable[..., Built]) -> None:
         object.__setattr__(self, "call", call)
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> Built:
         return self.call(*arguments)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -121,10 +128,10 @@ class PlainUnpickler(pickle.Unpickler):
         super().__init__(io.BytesIO(content))
         self.bytes_left = SPARE_BYTES + 2 * len(content)
 
-    def limited(self, call: Callable[..., Any]) -> Named:
+    def limited(self, call: Callable[..., Built]) -> Named:
         """Return a function whose texts count against `bytes_left`: a file can copy one text many times."""
 
-        def call_within_limit(*arguments: Any) -> Any:
+        def call_within_limit(*arguments: object) -> Built:
             value = call(*arguments)
             if isinstance(value, str | bytes):
                 self.bytes_left -= BYTES_PER_CHARACTER * len(value)
@@ -143,13 +150,12 @@ class PlainUnpickler(pickle.Unpickler):
         allowed = ALLOWED[module, name]
         return self.limited(allowed) if name in ("encode", "scalar") else allowed
 
-    def persistent_load(self, pid: object) -> Any:
+    def persistent_load(self, pid: object) -> NoReturn:
         raise pickle.UnpicklingError("it names an object outside of it")
 
 
 def check_instructions(content: bytes) -> None:
     """Raise ValueError for an instruction that can be slow or large and that plain values do not need.
-
 
     These are instructions that fill a dict or set, which recurse as deep as its keys are nested; that reach
     beyond the end of the file or of a frame, where Python's reader allocates the length or reads other
@@ -182,7 +188,7 @@ def check_instructions(content: bytes) -> None:
         raise ValueError(f"pickle corrupt ({first_line(error)})") from None
 
 
-def read_plain_pickle(content: bytes) -> Any:
+def read_plain_pickle(content: bytes) -> Plain:
     """Return the values of a pickle. Raise ValueError if it is corrupt or has other than plain values."""
     if len(content) > LARGEST_FILE:
         raise ValueError(f"pickle refused: has {len(content):,} bytes, more than {LARGEST_FILE:,}")
@@ -195,7 +201,7 @@ def read_plain_pickle(content: bytes) -> Any:
         raise ValueError(f"pickle corrupt ({type(error).__name__}: {first_line(error)})") from None
 
 
-def to_plain(value: Any, converted: dict[int, list[Any]]) -> Any:
+def to_plain(value: object, converted: dict[int, list[Plain]]) -> Plain:
     """Return a value with arrays of numpy, and lists in place of tuples.
 
     A value that occurs more than once is converted once, so that lists in lists do not grow exponentially.

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from latent_tokens.tasks.base import Examples, Task, joined
 from latent_tokens.tasks.countdown.puzzles import Countdown
 from latent_tokens.tasks.readers.arrays import load_npy
 from latent_tokens.tasks.readers.lines import Record, json_fields, json_lines, read_lines
-from latent_tokens.tasks.readers.pickles import read_plain_pickle
+from latent_tokens.tasks.readers.pickles import Plain, read_plain_pickle
 from latent_tokens.tasks.sudoku.boards import Sudoku
 from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
 from latent_tokens.tasks.zebra.puzzles import Zebra
@@ -62,7 +62,7 @@ def read_source(
 
 
 def records(task: Task, path: Path) -> Iterator[Record]:
-    """The records of a file, by the kind of its name's ending."""
+    """Return the records of a file, read by the ending of its name."""
     readers = next((kinds for types, kinds in READERS if isinstance(task, types)), {})
     reader = readers.get(path.suffix, readers.get("other"))
     if reader is None:
@@ -132,12 +132,12 @@ def sudoku_csv(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
 
 
 def quiz_row(task: Sudoku | SudokuPuzzle, line: str) -> Examples:
-    """One example of Ye et al.'s Sudoku."""
+    """Return one example of Ye et al.'s Sudoku."""
     return puzzle_row(task, line.split(","), columns=2)
 
 
 def extreme_row(task: Sudoku | SudokuPuzzle, line: str) -> Examples:
-    """One example of Sudoku-Extreme, whose source may be quoted. Raises ValueError for what cannot be."""
+    """Return one example of Sudoku-Extreme, whose source may be quoted. Raise ValueError if it is invalid."""
     try:
         (columns,) = csv.reader([line], strict=True)
     except csv.Error as error:
@@ -151,21 +151,21 @@ def extreme_row(task: Sudoku | SudokuPuzzle, line: str) -> Examples:
 
 
 def sudoku_lines(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
-    """A puzzle a line, a character a cell, 0 or . where empty."""
+    """Read one puzzle per line, one character per cell. Empty cells are 0 or ."""
     for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
             yield f"line {number}", partial(puzzle_row, task, [line.strip()], columns=1)
 
 
 def puzzle_row(task: Sudoku | SudokuPuzzle, texts: list[str], columns: int) -> Examples:
-    """One example from a puzzle and, where the file has it, its solution."""
+    """Return one example from a puzzle and, if the file has it, its solution."""
     if len(texts) != columns:
         raise ValueError(f"{len(texts)} columns: must be {columns}")
     return task.example(*(task.grid.cells(text) for text in texts))
 
 
 def shah_zebra(task: Zebra, path: Path) -> Iterator[Record]:
-    """Shah et al.'s .pkl: a list of [tokens, table, order]."""
+    """Read Shah et al.'s .pkl: a list of [tokens, table, order]."""
     try:
         content = read_plain_pickle(path.read_bytes())
     except ValueError as error:
@@ -178,22 +178,18 @@ def shah_zebra(task: Zebra, path: Path) -> Iterator[Record]:
         yield f"row {number} (from 0)", partial(shah_zebra_row, task, record)
 
 
-def shah_zebra_row(task: Zebra, record: Any) -> Examples:
+def shah_zebra_row(task: Zebra, record: Plain) -> Examples:
     """Return one example of Shah et al.'s Zebra. The clues come before ANSWER; the table is the answer."""
-    words = record[0] if isinstance(record, list) and len(record) == 3 else None
+    words, table, _ = record if isinstance(record, list) and len(record) == 3 else (None, None, None)
     if not is_text(words) or "ANSWER" not in words:
         raise ValueError("must be [tokens, table, order], the tokens text with ANSWER among it")
-    return zebra_row(task, words[: words.index("ANSWER")], record[1])
+    return zebra_row(task, words[: words.index("ANSWER")], table)
 
 
-def zebra_row(task: Zebra, words: list[str], table: Any) -> Examples:
-    """One example from clue tokens and a table whose first row numbers the houses."""
+def zebra_row(task: Zebra, words: list[str], table: Plain) -> Examples:
+    """Return one example from clue tokens and a table whose first row numbers the houses."""
     lists = table.tolist() if isinstance(table, np.ndarray) else table
-    if (
-        not isinstance(lists, list)
-        or not lists
-        or not all(isinstance(row, list) and all(type(value) is int for value in row) for row in lists)
-    ):
+    if not is_table(lists):
         raise ValueError("its table is no rows of whole numbers")
     numbered, *rows = lists
     if numbered != list(range(len(numbered))):
@@ -202,10 +198,10 @@ def zebra_row(task: Zebra, words: list[str], table: Any) -> Examples:
 
 
 def zebra_jsonl(task: Zebra, path: Path) -> Iterator[Record]:
-    """A JSON object a line: clues, a list of tokens; solution, rows of which the first numbers the houses."""
+    """Read one JSON object per line: clues, a list of tokens; solution, rows, the first numbers houses."""
 
     def row(text: str) -> Examples:
-        clues, table = json_fields(text, clues=list, solution=list)
+        clues, table = json_fields(text, list, "clues", "solution")
         if not is_text(clues):
             raise ValueError("its clues are no list of text")
         return zebra_row(task, clues, table)
@@ -213,16 +209,25 @@ def zebra_jsonl(task: Zebra, path: Path) -> Iterator[Record]:
     return json_lines(path, row)
 
 
-def is_text(words: Any) -> TypeGuard[list[str]]:
-    """Whether something is a list of text."""
+def is_table(rows: Plain) -> TypeGuard[list[list[int]]]:
+    """Return whether a value is a list of rows of whole numbers, at least one."""
+    return (
+        isinstance(rows, list)
+        and bool(rows)
+        and all(isinstance(row, list) and all(type(value) is int for value in row) for row in rows)
+    )
+
+
+def is_text(words: Plain) -> TypeGuard[list[str]]:
+    """Return whether a value is a list of text."""
     return isinstance(words, list) and all(isinstance(word, str) for word in words)
 
 
 def countdown_jsonl(task: Countdown, path: Path) -> Iterator[Record]:
-    """Ye et al.'s .jsonl: input, numbers and target; output, equations."""
+    """Read Ye et al.'s .jsonl: input, numbers and target; output, equations."""
 
     def row(text: str) -> Examples:
-        problem, answer = json_fields(text, input=str, output=str)
+        problem, answer = json_fields(text, str, "input", "output")
         return task.example(problem, answer)
 
     return json_lines(path, row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
 from latent_tokens.configs import OrderName, ScaleName
@@ -195,10 +195,9 @@ def questions_of_9() -> list[Claim]:
     """Return our own claims that are asked of 9x9 boards as well."""
     listed = [mdm_and_sidm(BOARDS_9, "uniform")]
     for k, variant in ((8, None), ("growing", "k=growing")):
-        sidm, none, every = (
-            Cell(BOARDS_9, method, "top_prob", n, variant=variant)
-            for method, n in (("sidm", None), ("scdm", 0), ("scdm", "all"))
-        )
+        sidm = Cell(BOARDS_9, "sidm", "top_prob", variant=variant)
+        none = Cell(BOARDS_9, "scdm", "top_prob", 0, variant=variant)
+        every = replace(none, latents="all")
         listed += [
             Claim(f"top-prob, k={k}: sidm > scdm n=0", sidm, none),
             Claim(f"top-prob, k={k}: sidm > scdm n=all", sidm, every),

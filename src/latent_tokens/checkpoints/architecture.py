@@ -81,15 +81,15 @@ def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str
     num_blocks = settings.get("n_blocks")
     if layers < 1 or (isinstance(num_blocks, int) and layers != num_blocks):
         raise ValueError(f"{source}: has weights of {layers} blocks; its settings say n_blocks={num_blocks}")
-    wanted = shapes(rows, width, layers, cond, waves)
+    expected = shapes(rows, width, layers, cond, waves)
     for what, names in (
-        ("is missing", wanted.keys() - weights.keys()),
-        ("is no weight of Eso-LM's or MDLM's network", weights.keys() - wanted.keys() - {BUFFER}),
+        ("is missing", expected.keys() - weights.keys()),
+        ("is no weight of Eso-LM's or MDLM's network", weights.keys() - expected.keys() - {BUFFER}),
     ):
         if names:
             others = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
             raise ValueError(f"{source}: {PREFIX}{min(names)[:80]} {what}{others}")
-    for name, shape in wanted.items():
+    for name, shape in expected.items():
         if weights[name].shape != shape or weights[name].dtype is None:
             kind = "floating-point numbers" if weights[name].dtype is None else "that shape"
             raise ValueError(

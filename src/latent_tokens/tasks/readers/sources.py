@@ -101,8 +101,8 @@ def shah_row(task: Sudoku | SudokuPuzzle, row: NDArray[np.int64]) -> Examples:
             raise ValueError(f"{name} {numbers[off][0]}: must be {low} to {high}")
     if not 0 <= num_givens <= len(cells):
         raise ValueError(f"{num_givens} givens of {len(cells)} cells")
-    places = rows * side + columns
-    if len(np.unique(places)) < len(places):
+    positions = rows * side + columns
+    if len(np.unique(positions)) < len(positions):
         raise ValueError("a cell is in it twice")
     if (
         not np.isin(strategies, STRATEGIES).all()
@@ -112,9 +112,9 @@ def shah_row(task: Sudoku | SudokuPuzzle, row: NDArray[np.int64]) -> Examples:
             f"the strategies do not say that the first {num_givens} cells, and no others, are given"
         )
     solution = np.empty(len(cells), np.int16)
-    solution[places] = values - 1
+    solution[positions] = values - 1
     givens = np.full(len(cells), -1, np.int16)
-    givens[places[:num_givens]] = solution[places[:num_givens]]
+    givens[positions[:num_givens]] = solution[positions[:num_givens]]
     return task.example(givens, solution)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 import yaml
 
-from helpers.hub import Cut, serving
+from helpers.hub import Cut, Stalled, serving
 from latent_tokens import (
     METHODS,
     DataConfig,
@@ -46,7 +46,7 @@ def same(one, other):
 
 
 def front(card):
-    """What stands between the lines that hubs read."""
+    """The YAML header of a model card."""
     return yaml.safe_load(card.split("---\n")[1])
 
 
@@ -82,14 +82,18 @@ assert main(["evaluate", "someone/mine", "--num-samples", "2"]) == 0
 """
 
 
-def script(text, address, home):
+def script(text, address, home, **settings):
     """What a process prints that takes the address for the hub."""
-    environment = os.environ | {
-        "HF_ENDPOINT": address,
-        "HF_HOME": str(home),
-        "HF_HUB_OFFLINE": "0",
-        "HF_TOKEN": "none",
-    }
+    environment = (
+        os.environ
+        | settings
+        | {
+            "HF_ENDPOINT": address,
+            "HF_HOME": str(home),
+            "HF_HUB_OFFLINE": "0",
+            "HF_TOKEN": "none",
+        }
+    )
     done = subprocess.run(
         [sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=False
     )
@@ -98,7 +102,7 @@ def script(text, address, home):
 
 
 @pytest.mark.slow
-def test_a_model_is_put_on_a_hub_and_fetched_and_kept_when_the_hub_is_gone(run, tmp_path):
+def test_uploaded_model_is_fetched_and_cached_without_the_hub(run, tmp_path):
     with serving() as (address, repositories, asked):
         said, _ = script(PUSH_AND_FETCH.format(run=str(run)), address, tmp_path)
     commit, refused = said.splitlines()
@@ -136,13 +140,17 @@ def test_a_model_is_put_on_a_hub_and_fetched_and_kept_when_the_hub_is_gone(run, 
         assert len(rows.readlines()) == 1  # of what is not one's own, rows are shown and not kept
 
 
+# huggingface_hub waits a second before each of five retries.
 HALF_WAY = """
+import time
+time.sleep = lambda seconds: None
 from latent_tokens import Transformer
-for options in ({}, {"local_files_only": True}):
-    try:
-        Transformer.from_pretrained("someone/cut", **options)
-    except ValueError as error:
-        print(error)
+for name in ("someone/cut", "someone/stalled"):
+    for options in ({}, {"local_files_only": True}):
+        try:
+            Transformer.from_pretrained(name, **options)
+        except ValueError as error:
+            print(error)
 """
 
 
@@ -150,15 +158,18 @@ for options in ({}, {"local_files_only": True}):
 def test_a_download_that_stops_half_way_is_one_line_and_no_model(run, tmp_path):
     with serving() as (address, repositories, _):
         files = {name: (run / name).read_bytes() for name in ("config.json", "model.safetensors")}
-        repositories["someone/cut"] = {**files, "model.safetensors": Cut(files["model.safetensors"])}
-        said, _ = script(HALF_WAY, address, tmp_path)
+        for name, part in (("someone/cut", Cut), ("someone/stalled", Stalled)):
+            repositories[name] = {**files, "model.safetensors": part(files["model.safetensors"])}
+        said, _ = script(HALF_WAY, address, tmp_path, HF_HUB_DOWNLOAD_TIMEOUT="1")
     lines = said.splitlines()
-    assert len(lines) == 2
-    assert all(line.startswith("'someone/cut' not found: ") for line in lines), lines
+    assert [line.split(":")[0] for line in lines] == [
+        "'someone/cut' not found", "'someone/cut' not found",
+        "'someone/stalled' not found", "'someone/stalled' not found",
+    ]  # fmt: skip
     assert not list((tmp_path / "hub").rglob("snapshots/*/model.safetensors"))
 
 
-def test_what_comes_along_asks_no_network(monkeypatch):
+def test_bundled_model_needs_no_network(monkeypatch):
     monkeypatch.setattr("latent_tokens.checkpoints.pretrained.fetch", pytest.fail)
     monkeypatch.setattr("latent_tokens.sharing.hub_methods.fetch", pytest.fail)
     assert Transformer.from_pretrained("sudoku-6-scdm").method == METHODS["scdm"]
@@ -166,7 +177,7 @@ def test_what_comes_along_asks_no_network(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["a/b/c", "/a/b", "../b", "a b/c", "hub:a/b", "a/"])
-def test_what_is_no_name_on_the_hub_is_not_asked_for(name, monkeypatch):
+def test_name_that_no_hub_has_is_not_requested(name, monkeypatch):
     monkeypatch.setattr("latent_tokens.checkpoints.hub.ask_hub", pytest.fail)
     with pytest.raises(ValueError, match=r"not a bundled model \([^)]*\)$"):
         from_pretrained(name)
@@ -188,7 +199,7 @@ def test_a_saved_model_carries_all_that_its_run_says(run, tmp_path):
     }
 
 
-def test_a_model_that_has_learned_on_takes_its_task_along_and_nothing_that_is_no_longer_so(run, tmp_path):
+def test_changed_weights_are_saved_without_old_results(run, tmp_path):
     net = from_pretrained(run)
     with torch.no_grad():
         net.head.bias[0] += 0.5

@@ -13,6 +13,10 @@ class Cut(bytes):
     """A file of which a download gets half before the connection ends."""
 
 
+class Stalled(bytes):
+    """A file of which a download gets half, and nothing more on an open connection."""
+
+
 @contextmanager
 def serving():
     """Yield (address, {repository: {file: bytes}}, requests) of a hub that stores what it receives."""
@@ -31,7 +35,9 @@ def serving():
                 self.send_header(name, value)
             self.end_headers()
             if shown:
-                self.wfile.write(body[: len(body) // 2] if isinstance(content, Cut) else body)
+                incomplete = isinstance(content, (Cut, Stalled))
+                self.wfile.write(body[: len(body) // 2] if incomplete else body)
+                self.close_connection = isinstance(content, Cut)
 
         def body(self):
             return self.rfile.read(int(self.headers.get("Content-Length", 0)))

@@ -1,4 +1,4 @@
-"""A card says what the folder and the rows say, and those that come along are those of what comes along."""
+"""A card agrees with its directory and its rows, and the cards of the bundled models are up to date."""
 
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location

@@ -140,7 +140,7 @@ def test_other_objects_become_stubs_that_do_nothing(file):
     assert content["config"].name == "omegaconf.dictconfig.DictConfig"
 
 
-def test_prefixes_of_wrappers_are_taken_off_and_what_is_left_out_is_said(net, tmp_path, capsys):
+def test_wrapper_prefixes_are_removed_and_skips_are_named(net, tmp_path, capsys):
     content = lightning(net, [weight.detach() for weight in net.parameters()])
     content["state_dict"] = {
         f"backbone._orig_mod.{name}": tensor for name, tensor in net.state_dict().items()
@@ -217,7 +217,7 @@ class Evil:
         return self.made
 
 
-def test_nothing_in_a_file_is_executed(net, tmp_path):
+def test_checkpoint_file_executes_nothing(net, tmp_path):
     mark = tmp_path / "mark"
     nested = pickle.dumps(Evil(os.system, f"touch {mark}"))
     for evil in (
@@ -247,7 +247,7 @@ PRIME = (1 << 61) - 1  # the integers that it divides have the hash 0
 
 
 def chained_dicts(count):
-    """One list of pairs, passed to OrderedDict again and again: each call makes all of it anew."""
+    """One list of pairs, passed to OrderedDict again and again: each call copies all of it."""
     pairs = b"".join(b"M" + i.to_bytes(2, "little") + b"N\x86" for i in range(count))
     return b"(ccollections\nOrderedDict\nq\x00]q\x01(" + pairs + b"e](" + b"h\x00h\x01\x85R" * count + b"et."
 
@@ -299,7 +299,7 @@ def test_a_small_file_does_no_great_harm(file, name, monkeypatch):
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1_000_000 + before
 
 
-def test_tensors_that_are_all_the_same_part_of_a_file_are_refused(net, tmp_path):
+def test_tensors_that_share_one_part_of_a_file_are_refused(net, tmp_path):
     content = lightning(net, list(net.parameters()))
     names = [name for name in content["state_dict"] if name.startswith("backbone.blocks.0.")]
     for block in range(2, 200):
@@ -448,7 +448,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_no_such_checkpoint_is_refused_in_one_line(net, tmp_path, name):
+def test_file_that_is_not_a_checkpoint_is_refused_in_one_line(net, tmp_path, name):
     change, message = WRONG[name]
     torch.save(altered(change, net), tmp_path / "wrong.ckpt")
     with pytest.raises(ValueError, match=message) as error:
@@ -534,7 +534,7 @@ def test_tensors_come_back_whatever_their_type_and_view(tmp_path):
         assert found[name].dtype == tensor.dtype
 
 
-def test_the_command_writes_a_folder_that_loads_and_checks_itself(file, averaged, tmp_path, capsys):
+def test_import_command_writes_a_directory_that_loads_and_checks(file, averaged, tmp_path, capsys):
     out = tmp_path / "model"
     assert main(["import", str(file), str(out)]) == 0
     said = capsys.readouterr().out
@@ -551,7 +551,7 @@ def test_the_command_writes_a_folder_that_loads_and_checks_itself(file, averaged
         from_pretrained(out)
 
 
-def test_with_its_tokenizer_it_writes_text(tmp_path, capsys):
+def test_imported_model_with_its_tokenizer_writes_text(tmp_path, capsys):
     torch.manual_seed(0)
     net = Published(vocab=258)
     torch.save(lightning(net, [weight.detach() for weight in net.parameters()]), tmp_path / "bytes.ckpt")
@@ -590,7 +590,7 @@ def test_a_tokenizer_that_does_not_fit_is_refused(file, tmp_path, capsys):
     assert "was imported without a tokenizer" in capsys.readouterr().err
 
 
-def test_what_is_not_there_gets_one_line(tmp_path, capsys):
+def test_missing_checkpoint_gets_one_line(tmp_path, capsys):
     for source in ("nowhere.ckpt", str(tmp_path / "none"), "a/b/c"):
         assert main(["import", source, str(tmp_path / "out")]) == 2
         assert (

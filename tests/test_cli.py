@@ -165,7 +165,7 @@ def test_solve_uses_the_model_that_comes_along(capsys):
     assert "by sudoku-6-scdm" in out
 
 
-def test_evaluate_a_model_that_comes_along_writes_nothing_into_the_package(capsys):
+def test_evaluate_writes_nothing_next_to_a_bundled_model(capsys):
     assert main(["evaluate", "sudoku-6-ar-mtp", "--num-samples", "2", "--json"]) == 0
     assert lines(capsys.readouterr().out)[0]["method"] == "ar-mtp"
 
@@ -181,7 +181,7 @@ PROMPTS = {  # of each task: a problem, how its prompt is drawn, and its tokens:
 
 
 @pytest.mark.parametrize("name", PROMPTS)
-def test_solve_and_sample_show_the_net_no_more_than_a_problem_has(name, tmp_path, capsys):
+def test_solve_and_sample_input_is_no_longer_than_the_problem(name, tmp_path, capsys):
     run = str(
         fit(TrainConfig(name, "scdm", tmp_path / "run", steps=2, batch_size=4, num_train=8, num_validation=8))
     )
@@ -204,7 +204,7 @@ def test_solve_and_sample_show_the_net_no_more_than_a_problem_has(name, tmp_path
     assert main(["solve", text]) == 2 if name != "sudoku-6-puzzle" else True
 
 
-def test_whoever_has_read_enough_gets_no_error():
+def test_closed_pipe_is_not_an_error():
     command = f"{sys.executable} -m latent_tokens.cli data sudoku-36 --show 40 | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert done.stderr == ""
@@ -333,7 +333,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("command", "message"), REFUSED, ids=[command for command, _ in REFUSED])
-def test_what_the_parser_refuses_gets_one_line_and_exit_code_2(command, message, capsys):
+def test_parser_error_is_one_line_and_exit_code_2(command, message, capsys):
     assert main(command.split()) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("latent-tokens: ")
@@ -570,7 +570,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     assert steps[-1] == 300
 
 
-def test_what_a_terminal_might_obey_is_spelt_out():
+def test_control_characters_are_escaped_in_a_terminal():
     assert printable("a\x1b[31m\x07b\nc\u202e") == "a\\x1b[31m\\x07b\\nc\\u202e"
     assert printable("a\tb\nä", also="\n\t") == "a\tb\nä"
 
@@ -601,7 +601,7 @@ def test_memory_that_is_not_there_is_one_line(capsys):
     assert "out of memory" in line
 
 
-def test_a_directory_that_cannot_be_written_is_one_line_with_a_fix(tmp_path, capsys, monkeypatch):
+def test_unwritable_directory_is_one_line_with_a_fix(tmp_path, capsys, monkeypatch):
     def read_only(*_, **__):
         raise OSError(errno.EROFS, "Read-only file system")
 

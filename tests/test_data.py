@@ -79,7 +79,7 @@ def test_the_same_bytes_on_any_number_of_processes(tmp_path, task):
 
 
 @pytest.mark.parametrize("task", sorted({task.name for task in TASKS.values()}))
-def test_no_puzzle_stands_in_two_splits_nor_twice_in_one(tmp_path, task):
+def test_puzzles_do_not_leak_across_splits_or_repeat(tmp_path, task):
     found, splits = load_data(made(tmp_path, task))
     keys = [found.keys(splits[split]) for split in SPLITS]
     every = np.concatenate(keys)
@@ -90,7 +90,7 @@ def test_no_puzzle_stands_in_two_splits_nor_twice_in_one(tmp_path, task):
         assert [len(part) for part in keys] == list(SIZES.values())
 
 
-def test_the_288_boards_of_4x4_are_split_and_the_manifest_says_so(tmp_path):
+def test_288_boards_of_4x4_are_split_as_the_manifest_counts(tmp_path):
     about = manifest_of(made(tmp_path, "sudoku-4", num_train=1_000, num_validation=1_000, num_test=1_000))
     assert sum(split["examples"] for split in about["splits"].values()) == 288
     assert about["smaller_than_asked"] == {"train": 1_000, "validation": 1_000, "test": 1_000}
@@ -299,7 +299,7 @@ def test_a_manifest_edited_by_hand_is_refused_in_one_line(tmp_path, capsys, wher
 
 
 @pytest.mark.parametrize("spoil", ["reshape", "view", "known", "lengths", "tokens"])
-def test_arrays_that_are_no_examples_are_refused_though_their_hash_is_right(tmp_path, spoil):
+def test_malformed_arrays_are_refused_despite_a_right_hash(tmp_path, spoil):
     folder = made(tmp_path, "sudoku-4")
     part = spoil if spoil in ("known", "lengths", "tokens") else "tokens"
     array = np.load(folder / f"train.{part}.npy")
@@ -421,7 +421,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("command", "message"), REFUSED, ids=[command for command, _ in REFUSED])
-def test_what_no_data_set_can_be_is_refused_by_the_parser(command, message, capsys):
+def test_impossible_data_setting_is_refused_by_the_parser(command, message, capsys):
     assert main(command.split()) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("latent-tokens: ")
@@ -513,8 +513,8 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_mapped_is_not_read_as_a_whole_to_tell_it_apart():
-    tokens = np.broadcast_to(np.uint16(3), (100_000, 1_024))  # 200 MB, if it were whole
+def test_fingerprint_of_mapped_arrays_needs_little_memory():
+    tokens = np.broadcast_to(np.uint16(3), (100_000, 1_024))  # 200 MB if it were stored
     examples = Examples(
         tokens, np.broadcast_to(np.False_, tokens.shape), np.broadcast_to(np.uint16(1_024), tokens.shape[:1])
     )
@@ -528,7 +528,7 @@ def test_what_is_mapped_is_not_read_as_a_whole_to_tell_it_apart():
 @pytest.mark.parametrize(
     "array", [np.zeros((), np.uint8), np.zeros((81, 1 << 31), "V0"), np.zeros((0, 1 << 40), np.uint8)]
 )
-def test_an_array_that_is_one_value_or_takes_no_byte_is_refused_at_once(tmp_path, array):
+def test_array_of_one_value_or_of_no_bytes_is_refused(tmp_path, array):
     folder = made(tmp_path, "sudoku-4")
     np.save(folder / "train.tokens.npy", array)
     with pytest.raises(
@@ -537,7 +537,7 @@ def test_an_array_that_is_one_value_or_takes_no_byte_is_refused_at_once(tmp_path
         load_data(folder)
 
 
-def test_no_more_workers_start_than_there_is_work(monkeypatch):
+def test_workers_are_no_more_than_the_work(monkeypatch):
     asked = []
 
     def parallel(n_jobs, **options):

@@ -86,7 +86,7 @@ def test_mask_is_never_drawn_and_takes_no_part_in_a_confidence():
 
 
 @pytest.mark.parametrize("confidence", [top_prob, margin, entropy])
-def test_a_confidence_prefers_the_surer_candidate_and_ignores_temperature(confidence):
+def test_confidence_prefers_the_surer_candidate(confidence):
     joint = torch.einsum("a,b->ab", torch.tensor([0.4, 0.35, 0.25]), torch.tensor([0.05, 0.9, 0.05]))
     for temperature in (0.0, 1.0, 100.0):
         known = torch.zeros(50, 2, dtype=torch.bool)
@@ -129,7 +129,7 @@ def test_refresh_is_for_any_order_alone():
     assert (made.order == torch.tensor([1, 3, 0, 2])).all()
 
 
-def test_on_step_receives_what_one_needs_to_draw_the_step():
+def test_on_step_receives_all_that_a_drawing_of_the_step_needs():
     steps = []
     _, made = run("scdm", Decoding(candidates=2, latents=1, order=given([2, 1, 0])), on_step=steps.append)
     first = steps[0]
@@ -215,18 +215,18 @@ IMPOSSIBLE = [
 
 
 @pytest.mark.parametrize(("name", "decoding", "message"), IMPOSSIBLE)
-def test_what_a_method_cannot_do_is_refused_with_what_to_use(name, decoding, message):
+def test_impossible_decoding_is_refused_with_an_alternative(name, decoding, message):
     with pytest.raises(ValueError, match=message):
         run(name, decoding)
 
 
 @pytest.mark.parametrize("name", ["sidm", "arm"])
-def test_no_latents_may_be_asked_of_those_that_use_none(name):
+def test_zero_latents_are_accepted_by_methods_without_latents(name):
     run(name, Decoding(latents=0))
 
 
 @pytest.mark.parametrize("name", ["mdm", "ar-mtp", "ar-mtp-window-2", "ar-ntp-2"])
-def test_all_latents_may_be_asked_of_those_that_use_all(name):
+def test_all_latents_are_accepted_by_methods_with_all_latents(name):
     run(name, Decoding(latents="all"))
 
 

@@ -1,4 +1,4 @@
-"""Solving without guessing: never wrong, each strategy on its own position, and as far as singles go."""
+"""Solving without guessing: never wrong, each strategy on a position for it, and as far as singles go."""
 
 from itertools import product
 from pathlib import Path
@@ -85,7 +85,7 @@ def by_singles(cells, unit_of):
 
 
 @given(SMALL, SEEDS, st.integers(0, 81))
-def test_what_is_deduced_is_the_solution(box, seed, tries):
+def test_deduced_cells_equal_the_solution(box, seed, tries):
     unit_of = UNITS[box]
     board = filled(unit_of, seed)
     complete, solution = deduced(dug(board, unit_of, seed, tries), unit_of)
@@ -95,7 +95,7 @@ def test_what_is_deduced_is_the_solution(box, seed, tries):
 
 
 @given(SMALL, SEEDS, st.integers(0, 81))
-def test_all_that_singles_find_is_deduced(box, seed, tries):
+def test_deduction_includes_all_singles(box, seed, tries):
     unit_of = UNITS[box]
     puzzle = dug(filled(unit_of, seed), unit_of, seed, tries)
     complete, solution = deduced(puzzle, unit_of)
@@ -111,7 +111,7 @@ def test_all_that_singles_find_is_deduced(box, seed, tries):
     SEEDS,
     st.floats(0.05, 0.5),
 )
-def test_no_strategy_strikes_the_solution(strategy, box, seed, share):
+def test_strategies_never_strike_the_solution(strategy, box, seed, share):
     """From any candidates that include the solution. The unique rectangle needs those of a puzzle."""
     unit_of = UNITS[box]
     board = filled(unit_of, seed)
@@ -215,7 +215,7 @@ POSITIONS = {
 
 
 @pytest.mark.parametrize(("strategy", "left", "losing", "digits"), POSITIONS.values(), ids=POSITIONS)
-def test_a_strategy_strikes_what_its_position_says_and_nothing_else(strategy, left, losing, digits):
+def test_strategy_strikes_what_its_position_implies_only(strategy, left, losing, digits):
     before = {cell: set(ALL) for cell in block(ALL, ALL)}
     for cells, candidates in left:
         before |= {cell: set(candidates) for cell in (cells.split() if isinstance(cells, str) else cells)}

@@ -27,7 +27,7 @@ def test_every_dependency_is_bounded_and_listed():
 
 
 @pytest.mark.parametrize("module", ["latent_tokens", "latent_tokens.cli"])
-def test_to_import_it_takes_neither_torch_nor_a_network(module):
+def test_import_needs_neither_torch_nor_a_network(module):
     script = f"""
 import socket, sys
 def refuse(*arguments): raise SystemExit("reached for the network")

@@ -27,7 +27,7 @@ def of(findings, about):
     return found
 
 
-def test_what_is_well_is_called_so(tmp_path, monkeypatch, capsys):
+def test_working_part_is_reported_as_ok(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["doctor", "--json"]) == 0
     findings = [Finding(**json.loads(line)) for line in capsys.readouterr().out.splitlines()]
@@ -45,7 +45,7 @@ def test_what_is_well_is_called_so(tmp_path, monkeypatch, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_prints_plain_lines_where_there_is_no_terminal_and_a_table_where_there_is(monkeypatch, capsys):
+def test_doctor_prints_lines_to_a_pipe_and_a_table_to_a_terminal(monkeypatch, capsys):
     few = [
         Finding("disk", "ok", "8 GB free"),
         Finding("torch", "problem", "not installed", "pip install torch"),
@@ -128,7 +128,7 @@ sys.exit(main(["doctor", "--json"]))
 
 
 @pytest.mark.parametrize("absent", ["torch", "numba", "jaxtyping", "safetensors"])
-def test_a_library_that_cannot_be_imported_is_named_and_ends_nothing(absent, tmp_path):
+def test_broken_library_is_named_and_the_doctor_goes_through(absent, tmp_path):
     command = [sys.executable, "-c", WITHOUT.format(absent=absent)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "")
@@ -137,7 +137,7 @@ def test_a_library_that_cannot_be_imported_is_named_and_ends_nothing(absent, tmp
     assert absent in of(findings, "self-test").found
 
 
-def test_no_tracker_is_a_note(monkeypatch):
+def test_missing_tracker_is_a_note(monkeypatch):
     monkeypatch.setattr(doctor, "find_spec", lambda name: None)
     assert of(list(doctor.extras()), "trackers").verdict == "note"
 

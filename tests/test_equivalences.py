@@ -64,7 +64,7 @@ def test_leaving_out_what_follows_changes_a_bidirectional_model(pico, order, tok
     assert (short - full[:, :8])[..., :4].abs().max() > 1e-2
 
 
-def test_latents_stand_before_the_target_and_change_it_under_the_causal_rules_alone(pico, order, tokens):
+def test_latents_change_the_target_under_causal_rules_only(pico, order, tokens):
     clean = torch.full((3,), 5)
     for name, changes in (("scdm", True), ("esolm", True), ("sidm", False)):
         answers = []
@@ -108,7 +108,7 @@ def test_a_window_of_the_whole_sequence_is_ar_mtp(pico, tokens):
 
 
 def test_mdm_is_a_top_prob_of_all_that_is_masked(pico):
-    """k = "all" leaves no latent beside the candidates, and shows the same tokens."""
+    """k = "all" leaves no latents, and its input has the same tokens."""
     made = generate(pico, METHODS["mdm"], ANYTHING, NOTHING_KNOWN, Decoding(candidates="all"), 4)
     assert made.processed.tolist() == [LENGTH**2] * 7
 
@@ -129,7 +129,7 @@ DECODINGS = {
 }
 
 
-def test_a_row_comes_out_the_same_alone_in_a_batch_and_in_another_order(pico, any_method, any_decoding):
+def test_sample_is_equal_alone_in_a_batch_and_in_another_order(pico, any_method, any_decoding):
     if any_method.window == 2 and any_decoding.tokens_per_step != 1:
         any_method = replace(any_method, window=LENGTH)
     if any_method.attention in (semi_causal, causal) and any_method.readout == "in_place":

@@ -91,7 +91,7 @@ def test_bf16(nano):
     assert next(nano.parameters()).dtype.itemsize == 4
 
 
-def test_what_cannot_be_measured_is_refused_before_any_sample(nano):
+def test_impossible_evaluation_is_refused_before_sampling(nano):
     for name, asked in (
         ("mdm", {"latents": (4,)}),
         ("arm", {"order": "top_prob"}),
@@ -126,7 +126,7 @@ def test_a_window_reports_the_latents_it_shows(nano):
     assert own["paper_cost"] == own["relative_cost"]
 
 
-def test_an_order_that_does_not_adapt_decodes_the_next_whatever_k_is(nano):
+def test_fixed_order_decodes_the_next_token_at_any_k(nano):
     assert measured(rows_of(nano, "scdm", order="uniform", candidates=8)[0]) == measured(
         rows_of(nano, "scdm", order="uniform")[0]
     )

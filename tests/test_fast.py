@@ -80,9 +80,7 @@ def test_the_candidates_logits_are_the_references_at_every_step(monkeypatch, any
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
-def test_the_candidates_logits_are_the_references_for_each_position_encoding(
-    monkeypatch, any_method, positions
-):
+def test_candidate_logits_equal_the_reference_per_encoding(monkeypatch, any_method, positions):
     """With one decoding: an encoding acts in the first layer and on keys and queries, whatever is decoded."""
     decoding = DECODINGS["top-prob of 4" if not any_method.is_left_to_right else "uniform"]
     assert_equal_logits(monkeypatch, untrained(positions), any_method, decoding)
@@ -142,11 +140,11 @@ def rows_that_differ(net, method, decoding, tokens, known, lengths):
     return len(rows)
 
 
-def test_the_samples_are_the_references_but_where_two_choices_are_close(any_method, any_decoding):
+def test_samples_equal_the_reference_unless_choices_are_close(any_method, any_decoding):
     assert rows_that_differ(untrained(), any_method, with_latents(any_method, any_decoding), *problem()) <= 1
 
 
-def test_where_all_candidates_are_alike_the_samples_differ_only_there():
+def test_equal_candidates_change_the_samples_nowhere_else():
     """Without learned positions and known tokens, the first candidates have equal logits up to rounding."""
     net, nothing = untrained("rotary"), torch.zeros(64, LENGTH).bool()
     state = start(net, METHODS["sidm"], nothing.long(), nothing, Decoding(candidates=3), 3, None, None)
@@ -167,7 +165,7 @@ def test_where_all_candidates_are_alike_the_samples_differ_only_there():
         ("esolm", {"latents": "all", "candidates": 3, "tokens_per_step": 2}, 2 + LENGTH),
     ],
 )
-def test_the_causal_cache_gives_what_is_computed_anew_and_spares_the_clean_slots(name, options, slots):
+def test_causal_cache_equals_recomputation_without_clean_slots(name, options, slots):
     net, rows = untrained(), torch.arange(7)
     cached, anew = (FastCandidateLogits(net, METHODS[name], rows, LENGTH, None) for _ in range(2))
     anew.cache, computed, widths = None, [], []
@@ -286,7 +284,7 @@ def test_a_watcher_sees_the_steps_of_the_reference(name, monkeypatch):
         torch.testing.assert_close(probabilities, seen[1][key][-1])
 
 
-def test_a_net_in_training_mode_gets_the_reference_with_its_dropout():
+def test_training_mode_uses_the_reference_with_dropout():
     net, (tokens, known, lengths), made = untrained(dropout=0.5).train(), problem(), []
     for module in (generate, reference.generate):
         torch.manual_seed(0)
@@ -307,7 +305,7 @@ def test_another_denoiser_gets_the_reference():
 
 
 @pytest.mark.parametrize("name", ["mdm", "scdm", "esolm", "arm"])
-def test_in_bf16_the_logits_are_as_near_to_the_references_as_those_are_to_float32(name):
+def test_bf16_logits_are_as_near_to_the_reference_as_it_to_fp32(name):
     exact, found, decoding = untrained(), [], with_latents(METHODS[name], Decoding())
     net = deepcopy(exact).bfloat16()
     look = FastCandidateLogits(net, METHODS[name], torch.arange(7), LENGTH, qkv_table(net, 300, LENGTH))
@@ -324,7 +322,7 @@ def test_in_bf16_the_logits_are_as_near_to_the_references_as_those_are_to_float3
 
 
 @pytest.mark.parametrize("name", ["scdm", "esolm", "arm"])
-def test_under_autocast_the_cache_takes_the_precision_that_the_net_computes_in(name):
+def test_cache_has_the_precision_of_autocast(name):
     torch.manual_seed(0)
     net, nothing = Transformer(Size(32, 2, 3), 7, 12).eval(), torch.zeros(8, 12, dtype=torch.bool)
     with torch.autocast("cpu", torch.bfloat16):
@@ -347,7 +345,7 @@ def test_rows_of_unlike_length_are_not_decoded_together():
 
 
 class Favourite(Transformer):
-    """A subclass with a way of its own."""
+    """A subclass with another forward pass."""
 
     def forward(self, ids, positions, mask):
         logits = super().forward(ids, positions, mask).clone()

@@ -106,7 +106,7 @@ def test_a_padded_board_draws_its_cells_alone():
     assert None not in replayed(found)
 
 
-def test_what_all_latents_cost_is_what_showing_them_takes():
+def test_cost_of_all_latents_is_the_number_of_slots():
     one = model("sudoku-4")
     few, every = (
         trace(ask(one, SamplingConfig(2, 3), PUZZLE)),
@@ -122,7 +122,7 @@ def test_what_all_latents_cost_is_what_showing_them_takes():
     assert [frame["processed"] for frame in few["frames"]] == np.cumsum(shown).tolist()
 
 
-def test_a_frame_shows_candidates_latents_and_what_the_model_makes_of_them():
+def test_frame_has_candidates_latents_and_predictions():
     one = model("sudoku-4")
     found = trace(ask(one, SamplingConfig(3, 4), PUZZLE))
     tokens = list(found["start"]["tokens"])
@@ -161,7 +161,7 @@ def test_beliefs_are_what_the_network_says():
             assert value == pytest.approx(float(seen[int(cell), token]), abs=1e-3)
 
 
-def test_at_most_nine_beliefs_on_a_board_of_nine_and_six_elsewhere():
+def test_frame_has_nine_probabilities_on_sudoku_9_six_elsewhere():
     nine = trace(ask(model("sudoku-9"), SamplingConfig(temperature=1.0), examples(TASKS["sudoku-9"])[0]))[
         "frames"
     ][0]["beliefs"]
@@ -216,7 +216,7 @@ def test_which_methods_have_a_dial(method, dial):
         assert trace(ask(one, setting, "." * 16))["start"]["dial"] is dial
 
 
-def test_a_right_board_is_broken_nowhere_and_a_changed_cell_where_it_stands_twice():
+def test_broken_cells_are_those_whose_value_repeats():
     task = TASKS["sudoku-6"]
     board = task.generate(1, seed=1).tokens[0]
     broken = view(task, task.encode("." * 36)).broken
@@ -243,7 +243,7 @@ def test_a_puzzle_board_is_broken_where_it_changes_what_is_given():
     assert broken(tokens) == np.flatnonzero((given == 0) | (given == 1)).tolist()
 
 
-def test_a_table_is_broken_at_values_that_repeat_and_that_a_clue_forbids():
+def test_zebra_table_is_broken_at_repeats_and_forbidden_values():
     task = TASKS["zebra-3"]
     problem = task.generate(1, seed=0)
     tokens, start = problem.tokens[0], int(problem.known[0].sum())
@@ -330,7 +330,7 @@ def test_a_setting_out_of_range_is_refused(change, says):
         ask(model("sudoku-4"), SamplingConfig(**change))
 
 
-def test_what_cannot_be_decoded_is_refused_before_it_begins():
+def test_impossible_decode_is_refused_before_it_begins():
     with pytest.raises(ValueError, match="puzzle has no solution"):
         ask(model("sudoku-4"), puzzle="123....4........")
     with pytest.raises(ValueError, match="nothing to solve"):
@@ -355,7 +355,7 @@ def test_more_latents_than_a_machine_counts_are_all():
     )
 
 
-def test_what_tell_raises_ends_the_decode():
+def test_exception_in_the_listener_ends_the_decode():
     from latent_tokens.trace.record import watch
 
     heard = []
@@ -405,7 +405,7 @@ def test_a_page_with_traces_reads_as_they_were(traces):
         page.page_with(sneaky * 5_000)
 
 
-def test_a_board_of_nine_with_all_latents_twice_is_a_page_under_two_megabytes():
+def test_page_of_two_sudoku_9_traces_is_under_two_megabytes():
     name = "sudoku-9-scdm"
     one = LoadedModel(name, from_pretrained(name), TASKS["sudoku-9"])
     made = page.page_with([trace(ask(one, SamplingConfig(temperature=1.0), "." * 81))] * 2)

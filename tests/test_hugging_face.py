@@ -57,7 +57,7 @@ def shown(net, ids, layout):
 
 
 @pytest.mark.slow
-def test_a_process_that_knows_nothing_of_us_opens_a_folder_to_equal_logits(nano, tmp_path):
+def test_transformers_loads_a_saved_model_to_equal_logits(nano, tmp_path):
     nano.method, nano.folder = METHODS["scdm"], None
     nano.save_pretrained(tmp_path / "given")
     script = """
@@ -135,7 +135,7 @@ def test_a_new_network_is_drawn_as_its_class_draws_it(model_of):
         )
 
 
-def test_weights_that_are_missing_or_left_over_or_others_are_refused(model_of, tmp_path):
+def test_missing_unexpected_or_other_weights_are_refused(model_of, tmp_path):
     model_of(METHODS["scdm"])
     whole = load_file(tmp_path / "model.safetensors")
     changes = {
@@ -165,7 +165,7 @@ def test_the_config_says_what_transformers_asks(model_of, tmp_path):
     )
 
 
-def test_forward_shows_clean_then_masked_in_the_order_of_the_input(model_of):
+def test_forward_arranges_clean_then_masked_in_input_order(model_of):
     model = model_of(METHODS["scdm"])
     ids = boards(LENGTH)
     ids[:, ::2] = MASK
@@ -213,7 +213,7 @@ def test_a_window_shows_no_more_than_it_was_trained_on(model_of):
     assert torch.allclose(logits[:, :7], model(boards(5)[:, :7]).logits, atol=1e-5)
 
 
-def test_a_shifted_readout_predicts_every_token_from_those_before(model_of):
+def test_shifted_readout_predicts_tokens_from_those_before(model_of):
     model = model_of(METHODS["arm"])
     whole, started = boards(LENGTH), boards(6)
     logits = model(whole).logits

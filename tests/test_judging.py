@@ -15,7 +15,7 @@ from latent_tokens.sizes import Size
 from latent_tokens.tasks import Examples, Text
 
 
-def test_trigrams_are_probabilities_and_prefer_what_they_have_seen():
+def test_trigrams_are_probabilities_and_prefer_their_text():
     model = NGram([[0, 1, 2, 0, 1, 2, 0, 1]], vocab_size=4)
     for history in ((), (0,), (0, 1), (3, 3), (2, 1)):
         assert sum(model.probability(history, token) for token in range(4)) == pytest.approx(1)
@@ -42,7 +42,7 @@ def test_trigrams_by_hand():
     assert Trigrams(Text(3), Examples.of(np.array([[0, 1, 2]] * 3, np.uint16), 0)).model.vocab_size == 257
 
 
-def test_trigrams_learn_from_the_first_and_read_all_but_the_frame(monkeypatch):
+def test_trigrams_learn_from_the_first_and_skip_the_frame(monkeypatch):
     monkeypatch.setattr("latent_tokens.evaluation.evaluators.LEARNED_FROM", 2)
     held_out = np.array([[0, 1, 2], [0, 1, 1], [3, 3, 3]], np.uint16)
     judge, done = Trigrams(Text(3), Examples.of(held_out, 0)), []
@@ -118,7 +118,7 @@ def gpt(tmp_path_factory):
     return place
 
 
-def test_a_language_model_counts_all_tokens_and_the_first_end_of_each_chunk(gpt):
+def test_language_model_counts_tokens_and_the_first_end(gpt):
     judge, task = LanguageModel(str(gpt)), Text(26)
     begin, end = judge.tokenizer.bos_token_id, judge.tokenizer.eos_token_id
     samples = np.full((4, 26), task.coder.end, np.uint16)

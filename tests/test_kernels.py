@@ -1,4 +1,4 @@
-"""Every form of attention and of a linear layer gives what torch's own gives, and so do its gradients."""
+"""Every form of attention and of a linear layer equals that of torch, and so do its gradients."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ def value_and_gradients(function, q, k, v):
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.03)])
-def test_attention_and_its_gradients_are_the_exact_ones_to_rounding(mask, dtype, tolerance):
+def test_attention_and_gradients_are_exact_to_rounding(mask, dtype, tolerance):
     given = inputs(dtype)
     exact = [x.detach().float().requires_grad_() for x in given]
     expected = value_and_gradients(
@@ -82,7 +82,7 @@ def test_a_block_mask_gives_what_its_dense_mask_gives():
 
 @torch.no_grad()  # it has no backward on a CPU
 @pytest.mark.filterwarnings(NO_GRAPH)
-def test_the_net_takes_a_block_mask_for_the_slots_that_are_wanted():
+def test_transformer_takes_a_block_mask_for_selected_slots():
     torch.manual_seed(0)
     net = Transformer(Size(32, 2, 2), 5, SLOTS)
     tokens = torch.randint(0, 5, (ROWS, SLOTS), generator=torch.Generator().manual_seed(0))
@@ -112,8 +112,8 @@ for name, method in METHODS.items():
 """
 
 
-def test_the_block_mask_of_every_method_shows_what_its_dense_mask_shows():
-    """In a process of its own: FlexAttention cannot trace rules whose types are checked."""
+def test_block_mask_of_every_method_equals_its_dense_mask():
+    """In a separate process: FlexAttention cannot trace rules whose types are checked."""
     done = subprocess.run([sys.executable, "-c", BLOCKS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = [line.split() for line in done.stdout.splitlines()]

@@ -119,7 +119,7 @@ def test_a_sequence_has_its_own_orders_whatever_batch_it_is_in(net, monkeypatch,
     )
 
 
-def test_no_order_and_no_latents_are_passed_over_in_silence(net):
+def test_orders_and_latents_are_never_ignored_silently(net):
     examples = Examples.of(every()[:4].numpy().astype(np.uint16), 0)
     net.method = METHODS["arm"]
     with pytest.raises(ValueError, match="order=uniform: this method decodes from left to right alone"):
@@ -129,7 +129,7 @@ def test_no_order_and_no_latents_are_passed_over_in_silence(net):
         nats_along_orders(net, examples, latents=2)
 
 
-def test_what_a_method_cannot_do_is_refused(net):
+def test_impossible_likelihood_is_refused(net):
     tokens, ends = every()[:2], torch.full((2,), 4)
     with pytest.raises(ValueError, match="decodes from left to right"):
         log_likelihood(net, METHODS["ar-mtp"], tokens, order_of("scdm", 2), torch.zeros_like(ends), ends)
@@ -160,7 +160,7 @@ def test_rows_of_unequal_lengths_are_each_as_alone(net):
     assert abs(every_latent[0, 0] - found[0, 0]) > 1e-3
 
 
-def test_what_is_known_and_past_the_end_has_no_nats(net):
+def test_given_and_padding_positions_have_no_nats(net):
     net.method = METHODS["scdm"]
     tokens, known = (
         np.array([[0, 1, 2, 0], [2, 1, 0, 0]], np.uint16),
@@ -198,7 +198,7 @@ def test_orders_past_the_end_are_free_and_latents_are_checked(net):
 
 
 def test_a_method_of_the_causal_rule_shows_its_own_latents(nano):
-    """Where no number is asked for, that of the method stands, as in decoding."""
+    """If no number of latents is set, that of the method is used, as in decoding."""
     method = replace(METHODS["esolm"], latents=4)
     tokens, order = (
         torch.arange(16)[None] % 4,

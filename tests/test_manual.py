@@ -94,7 +94,7 @@ def test_every_figure_is_on_a_page():
     assert all(path in pages for path in drawn)
 
 
-def test_what_is_drawn_is_what_is_held(tmp_path):
+def test_figure_stores_the_data_that_it_draws(tmp_path):
     """A slot that sees one slot less is one cell paler, and the file says so."""
     data, pale = figures.masks(), f"fill: {figures.COLORS['left out'].lower()}"
     figures.save("masks", data, tmp_path / "same.svg")

@@ -17,7 +17,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("constant", ROWS)
-def test_more_memory_never_gives_fewer_rows_and_longer_ones_never_more(monkeypatch, constant):
+def test_max_rows_grow_with_memory_and_shrink_with_length(monkeypatch, constant):
     found = []
     for exponent in range(34):
         monkeypatch.setattr(memory, constant, 1 << exponent)
@@ -36,7 +36,7 @@ def test_more_candidates_never_give_more_rows():
 
 
 @pytest.mark.parametrize("method", ["scdm", "arm"])
-def test_a_batch_learned_from_in_parts_gives_the_weights_of_a_whole_one(tmp_path, monkeypatch, method):
+def test_microbatches_give_the_weights_of_the_full_batch(tmp_path, monkeypatch, method):
     settings = {
         "method": method,
         "steps": 3,

@@ -72,7 +72,7 @@ def test_clean_counts_are_uniform_and_stratified():
     assert torch.bincount(layout.num_clean, minlength=16).tolist() == [25] * 16
 
 
-def test_what_the_net_cannot_learn_is_refused(nano):
+def test_impossible_training_batch_is_refused(nano):
     tokens = torch.zeros(2, 16, dtype=torch.int64)
     with pytest.raises(ValueError, match="token 4 is MASK"):
         loss(nano, METHODS["scdm"], tokens + 4, tokens > 0, generator())
@@ -104,9 +104,7 @@ def assert_equal(found, expected):
         torch.testing.assert_close(one, other, atol=1e-5 * other.abs().max().item(), rtol=0)
 
 
-def test_a_net_that_reads_only_what_is_scored_gives_the_same_loss_and_gradients(
-    small, monkeypatch, any_method
-):
+def test_logits_of_scored_slots_alone_give_equal_gradients(small, monkeypatch, any_method):
     monkeypatch.setattr(block, "TOKENS_PER_GROUP", 64)
     tokens, known, lengths = ragged()
     found = []
@@ -149,7 +147,7 @@ def test_network_that_supports_slots_is_called_with_them(small, attribute):
     assert supports_slots(net)
 
 
-def test_the_first_layers_table_and_groups_of_rows_take_part_in_the_loss(small, monkeypatch):
+def test_loss_uses_the_qkv_table_and_groups_of_rows(small, monkeypatch):
     """The fast path of the test above differs from a plain pass: one table, and a last layer by groups."""
     monkeypatch.setattr(block, "TOKENS_PER_GROUP", 64)
     made, widths = [], []
@@ -178,7 +176,7 @@ def long_batch():
 
 
 @pytest.mark.parametrize("slots", [1, 500, 4_000, 10**9])
-def test_parts_are_every_row_once_of_like_length_and_no_more_than_allowed(long_batch, slots):
+def test_microbatches_hold_every_row_once_bucketed_by_length(long_batch, slots):
     parts = microbatches(long_batch, lambda width: max(1, slots // width))
     assert torch.cat(parts).sort().values.tolist() == list(range(300))
     for rows in parts:

@@ -106,13 +106,13 @@ def test_a_given_partition_gives_its_product_and_not_the_joint(name):
     assert total_variation(found, JOINT / JOINT.sum()) > FAR
 
 
-def test_all_in_one_step_gives_the_product_of_marginals():
+def test_single_step_samples_the_product_of_marginals():
     marginals = torch.einsum("a,b,c->abc", *MARGINAL)
     for decoding in (Decoding(tokens_per_step=3), Decoding(tokens_per_step=equal_parts(1))):
         assert total_variation(frequencies(draw(METHODS["mdm"], decoding)), marginals) < NEAR
 
 
-def test_the_reverse_process_unmasks_each_position_at_a_uniform_step():
+def test_reverse_process_unmasks_positions_at_uniform_steps():
     expected = torch.zeros_like(JOINT)
     for steps in itertools.product(range(2), repeat=3):
         parts = [[place for place in range(3) if steps[place] == step] for step in range(2)]
@@ -172,7 +172,7 @@ def test_the_loss_is_the_entropy_that_the_paper_means(name):
     assert measured_loss(METHODS[name]) == pytest.approx(LOSSES[name], abs=0.008)
 
 
-def test_any_order_elbo_is_the_entropy_per_token_in_the_empty_cells_too():
+def test_any_order_elbo_of_variants_is_the_entropy_per_token():
     for change in ({"window": 2}, {"targets": "next"}, {"window": 1}):
         assert measured_loss(replace(METHODS["mdm"], **change)) == pytest.approx(H / 3, abs=0.008)
     assert measured_loss(replace(METHODS["ar-ntp-2"], weight="elbo")) == pytest.approx(H / 3, abs=0.008)

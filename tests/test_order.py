@@ -19,7 +19,7 @@ def noise_for(known, seed=0):
 
 @pytest.mark.parametrize("name", RULES)
 @for_all(known=masks, data=st.data())
-def test_an_order_is_a_permutation_with_known_first_and_the_outside_last(name, known, data):
+def test_order_is_a_permutation_given_first_padding_last(name, known, data):
     lengths = torch.tensor([data.draw(st.integers(0, 6)) for _ in known])
     inside = torch.arange(6) < lengths[:, None]
     known = known & inside
@@ -64,7 +64,7 @@ def test_promote_moves_the_chosen_up_and_keeps_the_rest_in_order(data):
     assert found == before[:clean] + moved + [place for place in before[clean:] if place not in moved]
 
 
-def test_shuffle_touches_nothing_before_its_start_or_after_its_noise():
+def test_shuffle_moves_nothing_outside_its_range():
     order = torch.arange(6)[None]
     noise = torch.tensor([[0.9, 0.1, 0.5, 1.0]], dtype=torch.float64)
     assert shuffle(order, torch.tensor([1]), noise).tolist() == [[0, 2, 3, 1, 4, 5]]

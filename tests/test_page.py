@@ -40,7 +40,7 @@ def model(name):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Models of the two tasks for which none comes along, hardly trained."""
+    """Models of the two tasks without a bundled model, hardly trained."""
     folder = tmp_path_factory.mktemp("runs")
     tiny = {"size": "nano", "steps": 2, "num_train": 64, "num_validation": 8}
     return [
@@ -103,7 +103,7 @@ def browser():
 
 @pytest.fixture
 def opened(browser):
-    """Opens pages; at the end none of them has said anything on its console that was not expected."""
+    """Opens pages. At the end, the console of each has nothing that was not expected."""
     said, contexts, expected = [], [], []
 
     def open_page(url, viewport=DESK, scheme="light", **settings):
@@ -350,7 +350,7 @@ def test_zebra_and_countdown_are_watched(opened, address, runs):
         screen(page, name)
 
 
-def test_it_plays_and_pauses(opened, address):
+def test_page_plays_and_pauses(opened, address):
     page = opened(address)
     watch(page)
     page.get_by_label("Steps per second").select_option("25")
@@ -412,7 +412,7 @@ def test_the_masks_are_those_of_the_rules(opened, address):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_of_it_is_accessible(opened, address, scheme):
+def test_page_is_accessible(opened, address, scheme):
     page = opened(address, scheme=scheme)
     watch(page)
     at(page, 6)
@@ -469,7 +469,7 @@ def test_the_keyboard_is_enough(opened, address):
     assert page.locator("#step").inner_text() == "Step 34 of 34"
 
 
-def test_it_fits_a_phone(opened, nine):
+def test_page_fits_a_phone(opened, nine):
     page = opened(nine, viewport=PHONE, scheme="dark")
     ended(page)
     at(page, 9)
@@ -516,7 +516,7 @@ def test_a_trace_needs_no_server(opened, tmp_path):
     screen(page, "trace")
 
 
-def test_it_bears_that_the_server_goes(opened):
+def test_page_survives_the_end_of_the_server(opened):
     with serving(["sudoku-6-scdm"]) as address:
         page = opened(address)
         ended(page)
@@ -530,7 +530,7 @@ def test_it_bears_that_the_server_goes(opened):
     screen(page, "gone")
 
 
-def test_what_the_server_refuses_is_said(opened, address):
+def test_page_shows_the_servers_refusal(opened, address):
     page = opened(address)
     watch(page)
     page.expected.append("400 (Bad Request)")

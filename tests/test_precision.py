@@ -37,7 +37,7 @@ class Beside:
 
 @pytest.mark.parametrize("name", ["mdm", "sidm", "scdm", "ar-mtp"])
 @pytest.mark.parametrize("dtype", BOUND)
-def test_what_a_model_believes_drifts_no_further_than_its_precision(name, dtype):
+def test_predictions_drift_no_further_than_the_precision(name, dtype):
     net = from_pretrained(f"sudoku-6-{name}")
     beside, nothing = Beside(net, dtype), torch.zeros(4, TASK.length, dtype=torch.bool)
     made = generate(beside, net.method, nothing.long(), nothing, Decoding(1 if name == "ar-mtp" else 4), 0)

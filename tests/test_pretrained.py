@@ -49,7 +49,7 @@ def test_a_method_of_foreign_functions_is_refused(nano, tmp_path):
         save_pretrained(nano, tmp_path)
 
 
-def test_what_is_missing_or_damaged_is_named(folder, tmp_path):
+def test_missing_or_corrupt_file_is_named(folder, tmp_path):
     with pytest.raises(ValueError, match="not found: not a run directory"):
         from_pretrained(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
@@ -77,7 +77,7 @@ def test_what_is_missing_or_damaged_is_named(folder, tmp_path):
         from_pretrained(folder)
 
 
-CONFIGS = {  # what a config may say: (where, what, what is said of it)
+CONFIGS = {  # what a config may say: (where, what, the error)
     "no heads": (("model", "size", "heads"), 0, "heads=0: must be a whole number from 1"),
     "half a layer": (("model", "size", "layers"), 0.5, "layers=0.5: must be a whole number"),
     "a wide network": (("model", "size", "width"), 1 << 24, "not of this config .*, and .* by its config"),
@@ -96,7 +96,7 @@ CONFIGS = {  # what a config may say: (where, what, what is said of it)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_config_that_its_weights_do_not_fit_is_refused_before_anything_is_allocated(folder, name):
+def test_config_that_weights_do_not_fit_is_refused_unallocated(folder, name):
     where, what, message = CONFIGS[name]
     config = json.loads((folder / "config.json").read_text())
     holder = config

@@ -80,7 +80,7 @@ def test_minimal_puzzles_have_one_solution_until_a_clue_goes(name, changes):
             assert deduce(givens, task.grid.unit_of, np.empty_like(givens))
 
 
-def test_without_guessing_is_a_real_restriction():
+def test_puzzles_with_guessing_are_often_not_deducible():
     anything = configured("sudoku-puzzle", {"guessing": "allowed"})
     givens = anything.givens(anything.generate(200, seed=0).tokens)
     easy = [deduce(puzzle, TASK.grid.unit_of, np.empty_like(puzzle)) for puzzle in givens]

@@ -56,7 +56,7 @@ def test_the_influence_of_twins_is_all_that_there_is_to_know(name):
             )
 
 
-def test_what_is_known_or_past_the_length_has_no_influence_and_feels_none():
+def test_given_and_padding_positions_have_no_influence():
     tokens, known = (
         torch.zeros(8, 4, dtype=torch.long),
         torch.tensor([[True, False, False, False]]).expand(8, 4),
@@ -88,7 +88,7 @@ def latents_of(policy, order, clean, candidates, latents, masked=None):
     return found[0, clean + candidates : clean + candidates + latents].tolist()
 
 
-def test_the_best_latent_is_told_most_and_tells_most_and_stands_last():
+def test_best_latent_has_the_most_influence_and_is_last():
     policy = relevant(CHAIN)
     assert latents_of(policy, [3, 0, 1, 2], 1, 1, 2) == [
         2,
@@ -100,7 +100,7 @@ def test_the_best_latent_is_told_most_and_tells_most_and_stands_last():
     assert latents_of(policy, [2, 0, 1, 3], 0, 1, 1) == [3]  # nothing is clean: what tells most
 
 
-def test_positions_are_counted_from_the_end_and_those_past_it_are_no_latents():
+def test_relevance_counts_from_the_end_and_skips_padding():
     """A row of five of eight positions chooses as the row of five does."""
     relation = torch.rand(8, 8, generator=torch.Generator().manual_seed(0))
     short, cut = relevant(relation), relevant(relation[3:, 3:] / relation[3:, 3:].max() * relation.max())
@@ -110,12 +110,12 @@ def test_positions_are_counted_from_the_end_and_those_past_it_are_no_latents():
         )
 
 
-def test_what_is_past_the_length_is_no_latent_however_much_it_is_worth():
+def test_padding_is_never_a_latent_however_relevant():
     policy = rank_by(lambda showing: torch.arange(8.0).expand(1, 8), "by place")
     assert latents_of(policy, [2, 0, 4, 1, 3, 5, 6, 7], 1, 1, 2, masked=4) == [3, 4]
 
 
-def test_samples_by_relevance_do_not_depend_on_the_batch_and_the_fast_path_is_the_reference(nano):
+def test_relevant_latents_are_equal_in_any_batch_and_path(nano):
     relation = torch.rand(16, 16, generator=torch.Generator().manual_seed(0))
     decoding = Decoding(candidates=2, latents=3, latent_policy=relevant(relation))
     tokens, lengths = torch.zeros(5, 16, dtype=torch.long), torch.tensor([16, 12, 7, 16, 3])
@@ -166,7 +166,7 @@ def test_samples_by_relevance_do_not_depend_on_the_batch_and_the_fast_path_is_th
     "relation",
     [torch.zeros(4, 4), torch.ones(4, 3), -torch.eye(4), torch.full((4, 4), float("nan")), torch.zeros(0, 0)],
 )
-def test_what_is_no_relation_is_refused(relation):
+def test_malformed_relation_is_refused(relation):
     with pytest.raises(ValueError, match="must be square, finite"):
         relevant(relation)
 
@@ -192,7 +192,7 @@ def test_evaluate_measures_the_influence_itself(nano):
     assert [row["valid"] for row in rows] == [row["valid"] for row in again]
 
 
-def test_influence_of_rows_of_several_lengths_is_that_of_their_ends():
+def test_influence_aligns_rows_of_several_lengths_at_their_ends():
     """Twins at the end of a short row and of a long one are the same twins."""
     tokens = torch.tensor([[0, 0, 1, 1], [2, 2, 0, 0]]).repeat(30, 1)
     lengths, known = torch.tensor([4, 2]).repeat(30), torch.zeros_like(tokens, dtype=torch.bool)

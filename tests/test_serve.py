@@ -1,4 +1,4 @@
-"""The server: what it answers, that nothing breaks it, and that nothing goes on that nobody waits for."""
+"""The server: its answers, its limits, and that work ends when its reader leaves."""
 
 import asyncio
 import base64
@@ -119,7 +119,7 @@ def begun(port, path, **values):
     return connection, answer
 
 
-def test_what_there_is_to_choose_from(port, slow):
+def test_models_endpoint_lists_every_model(port, slow):
     rows = {row["name"]: row for row in get(port, "/api/models")[1]}
     assert set(rows) == {*shipped_names(), slow}
     assert next(iter(rows)).endswith("scdm")
@@ -262,7 +262,7 @@ def test_masks_are_the_papers(port, method):
 
 
 @pytest.mark.parametrize("kind", MALFORMED)
-def test_what_is_malformed_gets_one_line(port, kind):
+def test_malformed_request_gets_one_line(port, kind):
     method, path, headers, body, status = MALFORMED[kind]
     found, said, content = call(port, method, path, headers, body)
     assert found == status, content
@@ -273,7 +273,7 @@ def test_what_is_malformed_gets_one_line(port, kind):
     assert said["content-type"] == "application/json"
 
 
-def test_what_is_no_http_is_refused(port):
+def test_request_that_is_not_http_is_refused(port):
     with socket.create_connection(("127.0.0.1", port)) as speaker:
         speaker.sendall(b"\x16\x03\x01 hello\r\n\r\n")
         assert speaker.recv(100).startswith(b"HTTP/1.1 400")
@@ -358,7 +358,7 @@ def test_work_waits_for_a_reader_and_what_it_raises_is_told():
     asyncio.run(read())
 
 
-def test_no_decode_takes_longer_than_its_time(models, slow):
+def test_decode_ends_at_its_deadline(models, slow):
     with serving(app_for(models, at_once=1, seconds=0.5)) as port:
         got = events(port, "/api/decode", model=slow, puzzle="." * 256)
         assert got[0][0] == "start"
@@ -371,7 +371,7 @@ def test_no_decode_takes_longer_than_its_time(models, slow):
 
 
 @pytest.mark.parametrize("damage", ["no weights", "damaged weights", "no method"])
-def test_a_folder_without_a_whole_model_is_refused_before_it_is_served(slow, tmp_path, damage):
+def test_incomplete_model_is_refused_before_it_is_served(slow, tmp_path, damage):
     folder = shutil.copytree(slow, tmp_path / "run")
     if damage == "no weights":
         (folder / "model.safetensors").unlink()
@@ -397,7 +397,7 @@ def test_few_models_are_kept(models):
 
 
 @pytest.mark.slow
-def test_a_crowd_gets_answers_or_is_told_to_wait_and_memory_stays():
+def test_server_under_load_answers_or_defers_in_constant_memory():
     with process("--at-once", "2") as (server, port):
         events(port, "/api/decode", **QUESTION)
         crowd(port, 20, 20)
@@ -445,7 +445,7 @@ def test_serve_refuses_in_one_line(capsys, arguments, says):
     assert said.count("\n") == 1
 
 
-def test_without_the_extra_serve_says_how_to_get_it():
+def test_serve_without_the_extra_names_the_install_command():
     script = (
         "import sys; sys.modules['uvicorn'] = None\n"
         "from latent_tokens.cli import main\nsys.exit(main(['serve', '--no-open']))"
@@ -458,7 +458,7 @@ def test_without_the_extra_serve_says_how_to_get_it():
     )
 
 
-def test_only_serve_imports_the_web():
+def test_web_libraries_are_imported_by_serve_only():
     script = (
         "import sys, latent_tokens.cli, latent_tokens.commands.trace, latent_tokens.demo, "
         "latent_tokens.trace.record, latent_tokens.web.page\n"
@@ -491,7 +491,7 @@ def named(models):
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_only_the_names_of_the_server_are_answered(named, host):
+def test_server_answers_to_its_own_host_names_only(named, host):
     """A page of another site whose name points to this computer gets nothing (DNS rebinding)."""
     for path in ("/", "/api/models"):
         status, _, body = call(named, "GET", path, {"Host": host})
@@ -569,7 +569,7 @@ def test_a_stream_that_is_not_read_is_closed(begins):
 
 
 @pytest.mark.parametrize(("headers", "refused"), [([], False), ([(b"content-length", b"9")], True)])
-def test_only_a_request_with_a_body_has_a_body_deadline(monkeypatch, headers, refused):
+def test_body_deadline_applies_to_requests_with_a_body(monkeypatch, headers, refused):
     monkeypatch.setattr(protection, "BODY_SECONDS", 0.05)
     messages = []
 

@@ -75,7 +75,7 @@ def extreme_csv(examples, sources=("puzzles0_kaggle", '"puzzles, quoted"')):
     return "source,question,answer,rating\n" + "".join(rows)
 
 
-def test_sudoku_extreme_is_read_as_puzzles_and_as_boards_to_infill(tmp_path):
+def test_sudoku_extreme_is_read_as_puzzles_and_as_boards(tmp_path):
     made = PUZZLE.generate(30, seed=1)
     (tmp_path / "test.csv").write_text(extreme_csv(made))
     read, bad = read_source(PUZZLE, tmp_path / "test.csv", skip_bad=False)
@@ -87,7 +87,7 @@ def test_sudoku_extreme_is_read_as_puzzles_and_as_boards_to_infill(tmp_path):
 
 
 @pytest.mark.parametrize("count", [1, 7])
-def test_no_more_of_a_file_is_read_than_one_split_takes(tmp_path, count):
+def test_source_is_read_no_further_than_one_split_needs(tmp_path, count):
     made = PUZZLE.generate(7, seed=1)
     (tmp_path / "test.csv").write_text(extreme_csv(made) + "a row that cannot be\n")
     asked = DataConfig(
@@ -159,7 +159,7 @@ class Command:
         ((io.FileIO, "{mark}", "w"), "FileIO"),
     ],
 )
-def test_nothing_in_a_pickle_is_executed(tmp_path, call, named, protocol):
+def test_pickle_executes_nothing(tmp_path, call, named, protocol):
     mark = tmp_path / "mark.npy"
     function, *arguments = call
     evil = Command(
@@ -186,7 +186,7 @@ STATES = {"a dict": b"}S'call'\nNs", "slots": b"(N}S'call'\nNst", "other slots":
 @pytest.mark.parametrize(
     "name", [b"_codecs\nencode", b"numpy\ndtype", b"numpy\nndarray", b"__builtin__\nbytes"]
 )
-def test_nothing_in_a_pickle_changes_what_reads_it(name, state):
+def test_pickle_cannot_change_its_reader(name, state):
     with pytest.raises(ValueError, match=r"pickle (refused|corrupt)"):
         read_plain_pickle(b"c" + name + b"\n" + state + b"b.")
     arrays = [np.arange(3), np.array(["a"])]
@@ -429,7 +429,7 @@ def test_a_long_bad_row_is_quoted_in_part(tmp_path):
     assert len(str(refused.value)) < 600
 
 
-def test_as_many_rows_are_read_as_are_asked_for(tmp_path, monkeypatch):
+def test_source_gives_the_requested_number_of_rows(tmp_path, monkeypatch):
     monkeypatch.setattr("latent_tokens.tasks.readers.sources.PART", 2)
     (tmp_path / "x.txt").write_text(f"{QUIZ}\n" * 7)
     for most in (1, 2, 3, 4, 5, 7):

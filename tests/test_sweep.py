@@ -1,4 +1,4 @@
-"""One pass for several numbers of latents gives what a pass for each gives."""
+"""One pass for several numbers of latents equals a pass for each."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ NUM_CLEAN = torch.tensor([0, 5, 15, 14, 15, 13])
 
 @pytest.fixture
 def state():
-    """Tokens and an order of its own for each row."""
+    """Tokens and an order for each row."""
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(0, 4, (len(NUM_CLEAN), LENGTH), generator=generator)
     return tokens, torch.rand(tokens.shape, generator=generator).argsort(dim=1)
@@ -24,7 +24,7 @@ def state():
 @pytest.mark.parametrize("candidates", [1, 3])
 @pytest.mark.parametrize("latents", [[0], [0, 1, 4, 40], [5, 2, 2]])
 @pytest.mark.parametrize("name", ["scdm", "esolm", "sidm", "left-to-right scdm"])
-def test_each_number_of_latents_gives_the_logits_of_a_pass_of_its_own(nano, state, name, latents, candidates):
+def test_sweep_logits_equal_those_of_separate_passes(nano, state, name, latents, candidates):
     (tokens, order), method = state, variants()[name]
     found = sweep(nano, method, tokens, order, NUM_CLEAN, latents, candidates=candidates)
     assert found.shape == (len(latents), len(NUM_CLEAN), candidates, 5)

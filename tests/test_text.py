@@ -100,7 +100,7 @@ def test_documents_stand_whole_in_one_split_each_once(folder, data):
         assert about["examples"] == len(examples.tokens) == about["tokens"] // 30
 
 
-def test_the_same_text_gives_the_same_bytes_and_a_changed_file_is_noticed(folder, data, tmp_path):
+def test_same_text_gives_equal_bytes_and_changes_are_noticed(folder, data, tmp_path):
     again = make_data(
         DataConfig("text", tmp_path / "again", source=str(folder), length=32, tokenizer="bpe:300")
     )
@@ -146,7 +146,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_cannot_be_read_gets_one_line_and_leaves_nothing(tmp_path, capsys, name):
+def test_unreadable_source_gets_one_line_and_leaves_nothing(tmp_path, capsys, name):
     file, content, options, message = BAD[name]
     (tmp_path / file).write_bytes(content)
     options = [option.format(here=tmp_path) for option in options]
@@ -184,7 +184,7 @@ def test_a_learned_tokenizer_gives_back_every_text(text):
 BPE = learn_bpe(iter([article(i) for i in range(9)]), 300)
 
 
-def test_what_is_no_token_shows_and_nothing_fails():
+def test_unknown_token_is_shown_without_failing():
     assert (
         Bytes().decode([104, 105, 256, 999, 0xE2])
         == f"hi{END}\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"
@@ -268,7 +268,7 @@ def run(data, tmp_path_factory):
     )
 
 
-def test_a_tokenizer_that_a_killed_start_had_yet_to_write_is_put_back(data, tmp_path):
+def test_tokenizer_is_restored_after_a_killed_start(data, tmp_path):
     config = TrainConfig("text", "scdm", tmp_path / "run", steps=2, batch_size=4, data=data)
     tokenizer = fit(config) / "tokenizer.json"
     content = tokenizer.read_bytes()
@@ -277,7 +277,7 @@ def test_a_tokenizer_that_a_killed_start_had_yet_to_write_is_put_back(data, tmp_
     assert tokenizer.read_bytes() == content
 
 
-def test_a_model_of_text_is_trained_sampled_judged_and_its_likelihood_told(run, data, tmp_path, capsys):
+def test_text_model_trains_samples_and_is_evaluated(run, data, tmp_path, capsys):
     task = Text(32, "tokenizer.json", run)
     assert task.vocab_size == from_pretrained(run).vocab_size == 300
     assert main(["sample", str(run), "--num-samples", "2", "--json"]) == 0
@@ -469,7 +469,7 @@ def test_a_text_is_cut_in_the_same_places_however_it_is_read(text, block):
     assert cut == list(whole_pieces(text, max(3, min(6, len(text) // 4))))
 
 
-def test_where_a_text_is_cut(monkeypatch):
+def test_text_is_cut_after_paragraphs_lines_or_words(monkeypatch):
     monkeypatch.setattr("latent_tokens.data.documents.SHORTEST", 4)
     for text, cut in {
         "abcd e\n\nfghijklmnopq": [
@@ -501,7 +501,7 @@ def test_a_file_is_read_in_blocks_as_if_it_were_whole(tmp_path, monkeypatch, blo
             list(blocks_of(file))
 
 
-def test_of_a_folder_text_files_are_read_and_the_others_counted(tmp_path, capsys):
+def test_folder_source_reads_text_files_and_counts_the_others(tmp_path, capsys):
     place = tmp_path / ".hidden" / "texts"
     for name in ("b.TXT", "a.md", "c", "sub/d.rst", "e.JSONL", "f.html", ".g.txt", ".git/h.txt"):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -540,7 +540,7 @@ def test_lines_of_json_are_named_where_they_cannot_be_read(tmp_path):
     assert list(documents(file, "text")) == ["a"]
 
 
-def test_what_the_manifest_counts(tmp_path, monkeypatch):
+def test_manifest_counts_documents_and_tokens(tmp_path, monkeypatch):
     texts = [f"{number:03}" for number in range(64)]
     homes = {
         split: [text for text in texts if split_of(text) == split]
@@ -598,7 +598,7 @@ def test_long_document_is_cut_as_a_file_is(tmp_path, monkeypatch):
     assert len(cut) > 3
 
 
-def test_what_ends_documents_and_how_many_tokens_there_may_be(tmp_path):
+def test_tokenizer_end_and_vocabulary_size_are_checked(tmp_path):
     words = {"a": 1, "</s>": 0, END: 2}
     assert Learned(Tokenizer(models.WordLevel(words)), "").end == 2
     del words[END]
@@ -623,7 +623,7 @@ def test_what_ends_documents_and_how_many_tokens_there_may_be(tmp_path):
     assert len(Learned(inner, "").encode(["a"])[0]) == 1
 
 
-def test_without_a_network_the_hub_is_given_up_at_once(monkeypatch, capfd):
+def test_hub_without_a_network_fails_at_once(monkeypatch, capfd):
     asked = []
 
     def refuse(url, token):
@@ -646,7 +646,7 @@ def test_without_a_network_the_hub_is_given_up_at_once(monkeypatch, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_rows_of_a_data_set_of_the_hugging_face_library_are_documents(tmp_path):
+def test_rows_of_a_hugging_face_data_set_are_documents(tmp_path):
     rows = datasets.Dataset.from_dict({"body": ["One text.", "Another."], "number": [1, 2]})
     rows.save_to_disk(tmp_path / "plain")
     datasets.DatasetDict(test=rows.select([0]), train=rows).save_to_disk(tmp_path / "dict")

@@ -113,7 +113,7 @@ def test_resume_after_interrupt_gives_equal_weights(tmp_path, changes):
 
 
 def timeless(rows):
-    """Rows of metrics without what the clock said."""
+    """Rows of metrics without times."""
     return [{name: value for name, value in row.items() if name != "tokens_per_second"} for row in rows]
 
 
@@ -270,7 +270,7 @@ def test_data_that_changed_during_training_are_never_saved(tmp_path):
 
 
 FIRST = "optimizer state of embedding.weight"
-FORGED = {  # a state whose name has the hash of what it holds: (what is changed, what is said of it)
+FORGED = {  # a state whose name has the hash of what it holds: (the change, the error)
     "a step in words": (lambda about, tensors: about.update(step="x"), "its step, best and recent are x"),
     "no losses": (lambda about, tensors: about.update(recent=None), "its step, best and recent are"),
     "another setting": (lambda about, tensors: about.update(more=1), "unexpected keyword argument 'more'"),
@@ -301,7 +301,7 @@ def test_forged_checkpoint_with_a_right_hash_is_skipped(tmp_path, capsys, name):
     (path,) = saved_states(fit(config))
     with safe_open(path, "pt") as file:
         about = json.loads(file.metadata()["state"])
-    del about["tensors_sha256"]  # whoever forges a file leaves it out
+    del about["tensors_sha256"]  # a forged file has no checksum
     tensors = load_file(path)
     change(about, tensors)
     content = save(tensors, {"state": json.dumps(about)})
@@ -383,7 +383,7 @@ def test_the_checkpoint_of_version_0_1_loads_by_parameter_name():
 
 
 def test_optimizer_state_before_the_first_step_is_empty(whole):
-    """torch would create it with a step of its own, and the checkpoint would have other bytes."""
+    """torch would create it with another step, and the checkpoint would have other bytes."""
     net = from_pretrained(whole)
     optimizer = torch.optim.AdamW(net.parameters())
     assert optimizer_tensors(net, optimizer) == {}
@@ -516,7 +516,7 @@ def test_a_signal_ends_the_step_and_saves(whole, tmp_path, number, code, monkeyp
     assert (config.folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
-def test_it_is_saved_by_the_clock_too(tmp_path):
+def test_checkpoints_are_also_saved_by_the_clock(tmp_path):
     run = fit(tiny_run(tmp_path / "run", save_every=100, save_minutes=1e-9, keep=20))
     assert [int(path.name.split("-")[1]) for path in saved_states(run)] == list(range(12, 0, -1))
 

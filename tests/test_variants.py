@@ -112,7 +112,7 @@ def test_schedules_show_as_many_latents_in_all(k):
         scheduled(constant, None, TASK, Decoding(candidates="all"))
 
 
-def test_what_is_watched_is_what_was_predicted_when_it_was_a_latent():
+def test_trace_shows_predictions_of_tokens_while_latent():
     """An exact model of twins: once one is decoded the other is certain, and no latent is anything else."""
     same = torch.eye(3, dtype=torch.float64)
     net, tokens = (
@@ -208,7 +208,7 @@ def test_every_experiment_has_a_name_that_can_be_asked_for():
     assert set(get_args(ExperimentName)) == {*EXPERIMENTS, *CATALOGUE, "claims", "all"}
 
 
-def test_a_puzzle_to_infill_is_of_the_length_that_the_model_learned():
+def test_puzzle_to_infill_has_the_length_of_the_models_boards():
     asked = [
         recipe
         for scale in ("cpu", "paper")

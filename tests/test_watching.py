@@ -1,4 +1,4 @@
-"""Watching: what is drawn at each step, and that a character is drawn whole or as a sign."""
+"""Watching: what each step draws, and that a character is drawn completely or as a sign."""
 
 import io
 from types import SimpleNamespace
@@ -105,7 +105,7 @@ def test_words_keep_the_space_before_them(tmp_path):
     assert task.inside([1, 2, 3]) == " the boxes"
 
 
-def test_without_a_terminal_only_the_last_picture_is_printed():
+def test_watch_without_a_terminal_prints_the_last_picture():
     out = io.StringIO()
     with watching(
         Text(3), torch.tensor([[97, 98, 99]]), torch.ones(1, 3).bool(), torch.tensor([3]), Console(file=out)

@@ -72,7 +72,7 @@ def libraries():
 
 
 def done(*command, cwd):
-    """What a command prints, which must end well, and which sees no path but its own."""
+    """What a command prints that must succeed, with no path but that of the wheel."""
     environment = {
         name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")
     }
@@ -114,7 +114,7 @@ def test_the_wheel_holds_what_it_must_and_no_more(wheel):
         assert f"Programming Language :: Python :: 3.{minor}" in about
 
 
-def test_it_solves_a_puzzle_from_an_empty_folder(fresh, tmp_path):
+def test_wheel_solves_a_puzzle_in_an_empty_directory(fresh, tmp_path):
     place = done(
         fresh / "bin" / "python", "-c", "import latent_tokens; print(latent_tokens.__file__)", cwd=tmp_path
     )
@@ -150,7 +150,7 @@ print(alone - begun, loaded - alone, time.perf_counter() - loaded)
 """
 
 
-def test_to_import_it_takes_a_moment_and_its_core_little_more_than_torch():
+def test_import_is_quick_and_the_core_adds_little_to_torch():
     rounds = [
         map(float, done(sys.executable, "-c", TIMED, str(ROOT / "src"), cwd=ROOT).split())
         for _ in range(ROUNDS)

@@ -77,7 +77,7 @@ def test_a_sat_solver_proves_every_puzzle_unique():
     assert kinds == {"=", "!=", "immediate-left", "left-of", "nbr", "ends", "inbetween"}
 
 
-def test_no_clue_can_be_spared_by_propagation():
+def test_every_clue_is_needed_by_propagation():
     for row in TASK.generate(40, seed=9).tokens:
         puzzle, houses, attributes = read_prompt(row)
         assert rules.solves(puzzle, houses, attributes)
@@ -87,7 +87,7 @@ def test_no_clue_can_be_spared_by_propagation():
 
 @pytest.mark.parametrize("kind", ["=", "!=", "immediate-left", "left-of", "nbr", "ends", "inbetween"])
 @given(data=st.data())
-def test_what_a_clue_leaves_is_what_enumeration_leaves(kind, data):
+def test_clue_propagation_equals_enumeration(kind, data):
     """Propagation keeps every house of a true placement. It decides truth if each reference has one house."""
     from helpers.sat import RELATIONS
 
@@ -173,7 +173,7 @@ def test_a_search_that_runs_long_gives_up():
     assert TASK.count_solutions(TASK.encode(f"{text} {free} 0 1 2 3 4 5")) is None
 
 
-def test_no_answer_is_no_table():
+def test_problem_without_an_answer_is_not_valid():
     problem = SMALL.encode(f"{A} 0 1 2")
     assert len(SMALL.verify(problem.tokens[0])) == 3 + 5
     assert SMALL.score(problem.tokens)["valid"] == 0

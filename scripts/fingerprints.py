@@ -184,16 +184,22 @@ def samples(net, method, decodings, batch):
     return found
 
 
+def methods_on(task):
+    """Losses and samples of every method on a task."""
+    net, batch = network(task), batch_of(task)
+    decodings = MANY if task.name in MANY_DECODINGS else FEW
+    return {
+        f"{name} on {task.name}": training_losses(net, METHODS[name], *batch)
+        | samples(net, METHODS[name], decodings, batch)
+        for name in ALL_METHODS
+    }
+
+
 def methods_on_tasks():
     """Losses and samples of every method on every task."""
     found = {}
     for task in {task.name: task for task in TASKS.values()}.values():
-        net, batch = network(task), batch_of(task)
-        for name in ALL_METHODS:
-            decodings = MANY if task.name in MANY_DECODINGS else FEW
-            found[f"{name} on {task.name}"] = training_losses(net, METHODS[name], *batch) | samples(
-                net, METHODS[name], decodings, batch
-            )
+        found |= methods_on(task)
     return found
 
 
@@ -345,17 +351,20 @@ def resumed(run):
     return {"equal weights": all(near), **described_network(ours)}
 
 
+PARTS = {
+    "methods on tasks": methods_on_tasks,
+    "other decodings": other_decodings,
+    "likelihoods": likelihoods,
+    "examples": examples,
+    "reproduce": recipe_hashes,
+    "files of version 0.1": files_of_version_0_1,
+}
+
+
 def fingerprints():
     """All of it."""
     torch.set_num_threads(1)
-    return {
-        "methods on tasks": methods_on_tasks(),
-        "other decodings": other_decodings(),
-        "likelihoods": likelihoods(),
-        "examples": examples(),
-        "reproduce": recipe_hashes(),
-        "files of version 0.1": files_of_version_0_1(),
-    }
+    return {name: part() for name, part in PARTS.items()}
 
 
 def flat(value, name=""):

@@ -461,7 +461,7 @@ def test_the_benchmark_prints_rates_in_one_process_and_in_two(capsys, monkeypatc
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
-def test_an_interrupted_making_leaves_nothing_and_starts_clean(tmp_path, sign):
+def test_an_interrupted_making_leaves_nothing_and_starts_clean(tmp_path, sign, request):
     command = [
         sys.executable,
         "-m",
@@ -475,7 +475,8 @@ def test_an_interrupted_making_leaves_nothing_and_starts_clean(tmp_path, sign):
     ]
     with (tmp_path / "said").open("w") as said:
         process = subprocess.Popen([*command, "--num-train", "2000000"], stderr=said)
-    until = time.monotonic() + 60
+    request.addfinalizer(process.kill)
+    until = time.monotonic() + 300
     while not (tmp_path / ".data.unfinished").is_dir() or "making" not in (tmp_path / "said").read_text():
         assert process.poll() is None
         assert time.monotonic() < until, "it has not begun"

@@ -1,10 +1,8 @@
 """The examples run as a newcomer runs them and learn what they say; the task they bring is one."""
 
 import importlib.util
-import os
 import re
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -45,13 +43,12 @@ def test_an_example_fits_two_screens(path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_runs_and_learns(path, tmp_path):
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(path.relative_to(ROOT)), str(tmp_path / "run")]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    learned = [float(share) for share in re.findall(r"^n = .*: ([\d.]+) % valid", done.stdout, re.M)]
-    (chance,) = [float(share) for share in re.findall(r"^random .*: ([\d.]+) % valid", done.stdout, re.M)]
+def test_an_example_runs_and_learns(path, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", [path.name, str(tmp_path / "run")])
+    runpy.run_path(str(path), run_name="__main__")
+    printed = capsys.readouterr().out
+    learned = [float(share) for share in re.findall(r"^n = .*: ([\d.]+) % valid", printed, re.M)]
+    (chance,) = [float(share) for share in re.findall(r"^random .*: ([\d.]+) % valid", printed, re.M)]
     assert len(learned) == 3
     assert min(learned) > chance + 50
     assert (tmp_path / "run/model.safetensors").is_file()
@@ -67,14 +64,14 @@ def test_the_lines_are_the_petersen_graph(example):
     assert (joined @ joined + joined == np.ones((10, 10)) + 2 * np.eye(10)).all()
 
 
-def test_its_examples_do_not_depend_on_the_calls_they_are_made_in(task):
+def test_new_task_examples_do_not_depend_on_how_calls_split_them(task):
     whole, parts = task.generate(30, seed=3), [task.generate(12, seed=3), task.generate(18, seed=3, first=12)]
     for array, pieces in zip(whole, zip(*parts, strict=True), strict=True):
         assert (array == np.concatenate(pieces)).all()
     assert (task.generate(30, seed=4).tokens != whole.tokens).any()
 
 
-def test_its_examples_are_right_and_split_by_colouring(task):
+def test_new_task_examples_are_valid_and_split_by_colouring(task):
     examples = task.generate(2_000, seed=0)
     assert task.score(examples.tokens)["valid"].all()
     assert (examples.known.sum(1) == 3).all()
@@ -84,7 +81,7 @@ def test_its_examples_are_right_and_split_by_colouring(task):
     assert len(set(zip(keys.tolist(), splits.tolist(), strict=True))) == len(set(keys.tolist()))
 
 
-def test_its_verifier_sees_every_wrong_token(example, task):
+def test_new_task_verifier_notices_every_wrong_token(example, task):
     """No colour, or a neighbour's: always caught. Another colour: right exactly where no neighbour has it."""
     joined = adjacency(example).astype(bool)
     for board in task.generate(100, seed=1).tokens:
@@ -99,7 +96,7 @@ def test_its_verifier_sees_every_wrong_token(example, task):
                 assert task.score(changed[None])["valid"][0] == (not wrong)
 
 
-def test_its_problems_are_read_as_they_are_written(task):
+def test_new_task_problems_are_read_as_written(task):
     problem = task.encode("R.G.. ...Y.")
     assert task.decode(np.where(problem.known, problem.tokens, 255)[0]) == "R.G.. ...Y."
     board = task.generate(1, seed=2).tokens
@@ -111,7 +108,7 @@ def test_its_problems_are_read_as_they_are_written(task):
             task.encode(text)
 
 
-def test_the_new_rule_is_between_sidm_and_scdm_and_leaves_the_number_of_latents_free():
+def test_new_rule_is_between_sidm_and_scdm_with_free_latents():
     near, layout = (
         module("new_method").near,
         next_layout(torch.arange(9)[None], *(torch.tensor([count]) for count in (3, 6, 0))),

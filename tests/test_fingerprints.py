@@ -1,26 +1,58 @@
 """Values that no refactoring changes: losses, samples, recipe hashes, version 0.1 files and loss curves."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from latent_tokens import TASKS
+
 ROOT = Path(__file__).parents[1]
 GOLDEN = json.loads((ROOT / "tests" / "data" / "golden_curves.json").read_text())
 sys.path.append(str(ROOT / "scripts"))
 
+import fingerprints  # noqa: E402
 from fingerprints import differences  # noqa: E402
 from golden_curves import TRAINED, curve  # noqa: E402
 
+STORED = json.loads(fingerprints.STORED.read_text())
+TASKS_BY_NAME = {task.name: task for task in TASKS.values()}
+OTHER_PARTS = [part for part in fingerprints.PARTS if part != "methods on tasks"]  # those are by task
+
 
 @pytest.mark.slow
-def test_fingerprints_are_those_that_are_stored():
-    command = [sys.executable, str(ROOT / "scripts" / "fingerprints.py"), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.mark.parametrize("name", TASKS_BY_NAME)
+def test_losses_and_samples_of_a_task_are_those_stored(name):
+    stored = {
+        key: values for key, values in STORED["methods on tasks"].items() if key.endswith(f" on {name}")
+    }
+    assert len(stored) == len(fingerprints.ALL_METHODS)
+    assert differences(stored, fingerprints.methods_on(TASKS_BY_NAME[name])) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", OTHER_PARTS)
+def test_fingerprints_are_those_that_are_stored(part):
+    found = json.loads(json.dumps(fingerprints.PARTS[part]()))
+    assert differences(STORED[part], found) == []
+
+
+def test_every_stored_fingerprint_belongs_to_a_test():
+    assert STORED.keys() == fingerprints.PARTS.keys()
+    assert STORED["methods on tasks"].keys() == {
+        f"{method} on {name}" for method in fingerprints.ALL_METHODS for name in TASKS_BY_NAME
+    }
+
+
+def test_check_of_fingerprints_fails_when_one_differs(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["fingerprints.py", "--check"])
+    for found, exit_code in ((STORED, 0), (STORED | {"examples": {}}, 1)):
+        monkeypatch.setattr(fingerprints, "fingerprints", lambda found=found: found)
+        assert fingerprints.main() == exit_code
+    equal, *different = capsys.readouterr().out.strip().splitlines()
+    assert equal.endswith(" fingerprints are equal")
+    assert len(different) == len(STORED["examples"]) + 1
 
 
 def test_differences_of_fingerprints_are_listed_by_name():

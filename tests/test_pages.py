@@ -12,11 +12,18 @@ from latent_tokens import TASKS
 # The board of the large GIF, and the same with 8 masked cells: 8 steps to draw instead of 45.
 HERO = ".942....51...34..9.2..9..8..429...13..5.6.89.9..3.....839.25.4...74.9.3.45..7..2."
 NEARLY_SOLVED = ".942....51...34279523796481642958713375162894918347652839625147267419538451873926"
+# Shorter sequences and texts than a reader has, in the same commands.
+SHORTER = {
+    "bench --sizes nano --lengths 16": "bench --sizes nano --lengths 6",
+    "--sizes nano --lengths 16 --precisions": "--sizes nano --lengths 6 --precisions",
+    "--growth": "--batch-sizes 1 2 --growth",
+    "--text README.md": "--text start.md",
+}
 PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_a_page_points_to_is_there(page):
+def test_links_of_a_page_exist(page):
     for place in links(PAGES[page]):
         assert (ROOT / "docs" / place).exists(), place
 
@@ -31,16 +38,13 @@ def test_what_a_page_points_to_is_there(page):
         ("index.md", ""),
         ("performance.md", "runs/growth/growth.png"),
         ("results.md", ""),
-        ("scaling.md", "runs/four-by-two/model.safetensors"),
         ("text.md", "runs/readme"),
     ],
 )
 def test_the_commands_of_a_page_run(tmp_path, page, written):
-    (tmp_path / "README.md").write_text((ROOT / "README.md").read_text()[:16_000])
-    asked = [
-        f"{command} --batch-sizes 1 2" if "--growth" in command else command
-        for command in commands(PAGES[page])
-    ]
+    (tmp_path / "README.md").write_text((ROOT / "README.md").read_text())
+    (tmp_path / "start.md").write_text((ROOT / "README.md").read_text()[:500])
+    asked = [shortened(command) for command in commands(PAGES[page])]
     assert len(asked) >= 2
     run(asked, tmp_path)
     assert (tmp_path / written).exists()
@@ -62,8 +66,8 @@ def test_the_python_of_a_page_runs(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_page_on_watching_run(tmp_path):
-    """But for the server, which does not end by itself: test_serve.py starts it."""
+def test_the_commands_of_the_page_on_watching_run(tmp_path, monkeypatch, capsys):
+    """Without the server, which runs until Ctrl-C: test_serve.py starts it."""
     assert HERO in PAGES["watching.md"]
     asked = [
         command.replace(HERO, NEARLY_SOLVED)
@@ -79,7 +83,10 @@ def test_the_commands_of_the_page_on_watching_run(tmp_path):
         "hero.gif",
     }
     (block,) = blocks(PAGES["watching.md"], "python")
-    assert subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, check=True).stdout
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    exec(compile(block, "watching.md", "exec"), {"__name__": "watching"})
+    assert capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -92,6 +99,18 @@ def test_the_commands_of_the_manual_run(tmp_path):
     shown = TASKS["sudoku-6-puzzle"].generate(1, seed=0).tokens[0].tolist()
     assert f"puzzle   {spaced(shown[1:37])}" in manual
     assert f"solution {spaced(shown[38:])}" in manual
+
+
+def shortened(command):
+    """The command on shorter sequences and texts."""
+    for long, short in SHORTER.items():
+        command = command.replace(long, short)
+    return command
+
+
+def test_each_shortened_command_is_on_a_page():
+    every = "\n".join(command for page in PAGES.values() for command in commands(page))
+    assert all(long in every for long in SHORTER)
 
 
 def spaced(cells):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import fields, make_dataclass, replace
 from itertools import permutations
 from pathlib import Path
@@ -72,14 +73,17 @@ def reproduced(place, names):
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory):
-    return reproduced(tmp_path_factory.mktemp("paper"), EXPERIMENTS)
-
-
-@pytest.fixture(scope="module")
 def few(tmp_path_factory):
     """What the fast tests need: a table with its figure's rows, and text."""
     return reproduced(tmp_path_factory.mktemp("few"), ("figure-1", "table-1", "figure-text", "table-text"))
+
+
+@pytest.fixture(scope="module")
+def done(few, tmp_path_factory):
+    """Every experiment, continued from a copy of the few."""
+    place = tmp_path_factory.mktemp("paper") / "copy"
+    shutil.copytree(few[0].out.parent, place)
+    return reproduced(place, EXPERIMENTS)
 
 
 def tables_of(source):
@@ -169,7 +173,7 @@ def test_every_experiment_runs(done, name):
     assert len(tables[name].splitlines()) == len(dict.fromkeys(EXPERIMENTS[name].cells(SCALES["smoke"]))) + 6
 
 
-def test_nothing_is_computed_twice(few, monkeypatch):
+def test_reproduce_computes_nothing_twice(few, monkeypatch):
     config, tables = few
     rows = (config.out / "smoke" / "rows.jsonl").read_text()
     names = [json.loads(line)["recipe"] for line in rows.splitlines()]
@@ -181,7 +185,7 @@ def test_nothing_is_computed_twice(few, monkeypatch):
 
 
 @pytest.mark.slow
-def test_all_experiments_are_the_tables_of_each(done, monkeypatch):
+def test_reproduce_all_prints_the_table_of_each_experiment(done, monkeypatch):
     config, tables = done
     monkeypatch.setattr("latent_tokens.paper.runs.fit", None)
     monkeypatch.setattr("latent_tokens.paper.runs.evaluate", None)
@@ -233,7 +237,7 @@ def test_a_table_refuses_rows_of_other_weights_data_or_problems(few, tmp_path, w
     mine = [recipe.hash for recipe in recipes("figure-1", "smoke", config.runs)]
     changed = next(row for row in rows if row["recipe"] == mine[1])
     changed[what] = "0" * 64
-    del changed["row_sha256"]  # whoever changes a row on purpose leaves it out
+    del changed["row_sha256"]  # a row changed on purpose has no checksum
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(ValueError, match=f"differ in {what}"):
         reproduce(replace(config, experiment="figure-1", out=tmp_path))
@@ -287,8 +291,8 @@ def test_a_model_may_be_trained_from_more_seeds():
         ReproduceConfig("table-1", seeds=0)
 
 
-def test_what_is_stopped_before_it_has_begun_can_begin_again(tmp_path, monkeypatch):
-    """Nothing is left behind that the next attempt takes for a run of someone else's."""
+def test_recipe_stopped_before_it_began_starts_again(tmp_path, monkeypatch):
+    """The next attempt finds nothing that it takes for a run of someone else."""
     (recipe, *_) = recipes("table-1", "smoke", tmp_path)
 
     def stop(*_):
@@ -323,7 +327,7 @@ def test_claim_takes_three_seeds_that_agree():
     assert verdict(line_of([], ()), low) == ("", "", "not run")
 
 
-def test_claim_on_fewer_than_three_seeds_has_the_interval_of_wilson():
+def test_claim_on_fewer_than_three_seeds_has_a_wilson_interval():
     low = line_of([40.0, 41.0, 42.0])
     difference, kind, decision = verdict(line_of([51.0], (2,)), low)  # compared to 42.0, of the same seed
     bounds = [100 * bound for bound in wilson_difference(0.51, 1_000, 0.42, 1_000)]
@@ -434,8 +438,8 @@ def test_hash_does_not_depend_on_a_new_setting_of_none(config):
 
 
 @pytest.mark.parametrize("config", CONTENTS)
-def test_hash_lists_every_setting_or_names_it_as_without_influence(config):
-    """A setting that is forgotten in the list would give two different results one hash."""
+def test_hash_lists_every_setting_or_exempts_it_by_name(config):
+    """Two different results would share a hash if the list missed a setting."""
     changed = {"latents": (0,), "clues": 30, "targets": (10, 20), "houses": (3,), "attributes": (3,)}
     values = {field.name: changed.get(field.name, "changed") for field in fields(config)}
     values |= {"apart_from": (Path("other"),), "source": "solver", "from_file": False}
@@ -463,7 +467,7 @@ def test_the_table_of_claims_runs_nothing(done, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_what_was_not_run_says_so():
+def test_recipes_without_results_have_no_rows():
     asked = recipes("table-ar-mtp", "cpu", Path("runs"))
     assert len(asked) == 4 * 4 * 3
     assert all(not line.rows for line in lines(asked, {}))
@@ -521,7 +525,7 @@ def test_a_table_in_the_repository_is_that_of_its_rows(path):
 
 
 def test_the_page_says_of_others_puzzles_what_the_rows_say():
-    """Every figure of the rows stands in the table of docs/results.md, in the line with as many puzzles."""
+    """The table of docs/results.md has every number of the rows, in the line with as many puzzles."""
     root = Path(__file__).parents[1]
     page, rows = (
         (root / "docs" / "results.md").read_text(),
@@ -543,7 +547,7 @@ def test_the_page_says_of_others_puzzles_what_the_rows_say():
             assert f"{row['valid']:g}" in boards
 
 
-def test_what_latents_take_off_is_seen_sequence_by_sequence():
+def test_gain_of_latents_is_paired_by_sequence():
     first = {"held_out_nats": [10.0, 20.0, 30.0], "held_out_tokens": 30}
     row = {"held_out_nats": [9.0, 18.0, 27.0], "held_out_tokens": 30}
     less, half = taken_off(row, first)
@@ -556,7 +560,7 @@ def test_what_latents_take_off_is_seen_sequence_by_sequence():
     assert taken_off({}, first) is None
 
 
-def test_text_has_a_line_for_every_seed_and_an_imported_model_must_be_there(few):
+def test_text_table_has_a_line_per_seed_and_needs_imports(few):
     config, tables = few
     table = reproduce(replace(config, experiment="table-text", seeds=2))
     assert [line.split(" | ")[3] for line in table.splitlines()[2:8]] == ["0", "1"] * 3

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.documentation import ROOT, commands, run
 from helpers.ranks import free_port, run_ranks
 from latent_tokens import processes
 from latent_tokens.cli import main
@@ -201,8 +202,18 @@ def test_slurm_job_saves_and_is_requeued_on_a_signal(one, tmp_path):
         "SLURM_JOB_NODELIST": "here",
         "MASTER_PORT": free_port(),
     }
-    script = Path(__file__).parents[1] / "scripts" / "train.slurm"
-    command = ["bash", str(script), *TRAIN, "scdm", "--steps", "200", "--out", "run", "--save-every", "1"]
+    command = [
+        "bash",
+        str(ROOT / "scripts" / "train.slurm"),
+        *TRAIN,
+        "scdm",
+        "--steps",
+        "200",
+        "--out",
+        "run",
+        "--save-every",
+        "1",
+    ]
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as job:
         while not list((tmp_path / "run").glob("state-*")):
             time.sleep(0.02)
@@ -220,8 +231,15 @@ def test_slurm_job_saves_and_is_requeued_on_a_signal(one, tmp_path):
         "--out",
         tmp_path / "run",
         "--save-every",
-        "1",
+        "200",
         "--resume",
         "auto",
     )
     assert_same_losses(tmp_path / "run", one, 200)
+
+
+def test_commands_of_the_page_on_scaling_run(tmp_path):
+    page = commands((ROOT / "docs" / "scaling.md").read_text())
+    assert sum(command.startswith("torchrun") for command in page) >= 2
+    run(page, tmp_path)
+    assert (tmp_path / "runs/four-by-two/model.safetensors").is_file()

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -17,7 +15,7 @@ SHORTER = {
     "evaluate": "--num-samples 4",
     "data": "--num-train 64",
     "reproduce": "--scale smoke",
-    "bench": "--sizes nano --lengths 12 --train nano:4x12 --rounds 1",
+    "bench": "--sizes nano --lengths 6 --train nano:4x6 --rounds 1",
 }
 SETTING = ("sudoku-6", "scdm", "top_prob", 4)
 BOARDS = "torch.zeros(100,"
@@ -85,14 +83,8 @@ def test_the_commands_run(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", PYTHON)
-def test_the_python_runs(block, tmp_path):
+def test_the_python_runs(block, tmp_path, monkeypatch, capsys):
     assert BOARDS in block
-    done = subprocess.run(
-        [sys.executable, "-c", block.replace(BOARDS, "torch.zeros(4,")],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block.replace(BOARDS, "torch.zeros(4,"), "README.md", "exec"), {"__name__": "readme"})
+    assert capsys.readouterr().out

@@ -8,6 +8,7 @@ import sys
 from contextlib import chdir
 from pathlib import Path
 
+from helpers.ranks import run_ranks
 from latent_tokens.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -16,7 +17,7 @@ ENVIRONMENT = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ[
 
 
 def blocks(page, language):
-    """What stands in the page's blocks of the language."""
+    """The content of the page's code blocks in a language."""
     return re.findall(rf"```{language}\n(.*?)```", page, re.S)
 
 
@@ -29,12 +30,15 @@ def run(commands, folder):
     """Run them in their order, in one directory.
 
     The first latent-tokens command of a test run is a process. The others are calls, which start quickly.
+    The ranks of torchrun are forked. tests/test_processes.py starts a real torchrun.
     """
     for command in commands:
         name, *arguments = shlex.split(command, comments=True)
         if name == "latent-tokens" and STARTED:
             with chdir(folder):
                 assert main(arguments) == 0, command
+        elif name == "torchrun":
+            fork_torchrun(arguments, folder)
         else:
             done = subprocess.run(
                 command, shell=True, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False
@@ -42,6 +46,16 @@ def run(commands, folder):
             assert done.returncode == 0, f"{command}\n{done.stdout[-2_000:]}\n{done.stderr[-2_000:]}"
             if name == "latent-tokens":
                 STARTED.append(command)
+
+
+def fork_torchrun(arguments, folder):
+    """Run the ranks of a torchrun command line, which torchrun itself parses."""
+    from torch.distributed.run import get_args_parser
+
+    launch = get_args_parser().parse_args(arguments)
+    assert (launch.module, launch.training_script) == (True, "latent_tokens"), arguments
+    code, _, err = run_ranks(int(launch.nproc_per_node), *launch.training_script_args, cwd=folder)
+    assert code == 0, err[-2_000:]
 
 
 def links(page):

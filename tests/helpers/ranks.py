@@ -33,16 +33,17 @@ def main_of(program):
     return import_module(program).entry
 
 
-def rank_main(program, arguments, environment, stdout, stderr):
-    """Runs the command line in this process, as one rank."""
+def rank_main(program, arguments, environment, folder, stdout, stderr):
+    """Runs the command line in this process, as one rank, in a directory."""
     os.environ.update(environment)
+    os.chdir(folder)
     for path, stream in ((stdout, 1), (stderr, 2)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), stream)
     sys.argv = ["latent-tokens", *arguments]
     main_of(program)()
 
 
-def run_ranks(world_size, *arguments, program="latent_tokens.cli"):
+def run_ranks(world_size, *arguments, program="latent_tokens.cli", cwd="."):
     """Run a command on that many ranks. Return (largest exit code, stdout and stderr of all ranks)."""
     group = {
         "WORLD_SIZE": str(world_size),
@@ -58,7 +59,7 @@ def run_ranks(world_size, *arguments, program="latent_tokens.cli"):
             ranks.append(
                 FORKSERVER.Process(
                     target=rank_main,
-                    args=(program, list(map(str, arguments)), environment, *paths),
+                    args=(program, list(map(str, arguments)), environment, Path(cwd).resolve(), *paths),
                     daemon=True,
                 )
             )

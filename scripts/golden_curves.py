@@ -3,7 +3,7 @@
     python scripts/golden_curves.py > tests/data/golden_curves.json
 
 The tolerance of a point is four standard deviations over seeds. Another order of random draws stays within
-it. A method that learns something else does not. tests/test_golden_curves.py compares.
+it. A method that learns something else does not. tests/test_fingerprints.py compares.
 """
 
 import json

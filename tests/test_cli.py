@@ -34,7 +34,14 @@ def runs(tmp_path_factory):
         name: str(
             fit(
                 TrainConfig(
-                    "sudoku-4", name, folder / name, steps=2, batch_size=4, num_train=8, num_validation=8
+                    "sudoku-4",
+                    name,
+                    folder / name,
+                    steps=2,
+                    batch_size=4,
+                    num_train=8,
+                    num_validation=8,
+                    precision="fp32",
                 )
             )
         )
@@ -117,6 +124,8 @@ def test_data_then_train_then_evaluate(tmp_path, capsys):
         "3",
         "--batch-size",
         "4",
+        "--precision",
+        "fp32",
         "--seed",
         "1",
         "--data",
@@ -182,7 +191,18 @@ PROMPTS = {  # of each task: a problem, how its prompt is drawn, and its tokens:
 @pytest.mark.parametrize("name", PROMPTS)
 def test_solve_and_sample_show_the_net_no_more_than_a_problem_has(name, tmp_path, capsys):
     run = str(
-        fit(TrainConfig(name, "scdm", tmp_path / "run", steps=2, batch_size=4, num_train=8, num_validation=8))
+        fit(
+            TrainConfig(
+                name,
+                "scdm",
+                tmp_path / "run",
+                steps=2,
+                batch_size=4,
+                num_train=8,
+                num_validation=8,
+                precision="fp32",
+            )
+        )
     )
     text, drawn, given, whole = PROMPTS[name]
     capsys.readouterr()
@@ -523,6 +543,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
         "300",
         "--batch-size",
         "4",
+        "--precision",
+        "fp32",
         "--num-train",
         "64",
         "--num-validation",
@@ -541,8 +563,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     hint = said.splitlines()[-1]
     assert "stopped at step" in hint
     assert (
-        f"resume with: latent-tokens train sudoku-4 scdm --steps 300 --batch-size 4 --num-train 64 "
-        f"--num-validation 8 --out '{run}' --resume auto" in hint
+        f"resume with: latent-tokens train sudoku-4 scdm --steps 300 --batch-size 4 --precision fp32 "
+        f"--num-train 64 --num-validation 8 --out '{run}' --resume auto" in hint
     )
     assert main([*command, "--resume", "auto"]) == 0
     steps = [

@@ -34,6 +34,8 @@ TRAIN = [
     "constant",
     "--lr",
     "1e-3",
+    "--precision",
+    "fp32",
 ]
 
 
@@ -225,3 +227,12 @@ def test_slurm_job_saves_and_is_requeued_on_a_signal(one, tmp_path):
         "auto",
     )
     assert_same_losses(tmp_path / "run", one, 200)
+
+
+def test_rank_0_chooses_the_precision_of_all_ranks(tmp_path):
+    asked = [*TRAIN[:-2], "scdm", "--steps", "3", "--out"]
+    together(2, *asked, tmp_path / "unequal", program="helpers.train_on_unequal_cpus")
+    together(2, *asked, tmp_path / "named", "--precision", "bf16")
+    assert json.loads((tmp_path / "unequal/config.json").read_text())["training"]["precision"] == "bf16"
+    weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("unequal", "named")]
+    assert weights[0] == weights[1]

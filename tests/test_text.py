@@ -264,12 +264,13 @@ def run(data, tmp_path_factory):
             batch_size=4,
             data=data,
             evaluate_every=4,
+            precision="fp32",
         )
     )
 
 
 def test_a_tokenizer_that_a_killed_start_had_yet_to_write_is_put_back(data, tmp_path):
-    config = TrainConfig("text", "scdm", tmp_path / "run", steps=2, batch_size=4, data=data)
+    config = TrainConfig("text", "scdm", tmp_path / "run", steps=2, batch_size=4, data=data, precision="fp32")
     tokenizer = fit(config) / "tokenizer.json"
     content = tokenizer.read_bytes()
     tokenizer.unlink()

@@ -26,6 +26,7 @@ from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.problems import batches, decode_batch, device_of
 from latent_tokens.evaluation.report import figure
 from latent_tokens.evaluation.results import append_result, read_results
+from latent_tokens.network.precision import resolve_precision
 from latent_tokens.progress import Advance, progress
 from latent_tokens.sharing.card import write_card
 from latent_tokens.storage import json_bytes, read_description, write_atomic
@@ -172,7 +173,14 @@ def compared(without: NDArray[np.bool_], with_all: NDArray[np.bool_]) -> dict[st
 
 def training(config: DemoConfig, method: str = "scdm") -> TrainConfig:
     """Return the recipe of one model of the demo."""
-    full = TrainConfig(TASK, method, out=config.out / method, seed=config.seed)
+    full = TrainConfig(
+        TASK,
+        method,
+        out=config.out / method,
+        seed=config.seed,
+        precision=config.precision,
+        threads=config.threads,
+    )
     return full if config.scale == "full" else replace(full, steps=20, num_train=2_000, num_validation=64)
 
 
@@ -183,7 +191,8 @@ def train(method: str, config: DemoConfig) -> Path:
 
 def measure(method: str, folder: Path, settings: Settings, config: DemoConfig, results: Path) -> list[Row]:
     """Return the method's rows in each setting. Append each to `results` when it is measured."""
-    net = from_pretrained(folder).to(fastest_device())
+    device = fastest_device()
+    net = from_pretrained(folder).to(device)
     rows = []
     for order, candidates in settings:
         evaluation = EvalConfig(
@@ -192,7 +201,8 @@ def measure(method: str, folder: Path, settings: Settings, config: DemoConfig, r
             order=order,
             num_samples=1_000 if config.scale == "full" else 20,
             seed=config.seed,
-            precision=config.precision,
+            precision=resolve_precision(config.precision, device),
+            threads=config.threads,
         )
         rows += evaluate(net, TASKS[TASK], evaluation, on_row=lambda row: append_result(results, row))
     return rows

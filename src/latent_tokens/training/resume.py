@@ -36,7 +36,7 @@ def read_started(config: TrainConfig) -> dict[str, Any] | None:
 
 
 def resume_config(config: TrainConfig, started: dict[str, Any] | None, device: torch.device) -> TrainConfig:
-    """Return the config with the precision of the run, which is never auto. Rank 0 decides and prints it.
+    """Return the config with the precision of the run, which is never auto. Rank 0 decides.
 
     Args:
         config: the settings.
@@ -49,13 +49,20 @@ def resume_config(config: TrainConfig, started: dict[str, Any] | None, device: t
     stored = None if started is None else stored_settings(config.folder, started, device)
     if config.precision == "auto":
         chosen = resolve_precision("auto", device) if stored is None else stored["precision"]
-        reason = "as the run was started" if stored is not None else f"auto: {precision_reason(device)}"
         config = replace(config, precision=processes.all_gather_object(chosen)[0])
-        CONSOLE.print(f"precision {config.precision} ({reason})", highlight=False, soft_wrap=True)
     if stored is not None:
         check_same(config.folder, stored, settings(config))
-    warn_if_slow(resolve_precision(config.precision, device), device)
     return config
+
+
+def print_precision(
+    precision: PrecisionSetting, asked: PrecisionSetting, resumes: bool, device: torch.device
+) -> None:
+    """Print the precision of a run if auto was asked for, and a warning if it is slow on the device."""
+    if asked == "auto":
+        reason = "as the run was started" if resumes else f"auto: {precision_reason(device)}"
+        CONSOLE.print(f"precision {precision} ({reason})", highlight=False, soft_wrap=True)
+    warn_if_slow(resolve_precision(precision, device), device)
 
 
 def stored_settings(folder: Path, started: Mapping[str, Any], device: torch.device) -> dict[str, Any]:

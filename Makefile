@@ -1,18 +1,19 @@
-# setup: the environment alone.  demo: train, vary the number of latent tokens, draw the curve.
+# setup: the environment for development.  demo: train, vary the number of latent tokens, draw the curve. It needs no extra.
 # test: the fast tests.  test-all: also browsers, builds, process groups and a short drill.  CI runs check, docs and test-all.
 # drill: breaks a training run hundreds of times, which must end as if nothing had been; minutes.
-# demo-all: the demo with its reference models trained and evaluated again.  ship: puts what demo-all made into the package.
+# release-models: train and evaluate the bundled 6x6 models again, and write all that depends on them.
 # check also says which of what is installed has a known weakness, where a network can tell; that fails nothing.
 # fuzz: every reader is given what it must refuse, for minutes.  docs: the manual as a site in site/; a broken link fails.
 # space: what a Hugging Face Space of the app holds, in OUT.
 DEMO ?= full
 OUT ?= runs/demo
 RUN = .venv/bin/latent-tokens
+BASE = .venv/.base
 READY = .venv/.ready
 MANUAL = .venv/.manual
 PARALLEL = -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup demo demo-all ship test test-all check drill fuzz docs space
+.PHONY: setup demo release-models test test-all check drill fuzz docs space
 
 setup: $(READY)
 
@@ -21,17 +22,21 @@ $(READY): pyproject.toml constraints.txt
 	.venv/bin/pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
 	touch $(READY)
 
-demo: setup
+$(BASE): pyproject.toml constraints.txt
+	test -x .venv/bin/python || python3 -m venv .venv
+	.venv/bin/pip install --quiet --disable-pip-version-check -e . -c constraints.txt
+	touch $(BASE)
+
+demo: $(if $(wildcard $(READY)),$(READY),$(BASE))
 	rm -rf $(OUT)
 	$(RUN) demo --out $(OUT) --scale $(DEMO)
 
-demo-all: OUT = runs/demo-all
-demo-all: setup
+release-models: OUT = runs/release
+release-models: setup
 	rm -rf $(OUT)
-	$(RUN) demo --out $(OUT) --scale $(DEMO) --every-method
-
-ship: setup
-	.venv/bin/python scripts/ship.py runs/demo-all/shipped/sudoku-6-*
+	$(RUN) demo --out $(OUT) --every-method --precision fp32
+	.venv/bin/python scripts/release_models.py $(OUT)/shipped/sudoku-6-*
+	.venv/bin/python scripts/examples.py
 
 test: setup
 	.venv/bin/pytest $(PARALLEL) -m "not slow"

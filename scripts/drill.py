@@ -148,7 +148,7 @@ class Drill:
         """The command that trains into a folder, or goes on there."""
         every = (
             f"--save-every {SAVE_EVERY} --evaluate-every {EVALUATE_EVERY} --keep {KEEP} "
-            "--batch-size 4 --warmup 4 --resume auto"
+            "--batch-size 4 --warmup 4 --precision fp32 --resume auto"
         )
         return [
             "train",
@@ -866,6 +866,7 @@ def save_seconds(drill: Drill, size: str) -> float:
             steps=8,
             batch_size=4,
             save_every=100,
+            precision="fp32",
         )  # type: ignore[arg-type]
         save = training.Run.save
 

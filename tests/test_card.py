@@ -1,5 +1,6 @@
 """A card agrees with its directory and its rows, and the cards of the bundled models are up to date."""
 
+import shutil
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -12,6 +13,8 @@ from latent_tokens.sharing.card import card, write_card
 from latent_tokens.storage import append_line, read_description, read_lines
 from latent_tokens.tasks import TASKS
 from test_training import tiny_run
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_a_card_says_task_recipe_and_figures(tmp_path):
@@ -41,26 +44,72 @@ def test_a_folder_without_a_model_has_no_card(tmp_path):
         card(tmp_path, [])
 
 
-def test_a_model_is_put_into_the_package_with_its_rows(tmp_path, monkeypatch):
-    """Its earlier rows make way, those of others stay; a folder with a card is taken as it is."""
-    about = spec_from_file_location("ship", Path(__file__).parents[1] / "scripts" / "ship.py")
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """scripts/release_models.py, which writes to an empty package and measures 4 samples per row."""
+    path = Path(__file__).parents[1] / "scripts" / "release_models.py"
+    about = spec_from_file_location("release_models", path)
     script = module_from_spec(about)
     about.loader.exec_module(script)
     monkeypatch.setattr(script, "SHIPPED", tmp_path)
     monkeypatch.setattr(script, "RESULTS", tmp_path / "results.jsonl")
-    monkeypatch.setattr(
-        script, "EvalConfig", partial(lambda few, **config: EvalConfig(**{**config, "num_samples": few}), 4)
-    )
+    few = partial(lambda few, **config: EvalConfig(**{**config, "num_samples": few}), 4)
+    monkeypatch.setattr(script, "EvalConfig", few)
+    return script
+
+
+def test_a_model_is_put_into_the_package_with_its_rows(tmp_path, script):
+    """Its earlier rows make way, those of others stay; a folder with a card is taken as it is."""
     old = [{"task": "sudoku-4", "method": method} for method in ("mdm", "sidm")]
     for row in old:
         append_line(tmp_path / "results.jsonl", row)
     run = fit(tiny_run(tmp_path / "runs" / "sudoku-4-mdm", method="mdm"))
-    rows = script.ship(run, tmp_path / "beside" / "sudoku-4-mdm")
-    assert [row["order"] for row in rows] == ["top_prob", "uniform"]
+    rows = script.bundle(run, tmp_path / "beside" / "sudoku-4-mdm")
+    assert [(row["order"], row["precision"]) for row in rows] == [("top_prob", "fp32"), ("uniform", "fp32")]
     script.put(tmp_path / "beside" / "sudoku-4-mdm", rows)
     assert read_lines(tmp_path / "results.jsonl") == [old[1], *rows]
     assert (tmp_path / "sudoku-4-mdm" / "README.md").read_text() == card(tmp_path / "sudoku-4-mdm", rows)
     assert from_pretrained(tmp_path / "sudoku-4-mdm").method == METHODS["mdm"]
+
+
+def test_release_writes_the_models_their_rows_readme_and_figure(tmp_path, script, monkeypatch, capsys):
+    """A directory with a card is taken with its rows. Bundled models stand for newly trained ones."""
+    monkeypatch.setattr(script, "ROOT", tmp_path)
+    stored = read_lines(SHIPPED / "results.jsonl")
+    changed = [
+        {**row, "valid": 12.34, "ci95": [10.0, 15.06], "relative_cost": 0.127}
+        if (row["method"], row["candidates"], row["latents"]) == ("scdm", 4, 16)
+        else row
+        for row in stored
+    ]
+    made = tmp_path / "made"
+    shutil.copytree(SHIPPED / "sudoku-6-scdm", made / "sudoku-6-scdm")
+    for row in changed:
+        append_line(made / "results.jsonl", row)
+    readme = (ROOT / "README.md").read_text()
+    (tmp_path / "README.md").write_text(readme)
+    (tmp_path / "results.jsonl").write_text("")
+    (tmp_path / "docs").mkdir()
+    script.main([made / "sudoku-6-scdm"])
+    rows = read_lines(tmp_path / "results.jsonl")
+    assert rows == [row for row in changed if (row["task"], row["method"]) == ("sudoku-6", "scdm")]
+    before, after = (text.splitlines() for text in (readme, (tmp_path / "README.md").read_text()))
+    different = [line for line, old in zip(after, before, strict=True) if line != old]
+    assert different == ["| 16 | 12.3% | 10.0-15.1 | 0.13x |"]
+    paths = [tmp_path / name for name in ("README.md", "docs/latents.png", "docs/latents.svg")]
+    assert capsys.readouterr().out.split() == list(map(str, paths))
+    assert all(path.is_file() for path in paths)
+    with pytest.raises(ValueError, match="is not a directory"):
+        script.main([tmp_path / "nowhere"])
+
+
+def test_the_readme_has_the_numbers_of_the_bundled_rows(script):
+    readme = (ROOT / "README.md").read_text()
+    stored = read_lines(SHIPPED / "results.jsonl")
+    assert len(script.README_ROW.findall(readme)) == 4
+    assert script.with_results(readme, stored) == readme
+    with pytest.raises(ValueError, match="n = 0"):
+        script.with_results(readme, stored[:0])
 
 
 @pytest.mark.parametrize("name", shipped_names())

@@ -35,7 +35,14 @@ def runs(tmp_path_factory):
         name: str(
             fit(
                 TrainConfig(
-                    "sudoku-4", name, folder / name, steps=2, batch_size=4, num_train=8, num_validation=8
+                    "sudoku-4",
+                    name,
+                    folder / name,
+                    steps=2,
+                    batch_size=4,
+                    num_train=8,
+                    num_validation=8,
+                    precision="fp32",
                 )
             )
         )
@@ -118,6 +125,8 @@ def test_data_then_train_then_evaluate(tmp_path, capsys):
         "3",
         "--batch-size",
         "4",
+        "--precision",
+        "fp32",
         "--seed",
         "1",
         "--data",
@@ -183,7 +192,18 @@ PROMPTS = {  # of each task: a problem, how its prompt is drawn, and its tokens:
 @pytest.mark.parametrize("name", PROMPTS)
 def test_solve_and_sample_input_is_no_longer_than_the_problem(name, tmp_path, capsys):
     run = str(
-        fit(TrainConfig(name, "scdm", tmp_path / "run", steps=2, batch_size=4, num_train=8, num_validation=8))
+        fit(
+            TrainConfig(
+                name,
+                "scdm",
+                tmp_path / "run",
+                steps=2,
+                batch_size=4,
+                num_train=8,
+                num_validation=8,
+                precision="fp32",
+            )
+        )
     )
     text, drawn, given, whole = PROMPTS[name]
     capsys.readouterr()
@@ -541,6 +561,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
         "300",
         "--batch-size",
         "4",
+        "--precision",
+        "fp32",
         "--num-train",
         "64",
         "--num-validation",
@@ -559,8 +581,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     hint = said.splitlines()[-1]
     assert "stopped at step" in hint
     assert (
-        f"resume with: latent-tokens train sudoku-4 scdm --steps 300 --batch-size 4 --num-train 64 "
-        f"--num-validation 8 --out '{run}' --resume auto" in hint
+        f"resume with: latent-tokens train sudoku-4 scdm --steps 300 --batch-size 4 --precision fp32 "
+        f"--num-train 64 --num-validation 8 --out '{run}' --resume auto" in hint
     )
     assert main([*command, "--resume", "auto"]) == 0
     steps = [

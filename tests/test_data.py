@@ -179,7 +179,15 @@ def test_a_file_of_others_becomes_a_data_set(tmp_path):
 def test_a_model_is_judged_on_a_data_set(tmp_path):
     task, _ = load_data(made(tmp_path, "sudoku-6-puzzle", num_test=12))
     run = fit(
-        TrainConfig("sudoku-6-puzzle", "mdm", tmp_path / "run", steps=2, batch_size=4, data=tmp_path / "data")
+        TrainConfig(
+            "sudoku-6-puzzle",
+            "mdm",
+            tmp_path / "run",
+            steps=2,
+            batch_size=4,
+            data=tmp_path / "data",
+            precision="fp32",
+        )
     )
     net = from_pretrained(run)
     (row,) = evaluate(net, task, EvalConfig(data=tmp_path / "data"))
@@ -210,12 +218,25 @@ def test_problems_on_the_spot_are_of_the_test_split():
 def test_training_noise_and_padding_come_with_the_data(tmp_path):
     folder = made(tmp_path, "zebra-3", padding="paper", num_train=40)
     run = fit(
-        TrainConfig("zebra-3", "scdm", tmp_path / "run", steps=2, batch_size=4, data=folder, noise="all")
+        TrainConfig(
+            "zebra-3",
+            "scdm",
+            tmp_path / "run",
+            steps=2,
+            batch_size=4,
+            data=folder,
+            noise="all",
+            precision="fp32",
+        )
     )
     about = json.loads((run / "config.json").read_text())
     assert about["task"]["padding"] == "paper"
     assert about["training"]["noise"] == "all"
-    answer = fit(TrainConfig("zebra-3", "scdm", tmp_path / "answer", steps=2, batch_size=4, data=folder))
+    answer = fit(
+        TrainConfig(
+            "zebra-3", "scdm", tmp_path / "answer", steps=2, batch_size=4, data=folder, precision="fp32"
+        )
+    )
     assert (run / "model.safetensors").read_bytes() != (answer / "model.safetensors").read_bytes()
 
 

@@ -235,7 +235,11 @@ def test_a_model_of_text_takes_its_tokenizer_along(tmp_path, capsys):
             "text", tmp_path / "data", source=str(tmp_path / "text.txt"), length=16, tokenizer="bpe:300"
         )
     )
-    run = fit(TrainConfig("text", "scdm", tmp_path / "run", data=data, steps=2, batch_size=4, warmup=1))
+    run = fit(
+        TrainConfig(
+            "text", "scdm", tmp_path / "run", data=data, steps=2, batch_size=4, warmup=1, precision="fp32"
+        )
+    )
     assert main(["evaluate", str(run), "--data", str(data), "--num-samples", "3"]) == 0
     assert main(["export", str(run), str(tmp_path / "given"), "--precision", "bf16", "--license", "mit"]) == 0
     assert (tmp_path / "given" / "tokenizer.json").read_bytes() == (run / "tokenizer.json").read_bytes()

@@ -42,7 +42,7 @@ def model(name):
 def runs(tmp_path_factory):
     """Models of the two tasks without a bundled model, hardly trained."""
     folder = tmp_path_factory.mktemp("runs")
-    tiny = {"size": "nano", "steps": 2, "num_train": 64, "num_validation": 8}
+    tiny = {"size": "nano", "steps": 2, "num_train": 64, "num_validation": 8, "precision": "fp32"}
     return [
         str(fit(TrainConfig(task=task, method="scdm", out=folder / task, **tiny)))
         for task in ("zebra-3", "countdown-3")

@@ -9,9 +9,10 @@ from helpers.documentation import ROOT
 from latent_tokens import METHODS, SIZES, TASKS, Transformer, from_pretrained, save_pretrained
 from latent_tokens.checkpoints.pretrained import SHIPPED
 from latent_tokens.configs import SamplingConfig
-from latent_tokens.demo import compared, puzzles, solved, watched
+from latent_tokens.demo import watched
 from latent_tokens.storage import sha256_of
 from latent_tokens.trace.boards import COMPARISONS, chosen, measured, measured_for
+from latent_tokens.trace.comparison import compared, puzzles, solved
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 
 KINDS = {(False, True): "gained", (True, False): "lost", (True, True): "both", (False, False): "neither"}

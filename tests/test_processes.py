@@ -35,6 +35,8 @@ TRAIN = [
     "constant",
     "--lr",
     "1e-3",
+    "--precision",
+    "fp32",
 ]
 
 
@@ -243,3 +245,12 @@ def test_commands_of_the_page_on_scaling_run(tmp_path):
     assert sum(command.startswith("torchrun") for command in page) >= 2
     run(page, tmp_path)
     assert (tmp_path / "runs/four-by-two/model.safetensors").is_file()
+
+
+def test_rank_0_chooses_the_precision_of_all_ranks(tmp_path):
+    asked = [*TRAIN[:-2], "scdm", "--steps", "3", "--out"]
+    together(2, *asked, tmp_path / "unequal", program="helpers.train_on_unequal_cpus")
+    together(2, *asked, tmp_path / "named", "--precision", "bf16")
+    assert json.loads((tmp_path / "unequal/config.json").read_text())["training"]["precision"] == "bf16"
+    weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("unequal", "named")]
+    assert weights[0] == weights[1]

@@ -30,7 +30,15 @@ PADDINGS = [(name, padding) for name in EVERY for padding in ("none", "paper")]
 @pytest.mark.parametrize(("name", "method"), TRAINED)
 def test_a_method_learns_and_is_judged_on_a_task(name, method, tmp_path):
     config = TrainConfig(
-        name, method, tmp_path / "run", size="pico", steps=2, batch_size=2, num_train=4, num_validation=2
+        name,
+        method,
+        tmp_path / "run",
+        size="pico",
+        steps=2,
+        batch_size=2,
+        num_train=4,
+        num_validation=2,
+        precision="fp32",
     )
     net = from_pretrained(fit(config))
     (row,) = evaluate(net, TASKS[name], EvalConfig(num_samples=1 if name == "sudoku-16" else 2))

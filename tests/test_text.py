@@ -264,12 +264,13 @@ def run(data, tmp_path_factory):
             batch_size=4,
             data=data,
             evaluate_every=4,
+            precision="fp32",
         )
     )
 
 
 def test_tokenizer_is_restored_after_a_killed_start(data, tmp_path):
-    config = TrainConfig("text", "scdm", tmp_path / "run", steps=2, batch_size=4, data=data)
+    config = TrainConfig("text", "scdm", tmp_path / "run", steps=2, batch_size=4, data=data, precision="fp32")
     tokenizer = fit(config) / "tokenizer.json"
     content = tokenizer.read_bytes()
     tokenizer.unlink()

@@ -47,6 +47,7 @@ def tiny_run(out, **changes):
         "evaluate_every": 5,
         "save_every": 3,
         "warmup": 4,
+        "precision": "fp32",
     }
     return TrainConfig("sudoku-4", out=out, **{**settings, **changes})
 

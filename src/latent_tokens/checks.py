@@ -9,6 +9,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 LONGEST_LINE = 1_000  # characters
+MOST_THREADS = 1_024
 INT64_END = 1 << 63  # the first whole number that no tensor can store
 
 
@@ -32,6 +33,15 @@ def check_int(name: str, value: object, least: int) -> None:
     """Raise ValueError if `value` is not a whole number from `least` to 2^63 - 1."""
     if not is_whole(value, least):
         raise ValueError(f"{name}={value}: must be a whole number from {least}, below 2^63")
+
+
+def check_threads(threads: object) -> None:
+    """Raise ValueError unless the number of threads is None or from 1 to MOST_THREADS."""
+    if threads is None:
+        return
+    check_int("threads", threads, 1)
+    if isinstance(threads, int) and threads > MOST_THREADS:
+        raise ValueError(f"threads={threads}: must be at most {MOST_THREADS:,}")
 
 
 def check_choice(name: str, value: object, allowed: tuple[object, ...]) -> None:

@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from latent_tokens.bench.machine import fastest_device
 from latent_tokens.checkpoints.pretrained import SHIPPED, fingerprint, from_pretrained, save_pretrained
@@ -23,15 +21,17 @@ from latent_tokens.configs import (
     TrainConfig,
 )
 from latent_tokens.evaluation.evaluate import evaluate
-from latent_tokens.evaluation.problems import batches, decode_batch, device_of
+from latent_tokens.evaluation.parallel import evaluate_in_parallel
 from latent_tokens.evaluation.report import figure
 from latent_tokens.evaluation.results import append_result, read_results
 from latent_tokens.evaluation.rows import Row
-from latent_tokens.progress import Advance, progress
+from latent_tokens.network.precision import resolve_precision
+from latent_tokens.progress import progress
 from latent_tokens.sharing.card import write_card
 from latent_tokens.storage import Json, json_bytes, read_description, write_atomic
-from latent_tokens.tasks import TASKS, Examples, Sudoku, SudokuPuzzle
-from latent_tokens.trace.boards import COMPARISONS, Comparison, chosen
+from latent_tokens.tasks import TASKS, Sudoku
+from latent_tokens.trace.boards import chosen
+from latent_tokens.trace.comparison import compared, puzzles, solved
 from latent_tokens.trace.events import Trace
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 from latent_tokens.training.loop import fit
@@ -44,7 +44,7 @@ LATENTS: tuple[int | Literal["all"], ...] = (0, 2, 4, 8, 16, "all")
 WATCHED: tuple[int | Literal["all"], ...] = (0, "all")
 CANDIDATES = 4  # of 36 cells, as the paper's 8 are of 81
 GIVENS, PUZZLES, PUZZLE_SEED = 14, 100, 1  # the puzzles from which the one to watch is chosen
-TOGETHER = 25  # puzzles per batch
+MOST_PROCESSES = 8  # that measure rows at the same time: each holds torch in memory
 DIAL: Settings = (("top_prob", CANDIDATES), ("uniform", 1))  # order and k of the curves
 LEFT_TO_RIGHT: Settings = (("left_to_right", 1),)
 REFERENCES = ("mdm", "sidm", "arm", "ar-mtp")
@@ -135,45 +135,16 @@ def watched(run: Path, count: int) -> tuple[list[Trace], str]:
     return [trace(request) for request in requests], caption
 
 
-def puzzles(task: Sudoku, count: int, givens: int, seed: int) -> Examples:
-    """Return generated puzzles with one solution each, as boards of the task with `givens` given cells."""
-    generator = SudokuPuzzle(
-        f"{task.name}-puzzle", task.grid.box_rows, task.grid.box_columns, clues=givens, guessing="allowed"
-    )
-    return generator.to_infill(generator.generate(count, seed), task)
-
-
-def solved(
-    model: LoadedModel, problems: Examples, setting: SamplingConfig, advance: Advance
-) -> NDArray[np.bool_]:
-    """Return which of N problems (N,) the model solves exactly.
-
-    Each is decoded with the random numbers of a problem that is decoded alone.
-    """
-    decoding = DecodeRequest(model, problems.take(slice(1)), setting).decoding
-    solved_in_batches = []
-    for batch in batches(problems, TOGETHER, device_of(model.net)):
-        first_stream = replace(batch, rows=torch.zeros_like(batch.rows))
-        decoded = decode_batch(model.net, first_stream, decoding, setting.seed)
-        solved_in_batches.append(model.task.score(decoded.samples, batch.examples)["exact"] == 1)
-        advance(len(decoded.samples), "")
-    return np.concatenate(solved_in_batches)
-
-
-def compared(without: NDArray[np.bool_], with_all: NDArray[np.bool_]) -> dict[str, int]:
-    """Return the numbers of puzzles solved with all latent tokens only, none only, both and neither."""
-    pairs: dict[Comparison, NDArray[np.bool_]] = {
-        "gained": with_all & ~without,
-        "lost": without & ~with_all,
-        "both": with_all & without,
-        "neither": ~with_all & ~without,
-    }
-    return {kind: int(pairs[kind].sum()) for kind in COMPARISONS}
-
-
 def training(config: DemoConfig, method: str = "scdm") -> TrainConfig:
     """Return the recipe of one model of the demo."""
-    full = TrainConfig(TASK, method, out=config.out / method, seed=config.seed)
+    full = TrainConfig(
+        TASK,
+        method,
+        out=config.out / method,
+        seed=config.seed,
+        precision=config.precision,
+        threads=config.threads,
+    )
     return full if config.scale == "full" else replace(full, steps=20, num_train=2_000, num_validation=64)
 
 
@@ -183,20 +154,32 @@ def train(method: str, config: DemoConfig) -> Path:
 
 
 def measure(method: str, folder: Path, settings: Settings, config: DemoConfig, results: Path) -> list[Row]:
-    """Return the method's rows in each setting. Append each to `results` when it is measured."""
-    net = from_pretrained(folder).to(fastest_device())
-    rows = []
-    for order, candidates in settings:
-        evaluation = EvalConfig(
+    """Return the method's rows in each setting. Append each to `results` when it is measured.
+
+    On a CPU each thread measures rows of its own.
+    """
+    device = fastest_device()
+    evaluations = [
+        EvalConfig(
             latents=LATENTS if method == "scdm" else None,
             candidates=candidates,
             order=order,
             num_samples=1_000 if config.scale == "full" else 20,
             seed=config.seed,
-            precision=config.precision,
+            precision=resolve_precision(config.precision, device),
+            threads=config.threads,
         )
-        rows += evaluate(net, TASKS[TASK], evaluation, on_row=lambda row: append_result(results, row))
-    return rows
+        for order, candidates in settings
+    ]
+
+    def keep(row: Row) -> None:
+        append_result(results, row)
+
+    num_processes = min(config.threads or torch.get_num_threads(), MOST_PROCESSES)
+    if device.type == "cpu" and num_processes > 1 and config.scale == "full":
+        return evaluate_in_parallel(folder, TASK, evaluations, num_processes, on_row=keep)
+    net = from_pretrained(folder).to(device)
+    return [row for each in evaluations for row in evaluate(net, TASKS[TASK], each, on_row=keep)]
 
 
 def ship(runs: list[Path], config: DemoConfig) -> None:

@@ -94,6 +94,22 @@ def all_gather_object(value: T) -> list[T]:
 
 
 @contextmanager
+def limit_threads(threads: int | None) -> Iterator[None]:
+    """Let torch use so many CPU threads for a while. None leaves the number as it is."""
+    import torch
+
+    if threads is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
 def translate_peer_failure() -> Iterator[None]:
     """Raise ConnectionError, one line, if another rank ended: each backend reports it in its own words."""
     try:

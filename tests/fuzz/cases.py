@@ -153,7 +153,16 @@ class Fixtures:
         counts = {"num_train": 8, "num_validation": 4}
         fit(
             TrainConfig(
-                what, "scdm", place, steps=2, batch_size=2, evaluate_every=1, save_every=1, warmup=1, **counts
+                what,
+                "scdm",
+                place,
+                steps=2,
+                batch_size=2,
+                evaluate_every=1,
+                save_every=1,
+                warmup=1,
+                precision="fp32",
+                **counts,
             )
         )
 

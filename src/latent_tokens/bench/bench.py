@@ -25,6 +25,7 @@ from latent_tokens.bench.cases import (
 )
 from latent_tokens.bench.machine import Machine, describe_machine, measure_machine, peak_memory, seconds
 from latent_tokens.configs import BenchConfig, Precision
+from latent_tokens.network.precision import resolve_precision, warn_if_slow
 from latent_tokens.progress import progress
 
 
@@ -82,7 +83,8 @@ def measure_all(
     """Return the rows of all cases, group by group, for each precision of the config."""
     device = processes.join().device
     rows: list[Row] = []
-    for precision in config.precisions:
+    for precision in config.precisions or default_precisions(device):
+        warn_if_slow(precision, device)
         machine = measure_machine(DTYPES[precision], device)
         for cases in cases_of(precision, device):
             if not config.plain:
@@ -95,6 +97,11 @@ def measure_all(
                 rows.append({**row, "precision": precision, "device": describe_machine(device)})
                 on_row(rows[-1])
     return rows
+
+
+def default_precisions(device: torch.device) -> tuple[Precision, ...]:
+    """Return the formats to measure on a device: fp32, and bf16 where auto is bf16."""
+    return ("fp32", "bf16") if resolve_precision("auto", device) == "bf16" else ("fp32",)
 
 
 def measure(

@@ -35,7 +35,8 @@ def grow(config: BenchConfig, folder: Path, *, on_row: Callable[[Row], None] = l
     ones if there are several.
     """
     # The settings of each panel.
-    base = replace(config, sizes=config.sizes[:1], precisions=config.precisions[:1], train=(), plain=False)
+    precisions = (config.precisions or ("fp32",))[:1]
+    base = replace(config, sizes=config.sizes[:1], precisions=precisions, train=(), plain=False)
     settings(base)  # raises ValueError before anything is measured
     length = max(config.lengths)
     batch = config.batch_sizes[0]

@@ -19,6 +19,7 @@ from latent_tokens.core import sampling as reference
 from latent_tokens.core.decoding import Decoding
 from latent_tokens.core.methods import BLOCK_MASK_FROM, METHODS
 from latent_tokens.network.fast import generate
+from latent_tokens.network.precision import precision_reason, resolve_precision
 
 NUM_SAMPLES = 4_000  # of the oracle's joint distribution
 MAX_DISTANCE = 0.05  # total variation, exceeded by 1 in 100,000 sets of exact samples
@@ -41,7 +42,7 @@ def examine() -> Iterator[Finding]:
 
 
 def devices() -> Iterator[Finding]:
-    """Yield the device, the number of threads and the attention implementation."""
+    """Yield the device, the number of threads, the precision and the attention implementation."""
     device = fastest_device()
     if torch.backends.mps.is_available():
         yield Finding("device", "note", "the CPU: MPS has no float64, in which tokens are sampled")
@@ -51,6 +52,7 @@ def devices() -> Iterator[Finding]:
     else:
         yield Finding("device", "ok", describe_machine(device))
     yield threads(device)
+    yield precision(device)
     yield attention(device)
 
 
@@ -63,6 +65,13 @@ def threads(device: torch.device) -> Finding:
     if device.type == "cpu" and num_threads < cores and limit is not None:
         return Finding("threads", "note", text, f"OMP_NUM_THREADS={limit} limits them")
     return Finding("threads", "ok", text)
+
+
+def precision(device: torch.device) -> Finding:
+    """Return what `--precision auto` is on the device, and why."""
+    return Finding(
+        "precision", "ok", f"auto is {resolve_precision('auto', device)}: {precision_reason(device)}"
+    )
 
 
 def attention(device: torch.device) -> Finding:

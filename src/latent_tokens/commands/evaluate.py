@@ -50,6 +50,7 @@ def run_evaluate(command: Evaluate) -> int:
     from latent_tokens.evaluation.generative_perplexity import evaluate_text
     from latent_tokens.evaluation.report import table
     from latent_tokens.evaluation.results import append_result, with_hash
+    from latent_tokens.evaluation.rounding import count_differing_tokens
     from latent_tokens.evaluation.settings import order_for
     from latent_tokens.tasks import Text
 
@@ -84,11 +85,21 @@ def run_evaluate(command: Evaluate) -> int:
         rows = evaluate_text(net, task, command.config, judge, on_row=keep)
     else:
         rows = evaluate(net, task, command.config, on_row=keep)
+    if command.config.precision == "bf16":
+        print_difference(*count_differing_tokens(net, task, command.config))
     if not command.json and processes.is_main():
         Console(width=None if sys.stdout.isatty() else 110).print(
             table(rows, f"{command.run}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}")
         )
     return 0
+
+
+def print_difference(differing: int, decoded: int, num_samples: int) -> None:
+    """Print how many decoded tokens differ between bf16 and fp32, next to the progress of rank 0."""
+    from latent_tokens.progress import CONSOLE
+
+    share = f"{differing:,} of {decoded:,} tokens of {num_samples} samples differ from fp32"
+    CONSOLE.print(f"precision bf16: {share}", highlight=False, soft_wrap=True)
 
 
 def judged_by(row: Row) -> str:

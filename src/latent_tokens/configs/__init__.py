@@ -6,7 +6,7 @@ from latent_tokens.configs.bench import BenchConfig, training_shape
 from latent_tokens.configs.data import MOST_PROCESSES, DataConfig, Split, TaskName
 from latent_tokens.configs.demo import DemoConfig
 from latent_tokens.configs.evaluate import EvalConfig
-from latent_tokens.configs.names import PositionName, Precision, ScaleName, SizeName
+from latent_tokens.configs.names import PositionName, Precision, PrecisionSetting, ScaleName, SizeName
 from latent_tokens.configs.reproduce import ExperimentName, ReproduceConfig
 from latent_tokens.configs.sampling import (
     DEFAULT_CANDIDATES,
@@ -33,6 +33,7 @@ __all__ = [
     "PolicyName",
     "PositionName",
     "Precision",
+    "PrecisionSetting",
     "ReproduceConfig",
     "SamplingConfig",
     "ScaleName",

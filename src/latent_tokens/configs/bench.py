@@ -31,8 +31,9 @@ class BenchConfig:
     train: tuple[str, ...] = ("tiny:64x128", "tiny:64x81:128", "nano:256x36")
     """Training steps to measure. SIZE:BATCHxLENGTH or SIZE:BATCHxLENGTH:PADDED, where the reference step pads
     to PADDED."""
-    precisions: tuple[Precision, ...] = ("fp32", "bf16")
-    """Floating-point formats of the network."""
+    precisions: tuple[Precision, ...] | None = None
+    """Floating-point formats of the network. Default: fp32, and bf16 if the hardware has instructions for
+    it."""
     vocabulary: int = 32
     """Vocabulary size of a network that decodes, MASK included. 32 is the paper's for puzzles, 50258 that of
     GPT-2's tokens."""
@@ -50,7 +51,8 @@ class BenchConfig:
         check_int("vocabulary", self.vocabulary, 2)
         check_choice("positions", self.positions, get_args(PositionName))
         for name in ("sizes", "lengths", "batch_sizes", "latents", "precisions"):
-            if not getattr(self, name):
+            values = getattr(self, name)
+            if values is not None and not values:
                 raise ValueError(f"{name}=: is empty. Give at least one value.")
         if not self.methods and not self.train:
             raise ValueError(
@@ -65,7 +67,7 @@ class BenchConfig:
                 raise ValueError(f"lengths={length}: must be at most {LONGEST:,}")
         for size in self.sizes:
             check_choice("sizes", size, tuple(SIZES))
-        for precision in self.precisions:
+        for precision in self.precisions or ():
             check_choice("precisions", precision, get_args(Precision))
         for shape in self.train:
             training_shape(shape)

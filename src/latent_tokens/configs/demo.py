@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from latent_tokens.configs.names import Precision
+from latent_tokens.checks import check_threads
+from latent_tokens.configs.names import PrecisionSetting
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,13 @@ class DemoConfig:
     to nothing."""
     every_method: bool = False
     """Train and evaluate the reference models too, instead of showing their stored rows."""
-    precision: Precision = "bf16"
-    """Floating-point format of sampling. bf16 is faster on a CPU that supports it."""
+    precision: PrecisionSetting = "auto"
+    """Floating-point format of training and sampling. auto is bf16 on an accelerator and on a CPU with
+    AVX512-BF16 or AMX, and fp32 on another CPU."""
+    threads: int | None = None
+    """Number of CPU threads. On a CPU each evaluates rows of its own. Default: all cores."""
     seed: int = 0
     """Random seed of training and samples."""
+
+    def __post_init__(self) -> None:
+        check_threads(self.threads)

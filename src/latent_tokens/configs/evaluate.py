@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import get_args
 
-from latent_tokens.checks import check_choice, check_int
+from latent_tokens.checks import check_choice, check_int, check_threads
 from latent_tokens.configs.names import Precision
 from latent_tokens.configs.sampling import NumLatents, SamplingConfig, check_sampling
 
@@ -27,6 +27,8 @@ class EvalConfig(SamplingConfig):
     """Samples decoded together. The samples do not depend on it."""
     precision: Precision = "fp32"
     """Floating-point format of the network. In bf16 single samples may depend on the batch."""
+    threads: int | None = None
+    """Number of CPU threads. Default: all cores."""
 
     def __post_init__(self) -> None:
         if self.num_samples is not None:
@@ -40,6 +42,7 @@ class EvalConfig(SamplingConfig):
             if latents != "all":
                 check_int("latents", latents, 0)
         check_sampling(self)
+        check_threads(self.threads)
         check_choice("precision", self.precision, get_args(Precision))
 
     @property

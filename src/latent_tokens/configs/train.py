@@ -7,12 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from latent_tokens.checks import check_choice, check_int, check_min
-from latent_tokens.configs.names import PositionName, SizeName
+from latent_tokens.checks import check_choice, check_int, check_min, check_threads
+from latent_tokens.configs.names import PositionName, PrecisionSetting, SizeName
 from latent_tokens.sizes import SIZES
 
 TrackerName = Literal["wandb", "trackio", "tensorboard", "mlflow"]
-MAY_CHANGE_ON_RESUME = ("out", "resume", "save_every", "save_minutes", "keep", "track", "parallel", "on_nan")
+MAY_CHANGE_ON_RESUME = (
+    "out",
+    "resume",
+    "save_every",
+    "save_minutes",
+    "keep",
+    "track",
+    "parallel",
+    "on_nan",
+    "threads",
+)
 """Settings that may change when a run is resumed."""
 
 
@@ -67,8 +77,9 @@ class TrainConfig:
     noise: Literal["answer", "all"] = "answer"
     """Tokens that are masked and learned. answer, or all: the prompt too, as in the paper's runs on puzzles
     (docs/decisions.md, D-8, noised positions)."""
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Floating-point format. auto is bf16 on an accelerator and fp32 on a CPU."""
+    precision: PrecisionSetting = "auto"
+    """Floating-point format. auto is bf16 on an accelerator and on a CPU with AVX512-BF16 or AMX, and fp32 on
+    another CPU. A resumed run keeps its format."""
     data: Path | None = None
     """Data set directory made by `latent-tokens data`. Default: examples are generated before training."""
     num_train: int = 100_000
@@ -91,6 +102,8 @@ class TrainConfig:
     on_nan: Literal["stop", "skip"] = "stop"
     """Action if a loss or gradient is not finite. stop: keep the weights and save the batch. skip: leave out
     the step."""
+    threads: int | None = None
+    """Number of CPU threads. On a busy machine a small network is faster on one. Default: all cores."""
     seed: int = 0
     """Random seed of initial weights, data, masks and orders."""
     resume: Literal["no", "yes", "auto"] = "no"
@@ -112,6 +125,7 @@ class TrainConfig:
             check_int(name, getattr(self, name), 0)
         for name in ("weight_decay", "ema", "dropout"):
             check_min(name, getattr(self, name), 0)
+        check_threads(self.threads)
         check_choice("size", self.size, tuple(SIZES))
         check_choice("schedule", self.schedule, ("cosine", "constant"))
         check_choice("positions", self.positions, get_args(PositionName))
@@ -119,7 +133,7 @@ class TrainConfig:
         check_choice("weight", self.weight, (None, "elbo", "flat"))
         check_choice("targets", self.targets, (None, "all", "next"))
         check_choice("noise", self.noise, ("answer", "all"))
-        check_choice("precision", self.precision, ("auto", "fp32", "bf16"))
+        check_choice("precision", self.precision, get_args(PrecisionSetting))
         check_choice("track", self.track, (None, *get_args(TrackerName)))
         check_choice("parallel", self.parallel, ("ddp", "fsdp"))
         check_choice("on_nan", self.on_nan, ("stop", "skip"))

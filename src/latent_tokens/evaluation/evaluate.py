@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from latent_tokens import processes
 from latent_tokens.checkpoints.pretrained import check_fits
-from latent_tokens.configs import EvalConfig
+from latent_tokens.configs import EvalConfig, Precision
 from latent_tokens.core.cost import relative_cost
 from latent_tokens.core.decoding import Decoding, Step, check_decoding
 from latent_tokens.data.datasets import fingerprint
@@ -28,6 +28,7 @@ from latent_tokens.evaluation.settings import (
     row_settings,
     shown_latents,
 )
+from latent_tokens.network.precision import warn_if_slow
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
 from latent_tokens.storage import provenance
@@ -79,21 +80,23 @@ def evaluate(
     # Check the request before anything is computed.
     decodings = checked_decodings(net, task, config)
     problems = find_problems(task, config)
-    model = in_precision(net, config)
-    policy = policy_for(model, task, config)
+    model = in_precision(net, config.precision)
+    warn_if_slow(config.precision, device_of(net))
 
     # Measure one row per number of latent tokens.
     problems_sha256 = fingerprint(problems)
     rows = []
-    for decoding in decodings:
-        adjusted = replace(decoding, latent_policy=policy)
-        if adjust is not None:
-            adjusted = adjust(model, task, adjusted)
-        row_watcher = None if watcher is None else watcher()
-        row = measure(model, task, problems, problems_sha256, config, adjusted, row_watcher)
-        rows.append(in_percent(row))
-        if processes.is_main():
-            on_row(rows[-1])
+    with processes.limit_threads(config.threads):
+        policy = policy_for(model, task, config)
+        for decoding in decodings:
+            adjusted = replace(decoding, latent_policy=policy)
+            if adjust is not None:
+                adjusted = adjust(model, task, adjusted)
+            row_watcher = None if watcher is None else watcher()
+            row = measure(model, task, problems, problems_sha256, config, adjusted, row_watcher)
+            rows.append(in_percent(row))
+            if processes.is_main():
+                on_row(rows[-1])
     return rows
 
 
@@ -111,10 +114,10 @@ def checked_decodings(net: Transformer, task: Language, config: EvalConfig) -> l
     return decodings
 
 
-def in_precision(net: Transformer, config: EvalConfig) -> Transformer:
+def in_precision(net: Transformer, precision: Precision) -> Transformer:
     """Return the net in eval mode, copied if the precision is bf16."""
     net.eval()
-    return deepcopy(net).bfloat16() if config.precision == "bf16" else net
+    return deepcopy(net).bfloat16() if precision == "bf16" else net
 
 
 def measure(

@@ -18,10 +18,11 @@ from latent_tokens.configs import EvalConfig
 from latent_tokens.evaluation.evaluate import answer, checked_decodings, in_precision
 from latent_tokens.evaluation.evaluators import Judge
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio
-from latent_tokens.evaluation.problems import policy_for
+from latent_tokens.evaluation.problems import device_of, policy_for
 from latent_tokens.evaluation.results import in_percent
 from latent_tokens.evaluation.rows import Measured, Row, joined
 from latent_tokens.evaluation.settings import row_settings
+from latent_tokens.network.precision import warn_if_slow
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import counting
 from latent_tokens.storage import provenance
@@ -81,26 +82,28 @@ def evaluate_text(
     decodings = checked_decodings(net, task, config)
     count = DEFAULT_TEXTS if config.num_samples is None else config.num_samples
     problems = Examples.of(np.zeros((count, task.length), np.uint16), 0)
-    model = in_precision(net, config)
-    policy = policy_for(model, task, config)
+    model = in_precision(net, config.precision)
+    warn_if_slow(config.precision, device_of(net))
 
     # Measure one row per number of latent tokens.
     rows: list[Row] = []
-    for decoding in decodings:
-        chosen = replace(decoding, latent_policy=policy)
-        samples, costs = answer(model, problems, config, chosen)
-        if not processes.is_main():
-            continue
-        row = joined(
-            row_settings(net.method, task, config, chosen),
-            judged(task, samples, judge),
-            costs,
-            {},
-            {},
-            {"precision": config.precision, "made_with": provenance()},
-        )
-        rows.append(in_percent(row))
-        on_row(rows[-1])
+    with processes.limit_threads(config.threads):
+        policy = policy_for(model, task, config)
+        for decoding in decodings:
+            chosen = replace(decoding, latent_policy=policy)
+            samples, costs = answer(model, problems, config, chosen)
+            if not processes.is_main():
+                continue
+            row = joined(
+                row_settings(net.method, task, config, chosen),
+                judged(task, samples, judge),
+                costs,
+                {},
+                {},
+                {"precision": config.precision, "made_with": provenance()},
+            )
+            rows.append(in_percent(row))
+            on_row(rows[-1])
     return rows
 
 

@@ -28,8 +28,9 @@ NO_INFLUENCE = {
         "track",
         "parallel",
         "on_nan",
+        "threads",
     ),
-    EvalConfig: ("data",),
+    EvalConfig: ("data", "threads"),
     DataConfig: ("out", "processes"),
 }
 """Settings that no outcome depends on. A recipe describes the data by a config, not by a directory."""

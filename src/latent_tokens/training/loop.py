@@ -57,7 +57,7 @@ def fit(config: TrainConfig, *, task: Language | None = None, method: Method | N
     """
     with processes.translate_peer_failure():
         accelerator = join_ranks(config)
-        with locked_by_main(config.folder):
+        with locked_by_main(config.folder), processes.limit_threads(config.threads):
             run = setup(config, task, method, accelerator)
             train(run)
             processes.barrier()

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import torch
+
+from latent_tokens import processes
 from latent_tokens.checks import check_out
-from latent_tokens.configs import MAY_CHANGE_ON_RESUME, TrainConfig
+from latent_tokens.configs import MAY_CHANGE_ON_RESUME, PrecisionSetting, TrainConfig
+from latent_tokens.network.precision import precision_reason, resolve_precision, warn_if_slow
+from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import half_written, json_bytes, provenance, read_description, write_atomic
 from latent_tokens.training.locking import LOCK
 
@@ -20,16 +25,57 @@ def read_started(config: TrainConfig) -> dict[str, Any] | None:
     """Return the config.json of the run to resume, or None to start one.
 
     Raises:
-        ValueError: the directory holds another run, or the config cannot start a run in it.
+        ValueError: the directory cannot start or resume a run.
     """
     folder = config.folder
     resuming = config.resume == "yes" or (config.resume == "auto" and (folder / "config.json").is_file())
     if not resuming:
         check_start(config)
         return None
-    started = read_description(folder, "config.json", "run to resume", hint=RESTORE_HINT)
-    check_same(folder, started.get("training"), settings(config))
-    return started
+    return read_description(folder, "config.json", "run to resume", hint=RESTORE_HINT)
+
+
+def resume_config(config: TrainConfig, started: dict[str, Any] | None, device: torch.device) -> TrainConfig:
+    """Return the config with the precision of the run, which is never auto. Rank 0 decides.
+
+    Args:
+        config: the settings.
+        started: the config.json of the run to resume, or None to start one.
+        device: the device of this rank.
+
+    Raises:
+        ValueError: a setting differs from that of the run to resume.
+    """
+    stored = None if started is None else stored_settings(config.folder, started, device)
+    if config.precision == "auto":
+        chosen = resolve_precision("auto", device) if stored is None else stored["precision"]
+        config = replace(config, precision=processes.all_gather_object(chosen)[0])
+    if stored is not None:
+        check_same(config.folder, stored, settings(config))
+    return config
+
+
+def print_precision(
+    precision: PrecisionSetting, asked: PrecisionSetting, resumes: bool, device: torch.device
+) -> None:
+    """Print the precision of a run if auto was asked for, and a warning if it is slow on the device."""
+    if asked == "auto":
+        reason = "as the run was started" if resumes else f"auto: {precision_reason(device)}"
+        CONSOLE.print(f"precision {precision} ({reason})", highlight=False, soft_wrap=True)
+    warn_if_slow(resolve_precision(precision, device), device)
+
+
+def stored_settings(folder: Path, started: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    """Return the settings that a run was started with. Raise ValueError if they are damaged.
+
+    Version 0.1 stored auto, which was fp32 on every CPU.
+    """
+    stored = started.get("training")
+    if not isinstance(stored, dict) or stored.get("precision") not in get_args(PrecisionSetting):
+        raise ValueError(f"{folder / 'config.json'}: damaged; {RESTORE_HINT}")
+    if stored["precision"] == "auto":
+        return {**stored, "precision": "fp32" if device.type == "cpu" else "bf16"}
+    return stored
 
 
 def check_start(config: TrainConfig) -> None:

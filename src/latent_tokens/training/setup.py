@@ -24,7 +24,14 @@ from latent_tokens.progress import CONSOLE, counting
 from latent_tokens.sizes import SIZES
 from latent_tokens.storage import json_bytes, restore_files
 from latent_tokens.tasks import Examples, Language, Task, Text, description, named
-from latent_tokens.training.resume import check_same, read_started, settings, write_start
+from latent_tokens.training.resume import (
+    check_same,
+    print_precision,
+    read_started,
+    resume_config,
+    settings,
+    write_start,
+)
 from latent_tokens.training.run import Run
 from latent_tokens.training.sharding import shard
 from latent_tokens.training.state import State, discard_after, load_state
@@ -42,10 +49,13 @@ def setup(config: TrainConfig, task: Language | None, method: Method | None, acc
 
     # Check the config, and the run that it resumes.
     started = read_started(config)
+    asked = config.precision
+    config = resume_config(config, started, accelerator.device)
     unchanged = change_detector(config.data)
     task = named(config.task) if task is None else task
     task, splits = training_data(config, task)
     check_examples(config, method, splits["train"])
+    print_precision(config.precision, asked, started is not None, accelerator.device)
 
     # Build the network, and write or compare its description.
     net = untrained(config, task, method)

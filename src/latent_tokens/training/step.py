@@ -19,6 +19,7 @@ from latent_tokens.configs import TrainConfig
 from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.core.objective import TrainingBatch, weighted_nll
 from latent_tokens.network.memory import training_rows
+from latent_tokens.network.precision import resolve_precision
 from latent_tokens.storage import write_atomic
 from latent_tokens.training.batches import microbatches, seed_of
 from latent_tokens.training.sharding import full_tensor, no_sync
@@ -128,6 +129,6 @@ def ema_update(decay: float) -> Callable[[Weights, Weights, Tensor | int], None]
 
 
 def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:
-    """Return the context of the network's precision. auto is bf16 on an accelerator, fp32 on a CPU."""
-    bf16 = config.precision == "bf16" or (config.precision == "auto" and device.type != "cpu")
+    """Return the context of the network's precision."""
+    bf16 = resolve_precision(config.precision, device) == "bf16"
     return torch.autocast(device.type, torch.bfloat16, enabled=bf16)

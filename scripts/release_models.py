@@ -1,0 +1,116 @@
+"""Put trained models into the package, and write all that shows their results.
+
+    make release-models                                           # trains the 6x6 models first
+    python scripts/release_models.py runs/release/shipped/*
+    python scripts/release_models.py runs/sudoku-9-scdm runs/sudoku-9-mdm
+
+The models of run directories are measured here, with their weights in bf16 as they are bundled. Directories
+with a model card are taken as they are, with the rows of results.jsonl next to them.
+
+A bundled model of the same name is replaced, and so are its rows in results.jsonl. Then the table of
+README.md and docs/latents.png are written from results.jsonl. Run scripts/examples.py afterwards: the page's
+examples depend on the weights.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from latent_tokens import EvalConfig, evaluate, from_pretrained, save_pretrained
+from latent_tokens.checkpoints.pretrained import SHIPPED, fingerprint
+from latent_tokens.demo import draw_bundled_figure
+from latent_tokens.evaluation.settings import default_order
+from latent_tokens.sharing.card import CARD, write_card
+from latent_tokens.storage import read_description, read_lines, write_atomic
+from latent_tokens.tasks import described
+
+Row = dict[str, Any]
+
+ROOT = Path(__file__).parents[1]
+RESULTS = SHIPPED / "results.jsonl"
+LATENTS = (0, 16, "all")
+README_SETTING = {"task": "sudoku-6", "method": "scdm", "order": "top_prob", "candidates": 4}
+README_ROW = re.compile(r"^\| (\d+|all) \| [\d.]+% \| [\d.]+-[\d.]+ \| [\d.]+x \|$", re.M)
+
+
+def bundle(run: Path, folder: Path) -> list[Row]:
+    """Write a run's weights to a directory as they are bundled, and return the rows measured with them."""
+    description = read_description(run, "config.json", "run")
+    bundled = from_pretrained(run).bfloat16().float()
+    description["fingerprint"] = fingerprint(bundled)
+    save_pretrained(bundled, folder, dtype=torch.bfloat16, about=description)
+    net = from_pretrained(folder)
+    task = described(description["task"])
+    orders = [default_order(net.method, task)]
+    if not net.method.is_left_to_right:
+        orders.append("uniform")
+    rows = []
+    for order in dict.fromkeys(orders):
+        latents = LATENTS if description["name"] == "scdm" else None
+        config = EvalConfig(latents=latents, order=order, num_samples=1_000)
+        rows += evaluate(net, task, config)
+    return rows
+
+
+def put(folder: Path, rows: list[Row]) -> None:
+    """Put a directory, its rows and its card into the package, in place of those of the same name."""
+    shutil.rmtree(SHIPPED / folder.name, ignore_errors=True)
+    shutil.copytree(folder, SHIPPED / folder.name)
+    replaced = {(row["task"], row["method"]) for row in rows}
+    # Stored rows are written again as they are, in their own units.
+    others = [row for row in read_lines(RESULTS) if (row["task"], row["method"]) not in replaced]
+    write_atomic({RESULTS: "".join(f"{json.dumps(row)}\n" for row in [*others, *rows]).encode()})
+    write_card(SHIPPED / folder.name, rows)
+
+
+def with_results(readme: str, rows: Sequence[Row]) -> str:
+    """Return README.md with the numbers of its table from the rows. Raise ValueError if a row is missing."""
+    table = {str(row["latents"]): row for row in rows if README_SETTING.items() <= row.items()}
+
+    def line(match: re.Match[str]) -> str:
+        if match[1] not in table:
+            raise ValueError(f"README.md has n = {match[1]}, and {RESULTS} has no such row of sudoku-6-scdm")
+        row = table[match[1]]
+        low, high = row["ci95"]
+        return f"| {match[1]} | {row['valid']:.1f}% | {low:.1f}-{high:.1f} | {row['relative_cost']:.2f}x |"
+
+    return README_ROW.sub(line, readme)
+
+
+def rows_next_to(folder: Path) -> list[Row]:
+    """Return the rows of a model directory from the results.jsonl next to it."""
+    description = read_description(folder, "config.json", "model")
+    names = (description["task"]["name"], description["name"])
+    return [
+        row for row in read_lines(folder.parent / "results.jsonl") if (row["task"], row["method"]) == names
+    ]
+
+
+def main(folders: Sequence[Path]) -> None:
+    """Put each model into the package, then write the table of README.md and the figure."""
+    for folder in folders:
+        with TemporaryDirectory() as temporary:
+            if (folder / CARD).is_file():
+                put(folder, rows_next_to(folder))
+            elif folder.is_dir():
+                bundled = Path(temporary, folder.name)
+                put(bundled, bundle(folder, bundled))
+            else:
+                raise ValueError(f"{folder}: is not a directory. Name run or model directories.")
+    readme = ROOT / "README.md"
+    write_atomic({readme: with_results(readme.read_text(encoding="utf-8"), read_lines(RESULTS)).encode()})
+    for path in (readme, *draw_bundled_figure(ROOT / "docs" / "latents.png")):
+        print(path)
+
+
+if __name__ == "__main__":
+    main([Path(name) for name in sys.argv[1:]])

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from fuzz.drill import drill, replay, table, told
-from fuzz.readers import BY_NAME, READERS, Reader
+from faults.fuzz import drill, findings, replay, table
+from faults.readers import BY_NAME, READERS, Reader
 from latent_tokens.storage import read_lines
 
 SHORT = [
@@ -19,7 +19,7 @@ SHORT = [
 @pytest.mark.slow
 def test_every_reader_refuses_what_is_wrong_in_one_line(tmp_path):
     results = drill(SHORT, 40, out=tmp_path)
-    assert not any(result.found for result in results), told(results)
+    assert not any(result.found for result in results), findings(results)
     assert all(result.counts["tried"] >= 40 for result in results)
     assert "0 found" in table(results)
 
@@ -73,7 +73,7 @@ def refuse(said):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_reader_with_a_fault_is_found_and_its_input_found_again(tmp_path, monkeypatch, name):
-    monkeypatch.setattr("fuzz.workers.SECONDS", 1)
+    monkeypatch.setattr("faults.workers.SECONDS", 1)
     fault, what = FAULTS[name]
 
     def read(folder, fixtures):

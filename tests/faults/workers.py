@@ -1,0 +1,391 @@
+"""Run one reader in a process that may die: limits on memory, files and time, and a record of accesses."""
+
+import io
+import json
+import multiprocessing
+import os
+import re
+import resource
+import shutil
+import signal
+import sys
+import time
+import traceback
+import warnings
+import zipfile
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+
+from faults.archives import MARK
+from faults.commands import limit_commands
+from faults.readers import next_case
+from faults.seeds import put
+
+SECONDS, MEGABYTES = 10, 1_024  # that one input may take
+LARGEST_FILE = 64 << 20
+BY_HYPOTHESIS = 10  # one input in so many is hypothesis's
+MOST_FINDINGS = 50
+OUT_OF_MEMORY = re.compile(r"MemoryError|allocate|out of memory|bad_alloc|File too large", re.IGNORECASE)
+COUNTS = ("tried", "past", "accepted", "refused", "slowest", "peak")
+FIELDS = ("number", "begun", *COUNTS)
+HARMFUL = {
+    "os.system", "os.exec", "os.posix_spawn", "os.forkpty", "os.spawn", "subprocess.Popen", "socket.connect",
+    "ctypes.dlopen", "pty.spawn",
+}  # fmt: skip
+WRITING = {
+    "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.chown",
+    "os.truncate", "shutil.rmtree", "os.utime",
+}  # fmt: skip
+FLAGS_OF_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+IGNORED = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning, FutureWarning)
+NO_ACCESS = "the drill forbids"
+
+
+@dataclass
+class Result:
+    """What a reader made of its inputs."""
+
+    reader: str
+    counts: dict[str, float] = field(default_factory=dict)
+    found: dict[str, dict[str, object]] = field(default_factory=dict)  # by problem
+
+
+class Worker:
+    """The process of a reader. It restarts behind an input that ended it."""
+
+    def __init__(self, reader, seeds, fixtures, count, seed, out, only=None):
+        self.reader, self.seeds, self.fixtures = reader, seeds, fixtures
+        self.count, self.seed, self.out, self.only = count, seed, out, only
+        self.hostile = reader.hostile(seeds)
+        self.folder = fixtures.folder.parent / f"worker-{reader.name.replace(' ', '-')}"
+        self.shared = multiprocessing.get_context("fork").RawArray("d", len(FIELDS))
+        self.start(0)
+
+    def start(self, number):
+        """Fork, and read the inputs from that number on."""
+        self.folder.mkdir(exist_ok=True)
+        self.set(number=number, begun=time.monotonic() + 60)  # the seeds come first
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid:
+            return
+        code = 3
+        try:
+            Inside(self).run(number)
+            code = 0
+        except BaseException:
+            (self.folder / "died").write_text(traceback.format_exc())
+        finally:
+            os._exit(code)
+
+    def set(self, **values):
+        for name, value in values.items():
+            self.shared[FIELDS.index(name)] = value
+
+    def get(self, name):
+        return self.shared[FIELDS.index(name)]
+
+    def ended(self):
+        """Return whether all inputs are read. Stop the process after a timeout, which is a finding."""
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        late = not pid and time.monotonic() - self.get("begun") > SECONDS
+        if late:
+            os.kill(self.pid, signal.SIGKILL)
+            _, status = os.waitpid(self.pid, 0)
+        if not (pid or late) or not status:
+            return bool(pid or late)
+        died = self.folder / "died"
+        if died.exists():
+            raise AssertionError(f"the drill of {self.reader.name} broke: {died.read_text()}")
+        name = signal.Signals(os.WTERMSIG(status)).name
+        problem = f"takes more than {SECONDS} s" if late else f"ends the process by {name}"
+        files = [path for path in (self.folder / "case").rglob("*") if path.is_file()]
+        case = {str(path.relative_to(self.folder / "case")): path.read_bytes() for path in files}
+        keep(self, problem, problem, {path: case[path] for path in case if not path.startswith("out/")})
+        following = int(self.get("number")) + 1
+        if following >= self.count or len(self.findings()) > MOST_FINDINGS:
+            return True
+        self.start(following)
+        return False
+
+    def findings(self):
+        """Return the findings so far, the smallest input of each."""
+        found = {}
+        path = self.folder / "found.jsonl"
+        for line in path.read_text().splitlines() if path.exists() else []:
+            row = json.loads(line)
+            before = found.get(row["what"], {"times": 0, "size": row["size"] + 1})
+            smallest = row if row["size"] < before["size"] else before
+            found[row["what"]] = {**smallest, "times": before["times"] + 1}
+        return found
+
+    def result(self):
+        return Result(self.reader.name, {name: self.get(name) for name in COUNTS}, self.findings())
+
+
+def keep(worker, problem, message, case):
+    """Save an input with its problem."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for name, content in case.items():
+            file.writestr(zipfile.ZipInfo(name), content)
+    worker.out.mkdir(parents=True, exist_ok=True)
+    digest = sha256(buffer.getvalue()).hexdigest()[:10]
+    path = worker.out / f"{worker.reader.name.replace(' ', '-')}-{digest}.zip"
+    path.write_bytes(buffer.getvalue())
+    row = {"what": problem, "said": message[-2_000:], "size": sum(map(len, case.values())), "file": str(path)}
+    with (worker.folder / "found.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def unpacked(path):
+    """Return the case that `keep` saved."""
+    with zipfile.ZipFile(path) as archive:
+        return {info.filename: archive.read(info) for info in archive.infolist()}
+
+
+class Inside:
+    """What the process does."""
+
+    def __init__(self, worker):
+        self.worker, self.reader, self.fixtures = worker, worker.reader, worker.fixtures
+        self.place, self.mark = worker.folder / "case", worker.folder.parent / f"mark-{os.getpid()}"
+        self.watching, self.arguments, self.seen, self.kept = False, "", [], {}
+
+    def run(self, start):
+        """Read all inputs from number `start` on: valid ones, hostile ones, mutations, and hypothesis's."""
+        worker = self.worker
+        self.settle()
+        for case in worker.seeds:
+            self.prepare(case)
+            try:
+                self.reader.read(self.place, self.fixtures)
+            except (ValueError, OSError) as error:
+                keep(worker, "a valid input is refused", str(error), case)
+        self.limit()
+        if worker.only is not None:
+            self.attempt(worker.only)
+            return
+        for name, case in worker.hostile if not start else []:
+            self.attempt(case, f"a hostile input is accepted: {name}")
+        last = worker.count - worker.count // BY_HYPOTHESIS
+        for number in range(start, last):
+            worker.set(number=number)
+            self.attempt(self.drawn(number))
+        self.by_hypothesis(max(start, last))
+
+    def drawn(self, number):
+        rng = Random(f"{self.worker.seed} {self.reader.name} {number}")
+        return next_case(self.reader, self.worker.seeds, rng)
+
+    def by_hypothesis(self, start):
+        """Run the remaining inputs: hypothesis draws mutations or file content, and shrinks the findings."""
+        from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as st
+
+        scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+        containers = lambda inner: (  # noqa: E731
+            st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=10), inner, max_size=5)
+        )
+        values = st.recursive(scalars, containers, max_leaves=20)
+        texts = st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass"))
+        contents = st.binary(max_size=200) | texts | values.map(lambda value: json.dumps(value).encode())
+        worker = self.worker
+        left = worker.count - start
+
+        def drawn(draws, content):
+            if content is None or self.reader.change is not None:
+                return next_case(self.reader, worker.seeds, draws)
+            case = dict(draws.choice(worker.seeds))
+            names = sorted(case)[-1:] if "task" in case or "tool" in case else sorted(case)
+            return {**case, draws.choice(names): content}
+
+        @seed(f"{worker.seed} {self.reader.name} {start}")
+        @settings(
+            max_examples=max(1, left),
+            database=None,
+            deadline=None,
+            phases=(Phase.generate, Phase.shrink),
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(st.randoms(use_true_random=False), st.none() | contents)
+        def drill(draws, content):
+            nonlocal left
+            case = drawn(draws, content)  # hypothesis may end a draw that is too long
+            worker.set(number=worker.count - left)
+            left -= 1
+            assert self.attempt(case) is None
+
+        while left > 0:
+            before = left
+            with suppress(BaseException):  # what it raises has been kept
+                drill()
+            if before - left < 10:
+                break
+        for number in range(worker.count - left, worker.count):
+            self.attempt(self.drawn(number))
+
+    def settle(self):
+        """Go to a directory of its own, without output, with copies of the fixtures."""
+        os.setsid()
+        os.environ[MARK] = str(self.mark)
+        copied = self.worker.folder / "fixtures"
+        if not copied.exists():
+            shutil.copytree(self.fixtures.folder, copied)
+        self.fixtures.folder = copied
+        self.fixtures.made = lambda name: copied / name if (copied / name).exists() else copied / "nowhere"
+        limit_commands()
+        sink = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(sink, stream)
+        work = self.worker.folder / "work"
+        work.mkdir(exist_ok=True)
+        os.chdir(work)
+        warnings.simplefilter("error")
+        for category in IGNORED:
+            warnings.simplefilter("ignore", category)
+
+    def limit(self):
+        """From here on memory, files and accesses are watched."""
+        data = int(re.search(r"VmData:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10
+        resource.setrlimit(resource.RLIMIT_DATA, (data + (MEGABYTES << 20),) * 2)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE,) * 2)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        self.status = os.open("/proc/self/status", os.O_RDONLY)
+        sys.addaudithook(self.audit)
+
+    def audit(self, event, arguments):
+        """Refuse, and record, what reading a file must never do."""
+        if not self.watching:
+            return
+        first = arguments[0] if arguments else None
+        if event in HARMFUL and not (event == "ctypes.dlopen" and str(first) in ("None", "libc.so.6")):
+            self.seen.append(f"{event} {str(arguments[:1])[:200]}")
+            raise PermissionError(f"{NO_ACCESS} {event}")
+        if event == "open" and isinstance(first, str | bytes):
+            writes = set(str(arguments[1])) & set("wax+") or (arguments[2] or 0) & FLAGS_OF_WRITING
+            self.check(event, first, bool(writes))
+        elif event in WRITING and isinstance(first, str | bytes | os.PathLike):
+            self.check(event, first, True)
+
+    def check(self, event, path, writes):
+        """Refuse to open a file: written outside of the worker's directory, or secret."""
+        name = os.path.abspath(os.fsdecode(path))
+        home = str(self.worker.folder) + os.sep
+        inside = name.startswith((str(self.place) + os.sep, home + "work", home + "fixtures"))
+        if name in (str(self.place), os.devnull) or inside or "__pycache__" in name:
+            return
+        if not writes and not (name.startswith(home) and "/secret/" in name):
+            return
+        parts = [part for part in re.split(r"/|\.unfinished|/\.", name)[-3:] if part]
+        asked_for = self.reader.change is not None and any(part in self.arguments for part in parts)
+        if not asked_for:
+            self.seen.append(f"{event} {'writes' if writes else 'reads'} outside: {name[:200]}")
+        raise PermissionError(13, f"{NO_ACCESS} it", name)
+
+    def prepare(self, case):
+        shutil.rmtree(self.place, ignore_errors=True)
+        for left in (self.worker.folder / "work").iterdir():
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
+        self.place.mkdir()
+        put(self.place, case)
+        self.arguments = os.fsdecode(case.get("arguments.json", b""))
+
+    def memory(self, name):
+        """Return a figure of this process in megabytes."""
+        return int(re.search(name + rb":\s+(\d+)", os.pread(self.status, 4_096, 0))[1]) / 1_024
+
+    def attempt(self, case, if_accepted=None):
+        """Give a case to the reader. Return (problem, message) if it did not take it well, or None."""
+        worker = self.worker
+        worker.set(begun=time.monotonic() + 5)
+        self.prepare(case)
+        Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts again
+        memory, self.seen, problem = self.memory(b"VmRSS"), [], None
+        begun = time.perf_counter()
+        worker.set(begun=time.monotonic())
+        self.watching = True
+        outcome, error = self.outcome()
+        self.watching = False
+        took, peak = 1_000 * (time.perf_counter() - begun), self.memory(b"VmHWM") - memory
+        worker.set(begun=time.monotonic() + 5)
+
+        # The last problem that holds is reported.
+        message = str(error) if error else ""
+        one_line = message and "\n" not in message and NO_ACCESS not in message
+        problems = (
+            (outcome == "accepted" and if_accepted, if_accepted, ""),
+            (outcome == "refused" and not one_line, f"no one line: {where(error)}", message),
+            (outcome == "refused" and one_line and self.reader.change is None and OUT_OF_MEMORY.search(message),
+             f"out of memory: {where(error)}", message),
+            (outcome == "raised", where(error), trace_of(error)),
+            (self.seen, re.sub(r"/\S*", "...", (self.seen or [""])[0]), "\n".join(self.seen)),
+            (self.mark.exists(), "executed", str(self.seen)),
+            (peak > MEGABYTES, "memory", f"{peak:.0f} MB"),
+            (took > 1_000 * SECONDS, f"takes more than {SECONDS} s", f"{took:.0f} ms"),
+        )  # fmt: skip
+        for holds, what, text in problems:
+            problem = (what, text) if holds else problem
+        self.mark.unlink(missing_ok=True)
+        size = sum(map(len, case.values()))
+        if problem is not None and size < self.kept.get(problem[0], 1 << 60):
+            self.kept[problem[0]] = size
+            keep(worker, *problem, case)
+        self.add_up(outcome, took, peak)
+        return problem
+
+    def outcome(self):
+        """Return (outcome, error) of the reader."""
+        try:
+            self.reader.read(self.place, self.fixtures)
+        except (ValueError, OSError) as error:
+            self.watching = False
+            return "refused", error
+        except BaseException as error:
+            self.watching = False
+            return "raised", error
+        return "accepted", None
+
+    def add_up(self, outcome, took, peak):
+        """Add an input to the counts."""
+        try:
+            past = outcome == "accepted" or self.reader.past(self.place)
+        except OSError:  # a file that the case lacks
+            past = False
+        counted = "accepted" if outcome == "accepted" else "refused"
+        get = self.worker.get
+        counts = {name: get(name) + value for name, value in (("tried", 1), ("past", past), (counted, 1))}
+        self.worker.set(**counts, slowest=max(get("slowest"), took), peak=max(get("peak"), peak))
+
+
+def trace_of(error):
+    return "".join(traceback.format_exception(error)) if error else ""
+
+
+def where(error):
+    """Return an error's type and its place in the package."""
+    if error is None:
+        return ""
+    frames = traceback.extract_tb(error.__traceback__)
+    frames = [f for f in frames if "latent_tokens" in f.filename or "/faults/" in f.filename]
+    text = re.sub(r"[0-9]+|/\S*|'[^']*'", "_", str(error))[:60] if isinstance(error, AssertionError) else ""
+    place = f"{text}at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__} {place}".rstrip()
+
+
+def run_all(jobs, processes, tell=lambda text: None):
+    """Return the results of (reader, seeds, fixtures, count, seed, out, only) each, some at a time."""
+    waiting, running, results = list(jobs), [], []
+    while waiting or running:
+        while waiting and len(running) < processes:
+            running.append(Worker(*waiting.pop(0)))
+        for worker in [worker for worker in running if worker.ended()]:
+            running.remove(worker)
+            results.append(worker.result())
+            num_inputs, num_findings = int(worker.get("tried")), len(results[-1].found)
+            tell(f"{worker.reader.name}: {num_inputs:,} inputs, {num_findings} findings")
+            shutil.rmtree(worker.folder, ignore_errors=True)
+        time.sleep(0.02)
+    return results

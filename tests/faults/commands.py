@@ -128,7 +128,11 @@ def limited(asked, fill=True):
     inner = getattr(asked, "config", None)
     if inner is not None:
         asked = replace(asked, config=limited(inner, getattr(asked, "show", None) is None))
+    fill = fill and not hasattr(asked, "show")
+    stored = ("num_train", "num_validation") if getattr(asked, "data", None) else ()  # counts of a data set
     for name, most in MOST_WORK.items():
+        if name in stored:
+            continue
         value = getattr(asked, name, None)
         too_much = isinstance(value, int) and not isinstance(value, bool) and value > most
         has_default = value is None and name in LIMITED_BY_DEFAULT and hasattr(asked, name)

@@ -1,8 +1,8 @@
 """Run one reader in a process that may die: limits on memory, files and time, and a record of accesses."""
 
+import ctypes
 import io
 import json
-import multiprocessing
 import os
 import re
 import resource
@@ -14,10 +14,11 @@ import traceback
 import warnings
 import zipfile
 from contextlib import suppress
-from dataclasses import dataclass, field
 from hashlib import sha256
+from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 from faults.archives import MARK
 from faults.commands import limit_commands
@@ -30,7 +31,6 @@ BY_HYPOTHESIS = 10  # one input in so many is hypothesis's
 MOST_FINDINGS = 50
 OUT_OF_MEMORY = re.compile(r"MemoryError|allocate|out of memory|bad_alloc|File too large", re.IGNORECASE)
 COUNTS = ("tried", "past", "accepted", "refused", "slowest", "peak")
-FIELDS = ("number", "begun", *COUNTS)
 HARMFUL = {
     "os.system", "os.exec", "os.posix_spawn", "os.forkpty", "os.spawn", "subprocess.Popen", "socket.connect",
     "ctypes.dlopen", "pty.spawn",
@@ -44,13 +44,18 @@ IGNORED = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, Resourc
 NO_ACCESS = "the drill forbids"
 
 
-@dataclass
-class Result:
-    """What a reader made of its inputs."""
+class Shared(ctypes.Structure):
+    """The input that is read, since when, and the counts: memory of both processes."""
+
+    _fields_ = [(name, ctypes.c_double) for name in ("number", "begun", *COUNTS)]
+
+
+class Result(NamedTuple):
+    """What a reader made of its inputs: counts, and findings by problem."""
 
     reader: str
-    counts: dict[str, float] = field(default_factory=dict)
-    found: dict[str, dict[str, object]] = field(default_factory=dict)  # by problem
+    counts: dict
+    found: dict
 
 
 class Worker:
@@ -61,13 +66,13 @@ class Worker:
         self.count, self.seed, self.out, self.only = count, seed, out, only
         self.hostile = reader.hostile(seeds)
         self.folder = fixtures.folder.parent / f"worker-{reader.name.replace(' ', '-')}"
-        self.shared = multiprocessing.get_context("fork").RawArray("d", len(FIELDS))
+        self.shared = RawValue(Shared)
         self.start(0)
 
     def start(self, number):
         """Fork, and read the inputs from that number on."""
         self.folder.mkdir(exist_ok=True)
-        self.set(number=number, begun=time.monotonic() + 60)  # the seeds come first
+        self.shared.number, self.shared.begun = number, time.monotonic() + 60  # the seeds come first
         sys.stdout.flush()
         self.pid = os.fork()
         if self.pid:
@@ -81,17 +86,10 @@ class Worker:
         finally:
             os._exit(code)
 
-    def set(self, **values):
-        for name, value in values.items():
-            self.shared[FIELDS.index(name)] = value
-
-    def get(self, name):
-        return self.shared[FIELDS.index(name)]
-
     def ended(self):
         """Return whether all inputs are read. Stop the process after a timeout, which is a finding."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
-        late = not pid and time.monotonic() - self.get("begun") > SECONDS
+        late = not pid and time.monotonic() - self.shared.begun > SECONDS
         if late:
             os.kill(self.pid, signal.SIGKILL)
             _, status = os.waitpid(self.pid, 0)
@@ -105,7 +103,7 @@ class Worker:
         files = [path for path in (self.folder / "case").rglob("*") if path.is_file()]
         case = {str(path.relative_to(self.folder / "case")): path.read_bytes() for path in files}
         keep(self, problem, problem, {path: case[path] for path in case if not path.startswith("out/")})
-        following = int(self.get("number")) + 1
+        following = int(self.shared.number) + 1
         if following >= self.count or len(self.findings()) > MOST_FINDINGS:
             return True
         self.start(following)
@@ -123,7 +121,8 @@ class Worker:
         return found
 
     def result(self):
-        return Result(self.reader.name, {name: self.get(name) for name in COUNTS}, self.findings())
+        counts = {name: getattr(self.shared, name) for name in COUNTS}
+        return Result(self.reader.name, counts, self.findings())
 
 
 def keep(worker, problem, message, case):
@@ -173,7 +172,7 @@ class Inside:
             self.attempt(case, f"a hostile input is accepted: {name}")
         last = worker.count - worker.count // BY_HYPOTHESIS
         for number in range(start, last):
-            worker.set(number=number)
+            worker.shared.number = number
             self.attempt(self.drawn(number))
         self.by_hypothesis(max(start, last))
 
@@ -214,7 +213,7 @@ class Inside:
         def drill(draws, content):
             nonlocal left
             case = drawn(draws, content)  # hypothesis may end a draw that is too long
-            worker.set(number=worker.count - left)
+            worker.shared.number = worker.count - left
             left -= 1
             assert self.attempt(case) is None
 
@@ -299,75 +298,66 @@ class Inside:
 
     def attempt(self, case, if_accepted=None):
         """Give a case to the reader. Return (problem, message) if it did not take it well, or None."""
-        worker = self.worker
-        worker.set(begun=time.monotonic() + 5)
+        shared = self.worker.shared
+        shared.begun = time.monotonic() + 5
         self.prepare(case)
         Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts again
-        memory, self.seen, problem = self.memory(b"VmRSS"), [], None
-        begun = time.perf_counter()
-        worker.set(begun=time.monotonic())
+        memory, self.seen = self.memory(b"VmRSS"), []
+        shared.begun = start = time.monotonic()
         self.watching = True
-        outcome, error = self.outcome()
+        error = self.error_of_reader()
         self.watching = False
-        took, peak = 1_000 * (time.perf_counter() - begun), self.memory(b"VmHWM") - memory
-        worker.set(begun=time.monotonic() + 5)
+        took, peak = 1_000 * (time.monotonic() - start), self.memory(b"VmHWM") - memory
+        shared.begun = time.monotonic() + 5
 
-        # The last problem that holds is reported.
-        message = str(error) if error else ""
-        one_line = message and "\n" not in message and NO_ACCESS not in message
-        problems = (
-            (outcome == "accepted" and if_accepted, if_accepted, ""),
-            (outcome == "refused" and not one_line, f"no one line: {where(error)}", message),
-            (outcome == "refused" and one_line and self.reader.change is None and OUT_OF_MEMORY.search(message),
-             f"out of memory: {where(error)}", message),
-            (outcome == "raised", where(error), trace_of(error)),
-            (self.seen, re.sub(r"/\S*", "...", (self.seen or [""])[0]), "\n".join(self.seen)),
-            (self.mark.exists(), "executed", str(self.seen)),
-            (peak > MEGABYTES, "memory", f"{peak:.0f} MB"),
-            (took > 1_000 * SECONDS, f"takes more than {SECONDS} s", f"{took:.0f} ms"),
-        )  # fmt: skip
-        for holds, what, text in problems:
-            problem = (what, text) if holds else problem
-        self.mark.unlink(missing_ok=True)
+        # What is wrong, with the smallest input of each problem.
+        problem = next(self.problems_of(error, if_accepted, took, peak), None)
         size = sum(map(len, case.values()))
         if problem is not None and size < self.kept.get(problem[0], 1 << 60):
             self.kept[problem[0]] = size
-            keep(worker, *problem, case)
-        self.add_up(outcome, took, peak)
+            keep(self.worker, *problem, case)
+
+        # The counts. The first check may miss a file that the case lacks.
+        shared.tried += 1
+        shared.accepted += error is None
+        shared.refused += error is not None
+        with suppress(OSError):
+            shared.past += error is None or self.reader.past(self.place)
+        shared.slowest = max(shared.slowest, took)
+        shared.peak = max(shared.peak, peak)
         return problem
 
-    def outcome(self):
-        """Return (outcome, error) of the reader."""
+    def error_of_reader(self):
         try:
             self.reader.read(self.place, self.fixtures)
-        except (ValueError, OSError) as error:
-            self.watching = False
-            return "refused", error
         except BaseException as error:
             self.watching = False
-            return "raised", error
-        return "accepted", None
+            return error
 
-    def add_up(self, outcome, took, peak):
-        """Add an input to the counts."""
-        try:
-            past = outcome == "accepted" or self.reader.past(self.place)
-        except OSError:  # a file that the case lacks
-            past = False
-        counted = "accepted" if outcome == "accepted" else "refused"
-        get = self.worker.get
-        counts = {name: get(name) + value for name, value in (("tried", 1), ("past", past), (counted, 1))}
-        self.worker.set(**counts, slowest=max(get("slowest"), took), peak=max(get("peak"), peak))
-
-
-def trace_of(error):
-    return "".join(traceback.format_exception(error)) if error else ""
+    def problems_of(self, error, if_accepted, took, peak):
+        """Yield (problem, message): what is wrong with how an input was taken, the worst first."""
+        message = "" if error is None else str(error)
+        if self.mark.exists():
+            self.mark.unlink()
+            yield "executed", str(self.seen)
+        if took > 1_000 * SECONDS:
+            yield f"takes more than {SECONDS} s", f"{took:.0f} ms"
+        if peak > MEGABYTES:
+            yield "memory", f"{peak:.0f} MB"
+        if self.seen:
+            yield re.sub(r"/\S*", "...", self.seen[0]), "\n".join(self.seen)
+        if error is None:
+            yield if_accepted and (if_accepted, "")
+        elif not isinstance(error, ValueError | OSError):
+            yield where(error), "".join(traceback.format_exception(error))
+        elif not message or "\n" in message or NO_ACCESS in message:
+            yield f"no one line: {where(error)}", message
+        elif self.reader.change is None and OUT_OF_MEMORY.search(message):
+            yield f"out of memory: {where(error)}", message
 
 
 def where(error):
     """Return an error's type and its place in the package."""
-    if error is None:
-        return ""
     frames = traceback.extract_tb(error.__traceback__)
     frames = [f for f in frames if "latent_tokens" in f.filename or "/faults/" in f.filename]
     text = re.sub(r"[0-9]+|/\S*|'[^']*'", "_", str(error))[:60] if isinstance(error, AssertionError) else ""
@@ -384,7 +374,7 @@ def run_all(jobs, processes, tell=lambda text: None):
         for worker in [worker for worker in running if worker.ended()]:
             running.remove(worker)
             results.append(worker.result())
-            num_inputs, num_findings = int(worker.get("tried")), len(results[-1].found)
+            num_inputs, num_findings = int(worker.shared.tried), len(results[-1].found)
             tell(f"{worker.reader.name}: {num_inputs:,} inputs, {num_findings} findings")
             shutil.rmtree(worker.folder, ignore_errors=True)
         time.sleep(0.02)

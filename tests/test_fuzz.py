@@ -73,7 +73,7 @@ def refuse(said):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_reader_with_a_fault_is_found_and_its_input_found_again(tmp_path, monkeypatch, name):
-    monkeypatch.setattr("faults.workers.SECONDS", 1)
+    monkeypatch.setattr("faults.inside.SECONDS", 1)
     fault, what = FAULTS[name]
 
     def read(folder, fixtures):

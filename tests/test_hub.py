@@ -9,7 +9,7 @@ import pytest
 import torch
 import yaml
 
-from helpers.hub import Cut, serving
+from helpers.hub import cut_download, serving
 from latent_tokens import (
     METHODS,
     DataConfig,
@@ -136,26 +136,12 @@ def test_a_model_is_put_on_a_hub_and_fetched_and_kept_when_the_hub_is_gone(run, 
         assert len(rows.readlines()) == 1  # of what is not one's own, rows are shown and not kept
 
 
-HALF_WAY = """
-from latent_tokens import Transformer
-for options in ({}, {"local_files_only": True}):
-    try:
-        Transformer.from_pretrained("someone/cut", **options)
-    except ValueError as error:
-        print(error)
-"""
-
-
 @pytest.mark.slow
 def test_a_download_that_stops_half_way_is_one_line_and_no_model(run, tmp_path):
-    with serving() as (address, repositories, _):
-        files = {name: (run / name).read_bytes() for name in ("config.json", "model.safetensors")}
-        repositories["someone/cut"] = {**files, "model.safetensors": Cut(files["model.safetensors"])}
-        said, _ = script(HALF_WAY, address, tmp_path)
-    lines = said.splitlines()
+    lines, kept = cut_download(run, tmp_path)
     assert len(lines) == 2
     assert all(line.startswith("'someone/cut' not found: ") for line in lines), lines
-    assert not list((tmp_path / "hub").rglob("snapshots/*/model.safetensors"))
+    assert not kept
 
 
 def test_what_comes_along_asks_no_network(monkeypatch):

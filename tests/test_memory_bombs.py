@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from faults.hostile import GROWING
+from helpers.hostile import GROWING
 from latent_tokens.checkpoints.limited import rehearse
 from latent_tokens.tasks.readers.pickles import read_plain_pickle
 from latent_tokens.tasks.text.tokenizer import read_tokenizer

@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from faults.hostile import OFFSETS
+from helpers.hostile import OFFSETS
 from latent_tokens import METHODS, from_pretrained, save_pretrained
 from latent_tokens.checkpoints.tensor_files import (
     file_sha256,

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 import traceback
+from collections import namedtuple
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +28,8 @@ from latent_tokens.training.locking import LOCK
 SAVE_EVERY, EVALUATE_EVERY, KEEP = 3, 7, 3
 HANGS = 300  # seconds after which a process counts as hung
 OPTIONS = f"--save-every {SAVE_EVERY} --evaluate-every {EVALUATE_EVERY} --keep {KEEP} --resume auto"
+
+Fault = namedtuple("Fault", "kind process step moment followed lost", defaults=(0,))
 
 
 @dataclass
@@ -83,37 +86,13 @@ class Child:
         return lines[0].removeprefix("latent-tokens: ") if is_one else f"not one line: {self.text}"
 
 
-@dataclass
-class Fault:
-    """A row of the table."""
-
-    kind: str
-    process: str
-    step: int
-    moment: str
-    followed: str
-    lost: int = 0
-
-
-@dataclass
 class Drill:
     """The faults so far, their directory, and what went wrong."""
 
-    place: Path
-    num_steps: int
-    rng: random.Random
-    report: object
-    faults: list = field(default_factory=list)
-    wrong: list = field(default_factory=list)
-    numbers: object = field(default_factory=lambda: count(1))
-
-    @property
-    def data(self):
-        return self.place / "data"
-
-    @property
-    def undisturbed(self):
-        return self.place / "undisturbed"
+    def __init__(self, place, num_steps, seed):
+        self.place, self.num_steps, self.rng = place, num_steps, random.Random(seed)
+        self.data, self.undisturbed = place / "data", place / "undisturbed"
+        self.faults, self.wrong, self.numbers = [], [], count(1)
 
     def arguments(self, folder, num_steps=None):
         """Return the command that trains into a directory, or resumes there."""
@@ -128,7 +107,6 @@ class Drill:
 
     def note(self, *row):
         self.faults.append(Fault(*row))
-        self.report(description=row[0])
 
     def fork(self, folder, work, *, limit=None, die_at=0, environment=None):
         """Run work in a process with limits on time, file size and the number of file operations."""
@@ -145,7 +123,10 @@ class Drill:
                 os.environ |= environment or {}
                 if limit is not None:
                     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-                tell = partial(report_stage, report_to)
+
+                def tell(stage, about):
+                    os.write(report_to, f"{stage} {about}\n".encode())
+
                 RUN[TrainConfig] = partial(run_train, observe=tell)
                 if die_at:
                     die_at_file(folder, die_at, tell)
@@ -193,20 +174,10 @@ class Drill:
 
     def compare(self, folder, but=()):
         """Compare a finished run with the undisturbed one, except for files that signals may change."""
-        ours, theirs = (
-            {path.name: path for path in place.iterdir() if path.name not in but}
-            for place in (folder, self.undisturbed)
-        )
-        states = [sorted((name for name in names if name.startswith("state-")), reverse=True)
-                  for names in (ours, theirs)]  # fmt: skip
-        self.check(len(states[0]) == len(states[1]), f"{folder.name}: holds {states[0]}")
-        for names, several in zip((ours, theirs), states, strict=True):
-            for name in several[1:]:
-                del names[name]
+        ours, theirs = (comparable(place, but) for place in (folder, self.undisturbed))
         self.check(ours.keys() == theirs.keys(), f"{folder.name}: holds {sorted(ours)}, not {sorted(theirs)}")
         for name in ours.keys() & theirs.keys():
-            read = timeless if name.endswith("l") else Path.read_bytes
-            equal = read(ours[name]) == read(theirs[name])
+            equal = ours[name] == theirs[name]
             self.check(equal, f"{folder.name}: its {name} is not the undisturbed run's")
 
     def killed(self, child, kind, cause=""):
@@ -219,10 +190,6 @@ class Drill:
         followed = f"left {nameless(left[0])}" if left else ""
         moment = child.moment + (cause and f": {cause}")
         self.note(kind, str(child.number), step, moment, followed, step - saved)
-
-
-def report_stage(pipe, stage, about):
-    os.write(pipe, f"{stage} {about}\n".encode())
 
 
 def die_at_file(folder, number, tell):
@@ -263,6 +230,14 @@ def complete_step(folder):
             if hashlib.sha256(path.read_bytes()).hexdigest().startswith(name):
                 latest = max(latest, int(step))
     return latest
+
+
+def comparable(folder, but):
+    """Return {name: content} of the files of a run; of all checkpoints but the latest only their number."""
+    states = sorted((path.name for path in folder.glob("state-*")), reverse=True)
+    paths = {path.name: path for path in folder.iterdir() if path.name not in (*but, *states[1:])}
+    contents = {name: (timeless if name.endswith("l") else Path.read_bytes)(paths[name]) for name in paths}
+    return {**contents, "checkpoints": len(states)}
 
 
 def timeless(metrics):

@@ -36,15 +36,11 @@ NPY_DTYPES = (
 NPY_SIDES = (*NUMBERS, 0, 0, 1, 2, 81)
 
 
-# Bytes. Each takes (rng, content, start, stop, others).
+# Bytes.
 
 
 def flip_at(rng, content, at):
     return content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
-
-
-def blank_at(rng, content, at):
-    return content[:at] + bytes(len(content[at : at + 64])) + content[at + 64 :]
 
 
 def flip(rng, content, *_):
@@ -53,50 +49,44 @@ def flip(rng, content, *_):
     return content
 
 
-def insert(rng, content, start, *_):
-    return content[:start] + rng.randbytes(rng.choice((1, 2, 4, 32))) + content[start:]
-
-
-def delete(rng, content, start, stop, _):
-    return content[:start] + content[stop:]
-
-
-def truncate(rng, content, start, *_):
-    return content[:start]
-
-
-def repeat(rng, content, start, stop, _):
-    return content[:stop] + content[start:stop] * rng.choice((1, 1, 3, 200)) + content[stop:]
-
-
-def join(rng, content, start, stop, others):
-    other = rng.choice(others)
-    return content[:start] + other[rng.randrange(len(other) + 1) :]
-
-
 def swap_number(rng, content, start, *_):
     size = rng.choice((1, 2, 4, 8))
     number = rng.choice(NUMBERS) % (1 << 8 * size)
     return content[:start] + number.to_bytes(size, rng.choice(("little", "big"))) + content[start + size :]
 
 
-def overwrite(rng, content, start, stop, _):
-    filler = bytes([rng.choice((0, 10, 13, 0x2E, 0x5B, 0x7B, 0x80, 0xFF))])
-    return content[:start] + filler * rng.choice((1, 3, 300)) + content[stop:]
+def filler(rng):
+    return bytes([rng.choice((0, 10, 13, 0x2E, 0x5B, 0x7B, 0x80, 0xFF))]) * rng.choice((1, 3, 300))
 
 
-DAMAGES = {"blanked": blank_at, "cut": truncate, "flipped": flip_at}
-BYTE_CHANGES = (flip, insert, delete, truncate, repeat, join, swap_number, overwrite)
+DAMAGES = {  # of (rng, content, at)
+    "blanked": lambda rng, c, at: c[:at] + bytes(len(c[at : at + 64])) + c[at + 64 :],
+    "cut": lambda rng, c, at: c[:at],
+    "flipped": flip_at,
+}
+BYTE_CHANGES = {  # of (rng, content, start, stop, others)
+    "flip": flip,
+    "insert": lambda rng, c, a, *_: c[:a] + rng.randbytes(rng.choice((1, 2, 4, 32))) + c[a:],
+    "delete": lambda rng, c, a, b, _: c[:a] + c[b:],
+    "truncate": lambda rng, c, a, *_: c[:a],
+    "repeat": lambda rng, c, a, b, _: c[:b] + c[a:b] * rng.choice((1, 1, 3, 200)) + c[b:],
+    "join": lambda rng, c, a, b, others: c[:a] + tail(rng, rng.choice(others)),
+    "swap a number": swap_number,
+    "overwrite": lambda rng, c, a, b, _: c[:a] + filler(rng) + c[b:],
+}
+
+
+def tail(rng, content):
+    return content[rng.randrange(len(content) + 1) :]
 
 
 def of_bytes(rng, content, others):
     """Change bytes in one place; without a byte to flip or an input to join, overwrite."""
     start = rng.randrange(len(content) + 1)
     stop = min(len(content), start + rng.choice((1, 2, 4, 8, 64, 512)))
-    change = rng.choice(BYTE_CHANGES)
-    if (change is flip and not content) or (change is join and not others):
-        change = overwrite
-    return change(rng, content, start, stop, others)
+    change = rng.choice(list(BYTE_CHANGES))
+    possible = {"flip": content, "join": others}.get(change, True)
+    return BYTE_CHANGES[change if possible else "overwrite"](rng, content, start, stop, others)
 
 
 # Text and JSON.

@@ -8,7 +8,6 @@ Exit code 1 if a result differs. Processes are forked from one that has imported
 """
 
 import argparse
-import random
 import sys
 import time
 from collections import Counter
@@ -20,7 +19,6 @@ from typing import NamedTuple
 import torch
 import torch._dynamo
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from faults import other_faults as other, run_faults as run
@@ -29,8 +27,6 @@ from latent_tokens.cli import main
 from latent_tokens.storage import provenance
 
 CONSOLE = Console(width=150 if not sys.stdout.isatty() else None, highlight=False)
-COLUMNS = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed} faults"),
-           TimeElapsedColumn())  # fmt: skip
 
 
 class Group(NamedTuple):
@@ -45,8 +41,8 @@ class Group(NamedTuple):
 
 GROUPS = (
     Group("killed", run.kill_again_and_again, ("killed",), 12, 200),
-    Group("disk full", run.fill_the_disk, ("files end",), 3, 9),
-    Group("tmpfs full", run.fill_a_tmpfs, ("tmpfs",), 1, 4),
+    Group("disk full", other.fill_the_disk, ("files end",), 3, 9),
+    Group("tmpfs full", other.fill_a_tmpfs, ("tmpfs",), 1, 4),
     Group("signals", run.signal_one, tuple(number.name for number in run.SIGNALS), 1, 4),
     Group("damaged", run.damage_what_was_saved, (*run.STATES, *run.FILES), 1, 4),
     Group("clock", run.set_the_clock_back, ("set back",), 1, 4),
@@ -85,23 +81,16 @@ def run_drill(short, kills, seed, place):
     provenance()  # asks git once, for all
     times = {group.name: group.short if short else group.full for group in GROUPS}
     times["killed"] = kills or times["killed"]
-    total = sum(times[group.name] * len(group.cases) for group in GROUPS)
-
-    # A bar that refreshes itself has a thread.
-    with Progress(*COLUMNS, console=CONSOLE, auto_refresh=False, disable=not CONSOLE.is_terminal) as bar:
-        line = bar.add_task("undisturbed", total=total)
-        report = partial(bar.update, line, advance=1, refresh=True)
-        drill = Drill(place, 15 if short else 60, random.Random(seed), report)
-        sizes = "--num-train 64 --num-validation 8 --num-test 1 --processes 1"
-        drill.fork(place, partial(main, ["data", "sudoku-4", *sizes.split(), "--out", f"{drill.data}"])).end()
-        drill.ended(drill.train(drill.undisturbed)[0], 0)
-        taken = {size: run.save_seconds(drill, size) for size in (("nano",) if short else ("nano", "tiny"))}
-        for group in GROUPS:
-            before, group_start = len(drill.faults), time.perf_counter()
-            group.inject(drill, group.cases * times[group.name])
-            num_faults, seconds = len(drill.faults) - before, time.perf_counter() - group_start
-            so_far = f"{len(drill.wrong)} wrong so far"
-            CONSOLE.print(f"{group.name}: {num_faults} faults, {seconds:.1f} s, {so_far}")
+    drill = Drill(place, 15 if short else 60, seed)
+    sizes = "--num-train 64 --num-validation 8 --num-test 1 --processes 1"
+    drill.fork(place, partial(main, ["data", "sudoku-4", *sizes.split(), "--out", f"{drill.data}"])).end()
+    drill.ended(drill.train(drill.undisturbed)[0], 0)
+    taken = {size: run.save_seconds(drill, size) for size in (("nano",) if short else ("nano", "tiny"))}
+    for group in GROUPS:
+        before, group_start = len(drill.faults), time.perf_counter()
+        group.inject(drill, group.cases * times[group.name])
+        num_faults, seconds = len(drill.faults) - before, time.perf_counter() - group_start
+        CONSOLE.print(f"{group.name}: {num_faults} faults, {seconds:.1f} s, {len(drill.wrong)} wrong so far")
     summarize(drill, time.perf_counter() - start)
     for size, seconds in taken.items():
         share = f"{seconds / 60:.2%} of the time at one a minute"

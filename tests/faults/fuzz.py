@@ -12,14 +12,16 @@ import os
 import shutil
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from tempfile import mkdtemp
 
 from faults.archives import CHANGES, TEXT_CHANGES
 from faults.commands import COMMANDS, placed
+from faults.corruptions import BYTE_CHANGES, JSON_CHANGES
 from faults.readers import BY_NAME, READERS
-from faults.seeds import Fixtures, in_memory, tiny_networks
-from faults.workers import run_all, unpacked
+from faults.seeds import Fixtures, in_memory, tiny_networks, unpacked
+from faults.workers import run_all
 
 OUT = Path("runs/fuzz")
 
@@ -33,16 +35,8 @@ def drill(readers=READERS, count=100, seed=0, processes=1, out=OUT, tell=lambda 
             fixtures = Fixtures(folder / "fixtures")
             placed(" ".join(COMMANDS).split(), folder, fixtures)
             jobs = [
-                (
-                    reader,
-                    reader.seeds(fixtures),
-                    fixtures,
-                    int(count * reader.share),
-                    seed,
-                    out.absolute(),
-                    only,
-                )
-                for reader in readers
+                (r, r.seeds(fixtures), fixtures, int(count * r.share), seed, out.absolute(), only)
+                for r in readers
             ]
             longest_first = sorted(jobs, key=lambda job: -job[3])
             results = {result.reader: result for result in run_all(longest_first, processes, tell)}
@@ -58,31 +52,18 @@ def replay(file, name, out=OUT):
 
 def table(results):
     """Return the results as a table."""
-    heads = (
-        "reader",
-        "inputs",
-        "past the first check",
-        "accepted",
-        "refused",
-        "slowest ms",
-        "peak MB",
-        "found",
-    )
     row = "{:<18}{:>8}{:>22}{:>10}{:>9}{:>12}{:>9}{:>7}".format
-    lines = [row(*heads)]
-    for result in results:
-        counts = result.counts
-        share = counts["past"] / max(1, counts["tried"])
-        numbers = [f"{counts[name]:,.0f}" for name in ("accepted", "refused", "slowest", "peak")]
-        lines.append(
-            row(result.reader, f"{counts['tried']:,.0f}", f"{share:.0%}", *numbers, len(result.found))
-        )
-    totals = {
-        name: sum(result.counts[name] for result in results) for name in ("tried", "accepted", "refused")
-    }
-    found = sum(len(result.found) for result in results)
-    inputs = f"{totals['tried']:,.0f} inputs: {totals['accepted']:,.0f} accepted"
-    return "\n".join([*lines, f"{inputs}, {totals['refused']:,.0f} refused in one line, {found} found"])
+    heads = ("reader", "inputs", "past the first check", "accepted", "refused", "slowest ms", "peak MB")
+    lines = [row(*heads, "found")]
+    totals = Counter()
+    for name, counts, found in results:
+        totals.update(counts, found=len(found))
+        share = f"{counts['past'] / max(1, counts['tried']):.0%}"
+        tried, *rest = (f"{counts[n]:,.0f}" for n in ("tried", "accepted", "refused", "slowest", "peak"))
+        lines.append(row(name, tried, share, *rest, len(found)))
+    tried, accepted, refused = (f"{totals[name]:,.0f}" for name in ("tried", "accepted", "refused"))
+    outcome = f"{accepted} accepted, {refused} refused in one line, {totals['found']} found"
+    return "\n".join([*lines, f"{tried} inputs: {outcome}"])
 
 
 def findings(results):
@@ -106,12 +87,9 @@ def listing():
             lines.append(f"{reader.name}: {len(seeds)} seeds, {reader.share:g} times the inputs")
             lines += [f"{reader.name}: hostile, {name}" for name, _ in reader.hostile(seeds)]
     shutil.rmtree(folder)
-    lines += [
-        f".{suffix}: {change.__name__}"
-        for suffix, kinds in CHANGES.items()
-        for change in dict.fromkeys(kinds)
-    ]
-    return "\n".join([*lines, *(f"text: {change.__name__}" for change in dict.fromkeys(TEXT_CHANGES))])
+    for suffix, changes in {**CHANGES, "other": TEXT_CHANGES}.items():
+        lines.append(f".{suffix}: {', '.join(dict.fromkeys(change.__name__ for change in changes))}")
+    return "\n".join([*lines, f"bytes: {', '.join(BYTE_CHANGES)}", f"JSON: {', '.join(JSON_CHANGES)}"])
 
 
 def main():

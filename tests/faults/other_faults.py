@@ -1,4 +1,4 @@
-"""The faults of two processes that train together, of a server's client and of a download."""
+"""The faults of disks, of two processes that train together, of a server's client and of a download."""
 
 import os
 import shutil
@@ -14,11 +14,53 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from faults.children import HANGS, SAVE_EVERY, complete_step, timeless
-from faults.run_faults import RESUME, SIGNALS, kill, send
+from faults.run_faults import RESUME, SIGNALS, at_stage, kill, send
 from helpers import hub, server
 from latent_tokens import METHODS, SIZES, TASKS, Transformer, save_pretrained
 from latent_tokens.cli import main
 from latent_tokens.tasks import description
+
+MEGABYTE = 1 << 20
+DEADLINE = 3.0  # seconds of a decode
+
+
+def fill_the_disk(drill, faults):
+    """Files above a size cannot be written: of metrics, of weights, of a checkpoint, of the config."""
+    folder, rng = drill.place / "full", drill.rng
+    for turn in range(len(faults)):
+        sizes = (rng.randrange(50, 500), 2 * MEGABYTE, rng.randrange(4, 14) * MEGABYTE)
+        limit = rng.choice(sizes) if turn else 300
+        child, _ = drill.train(folder, limit=limit)
+        drill.ended(child, 2, r"(cannot|the row cannot) be written \(File too large\)")
+        drill.killed(child, "disk full", f"files end at {limit:,} bytes")
+        if rng.random() < 0.5:  # some steps on
+            child, _ = drill.train(folder, partial(at_stage, "saved", rng.randrange(1, 4), kill))
+            if child.code == 0:  # it had finished before it was killed
+                shutil.rmtree(folder)
+    drill.finish(folder)
+
+
+def fill_a_tmpfs(drill, faults):
+    """A file system of a few MB, which later gets more."""
+    folder = drill.place / "tmpfs" / "run"
+    for _ in faults:
+        size = drill.rng.randrange(1, 55)
+        folder.parent.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}m", "drill", folder.parent]
+        mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+        if mounted.returncode:
+            print(f"no tmpfs was filled: {mounted.stderr.strip()}")
+            folder.parent.rmdir()
+            return
+        try:
+            child, _ = drill.train(folder)
+            drill.ended(child, 2, r"\(No space left on device\)")
+            drill.killed(child, "disk full", f"tmpfs of {size} MB")
+            subprocess.run(["mount", "-o", "remount,size=200m", folder.parent], check=True)
+            drill.finish(folder, remove=False)
+        finally:
+            subprocess.run(["umount", folder.parent], check=True)
+            folder.parent.rmdir()
 
 
 def kill_one_of_two(drill, faults):
@@ -137,19 +179,8 @@ def difference(first, second):
     return max(abs(loss - losses[1][which]) for which, loss in losses[0].items())
 
 
-DEADLINE = 3.0  # seconds of a decode
-CUT = """
-from latent_tokens import Transformer
-for options in ({}, {"local_files_only": True}):
-    try:
-        Transformer.from_pretrained("someone/cut", **options)
-    except ValueError as error:
-        print(error)
-"""
-
-
 def leave_a_decode_unread(drill, faults):
-    """A client asks for a decode longer than its buffers and reads nothing: the decode ends at its deadline."""
+    """A client reads nothing of a decode longer than its buffers: the decode ends at its deadline."""
     from latent_tokens.commands.shared import task_of
     from latent_tokens.web.model_cache import ModelCache
     from latent_tokens.web.server import app_for
@@ -209,20 +240,7 @@ def wait(holds, seconds):
 def cut_a_download(drill, faults):
     """A download from the hub stops half-way: one line each time, and no model in the cache."""
     for _ in faults:
-        files = {
-            name: (drill.undisturbed / name).read_bytes() for name in ("config.json", "model.safetensors")
-        }
-        files["model.safetensors"] = hub.Cut(files["model.safetensors"])
-        with hub.serving() as (address, repositories, _):
-            repositories["someone/cut"] = files
-            environment = {"HF_ENDPOINT": address, "HF_HOME": f"{drill.place / 'hub'}", "HF_HUB_OFFLINE": "0"}
-            command = [sys.executable, "-c", CUT]
-            done = subprocess.run(
-                command, env=os.environ | environment, capture_output=True, text=True, check=False
-            )
-        lines = done.stdout.splitlines()
+        lines, kept = hub.cut_download(drill.undisturbed, drill.place / "hub")
         refused = len(lines) == 2 and all(line.startswith("'someone/cut' not found: ") for line in lines)
-        drill.check(refused and not done.returncode, f"download: {done.stdout}{done.stderr}")
-        kept = list((drill.place / "hub").rglob("snapshots/*/model.safetensors"))
-        drill.check(not kept, f"download: kept {kept}")
-        drill.note("download stops half-way", "client", 0, "model.safetensors", lines[0] if lines else "")
+        drill.check(refused and not kept, f"download: {lines}, kept {kept}")
+        drill.note("download stops half-way", "client", 0, "model.safetensors", lines[0])

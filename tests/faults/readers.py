@@ -1,34 +1,30 @@
 """Every reader of the package: its valid inputs, its call, and its first check.
 
-The first check is one that a file of another kind fails: a magic number, JSON that parses, a zip file that
-opens, arguments that the parser accepts. Later checks are the package's own. `past` applies the first check
-without the reader.
+The first check is one that a file of another kind fails. Later checks are the package's own. `past` applies
+the first check without the reader.
 """
 
 import json
-import os
-import pickletools
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-import numpy as np
 import torch
-from safetensors import safe_open
 from torch.optim.swa_utils import AveragedModel
 
+from faults import first_checks as past
 from faults.archives import mutated
 from faults.commands import change_command, command, command_seeds, is_command, read_command
-from faults.hostile import with_growth, with_offsets
+from faults.first_checks import file_of, first
+from faults.puzzles import is_puzzle, puzzle_seeds, read_puzzle
 from faults.seals import rehash_run, reseal_data, reseal_model, reseal_state
 from faults.seeds import TINY, Fixtures, files_of, put
+from helpers.hostile import GROWING, OFFSETS
 from latent_tokens import TASKS, Transformer, load_data
 from latent_tokens.storage import read_lines
 from latent_tokens.tasks import Text
 from latent_tokens.tasks.readers.sources import read_source
-from latent_tokens.tasks.sudoku.grid import symbols_of
 from latent_tokens.tasks.text.tokenizer import read_tokenizer
 from latent_tokens.training.state import discard_after, load_state, saved_states
 from latent_tokens.training.step import ema_update
@@ -41,23 +37,6 @@ TRAINING = (
 MODELS = ("scdm-sudoku-4", "esolm-text", "scdm-countdown-3", "arm-sudoku-4", "scdm-zebra-3",
           "scdm-sudoku-6-puzzle")  # fmt: skip
 DATA = ("sudoku-4", "countdown-3", "zebra-3", "sudoku-6-puzzle", "text", "bytes")
-PUZZLES = {
-    "sudoku-4": (
-        "1...............",
-        "1234341221434321",
-        "1 . | . .\n. . | . .\n----+----\n. . | . .\n. . | . 4",
-    ),
-    "sudoku-6": ("." * 35 + "1", "12....34....5...............1......."),
-    "sudoku-9": ("003020600900305001001806400008102900700000008006708200002609500800203009005010300",),
-    "sudoku-16": ("1" + "." * 255, "." * 200 + "123456789ABCDEFG" + "." * 40),
-    "sudoku-36": ("1" + "." * 1_295,),
-    "zebra-3": (
-        "ends LHS c 1 1 RHS CLUE_END left-of LHS c 2 0 RHS c 2 1 CLUE_END nbr LHS c 1 1 RHS c 0 2 CLUE_END "
-        "= LHS c 0 0 RHS c 2 1 CLUE_END 0 1 2",
-    ),
-    "countdown-3": ("3,5,7,15", "10,20,30,60"),
-}
-LONG = ("sudoku-16", "sudoku-36")  # too long to decode here
 
 
 @dataclass(frozen=True)
@@ -88,104 +67,10 @@ def next_case(reader, seeds, rng):
     return reader.mend(rng, case) if rng.random() < 0.85 else case
 
 
-# First checks.
-
-
-def parses(read):
-    """Return whether a call of a library raises nothing."""
-    try:
-        read()
-    except Exception:
-        return False
-    return True
-
-
-def is_json(path):
-    """Return whether a file is a JSON object."""
-    return parses(lambda: {**json.loads(path.read_bytes())})
-
-
-def is_safetensors(path):
-    return parses(lambda: safe_open(path, "pt").__enter__())
-
-
-def is_pickle(content):
-    """Return whether the opcodes of a pickle can be told apart up to its end."""
-    return parses(lambda: list(pickletools.genops(content)))
-
-
-def is_text(path):
-    """Return whether a file is UTF-8 and not empty."""
-    return parses(lambda: path.read_bytes().decode()) and path.stat().st_size > 0
-
-
-def is_csv(path):
-    """Return whether the first line is that of Ye et al.'s files, or of Sudoku-Extreme."""
-    return path.read_bytes().startswith((b"quizzes,solutions\n", b"source,question,answer,rating\n"))
-
-
-def is_npy(path):
-    return parses(lambda: np.lib.format.open_memmap(path, mode="r"))
-
-
-def has_json_line(path):
-    """Return whether a line of the file is a JSON object."""
-    lines = path.read_bytes().splitlines() if path.is_file() else []
-    return any(parses(lambda line=line: {**json.loads(line)}) for line in lines)
-
-
-def is_lightning(path):
-    """Return whether a file is a zip file with one data.pkl, stored uncompressed, whose opcodes parse."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            (info,) = [info for info in archive.infolist() if info.filename.endswith("/data.pkl")]
-            return info.compress_type == zipfile.ZIP_STORED and is_pickle(archive.read(info))
-    except Exception:
-        return False
-
-
-def is_model(folder):
-    return is_json(folder / "config.json") and is_safetensors(folder / "model.safetensors")
-
-
-def is_puzzle(folder):
-    name = (folder / "task").read_text()
-    text = os.fsdecode((folder / "puzzle.txt").read_bytes())
-    if name.startswith("sudoku"):
-        return parses(lambda: symbols_of(text, {TASKS[name].length})) and bool(text)
-    return "CLUE_END" in text if name.startswith("zebra") else text.count(",") == 3
-
-
-def file_of(folder, pattern):
-    """Return the first file of a folder that a pattern matches, or one that does not exist."""
-    return next(iter(sorted(folder.glob(pattern))), folder / "none")
-
-
-def first(pattern, check):
-    """Return the check of a folder whose first file of that pattern passes another check."""
-    return lambda folder: check(file_of(folder, pattern))
-
-
 # Seeds and calls.
 
 
-def puzzle_seeds(fixtures):
-    for name in set(PUZZLES) - set(LONG):
-        fixtures.made(f"model/scdm-{name}")
-    pairs = [(name, text) for name, texts in PUZZLES.items() for text in texts]
-    return [{"task": name.encode(), "puzzle.txt": text.encode()} for name, text in pairs]
-
-
-def read_puzzle(folder, fixtures):
-    name = (folder / "task").read_text()
-    text = os.fsdecode((folder / "puzzle.txt").read_bytes())
-    if name in LONG:
-        return TASKS[name].count_solutions(TASKS[name].encode(text), most=1)
-    run = f"--run={fixtures.made(f'model/scdm-{name}')}"
-    return command("solve", run, "--", text) if text.startswith("-") else command("solve", text, run)
-
-
-def source_reader(name, task, pattern, past, share=2.0):
+def source_reader(name, task, pattern, check):
     """Return the reader of one kind of file with puzzles that others made."""
 
     def seeds(fixtures):
@@ -198,7 +83,7 @@ def source_reader(name, task, pattern, past, share=2.0):
         TASKS[task].keys(examples)
         TASKS[task].splits(examples)
 
-    return Reader(name, seeds, read, first(f"source/{pattern}", past), share=share)
+    return Reader(name, seeds, read, first(f"source/{pattern}", check), share=2.0)
 
 
 def folder_seeds(kind, *names):
@@ -308,30 +193,43 @@ def read_a_run(folder, fixtures):
     command("train", "sudoku-4", "scdm", *options)
 
 
+def with_offsets(seeds):
+    """Return (name, case): the first seed with each of OFFSETS in place of its weights."""
+    return [(name, {**seeds[0], "folder/model.safetensors": content}) for name, content in OFFSETS.items()]
+
+
+def with_growth(seeds):
+    """Return (name, case): the first seed of the tokenizer with each of GROWING."""
+    ((path, content),) = seeds[0].items()
+    return [(name, {path: json.dumps(json.loads(content) | part).encode()}) for name, part in GROWING.items()]
+
+
 READERS = (
     Reader("puzzle", puzzle_seeds, read_puzzle, is_puzzle),
-    source_reader("sudoku.npy", "sudoku-6-puzzle", "*.npy", is_npy),
-    source_reader("sudoku.csv", "sudoku-6-puzzle", "train.csv", is_csv),
-    source_reader("sudoku-extreme.csv", "sudoku-6-puzzle", "extreme.csv", is_csv),
-    source_reader("sudoku.txt", "sudoku-6-puzzle", "*.txt", is_text),
-    source_reader("zebra.pkl", "zebra", "*.pkl", lambda path: is_pickle(path.read_bytes())),
-    source_reader("zebra.jsonl", "zebra", "*.jsonl", has_json_line),
-    source_reader("countdown.jsonl", "countdown-3", "*.jsonl", has_json_line),
+    source_reader("sudoku.npy", "sudoku-6-puzzle", "*.npy", past.is_npy),
+    source_reader("sudoku.csv", "sudoku-6-puzzle", "train.csv", past.is_csv),
+    source_reader("sudoku-extreme.csv", "sudoku-6-puzzle", "extreme.csv", past.is_csv),
+    source_reader("sudoku.txt", "sudoku-6-puzzle", "*.txt", past.is_text),
+    source_reader("zebra.pkl", "zebra", "*.pkl", lambda path: past.is_pickle(path.read_bytes())),
+    source_reader("zebra.jsonl", "zebra", "*.jsonl", past.has_json_line),
+    source_reader("countdown.jsonl", "countdown-3", "*.jsonl", past.has_json_line),
     Reader("ckpt", folder_seeds("published", "ckpt"), read_published,
-           first("folder/*.ckpt", is_lightning), share=1.2),
-    Reader("published folder", folder_seeds("published", "folder"), read_published, first("folder", is_model),
-           hostile=with_offsets("folder/model.safetensors")),
-    Reader("model folder", folder_seeds("model", *MODELS), read_model, first("folder", is_model), reseal_model,
-           hostile=with_offsets("folder/model.safetensors")),
+           first("folder/*.ckpt", past.is_lightning), share=1.2),
+    Reader("published folder", folder_seeds("published", "folder"), read_published,
+           first("folder", past.is_model), hostile=with_offsets),
+    Reader("model folder", folder_seeds("model", *MODELS), read_model,
+           first("folder", past.is_model), reseal_model, hostile=with_offsets),
     Reader("data folder", folder_seeds("data", *DATA), read_data,
-           first("folder/manifest.json", is_json), reseal_data),
-    Reader("text", text_seeds, read_text, lambda folder: all(map(is_text, folder.glob("text/*/*")))),
+           first("folder/manifest.json", past.is_json), reseal_data),
+    Reader("text", text_seeds, read_text, lambda folder: all(map(past.is_text, folder.glob("text/*/*")))),
     Reader("tokenizer", tokenizer_seeds, read_a_tokenizer,
-           lambda folder: all(map(is_json, folder.glob("folder/*.json"))), share=2.0, hostile=with_growth),
-    Reader("state", state_seeds, read_a_state, first("run/state-*.safetensors", is_safetensors), reseal_state),
-    Reader("metrics.jsonl", metrics_seeds, read_metrics, first("*/*.jsonl", has_json_line), share=2.0),
+           lambda folder: all(map(past.is_json, folder.glob("folder/*.json"))),
+           share=2.0, hostile=with_growth),
+    Reader("state", state_seeds, read_a_state,
+           first("run/state-*.safetensors", past.is_safetensors), reseal_state),
+    Reader("metrics.jsonl", metrics_seeds, read_metrics, first("*/*.jsonl", past.has_json_line), share=2.0),
     Reader("run folder", folder_seeds("run", "sudoku-4"), read_a_run,
-           first("folder/config.json", is_json), rehash_run),
+           first("folder/config.json", past.is_json), rehash_run),
     Reader("commands", command_seeds, read_command, is_command, change=change_command),
 )  # fmt: skip
 BY_NAME = {reader.name: reader for reader in READERS}

@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import statistics
-import subprocess
 import time
 from contextlib import suppress
 from functools import partial
@@ -16,7 +15,6 @@ from faults.children import complete_step
 from faults.corruptions import DAMAGES
 from latent_tokens import TrainConfig, fit, from_pretrained
 
-MEGABYTE = 1 << 20
 SIGNALS = {signal.SIGTERM: 75, signal.SIGINT: 130, signal.SIGUSR1: 75}
 RESUME = "--resume auto"
 STATES = {"latest": slice(1), "latest two": slice(2), "only an older one": slice(1, 2), "all": slice(None)}
@@ -45,24 +43,23 @@ def send(number, child):
 kill = partial(send, signal.SIGKILL)
 
 
-def at_any_time(rng, child):
-    time.sleep(rng.uniform(0, 0.8))
-    kill(child)
-
-
-def while_saving(rng, longest, child):
+def kill_while_saving(rng, longest, child):
     if child.listen("saving", rng.choice((1, 2))):
         time.sleep(rng.uniform(0, longest))
     kill(child)
 
 
-def at_a_temporary_file(rng, child):
-    """Kill as soon as there is one."""
+def kill_at_a_temporary_file(rng, child):
     start = rng.choice((".state-", ".model.", ".state-"))
     child.listen("begun")
     until = time.perf_counter() + 2
     while time.perf_counter() < until and not list(child.folder.glob(f"{start}*")):
         pass
+    kill(child)
+
+
+def kill_at_any_time(rng, child):
+    time.sleep(rng.uniform(0, 0.8))
     kill(child)
 
 
@@ -77,8 +74,8 @@ def at_stage(stage, times, act, child):
 def kill_again_and_again(drill, faults):
     """SIGKILL at random moments, at least a third during a save. Each run ends before the next begins."""
     rng, wanted = drill.rng, len(drill.faults) + len(faults)
-    plans = [partial(while_saving, rng, save_seconds(drill, "nano")), partial(at_a_temporary_file, rng),
-             partial(at_any_time, rng), None]  # fmt: skip
+    while_saving = partial(kill_while_saving, rng, save_seconds(drill, "nano"))
+    plans = [while_saving, partial(kill_at_a_temporary_file, rng), partial(kill_at_any_time, rng), None]
     for number in count(1):
         folder, first = drill.place / f"killed-{number}", 1
         while True:
@@ -100,45 +97,6 @@ def kill_again_and_again(drill, faults):
         shutil.rmtree(folder)
         if len(drill.faults) >= wanted or child.code:
             return
-
-
-def fill_the_disk(drill, faults):
-    """Files above a size cannot be written: of metrics, of weights, of a checkpoint, of the config."""
-    folder, rng = drill.place / "full", drill.rng
-    for turn in range(len(faults)):
-        sizes = (rng.randrange(50, 500), 2 * MEGABYTE, rng.randrange(4, 14) * MEGABYTE)
-        limit = rng.choice(sizes) if turn else 300
-        child, _ = drill.train(folder, limit=limit)
-        drill.ended(child, 2, r"(cannot|the row cannot) be written \(File too large\)")
-        drill.killed(child, "disk full", f"files end at {limit:,} bytes")
-        if rng.random() < 0.5:  # some steps on
-            child, _ = drill.train(folder, partial(at_stage, "saved", rng.randrange(1, 4), kill))
-            if child.code == 0:  # it had finished before it was killed
-                shutil.rmtree(folder)
-    drill.finish(folder)
-
-
-def fill_a_tmpfs(drill, faults):
-    """A file system of a few MB, which later gets more."""
-    folder = drill.place / "tmpfs" / "run"
-    for _ in faults:
-        size = drill.rng.randrange(1, 55)
-        folder.parent.mkdir()
-        command = ["mount", "-t", "tmpfs", "-o", f"size={size}m", "drill", folder.parent]
-        mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-        if mounted.returncode:
-            print(f"no tmpfs was filled: {mounted.stderr.strip()}")
-            folder.parent.rmdir()
-            return
-        try:
-            child, _ = drill.train(folder)
-            drill.ended(child, 2, r"\(No space left on device\)")
-            drill.killed(child, "disk full", f"tmpfs of {size} MB")
-            subprocess.run(["mount", "-o", "remount,size=200m", folder.parent], check=True)
-            drill.finish(folder, remove=False)
-        finally:
-            subprocess.run(["umount", folder.parent], check=True)
-            folder.parent.rmdir()
 
 
 def signal_one(drill, faults):

@@ -4,8 +4,10 @@ import io
 import json
 import os
 import pickle
+import zipfile
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +52,27 @@ def put(folder, case):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+
+
+def keep(worker, problem, message, case):
+    """Save an input with its problem."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for name, content in case.items():
+            file.writestr(zipfile.ZipInfo(name), content)
+    worker.out.mkdir(parents=True, exist_ok=True)
+    digest = sha256(buffer.getvalue()).hexdigest()[:10]
+    path = worker.out / f"{worker.reader.name.replace(' ', '-')}-{digest}.zip"
+    path.write_bytes(buffer.getvalue())
+    row = {"what": problem, "said": message[-2_000:], "size": sum(map(len, case.values())), "file": str(path)}
+    with (worker.folder / "found.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def unpacked(path):
+    """Return the case that `keep` saved."""
+    with zipfile.ZipFile(path) as archive:
+        return {info.filename: archive.read(info) for info in archive.infolist()}
 
 
 def run_command(*arguments):

@@ -1,4 +1,4 @@
-"""Inputs made by hand that no writer makes: each must be refused, whatever else is drawn."""
+"""Files made by hand that no writer makes: each must be refused."""
 
 import json
 
@@ -41,14 +41,3 @@ GROWING = {  # parts of a tokenizer.json that make a text far longer
     },
     "a long prefix": {"normalizer": {"type": "Prepend", "prepend": "b" * 200}},
 }
-
-
-def with_offsets(file):
-    """Return a function from the seeds of a reader to (name, case): its first seed with each of OFFSETS."""
-    return lambda seeds: [(name, {**seeds[0], file: content}) for name, content in OFFSETS.items()]
-
-
-def with_growth(seeds):
-    """Return (name, case): the first seed of the tokenizer with each of GROWING."""
-    ((path, content),) = seeds[0].items()
-    return [(name, {path: json.dumps(json.loads(content) | part).encode()}) for name, part in GROWING.items()]

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import re
 from hashlib import sha256
 
@@ -11,6 +12,8 @@ from safetensors.torch import load
 from latent_tokens.checkpoints.tensor_files import tensors_sha256
 from latent_tokens.data.datasets import fingerprint
 from latent_tokens.tasks import Examples
+
+MOST_ELEMENTS = 1 << 20
 
 
 def rehashed(content):
@@ -26,6 +29,18 @@ def tokenizer_hash(case):
     return sha256(case["folder/tokenizer.json"]).hexdigest()[:8]
 
 
+def loaded(content):
+    """Return the array of a .npy file. Raise ValueError if it has many elements, which take long to hash."""
+    file = io.BytesIO(content)
+    version = np.lib.format.read_magic(file)
+    read_header = (
+        np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    )
+    if math.prod(read_header(file)[0]) > MOST_ELEMENTS:
+        raise ValueError("too many elements")
+    return np.load(io.BytesIO(content))
+
+
 def reseal_data(rng, case):
     """Return a data set whose manifest has the hashes of its arrays."""
     try:
@@ -33,7 +48,7 @@ def reseal_data(rng, case):
         for split, about in manifest["splits"].items():
             content = case[f"folder/{split}.tokens.npy"]
             if f"folder/{split}.known.npy" in case:
-                parts = [np.load(io.BytesIO(case[f"folder/{split}.{part}.npy"])) for part in Examples._fields]
+                parts = [loaded(case[f"folder/{split}.{part}.npy"]) for part in Examples._fields]
                 about["sha256"] = fingerprint(Examples(*parts))
             else:
                 about["sha256"] = sha256(content).hexdigest()

@@ -127,11 +127,7 @@ def train(run: Run, observe: Observer) -> None:
                 run.log({"loss": mean_loss, "grad_norm": grad_norm, "tokens_per_second": round(speed)})
                 state.recent.clear()
             if state.step % config.evaluate_every == 0 or is_last:
-                observe("validation", state.step)
-                mean_validation_loss = validation_loss(run)
-                observe("keeping", state.step)
-                keep_if_best(run, mean_validation_loss)
-                observe("kept", state.step)
+                validate(run, observe)
 
             # A checkpoint, on which all ranks agree: one signal stops all, and the clock is that of rank 0.
             late = processes.is_main() and time.perf_counter() - save_time > 60 * config.save_minutes
@@ -144,6 +140,15 @@ def train(run: Run, observe: Observer) -> None:
             if num_signals and not is_last:
                 progress_made = f"stopped at step {state.step} of {config.steps}"
                 raise Preempted(f"{progress_made}, saved in {config.folder}", signals)
+
+
+def validate(run: Run, observe: Observer) -> None:
+    """Compute the validation loss, and keep the weights if it is the lowest. Raises as `keep_if_best`."""
+    observe("validation", run.state.step)
+    loss = validation_loss(run)
+    observe("keeping", run.state.step)
+    keep_if_best(run, loss)
+    observe("kept", run.state.step)
 
 
 def stop_diverged(run: Run, batch: TrainingBatch, error: NotFinite) -> NoReturn:

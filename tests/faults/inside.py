@@ -166,6 +166,7 @@ class Inside:
         if not writes and not (name.startswith(home) and "/secret/" in name):
             return
         parts = [part for part in re.split(r"/|\.unfinished|/\.", name)[-3:] if part]
+        parts += [json.dumps(place) for place in (name, os.path.dirname(name))]
         asked_for = self.reader.change is not None and any(part in self.arguments for part in parts)
         if not asked_for:
             self.seen.append(f"{event} {'writes' if writes else 'reads'} outside: {name[:200]}")
@@ -237,7 +238,7 @@ class Inside:
             yield if_accepted and (if_accepted, "")
         elif not isinstance(error, ValueError | OSError):
             yield where(error), "".join(traceback.format_exception(error))
-        elif not message or "\n" in message or NO_ACCESS in message:
+        elif not message or "\n" in message or (NO_ACCESS in message and self.reader.change is None):
             yield f"no one line: {where(error)}", message
         elif self.reader.change is None and OUT_OF_MEMORY.search(message):
             yield f"out of memory: {where(error)}", message

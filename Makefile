@@ -53,10 +53,10 @@ check: setup
 		| awk '/could not be audited/ { unknown++; next } { print } END { if (unknown) print unknown, "packages could not be looked up" }'
 
 drill: setup
-	OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES= .venv/bin/python scripts/drill.py
+	OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES= PYTHONPATH=tests .venv/bin/python -m faults.drill
 
 fuzz: setup
-	OMP_NUM_THREADS=1 PYTHONPATH=tests .venv/bin/python -m fuzz
+	OMP_NUM_THREADS=1 PYTHONPATH=tests .venv/bin/python -m faults.fuzz
 
 docs: $(MANUAL)
 	rm -rf site

@@ -125,7 +125,7 @@ def test_resume_with_a_damaged_precision_is_refused(tmp_path, damaged):
     about = json.loads(path.read_text())
     about["training"]["precision"] = damaged
     path.write_text(json.dumps(about))
-    with pytest.raises(ValueError, match=r"config.json: damaged"):
+    with pytest.raises(ValueError, match=r"config.json: corrupt"):
         fit(replace(config, resume="yes"))
 
 

@@ -17,10 +17,9 @@ from helpers.documentation import ROOT
 )
 def test_a_run_survives_a_handful_of_faults_of_each_kind():
     """In a process of its own: it forks, which a process with threads must not."""
-    command, environment = (
-        [sys.executable, "scripts/drill.py", "--short"],
-        {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-    )
+    command = [sys.executable, "-m", "faults.drill", "--short"]
+    path = os.pathsep.join(filter(None, [str(ROOT / "tests"), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     injected, survived = re.search(r"faults injected (\d+), survived (\d+)", done.stdout).groups()

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
+from helpers.hostile import GROWING
 from latent_tokens.checkpoints.limited import rehearse
 from latent_tokens.tasks.readers.pickles import read_plain_pickle
 from latent_tokens.tasks.text.tokenizer import read_tokenizer
@@ -71,10 +72,6 @@ def test_a_pickle_of_many_texts_is_read():
     assert read_plain_pickle(pickle.dumps(encoded, protocol=2)) == texts[:2_000]
 
 
-REPLACE = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 100}
-CHAIN = [REPLACE] * 5
-
-
 def tokenizer_file(tmp_path, **parts):
     """A tokenizer.json of a few characters with other parts."""
     tokenizers = pytest.importorskip("tokenizers")
@@ -83,22 +80,6 @@ def tokenizer_file(tmp_path, **parts):
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(json.loads(made.to_str()) | parts))
     return path
-
-
-GROWING = {
-    "a normalizer": {"normalizer": {"type": "Sequence", "normalizers": CHAIN}},
-    "a decoder": {"decoder": {"type": "Sequence", "decoders": CHAIN}},
-    "sequences in sequences": {
-        "normalizer": {
-            "type": "Sequence",
-            "normalizers": [{"type": "Sequence", "normalizers": [REPLACE]}, REPLACE],
-        },
-    },
-    "a pattern that matches nothing": {
-        "normalizer": {"type": "Replace", "pattern": {"Regex": ""}, "content": "b" * 200}
-    },
-    "a long prefix": {"normalizer": {"type": "Prepend", "prepend": "b" * 200}},
-}
 
 
 @pytest.mark.parametrize("parts", GROWING.values(), ids=GROWING)

@@ -516,6 +516,56 @@ def test_a_trace_needs_no_server(opened, tmp_path):
     screen(page, "trace")
 
 
+HOSTILE = '<img src=x onerror="window.ran=1">\'&amp;\x1b[31m\u202e\r\n</option><script>window.ran=2<\\script>'
+
+
+def harmless(page):
+    """No script of a name has run, and none of its text has become an element."""
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.ran") is None
+    assert page.locator("img").count() == 0
+    assert (
+        page.locator("script").evaluate_all("all => all.filter((one) => one.text.startsWith('window'))") == []
+    )
+
+
+def test_a_hostile_model_name_is_text_on_the_page(opened, tmp_path):
+    run = str(shutil.copytree(find("sudoku-6-scdm"), tmp_path / "a" / HOSTILE.replace("</", "<")))
+    shown = run.rpartition("/")[2]
+    with serving([run]) as address:
+        page = opened(address)
+        ended(page)
+        assert page.evaluate("document.querySelector('.models option').textContent") == shown
+        assert page.evaluate("document.querySelector('.models').value") == run
+        page.get_by_role("button", name="Compare two settings").click()
+        ended(page, 1)
+        heads = page.evaluate("[...document.querySelectorAll('h3')].map((head) => head.textContent)")
+        assert sum(f"{shown}: n = " in head for head in heads) == 2
+        harmless(page)
+        page.get_by_role("tab", name="Curve").click()
+        page.get_by_label("Samples").fill("4")
+        page.get_by_role("button", name="Run").click()
+        until(page, "document.querySelectorAll('#points tbody tr').length > 0")
+        assert shown in page.evaluate("document.querySelector('#points tbody').textContent")
+        harmless(page)
+
+
+def test_a_hostile_model_name_is_text_in_a_trace(opened, tmp_path):
+    name = f"{HOSTILE}</script><script>window.ran=3</script>"
+    bundled = model("sudoku-6-scdm")
+    puzzle = bundled.task.encode(SIX)
+    asked = DecodeRequest(LoadedModel(name, bundled.net, bundled.task), puzzle, SamplingConfig("all", 4))
+    file = tmp_path / "trace.html"
+    file.write_text(page_with([trace(asked)] * 2, caption=name), newline="")
+    page = opened(file.as_uri(), offline=True)
+    page.get_by_role("button", name="Last step").click()
+    heads = page.evaluate("[...document.querySelectorAll('h3')].map((head) => head.textContent)")
+    assert sum(f"{name.rpartition('/')[2]}: n = " in head for head in heads) == 2
+    caption = page.evaluate("document.querySelector('#caption').textContent")
+    assert caption == re.sub("\r\n?", "\n", name)  # as parsers of HTML read line ends
+    harmless(page)
+
+
 def test_page_survives_the_end_of_the_server(opened):
     with serving(["sudoku-6-scdm"]) as address:
         page = opened(address)

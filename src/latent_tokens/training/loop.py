@@ -6,10 +6,10 @@ All that is random in step s is drawn from (seed, s), so a checkpoint is tensors
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import torch
 
@@ -31,8 +31,21 @@ from latent_tokens.training.validation import keep_if_best, validation_loss
 LOG_EVERY = 50  # steps between two lines of metrics.jsonl
 MAX_SKIPPED = 10  # steps in a row
 
+Stage = Literal["begun", "training", "done", "validation", "keeping", "kept", "saving", "saved"]
+Observer = Callable[[Stage, int], None]
 
-def fit(config: TrainConfig, *, task: Language | None = None, method: Method | None = None) -> Path:
+
+def unobserved(stage: Stage, step: int) -> None:
+    """Observe nothing."""
+
+
+def fit(
+    config: TrainConfig,
+    *,
+    task: Language | None = None,
+    method: Method | None = None,
+    observe: Observer | None = None,
+) -> Path:
     """Train a model and return its run directory.
 
     The directory holds config.json, model.safetensors (EMA weights at the lowest validation loss),
@@ -43,6 +56,9 @@ def fit(config: TrainConfig, *, task: Language | None = None, method: Method | N
         config: the settings.
         task: the task, instead of the one that the config names.
         method: the method, instead of the one that the config names.
+        observe: is called with each stage and the number of steps taken: "begun" at the first step or the
+            one that it resumes at, "training" and "done" around a step, "validation", "keeping" and "kept"
+            around the best weights, "saving" and "saved" around a checkpoint. An error in it ends training.
 
     Raises:
         ValueError: the config is not possible or differs from that of the run to resume, the loss is not
@@ -59,17 +75,18 @@ def fit(config: TrainConfig, *, task: Language | None = None, method: Method | N
         accelerator = join_ranks(config)
         with locked_by_main(config.folder), processes.limit_threads(config.threads):
             run = setup(config, task, method, accelerator)
-            train(run)
+            train(run, observe or unobserved)
             processes.barrier()
             run.accelerator.end_training()
     return config.folder
 
 
-def train(run: Run) -> None:
+def train(run: Run, observe: Observer) -> None:
     """Take the remaining optimizer steps. Raises as `fit`."""
     config = run.config
     state = run.state
     device = run.accelerator.device
+    observe("begun", state.step)
     examples = run.splits["train"]
     batches = training_batches(examples, run.method, config, run.net.mask_id, state.step, device, run.pad)
     bar = progress(f"{config.method} on {config.task}", config.steps, state.step)
@@ -81,6 +98,7 @@ def train(run: Run) -> None:
         save_time = start_time
         for batch in batches:
             # One optimizer step, which is skipped if it is not finite and the config says so.
+            observe("training", state.step)
             try:
                 loss, grad_norm = train_step(
                     run.model, run.method, run.optimizer, batch, config, state.step, run.accelerator
@@ -100,6 +118,7 @@ def train(run: Run) -> None:
                 num_tokens += tokens_per_batch
                 speed = num_tokens / (time.perf_counter() - start_time)
                 advance(1, f"loss {loss:.3f}  {speed:,.0f} tokens/s")
+            observe("done", state.step)
             is_last = state.step == config.steps
 
             # Metrics and validation.
@@ -108,17 +127,28 @@ def train(run: Run) -> None:
                 run.log({"loss": mean_loss, "grad_norm": grad_norm, "tokens_per_second": round(speed)})
                 state.recent.clear()
             if state.step % config.evaluate_every == 0 or is_last:
-                keep_if_best(run, validation_loss(run))
+                validate(run, observe)
 
             # A checkpoint, on which all ranks agree: one signal stops all, and the clock is that of rank 0.
             late = processes.is_main() and time.perf_counter() - save_time > 60 * config.save_minutes
             num_signals, num_late = processes.all_reduce_sum([len(signals), late], device)
             if state.step % config.save_every == 0 or is_last or num_signals or num_late:
+                observe("saving", state.step)
                 run.save()
+                observe("saved", state.step)
                 save_time = time.perf_counter()
             if num_signals and not is_last:
                 progress_made = f"stopped at step {state.step} of {config.steps}"
                 raise Preempted(f"{progress_made}, saved in {config.folder}", signals)
+
+
+def validate(run: Run, observe: Observer) -> None:
+    """Compute the validation loss, and keep the weights if it is the lowest. Raises as `keep_if_best`."""
+    observe("validation", run.state.step)
+    loss = validation_loss(run)
+    observe("keeping", run.state.step)
+    keep_if_best(run, loss)
+    observe("kept", run.state.step)
 
 
 def stop_diverged(run: Run, batch: TrainingBatch, error: NotFinite) -> NoReturn:

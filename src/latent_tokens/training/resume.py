@@ -66,13 +66,13 @@ def print_precision(
 
 
 def stored_settings(folder: Path, started: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
-    """Return the settings that a run was started with. Raise ValueError if they are damaged.
+    """Return the settings that a run was started with. Raise ValueError if they are corrupt.
 
     Version 0.1 stored auto, which was fp32 on every CPU.
     """
     stored = started.get("training")
     if not isinstance(stored, dict) or stored.get("precision") not in get_args(PrecisionSetting):
-        raise ValueError(f"{folder / 'config.json'}: damaged; {RESTORE_HINT}")
+        raise ValueError(f"{folder / 'config.json'}: corrupt; {RESTORE_HINT}")
     if stored["precision"] == "auto":
         return {**stored, "precision": "fp32" if device.type == "cpu" else "bf16"}
     return stored
@@ -109,7 +109,7 @@ def settings(config: TrainConfig) -> dict[str, Any]:
 def check_same(folder: Path, started: Mapping[str, Any] | None, values: Mapping[str, Any]) -> None:
     """Raise ValueError with the first value that differs from the one that the run was started with."""
     if not isinstance(started, dict):
-        raise ValueError(f"{folder / 'config.json'}: damaged; {RESTORE_HINT}")
+        raise ValueError(f"{folder / 'config.json'}: corrupt; {RESTORE_HINT}")
     started = LEGACY_DEFAULTS | started
     for name, value in values.items():
         if started.get(name) != value:

@@ -1,0 +1,6 @@
+"""Faults: `make drill` breaks a training run, `make fuzz` gives readers what they must refuse.
+
+drill.py lists the faults of run_faults.py and other_faults.py. children.py has the processes that train.
+fuzz.py gives each reader of readers.py and commands.py the valid inputs of seeds.py, changed by
+corruptions.py and archives.py, and the inputs of hostile.py, in a process of workers.py.
+"""

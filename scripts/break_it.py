@@ -12,6 +12,7 @@ Outcomes are saved in runs/breakages.jsonl, so the same command resumes. Exit co
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ LIST = ROOT / "tests" / "breakages.txt"
 OUTCOMES = ROOT / "runs" / "breakages.jsonl"
 COPY = ROOT / "runs" / "breakages"  # always the same, so that numba's cache in it stays valid
 SOURCE = Path("src") / "latent_tokens"
+NO_TESTS = 5  # the exit code of pytest if no test is selected
 
 
 def breakages():
@@ -51,33 +53,47 @@ def copy_repository():
 
 
 def outcome(path, old, new, all_tests):
-    """Whether the tests fail in the copy with this breakage, and the first that does."""
+    """Whether the tests fail in the copy with this breakage, and the first that does.
+
+    The files of tests that name the broken module run first, because they are the likeliest to fail.
+    """
     broken, original = COPY / SOURCE / path, ROOT / SOURCE / path
     broken.write_text(original.read_text().replace(old, new))
-    chosen = [] if all_tests else ["-m", "not slow"]
-    command = [sys.executable, "-m", "pytest", "-x", "-n", "2", "--dist", "loadfile", *chosen]
     begun = time.perf_counter()
+    failed = failing(files_about(path), all_tests) or failing([], all_tests)
+    shutil.copy2(original, broken)
+    return {
+        "path": path,
+        "new": new,
+        "all_tests": all_tests,
+        "caught": failed is not None,
+        "by": failed,
+        "seconds": round(time.perf_counter() - begun),
+    }
+
+
+def files_about(path):
+    """Return the test files that import the module of a path in src/latent_tokens."""
+    module = ".".join(("latent_tokens", *Path(path).with_suffix("").parts))
+    tests = sorted((COPY / "tests").glob("test_*.py"))
+    return [str(test) for test in tests if re.search(rf"\b{re.escape(module)}\b", test.read_text())]
+
+
+def failing(files, all_tests):
+    """Return the first test that fails, or None. Every file is tested if none is named."""
+    chosen = [] if all_tests else ["-m", "not slow"]
     done = subprocess.run(
-        command,
+        [sys.executable, "-m", "pytest", "-x", "-n", "2", "--dist", "loadfile", *chosen, *files],
         cwd=COPY,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(COPY / "src")},
         capture_output=True,
         text=True,
         check=False,
     )
-    shutil.copy2(original, broken)
-    failed = [
-        line.split(" - ")[0] for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))
-    ]
-    seconds = round(time.perf_counter() - begun)
-    return {
-        "path": path,
-        "new": new,
-        "all_tests": all_tests,
-        "caught": done.returncode != 0,
-        "by": failed[:1],
-        "seconds": seconds,
-    }
+    if done.returncode in (0, NO_TESTS):
+        return None
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return lines[0].split(" - ")[0] if lines else f"exit code {done.returncode}"
 
 
 def main():
@@ -104,7 +120,7 @@ def main():
         rows[path, new, arguments.all_tests] = row
         with OUTCOMES.open("a") as file:
             file.write(json.dumps(row) + "\n")
-        verdict = f"caught by {' '.join(row['by'])}" if row["caught"] else "MISSED"
+        verdict = f"caught by {row['by']}" if row["caught"] else "MISSED"
         print(f"{number}: {path}: {new}: {verdict}, {row['seconds']} s", flush=True)
 
     by_fast = sum(caught(path, new, False) for path, _, new in listed)

@@ -184,7 +184,7 @@ PROMPTS = {  # of each task: a problem, how its prompt is drawn, and its tokens:
                 "immediate-left LHS c 0 0 RHS c 2 0 CLUE_END "
                 "= LHS c 2 2 RHS n 0 1 CLUE_END nbr LHS c 1 0 RHS c 0 0 CLUE_END 0 1 2",
                 "3. A1 is immediately left of C1", 55, 64),
-    "countdown-3": ("4,44,89,87", "make 87 of 4, 44, 89", 12, 46),
+    "countdown-3": ("4,44,89,87", "make 87 of 4, 44, 89", 12, 35),
     "sudoku-6-puzzle": (PUZZLE, "1 . . | . . .     ", 38, 74),
 }  # fmt: skip
 

@@ -95,8 +95,8 @@ def test_table_of_defaults_states_the_defaults():
     budgets = SCALES["cpu"].budgets
     assert [
         budgets[task].candidates
-        for task in ("sudoku-gen", "sudoku-puzzle", "countdown", "zebra", "sudoku-large")
-    ] == [4, 4, 4, 2, 8]
+        for task in ("sudoku-gen", "sudoku-puzzle", "zebra", "countdown", "sudoku-large", "sudoku-gen-9x9")
+    ] == [4, 4, 2, 8, 8, 8]
     assert {name: METHODS[name].latents for name in ("sidm", "scdm", "esolm", "arm")} == dict.fromkeys(
         ("sidm", "scdm", "esolm", "arm"), 0
     )

@@ -161,7 +161,7 @@ def test_resume_with_a_changed_config_is_refused(tmp_path):
         fit(replace(config, out=tmp_path / "nowhere", resume="yes"))
 
 
-def test_damaged_checkpoint_is_skipped_for_the_previous(whole, tmp_path, capsys):
+def test_corrupt_checkpoint_is_skipped_for_the_previous(whole, tmp_path, capsys):
     config = tiny_run(tmp_path / "run")
     latest, before = saved_states(fit(config))
     flip(latest, 1_000)
@@ -210,12 +210,12 @@ def test_checkpoints_that_a_killed_run_left_are_pruned(tmp_path):
         ("model", {"max_length": 17}, "max_length=16: .* was started with 17"),
         ("method", {"readout": "shifted"}, "method=.* was started with"),
         ("task", {"source": "pattern"}, "task=.* was started with"),
-        ("training", None, "config.json: damaged"),
-        ("data_sha256", None, "config.json: damaged"),
-        ("data_sha256", 0.5, "config.json: damaged"),
+        ("training", None, "config.json: corrupt"),
+        ("data_sha256", None, "config.json: corrupt"),
+        ("data_sha256", 0.5, "config.json: corrupt"),
     ],
 )
-def test_resume_with_a_damaged_config_is_refused(tmp_path, part, changes, message):
+def test_resume_with_a_corrupt_config_is_refused(tmp_path, part, changes, message):
     """Every value that a reader of the model needs is compared with the command."""
     config = tiny_run(tmp_path / "run", steps=2)
     path = fit(config) / "config.json"

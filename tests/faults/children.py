@@ -27,7 +27,10 @@ from latent_tokens.training.locking import LOCK
 
 SAVE_EVERY, EVALUATE_EVERY, KEEP = 3, 7, 3
 HANGS = 300  # seconds after which a process counts as hung
-OPTIONS = f"--precision fp32 --save-every {SAVE_EVERY} --evaluate-every {EVALUATE_EVERY} --keep {KEEP} --resume auto"
+OPTIONS = (
+    f"--save-every {SAVE_EVERY} --evaluate-every {EVALUATE_EVERY} --keep {KEEP} "
+    "--precision fp32 --resume auto"
+)
 
 Fault = namedtuple("Fault", "kind process step moment followed lost", defaults=(0,))
 

@@ -111,6 +111,7 @@ def data_content(config: DataConfig) -> dict[str, Content]:
             "field": config.field,
             "seed": config.seed,
             "generator": GENERATOR,
+            "answer": "longest" if config.task.startswith("countdown") else None,  # since version 0.2
         }
     )
 

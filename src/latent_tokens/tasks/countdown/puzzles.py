@@ -93,7 +93,7 @@ class Countdown:
 
     @property
     def length(self) -> int:
-        """L: the longest problem with the longest answer. The paper's 64 loses 2% (D-11)."""
+        """L: the longest problem with the longest answer. The paper's 64 loses 2%."""
         return 64 if self.padding == "paper" else 3 * self.numbers + 5 + self.room
 
     @property

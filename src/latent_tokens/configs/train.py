@@ -12,7 +12,17 @@ from latent_tokens.configs.names import PositionName, SizeName
 from latent_tokens.sizes import SIZES
 
 TrackerName = Literal["wandb", "trackio", "tensorboard", "mlflow"]
-MAY_CHANGE_ON_RESUME = ("out", "resume", "save_every", "save_minutes", "keep", "track", "parallel", "on_nan")
+MAY_CHANGE_ON_RESUME = (
+    "out",
+    "resume",
+    "save_every",
+    "save_minutes",
+    "keep",
+    "track",
+    "parallel",
+    "on_nan",
+    "compile",
+)
 """Settings that may change when a run is resumed."""
 
 
@@ -91,6 +101,9 @@ class TrainConfig:
     on_nan: Literal["stop", "skip"] = "stop"
     """Action if a loss or gradient is not finite. stop: keep the weights and save the batch. skip: leave out
     the step."""
+    compile: bool = False
+    """Compile the blocks of the network with torch.compile. The first step takes seconds and, on a CPU, a C++
+    compiler. Not measured on a GPU."""
     seed: int = 0
     """Random seed of initial weights, data, masks and orders."""
     resume: Literal["no", "yes", "auto"] = "no"
@@ -133,6 +146,16 @@ class TrainConfig:
         for name in ("ema", "dropout"):
             if getattr(self, name) >= 1:
                 raise ValueError(f"{name}={getattr(self, name)}: must be below 1")
+
+        if self.compile and self.parallel == "fsdp":
+            raise ValueError(
+                "compile=True with parallel=fsdp: blocks in shards are not compiled. Use parallel=ddp."
+            )
+        if self.compile and self.dropout:
+            problem = "a compiled network drops other outputs than an uncompiled one"
+            raise ValueError(
+                f"compile=True with dropout={self.dropout}: {problem}. Leave one of the two out."
+            )
 
     @property
     def folder(self) -> Path:

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask
 
+from latent_tokens.network.compiling import compiled
 from latent_tokens.network.kernels import Linear, attend
 from latent_tokens.network.rotary import Rotation, apply_rotary
 from latent_tokens.sizes import Size
@@ -37,6 +38,7 @@ class Block(nn.Module):
         self.mlp_norm = nn.LayerNorm(width)
         self.mlp_in = Linear(width, 4 * width)
         self.mlp_out = Linear(4 * width, width)
+        self.compiled = False
 
     def forward(
         self, x: Float[Tensor, "B S D"], rotation: Rotation | None, mask: Bool[Tensor, "B 1 S S"]
@@ -105,7 +107,8 @@ class Block(nn.Module):
 
     def project(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N W"]:
         """Return queries, keys and values of each slot, side by side, from the input of the block."""
-        return cast(Tensor, self.qkv(self.attention_norm(x)))
+        function = compiled(project, x.device.type) if self.compiled else project
+        return function(self, x)
 
     def split_heads(self, x: Float[Tensor, "B S W"], parts: int) -> Float[Tensor, "P B H S C"]:
         """Split each slot's vector into `parts` vectors, and each of these into heads."""
@@ -115,9 +118,22 @@ class Block(nn.Module):
         self, x: Float[Tensor, "*N D"], mixed: Float[Tensor, "*N D"]
     ) -> Float[Tensor, "*N D"]:
         """Return the output of the block from its input `x` and what its heads computed, `mixed`."""
-        x = x + F.dropout(self.attention_out(mixed), self.dropout, self.training)
-        hidden = F.gelu(self.mlp_in(self.mlp_norm(x)), approximate=self.approximate)
-        return x + F.dropout(self.mlp_out(hidden), self.dropout, self.training)
+        function = compiled(residual_and_mlp, x.device.type) if self.compiled else residual_and_mlp
+        return function(self, x, mixed)
+
+
+def project(block: Block, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N W"]:
+    """Return `Block.project`."""
+    return cast(Tensor, block.qkv(block.attention_norm(x)))
+
+
+def residual_and_mlp(
+    block: Block, x: Float[Tensor, "*N D"], mixed: Float[Tensor, "*N D"]
+) -> Float[Tensor, "*N D"]:
+    """Return `Block.residual_and_mlp`."""
+    x = x + F.dropout(block.attention_out(mixed), block.dropout, block.training)
+    hidden = F.gelu(block.mlp_in(block.mlp_norm(x)), approximate=block.approximate)
+    return x + F.dropout(block.mlp_out(hidden), block.dropout, block.training)
 
 
 def merge_heads(attended: Float[Tensor, "B H Q C"]) -> Float[Tensor, "B Q D"]:

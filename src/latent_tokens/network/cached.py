@@ -14,7 +14,8 @@ from latent_tokens.core.attention import agree, causal, dense_mask
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Method
 from latent_tokens.network.block import Block, indices, merge_heads
-from latent_tokens.network.kernels import Linear, attend, attend_few
+from latent_tokens.network.compiling import begin_pass
+from latent_tokens.network.kernels import MANY_ROWS, Linear, attend, attend_few
 from latent_tokens.network.rotary import Rotation, apply_rotary
 from latent_tokens.network.transformer import Transformer
 
@@ -90,11 +91,11 @@ class CachedDecoder:
         rank = np.arange(count.max())
         slots = first[:, None] + np.minimum(rank, count[:, None] - 1)  # (A, Q)
         is_candidate = (rank < count[:, None]) & (rank >= (count - num_candidates)[:, None])
-        new = torch.from_numpy(slots).to(ids.device, non_blocking=True)
-        mask = dense_mask(self.method.attention, layout, new)[:, None]
+        at = torch.from_numpy(slots).to(ids.device, non_blocking=True)
+        mask = dense_mask(self.method.attention, layout, at)[:, None]
         chosen = indices(is_candidate, ids.device)
         stop = int(num_shown.max())
-        return self.forward(ids.gather(1, new), layout.positions.gather(1, new), new, stop, mask, chosen)
+        return self.forward(ids.gather(1, at), layout.positions.gather(1, at), at, stop, mask, chosen)
 
     def forward(
         self,
@@ -116,6 +117,7 @@ class CachedDecoder:
             candidates: how many of a row's last slots to return, or the index of those to return.
         """
         net = self.net
+        begin_pass(net.blocks[0], ids.device)
         x = net.embed(ids, positions)
         rotation = net.rotation(positions, self.length)
         last = len(self.layers) - 1
@@ -128,7 +130,7 @@ class CachedDecoder:
             projected = projected.view(*ids.shape, 3, net.size.heads, -1).permute(2, 0, 3, 1, 4)
             if rotation is not None:
                 turned = apply_rotary(projected[:2].flatten(0, 1), turn_twice(rotation))
-                projected = torch.cat((turned.unflatten(0, (2, -1)), projected[2:]))
+                projected = torch.cat((turned.view(2, -1, *turned.shape[1:]), projected[2:]))
             keys, values = self.write(number, new, projected[1:])
 
             # Attend. In the last layer only the candidates do.
@@ -142,7 +144,7 @@ class CachedDecoder:
             mixed = merge_heads(mixed)
             if number == last and isinstance(candidates, int):
                 x = x[:, -candidates:]
-            elif number == last:
+            elif number == last and isinstance(candidates, Tensor):
                 x = x.flatten(0, 1).index_select(0, candidates)
                 mixed = mixed.flatten(0, 1).index_select(0, candidates)
             x = layer.residual_and_mlp(x, mixed)
@@ -216,10 +218,10 @@ def packed(block: Block, num_rows: int) -> Layer:
     linears = (block.qkv, block.attention_out, block.mlp_in, block.mlp_out)
     norms = (block.attention_norm, block.mlp_norm)
     weight = block.qkv.weight
-    is_plain = all(type(linear) is Linear for linear in linears)
+    is_plain = not block.compiled and all(type(linear) is Linear for linear in linears)
     is_plain &= all(type(norm) is nn.LayerNorm for norm in norms)
     is_plain &= not any(has_hooks(module) for module in (*linears, *norms))
-    if not is_plain or num_rows == 1 or weight.device.type != "cpu" or weight.dtype != torch.float32:
+    if not is_plain or num_rows < MANY_ROWS or weight.device.type != "cpu" or weight.dtype != torch.float32:
         return block
     return block if torch.is_autocast_enabled("cpu") else PackedBlock(block)
 

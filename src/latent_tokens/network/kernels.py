@@ -16,6 +16,7 @@ FEW_ROWS = (
     64  # up to this many rows, a product with the weights in front is a sixth faster on a CPU in float32
 )
 FEW_QUERIES = 8  # of a sequence, in `attend_few`
+MANY_ROWS = 8  # sequences from which cached decoding is worth a form of its own
 
 
 class Linear(nn.Linear):
@@ -81,6 +82,7 @@ def attend_few(
     """
     num_queries, channels = q.shape[2:]
     is_plain = q.device.type != "cpu" or q.dtype != torch.float32 or num_queries > FEW_QUERIES
+    is_plain |= len(q) < MANY_ROWS
     if is_plain or torch.is_autocast_enabled("cpu"):
         return attend(q, k[:, :, :stop], v[:, :, :stop], None if mask is None else mask[None, None])
     keys, values = (x.flatten(0, 1)[:, :stop] for x in (k, v))

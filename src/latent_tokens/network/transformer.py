@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask
 
 from latent_tokens.network.block import Block, Selection, select_slots
+from latent_tokens.network.compiling import begin_pass
 from latent_tokens.network.kernels import Linear
 from latent_tokens.network.rotary import Rotation, rotary_table
 from latent_tokens.network.weight_names import read_both_spellings
@@ -135,6 +136,7 @@ class Transformer(nn.Module):
         """
         if isinstance(slots, Tensor):
             slots = select_slots(slots.cpu().numpy(), slots.device, whole=isinstance(mask, BlockMask))
+        begin_pass(self.blocks[0], ids.device)
         x = self.embed(ids, positions)
         rotation = self.rotation(positions, length)
         last = len(self.blocks) - 1

@@ -28,6 +28,7 @@ NO_INFLUENCE = {
         "track",
         "parallel",
         "on_nan",
+        "compile",
     ),
     EvalConfig: ("data",),
     DataConfig: ("out", "processes"),

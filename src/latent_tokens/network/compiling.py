@@ -32,7 +32,7 @@ def compile_blocks(net: nn.Module) -> None:
     Example:
         >>> compile_blocks(net)
     """
-    blocks = [module for module in net.modules() if hasattr(module, "compiled")]
+    blocks: list[Any] = [module for module in net.modules() if hasattr(module, "compiled")]
     if not blocks:
         raise ValueError(f"net={type(net).__name__}: has no blocks to compile. Use a Transformer.")
     for block in blocks:
@@ -42,4 +42,4 @@ def compile_blocks(net: nn.Module) -> None:
 def begin_pass(block: nn.Module, device: torch.device) -> None:
     """Start the forward pass of a network. CUDA graphs keep its results until the next one starts."""
     if device.type == "cuda" and getattr(block, "compiled", False):
-        torch.compiler.cudagraph_mark_step_begin()
+        torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]

@@ -1,5 +1,6 @@
 # setup: the environment for development.  demo: train, vary the number of latent tokens, draw the curve. It needs no extra.
 # test: the fast tests.  test-all: also browsers, builds, process groups and a short drill.  CI runs check, docs and test-all.
+# test-all ends with the ratios of speeds, alone: none may have lost half of what src/latent_tokens/bench/ratios.json stores.
 # drill: breaks a training run hundreds of times, which must end as if nothing had been; minutes.
 # release-models: train and evaluate the bundled 6x6 models again, and write all that depends on them.
 # check also says which of what is installed has a known weakness, where a network can tell; that fails nothing.
@@ -43,6 +44,7 @@ test: setup
 
 test-all: setup
 	.venv/bin/pytest $(PARALLEL)
+	OMP_NUM_THREADS=1 $(RUN) bench --check --max-drop 0.5
 
 check: setup
 	.venv/bin/ruff format --check .

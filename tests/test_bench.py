@@ -9,6 +9,7 @@ import torch
 from latent_tokens import SIZES, Transformer
 from latent_tokens.bench.bench import bench
 from latent_tokens.bench.machine import Machine, count_flop, fastest_device, measure_machine
+from latent_tokens.bench.regression import load_ratios
 from latent_tokens.cli import main
 from latent_tokens.configs import BenchConfig
 from latent_tokens.core.cost import cached_cost, relative_cost
@@ -183,3 +184,48 @@ def test_bench_without_cases_is_refused(capsys):
 def test_commands_run_on_the_fastest_device_that_has_float64(monkeypatch, there, taken):
     monkeypatch.setattr("latent_tokens.processes.join", lambda: SimpleNamespace(device=torch.device(there)))
     assert fastest_device() == torch.device(taken)
+
+
+@pytest.fixture
+def stored_ratios(monkeypatch, tmp_path):
+    """A function that writes the stored ratios. Tiny cases are measured once."""
+    for name, value in (("LENGTH", 6), ("BATCH", 1), ("ROUNDS", 1), ("STORED", tmp_path / "ratios.json")):
+        monkeypatch.setattr(f"latent_tokens.bench.regression.{name}", value)
+    return lambda ratios: (tmp_path / "ratios.json").write_text(json.dumps(ratios))
+
+
+def test_check_fails_if_one_ratio_fell_too_far(stored_ratios, capsys):
+    names = ["mdm, optimized over reference", "scdm, optimized over reference", "esolm over mdm"]
+    stored_ratios(dict.fromkeys(names, 1e-3))
+    assert main(["bench", "--check"]) == 0
+    assert "fell" not in capsys.readouterr().out
+    stored_ratios({**dict.fromkeys(names, 1e-3), "esolm over mdm": 1e3})
+    assert main(["bench", "--check"]) == 1
+    fallen = [line for line in capsys.readouterr().out.splitlines() if "fell" in line]
+    assert [line.split(":")[0] for line in fallen] == ["esolm over mdm"]
+
+
+def test_check_allows_the_drop_that_is_asked_for(stored_ratios, capsys):
+    stored_ratios({})
+    assert main(["bench", "--check", "--json"]) == 0
+    measured = json.loads(capsys.readouterr().out)
+    assert set(measured) >= {"mdm, optimized over reference", "esolm over mdm"}
+    stored_ratios({name: 20 * ratio for name, ratio in measured.items()})
+    assert main(["bench", "--check", "--max-drop", "0.99"]) == 0
+    assert main(["bench", "--check", "--max-drop", "0.5"]) == 1
+
+
+def test_stored_ratios_are_those_that_every_cpu_measures():
+    stored = load_ratios()
+    assert set(stored) >= {
+        "mdm, optimized over reference",
+        "scdm, optimized over reference",
+        "esolm over mdm",
+    }
+    assert all(ratio > 1 for ratio in stored.values())
+
+
+@pytest.mark.parametrize("wrong", ["--max-drop 1", "--max-drop 0", "--sizes mini"])
+def test_check_refuses_other_settings(wrong, capsys):
+    assert main(["bench", "--check", *wrong.split()]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

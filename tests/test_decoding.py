@@ -17,6 +17,7 @@ from latent_tokens import (
     margin,
     top_prob,
 )
+from latent_tokens.core.sampling import nucleus
 from latent_tokens.core.state import check_shapes
 
 JOINT = small_joint()
@@ -309,3 +310,15 @@ def test_logits_that_are_not_finite_are_refused():
     net.joint = JOINT * torch.nan
     with pytest.raises(ValueError, match="not finite"):
         generate(net, METHODS["mdm"], TOKENS, KNOWN, Decoding(), 0)
+
+
+@pytest.mark.parametrize("top_p", [0.05, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("kinds", [3, 50, 10_000])
+def test_nucleus_is_that_of_a_stable_sort_bit_for_bit(top_p, kinds):
+    """With few kinds of logits, many tokens are equally probable."""
+    logits = torch.randint(0, kinds, (2, 3, 1_000), generator=torch.Generator().manual_seed(kinds)).double()
+    probabilities = (6 * logits / kinds).softmax(-1)
+    ranked, ids = probabilities.sort(dim=-1, descending=True, stable=True)
+    beyond = ranked.cumsum(-1) - ranked >= top_p
+    expected = torch.zeros_like(ranked).scatter(-1, ids, ranked.masked_fill(beyond, 0))
+    assert torch.equal(nucleus(probabilities, top_p), expected)

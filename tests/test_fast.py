@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers.oracle import Oracle, small_joint
 from latent_tokens import (
@@ -394,3 +396,56 @@ def test_an_empty_sequence_is_what_it_is():
     assert generate(
         Transformer(Size(32, 2, 3), 7, 4).eval(), METHODS["scdm"], empty.long(), empty, Decoding(), 0
     ).tokens.shape == (2, 0)
+
+
+class HostReads(TorchFunctionMode):
+    """Counts the calls that read a tensor's numbers: on an accelerator the host waits there."""
+
+    NAMES = ("item", "tolist", "nonzero", "cpu", "equal", "__bool__", "__int__", "__float__", "__index__")
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.count += getattr(function, "__name__", "") in self.NAMES
+        return function(*args, **(kwargs or {}))
+
+
+class DataDependentShapes(TorchDispatchMode):
+    """Counts the operations whose result has a shape that depends on numbers: the host waits for it."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = function.overloadpacket.__name__
+        if name in ("index", "index_put", "index_put_"):
+            self.count += any(index is not None and index.dtype == torch.bool for index in args[1])
+        self.count += name in ("masked_select", "nonzero", "unique")
+        return function(*args, **(kwargs or {}))
+
+
+def host_reads(net, method, known, decoding):
+    reads, shapes = HostReads(), DataDependentShapes()
+    with reads, shapes:
+        generate(net, method, torch.zeros_like(known, dtype=torch.int64), known, decoding, 0)
+    return reads.count + shapes.count
+
+
+@pytest.mark.parametrize(
+    "decoding", [{}, {"latents": 2, "candidates": 3}, {"temperature": 0.8, "top_p": 0.9}]
+)
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("positions", ["both", "rotary"])
+def test_a_step_reads_at_most_twice_from_the_device(name, positions, decoding):
+    method = METHODS[name]
+    if method.latent_control != "free":
+        decoding = {key: value for key, value in decoding.items() if key not in ("latents", "candidates")}
+    net, starts = untrained(positions), torch.tensor([[0], [0], [3 * (method.readout == "in_place")]])
+    counts = []
+    for steps in (5, 11):
+        known = torch.arange(LENGTH) < LENGTH - steps + starts.clamp(max=steps - 1)
+        counts.append(host_reads(net, method, known, Decoding(**decoding)))
+    assert 6 <= counts[1] - counts[0] <= 2 * 6

@@ -6,6 +6,7 @@ All compared cases are measured in turn, in one process, and reported as medians
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -110,6 +111,7 @@ def measure(
     machine: Machine,
     device: torch.device,
     advance: Callable[[int, str], None],
+    clock: Callable[[], float] = time.perf_counter,
 ) -> list[Row]:
     """Return one row per case: medians over rounds. Each round runs both implementations of every case."""
     timings = [Timing() for _ in cases]
@@ -117,7 +119,7 @@ def measure(
         for case, timing in zip(cases, timings, strict=True):
             for run, times in ((case.optimized, timing.optimized), (case.reference, timing.reference)):
                 if run is not None:
-                    times.append(seconds(run, device))
+                    times.append(seconds(run, device, clock))
                     advance(1, f"{case.description['method']} {times[-1]:.2f} s")
     mdm_seconds = [
         statistics.median(timing.optimized)

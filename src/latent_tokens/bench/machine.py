@@ -57,13 +57,21 @@ def median_seconds(work: Callable[[], object], device: torch.device) -> float:
     return statistics.median(seconds(work, device) for _ in range(ROUNDS))
 
 
-def seconds(work: Callable[[], object], device: torch.device) -> float:
-    """Return the seconds of some work, until the device has finished it."""
+def seconds(
+    work: Callable[[], object], device: torch.device, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Return the seconds of some work by a clock, until the device has finished it."""
     synchronize(device)
-    start_time = time.perf_counter()
+    start_time = clock()
     work()
     synchronize(device)
-    return time.perf_counter() - start_time
+    return clock() - start_time
+
+
+def has_fast_bf16() -> bool:
+    """Return whether the CPU multiplies bf16 matrices in hardware: AVX512-BF16 or AMX."""
+    capabilities = torch.cpu.get_capabilities()
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
 def synchronize(device: torch.device) -> None:

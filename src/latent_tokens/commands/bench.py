@@ -25,7 +25,12 @@ class Bench:
     """Directory for growth.png, growth.svg and growth.jsonl: measure how decoding time grows with latent
     tokens, length and batch instead."""
     json: bool = False
-    """Print the rows as JSON lines instead of a table."""
+    """Print the rows as JSON lines instead of a table, and with --check the ratios as one JSON object."""
+    check: bool = False
+    """Compare ratios of speeds of the nano network with stored ones instead.
+    Exit code 1 if one fell too far."""
+    max_drop: float = 0.4
+    """Share of a stored ratio that --check allows to be lost. 0 to 1."""
 
 
 def run_bench(command: Bench) -> int:
@@ -37,6 +42,10 @@ def run_bench(command: Bench) -> int:
     from latent_tokens.evaluation.report import speed_table
 
     keep_freed_memory()
+    if not 0 < command.max_drop < 1:
+        raise ValueError(f"max_drop={command.max_drop}: must lie between 0 and 1. Use 0.4.")
+    if command.check:
+        return print_check(command)
     if command.growth is not None:
         check_out(command.growth)
         if command.config.train not in ((), BenchConfig.train):
@@ -56,3 +65,21 @@ def run_bench(command: Bench) -> int:
     if not command.json:
         Console(width=None if sys.stdout.isatty() else 130).print(speed_table(rows))
     return 0
+
+
+def print_check(command: Bench) -> int:
+    """Measure the ratios, print them beside the stored ones, and return 1 if one of them fell too far."""
+    from latent_tokens.bench.regression import check_ratios, load_ratios
+
+    if command.growth is not None or command.config != BenchConfig():
+        raise ValueError(
+            "--check with other settings: it measures its own cases. Leave out all but --max-drop and --json."
+        )
+    ratios = check_ratios(command.max_drop, load_ratios())
+    if command.json:
+        print(json.dumps({ratio.name: ratio.measured for ratio in ratios}, indent=1))
+    else:
+        for ratio in ratios:
+            limit = f"stored {ratio.stored:.2f}, least {ratio.least:.2f}" if ratio.stored else "not stored"
+            print(f"{ratio.name}: {ratio.measured:.2f} ({limit}){': fell' if ratio.fell else ''}")
+    return int(any(ratio.fell for ratio in ratios))

@@ -42,6 +42,9 @@ class Sample:
     nothing is added after the end."""
     show: bool = False
     """Show one sample while it is decoded, with its latent tokens, for text."""
+    compile: bool = False
+    """Compile the blocks of the network with torch.compile. The first step takes seconds and, on a CPU, a C++
+    compiler. Not measured on a GPU."""
     json: bool = False
     """Print JSON lines with tokens and order instead of text."""
 
@@ -51,6 +54,7 @@ def run_sample(command: Sample) -> int:
     from latent_tokens.checkpoints.pretrained import check_fits, find
     from latent_tokens.core.decoding import check_decoding
     from latent_tokens.evaluation.settings import decoding_for, order_for
+    from latent_tokens.network.compiling import compile_blocks
     from latent_tokens.tasks import Text
 
     # Check the options against the model.
@@ -59,6 +63,8 @@ def run_sample(command: Sample) -> int:
         count = 1 if command.show else 2
     check_int("num_samples", count, 1)
     net = model_of(command.run)
+    if command.compile:
+        compile_blocks(net)
     task = task_of(find(command.run))
     check_fits(net, task)
     if not isinstance(task, Text) and (command.prompt is not None or command.show):

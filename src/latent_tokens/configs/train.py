@@ -22,6 +22,7 @@ MAY_CHANGE_ON_RESUME = (
     "parallel",
     "on_nan",
     "threads",
+    "compile",
 )
 """Settings that may change when a run is resumed."""
 
@@ -104,6 +105,9 @@ class TrainConfig:
     the step."""
     threads: int | None = None
     """Number of CPU threads. On a busy machine a small network is faster on one. Default: all cores."""
+    compile: bool = False
+    """Compile the blocks of the network with torch.compile. The first step takes seconds and, on a CPU, a C++
+    compiler. Not measured on a GPU."""
     seed: int = 0
     """Random seed of initial weights, data, masks and orders."""
     resume: Literal["no", "yes", "auto"] = "no"
@@ -147,6 +151,16 @@ class TrainConfig:
         for name in ("ema", "dropout"):
             if getattr(self, name) >= 1:
                 raise ValueError(f"{name}={getattr(self, name)}: must be below 1")
+
+        if self.compile and self.parallel == "fsdp":
+            raise ValueError(
+                "compile=True with parallel=fsdp: blocks in shards are not compiled. Use parallel=ddp."
+            )
+        if self.compile and self.dropout:
+            problem = "a compiled network drops other outputs than an uncompiled one"
+            raise ValueError(
+                f"compile=True with dropout={self.dropout}: {problem}. Leave one of the two out."
+            )
 
     @property
     def folder(self) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
@@ -60,6 +61,21 @@ def is_cacheable(rule: Rule) -> bool:
     If so, keys and values of clean slots never change.
     """
     return not any(rule(0, 1, num_clean) for num_clean in (0, 1, 2))
+
+
+def agree(rule: Rule, other: Rule, slots: int) -> bool:
+    """Return whether two rules admit the same pairs of so many slots, without, with half and with all clean.
+
+    Example:
+        >>> agree(causal, lambda q, k, c: q >= k, slots=4)
+        True
+    """
+    q = torch.arange(slots, device="cpu")[:, None]
+    k = q.T
+    return all(
+        torch.equal(torch.as_tensor(rule(q, k, clean)), torch.as_tensor(other(q, k, clean)))
+        for clean in {0, slots // 2, slots}
+    )
 
 
 def visible(rule: Rule, q: Tensor, k: Tensor, num_clean: Tensor, num_shown: Tensor) -> Tensor:

@@ -38,6 +38,7 @@ def next_layout(
     num_clean: Int[Tensor, " B"],
     candidates: Int[Tensor, " B"],
     latents: Int[Tensor, " B"],
+    num_slots: int | None = None,
 ) -> Layout:
     """Arrange the input of one step: [clean | latents | candidates] (Algorithm 5, lines 6-9).
 
@@ -46,6 +47,7 @@ def next_layout(
         num_clean: the number of clean tokens.
         candidates: how many of the next masked tokens of the order are candidates.
         latents: how many of the masked tokens after these are latent tokens.
+        num_slots: the number of slots of the largest input, if it is known.
 
     Example:
         >>> one = torch.tensor([1])
@@ -56,7 +58,8 @@ def next_layout(
     c = num_clean[:, None]
     n = latents[:, None]
     k = candidates[:, None]
-    slot = torch.arange(int(num_shown.max()), device=order.device)
+    num_slots = int(num_shown.max()) if num_slots is None else num_slots
+    slot = torch.arange(num_slots, device=order.device)
     masked = torch.where(slot < c + n, slot + k, slot - n)  # (B, S): the candidates come last
     entry = torch.where(slot < c, slot, masked)  # (B, S): which entry of the order each slot holds
     padding = slot >= num_shown[:, None]

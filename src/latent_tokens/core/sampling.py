@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -18,7 +20,6 @@ from latent_tokens.core.decoding import (
     Decoding,
     Generated,
     Step,
-    num_candidates_and_latents,
     order_of,
 )
 from latent_tokens.core.layout import Layout, next_layout
@@ -30,6 +31,7 @@ from latent_tokens.core.order import (
     promote,
     shuffle,
 )
+from latent_tokens.core.plan import plan_steps
 from latent_tokens.core.state import State, start
 
 CandidateLogits = Callable[
@@ -98,34 +100,32 @@ def decode(
         on_step: called with every step.
     """
     refresh = decoding.refresh and is_refreshable(order_of(method, decoding))
-    while len(rows := state.unfinished(rows)):
+    uniform = state.streams.uniform
+    for plan in plan_steps(method, decoding, state, rows):
+        rows, num_clean, num_masked, count, k, n = plan.on_device
         tokens = state.tokens[rows]
         order = state.order[rows]
-        num_clean = state.num_clean[rows]
-        num_masked = state.num_masked[rows]
-        count = state.step_size(rows)
-        k, n = num_candidates_and_latents(method, decoding, num_clean, num_masked, count)
 
         # Lines 6-10: arrange [clean | latents | candidates], predict the candidates.
         step = PolicyInput(order, num_clean, num_masked, k, n, tokens)
-        arranged = choose_latents(
-            decoding.latent_policy, step, partial(state.streams.uniform, rows, num_masked - k)
-        )
-        layout = next_layout(arranged, num_clean, k, n)
+        noise = partial(uniform, plan.rows, plan.num_masked - plan.candidates)
+        arranged = choose_latents(decoding.latent_policy, step, noise)
+        layout = next_layout(arranged, num_clean, k, n, plan.num_slots)
         logits = candidate_logits(rows, tokens, layout, k)  # (A, K, V)
 
         # Line 11: choose the most confident candidates, sample their tokens.
-        picks = most_confident(logits, decoding.confidence, k, count)  # (A, T)
-        drawn = sample_tokens(logits, picks, decoding, state.streams.uniform(rows, count))  # (A, T)
+        picks = most_confident(logits, decoding.confidence, k, count, int(plan.count.max()))  # (A, T)
+        drawn = sample_tokens(logits, picks, decoding, uniform(plan.rows, plan.count))  # (A, T)
         entries = num_clean[:, None] + picks
         positions = order.gather(1, entries.clamp(max=order.shape[1] - 1))
         holds = torch.arange(picks.shape[1], device=order.device) < count[:, None]
 
         # Algorithm 4, line 10: promote them to clean; then reshuffle what is masked.
-        state.tokens[rows[:, None].expand_as(holds)[holds], positions[holds]] = drawn[holds]
+        state.tokens[rows] = write_tokens(tokens, positions, drawn, holds)
         order = promote(order, num_clean, entries, count)
         if refresh:
-            order = shuffle(order, num_clean + count, state.streams.uniform(rows, num_masked - count))
+            noise_of_masked = uniform(plan.rows, plan.num_masked - plan.count)
+            order = shuffle(order, num_clean + count, noise_of_masked)
         number = state.steps[rows]
         state.order[rows] = order
         state.num_clean[rows] = num_clean + count
@@ -167,20 +167,37 @@ def candidate_logits(
     return logits.gather(1, slots[:, :, None].expand(-1, -1, logits.shape[-1])).double()
 
 
+def write_tokens(
+    tokens: Int[Tensor, "A L"],
+    positions: Int[Tensor, "A T"],
+    drawn: Int[Tensor, "A T"],
+    holds: Bool[Tensor, "A T"],
+) -> Int[Tensor, "A L"]:
+    """Return the tokens with those drawn at their positions, where they hold."""
+    # The others go to an extra column, which is cut off.
+    length = tokens.shape[1]
+    return F.pad(tokens, (0, 1)).scatter(1, positions.masked_fill(~holds, length), drawn)[:, :length]
+
+
 def most_confident(
     logits: Float[Tensor, "A K V"],
     confidence: Confidence,
     num_candidates: Int[Tensor, " A"],
     count: Int[Tensor, " A"],
+    most: int | None = None,
 ) -> Int[Tensor, "A T"]:
     """Return which candidates to decode, the most confident first, ties by order.
 
-    If a row decodes all of its candidates, they keep their order. The first count[a] of row a hold.
+    If a row decodes all of its candidates, they keep their order. The first count[a] of row a hold. `most` is
+    the largest count, if it is known.
     """
+    if logits.shape[1] == 1:
+        return torch.zeros_like(num_candidates)[:, None]
+    most = int(count.max()) if most is None else most
     rank = torch.arange(logits.shape[1], device=logits.device)
     scores = confidence(logits).masked_fill((count >= num_candidates)[:, None], 0)
     scores = scores.masked_fill(rank >= num_candidates[:, None], -torch.inf)
-    return scores.argsort(dim=1, descending=True, stable=True)[:, : int(count.max())]
+    return scores.argsort(dim=1, descending=True, stable=True)[:, :most]
 
 
 def sample_tokens(
@@ -194,19 +211,45 @@ def sample_tokens(
     Raises:
         ValueError: the logits are not finite.
     """
-    logits = candidates.gather(1, picks[:, :, None].expand(-1, -1, candidates.shape[-1]))  # (A, T, V)
-    logits = logits - logits.amax(-1, keepdim=True)
-    if logits.isnan().any():
+    logits = candidates
+    if candidates.shape[1] > 1:
+        logits = candidates.gather(1, picks[:, :, None].expand(-1, -1, candidates.shape[-1]))  # (A, T, V)
+    largest = logits.amax(-1, keepdim=True)
+    if not largest.isfinite().all():
         raise ValueError(
             "the net's logits are not finite where a token is to be drawn: "
             "its weights have diverged, or are damaged"
         )
     if decoding.temperature == 0:
         return logits.argmax(-1)
-    probabilities = (logits / decoding.temperature).softmax(-1)
+    if decoding.temperature != 1:
+        logits = (logits - largest) / decoding.temperature
+    probabilities = logits.softmax(-1)
     if decoding.top_p < 1:
-        ranked, ids = probabilities.sort(dim=-1, descending=True, stable=True)
-        beyond = ranked.cumsum(-1) - ranked >= decoding.top_p
-        probabilities = torch.zeros_like(ranked).scatter(-1, ids, ranked.masked_fill(beyond, 0))
+        probabilities = nucleus(probabilities, decoding.top_p)
     cdf = probabilities.cumsum(-1)
     return (cdf / cdf[..., -1:] <= noise[..., None]).sum(-1)
+
+
+def nucleus(probabilities: Float[Tensor, "A T V"], top_p: float) -> Float[Tensor, "A T V"]:
+    """Return the probabilities of the smallest set of tokens with at least `top_p` of them, 0 for all others.
+
+    Of equally probable tokens those of smaller id come first. Only the values are sorted: tokens above the
+    least value of the set belong to it, and as many of those equal to it as are left.
+    """
+    ranked = sort_descending(probabilities)
+    beyond = ranked.cumsum(-1) - ranked >= top_p
+    size = (~beyond).sum(-1, keepdim=True)
+    least = ranked.gather(-1, size - 1)
+    ties = probabilities == least
+    num_ties = size - (ranked > least).sum(-1, keepdim=True)
+    inside = (probabilities > least) | (ties & (ties.cumsum(-1) <= num_ties))
+    return probabilities.masked_fill(~inside, 0)
+
+
+def sort_descending(values: Float[Tensor, "*N V"]) -> Float[Tensor, "*N V"]:
+    """Return the values of each row from the largest to the smallest."""
+    if values.device.type != "cpu":
+        return values.sort(dim=-1, descending=True).values
+    # On a CPU numpy sorts a vocabulary ten times as fast as torch, which sorts indices too.
+    return torch.from_numpy(np.sort(values.numpy(), axis=-1)).flip(-1)

@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+Array = Tensor | np.ndarray
+
 
 class Streams:
     """The generators of a batch: row b draws from the one seeded with (seed, rows[b]).
@@ -25,7 +27,7 @@ class Streams:
         self.device = rows.device
         self.generators = [np.random.default_rng((seed, row)) for row in rows.tolist()]
 
-    def uniform(self, which: Int[Tensor, " A"], counts: Int[Tensor, " A"]) -> Float[Tensor, "A N"]:
+    def uniform(self, which: Int[Array, " A"], counts: Int[Array, " A"]) -> Float[Tensor, "A N"]:
         """Draw numbers in [0, 1), in float64.
 
         Args:

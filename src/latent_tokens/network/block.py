@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask
 
+from latent_tokens.network.compiling import compiled
 from latent_tokens.network.kernels import Linear, attend
 from latent_tokens.network.rotary import Rotation, apply_rotary
 from latent_tokens.sizes import Size
@@ -36,12 +38,13 @@ class Block(nn.Module):
         self.mlp_norm = nn.LayerNorm(width)
         self.mlp_in = Linear(width, 4 * width)
         self.mlp_out = Linear(4 * width, width)
+        self.compiled = False
 
     def forward(
         self, x: Float[Tensor, "B S D"], rotation: Rotation | None, mask: Bool[Tensor, "B 1 S S"]
     ) -> Float[Tensor, "B S D"]:
         """Return the output of the block at every slot."""
-        q, k, v = self.split_heads(self.qkv(self.attention_norm(x)), 3)
+        q, k, v = self.split_heads(self.project(x), 3)
         q = apply_rotary(q, rotation)
         k = apply_rotary(k, rotation)
         attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # (B, H, S, C)
@@ -52,9 +55,8 @@ class Block(nn.Module):
         x: Float[Tensor, "B Q D"],
         rotation: Rotation | None,
         mask: Bool[Tensor, "#B 1 Q S"] | BlockMask | None,
-        slots: Bool[Tensor, "B Q"] | None,
+        selection: Selection | None,
         projected: Float[Tensor, "B Q W"] | None,
-        append: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None,
     ) -> Float[Tensor, "*N D"]:
         """Return the output of the block at some slots.
 
@@ -62,15 +64,14 @@ class Block(nn.Module):
             x: the input of the block.
             rotation: cosine and sine of each slot's angles. None is no rotary embedding.
             mask: which slots attend to which. None is all to all.
-            slots: the slots whose output is returned, (N, D), row by row. None is all, (B, Q, D).
+            selection: the slots whose output is returned, (N, D), row by row. None is all, (B, Q, D).
             projected: queries, keys and values of each slot, side by side, if they were looked up.
-            append: takes the keys and values, and returns those to attend to, with the cached ones.
         """
         width = x.shape[-1]
 
         # Project. For some slots only, the queries are projected below, from `source`.
-        if projected is None and (slots is None or type(self.qkv) is not Linear):
-            projected = self.qkv(self.attention_norm(x))
+        if projected is None and (selection is None or type(self.qkv) is not Linear):
+            projected = self.project(x)
         if projected is None:
             source = self.attention_norm(x)
             query_weight = self.qkv.weight[:width]
@@ -81,33 +82,33 @@ class Block(nn.Module):
             keys_and_values = projected[..., width:]
         k, v = self.split_heads(keys_and_values, 2)
         k = apply_rotary(k, rotation)
-        if append is not None:
-            k, v = append(k, v)
 
         # Every slot attends.
-        if slots is None:
+        if selection is None:
             q = apply_rotary(self.split_heads(source, 1)[0], rotation)
             return self.residual_and_mlp(x, merge_heads(attend(q, k, v, mask)))
 
         # Some slots attend: group by group, from the first slot that a row of the group returns.
-        num_rows = max_rows(slots, mask)
         mixed = []
         # Unlike slices, the parts of a split join their gradients in one operation.
-        parts = [torch.split(tensor, num_rows) for tensor in (slots, source, k, v)]
-        groups = zip(*parts, strict=True)
-        for number, (group_slots, group_source, group_k, group_v) in enumerate(groups):
-            rows = slice(number * num_rows, (number + 1) * num_rows)
-            start = 0 if isinstance(mask, BlockMask) else int(group_slots.int().argmax(1).min())
+        parts = [torch.split(tensor, selection.num_rows) for tensor in (source, k, v)]
+        groups = zip(selection.groups, *parts, strict=True)
+        for (rows, start, index), group_source, group_k, group_v in groups:
             queries = group_source[:, start:]
             if query_weight is not None:
                 queries = F.linear(queries, query_weight)
             q = apply_rotary(self.split_heads(queries, 1)[0], rotation_of(rotation, rows, start))
             attended = attend(q, group_k, group_v, mask_of(mask, rows, start))
-            mixed.append(select_slots(merge_heads(attended), group_slots[:, start:]))
+            mixed.append(merge_heads(attended).flatten(0, 1).index_select(0, index))
 
         # The MLP takes the selected slots only.
         joined = mixed[0] if len(mixed) == 1 else torch.cat(mixed)  # (N, D)
-        return self.residual_and_mlp(select_slots(x, slots), joined)
+        return self.residual_and_mlp(x.flatten(0, 1).index_select(0, selection.index), joined)
+
+    def project(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N W"]:
+        """Return queries, keys and values of each slot, side by side, from the input of the block."""
+        function = compiled(project, x.device.type) if self.compiled else project
+        return function(self, x)
 
     def split_heads(self, x: Float[Tensor, "B S W"], parts: int) -> Float[Tensor, "P B H S C"]:
         """Split each slot's vector into `parts` vectors, and each of these into heads."""
@@ -117,9 +118,22 @@ class Block(nn.Module):
         self, x: Float[Tensor, "*N D"], mixed: Float[Tensor, "*N D"]
     ) -> Float[Tensor, "*N D"]:
         """Return the output of the block from its input `x` and what its heads computed, `mixed`."""
-        x = x + F.dropout(self.attention_out(mixed), self.dropout, self.training)
-        hidden = F.gelu(self.mlp_in(self.mlp_norm(x)), approximate=self.approximate)
-        return x + F.dropout(self.mlp_out(hidden), self.dropout, self.training)
+        function = compiled(residual_and_mlp, x.device.type) if self.compiled else residual_and_mlp
+        return function(self, x, mixed)
+
+
+def project(block: Block, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N W"]:
+    """Return `Block.project`."""
+    return cast(Tensor, block.qkv(block.attention_norm(x)))
+
+
+def residual_and_mlp(
+    block: Block, x: Float[Tensor, "*N D"], mixed: Float[Tensor, "*N D"]
+) -> Float[Tensor, "*N D"]:
+    """Return `Block.residual_and_mlp`."""
+    x = x + F.dropout(block.attention_out(mixed), block.dropout, block.training)
+    hidden = F.gelu(block.mlp_in(block.mlp_norm(x)), approximate=block.approximate)
+    return x + F.dropout(block.mlp_out(hidden), block.dropout, block.training)
 
 
 def merge_heads(attended: Float[Tensor, "B H Q C"]) -> Float[Tensor, "B Q D"]:
@@ -127,19 +141,40 @@ def merge_heads(attended: Float[Tensor, "B H Q C"]) -> Float[Tensor, "B Q D"]:
     return attended.transpose(1, 2).flatten(2)
 
 
-def select_slots(x: Float[Tensor, "B Q D"], slots: Bool[Tensor, "B Q"]) -> Float[Tensor, "N D"]:
-    """Return x at some slots, row by row."""
-    return x.flatten(0, 1).index_select(0, slots.flatten().nonzero().flatten())
+@dataclass(frozen=True)
+class Selection:
+    """Some slots of a batch, row by row, and the groups of rows that attend together."""
+
+    index: Int[Tensor, " N"]  # in the flattened batch
+    num_rows: int  # of a group; the last may have fewer
+    groups: list[tuple[slice, int, Int[Tensor, " M"]]]  # rows, first slot, index in the group from there on
 
 
-def max_rows(slots: Bool[Tensor, "B Q"], mask: Bool[Tensor, "#B 1 Q S"] | BlockMask | None) -> int:
-    """Return how many rows attend together: all, but on a CPU fewer if they return different slots.
+def select_slots(slots: np.ndarray, device: torch.device, whole: bool = False) -> Selection:
+    """Return the selection of slots that are true in an array (B, Q) on the host.
 
-    A small call costs little there, and a group starts at the first slot that one of its rows returns.
+    All rows attend together, from the first slot on that one of them returns. On a CPU rows that return
+    different slots attend in groups, because a small call costs little there.
+
+    Args:
+        slots: true where the output is returned.
+        device: where the index is used.
+        whole: every slot attends, as with a mask in blocks.
     """
-    if slots.device.type != "cpu" or isinstance(mask, BlockMask) or bool((slots == slots[:1]).all()):
-        return len(slots)
-    return max(1, TOKENS_PER_GROUP // slots.shape[1])
+    num_rows = max(1, len(slots))
+    if device.type == "cpu" and not whole and not (slots == slots[:1]).all():
+        num_rows = max(1, TOKENS_PER_GROUP // slots.shape[1])
+    groups = []
+    for first in range(0, len(slots), num_rows):
+        rows = slice(first, first + num_rows)
+        start = 0 if whole else int(slots[rows].argmax(1).min())
+        groups.append((rows, start, indices(slots[rows, start:], device)))
+    return Selection(indices(slots, device), num_rows, groups)
+
+
+def indices(slots: np.ndarray, device: torch.device) -> Int[Tensor, " N"]:
+    """Return where the flattened array is true."""
+    return torch.from_numpy(np.flatnonzero(slots)).to(device, non_blocking=True)
 
 
 def rotation_of(rotation: Rotation | None, rows: slice, start: int) -> Rotation | None:

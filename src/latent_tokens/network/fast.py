@@ -9,18 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latent_tokens.core import sampling as reference
-from latent_tokens.core.attention import Rule, dense_mask, is_cacheable
+from latent_tokens.core.attention import agree, bidirectional, dense_mask, is_cacheable
 from latent_tokens.core.decoding import Decoding, Generated, Step
 from latent_tokens.core.layout import Layout
-from latent_tokens.core.methods import Denoiser, Method, exclude_mask_token, supports_slots
+from latent_tokens.core.methods import Denoiser, Method, supports_slots
 from latent_tokens.core.sampling import decode, finish
 from latent_tokens.core.state import State, start
+from latent_tokens.network.block import select_slots
 from latent_tokens.network.buckets import bucket_by_length
+from latent_tokens.network.cached import CachedDecoder
 from latent_tokens.network.memory import decoding_rows
 from latent_tokens.network.transformer import Transformer
 
@@ -135,7 +138,9 @@ class FastCandidateLogits:
         self.net = net
         self.method = method
         self.table = table
-        self.cache = KVCache(method, rows, length) if is_cacheable(method.attention) else None
+        self.sees_all = agree(method.attention, bidirectional, length)
+        is_cached = is_cacheable(method.attention)
+        self.cache = CachedDecoder(net, method, rows, length, table) if is_cached else None
 
     def __call__(
         self,
@@ -144,76 +149,43 @@ class FastCandidateLogits:
         layout: Layout,
         num_candidates: Int[Tensor, " A"],
     ) -> Float[Tensor, "A K V"]:
-        # Compute all slots, or those that are not cached.
+        # Read all counts at once. Every index is made of them, on the host.
+        counts = torch.stack((rows, layout.num_clean, layout.num_shown, num_candidates)).tolist()
+        num_clean, num_shown, k = np.array(counts[1:])
         if self.cache is None:
-            slots = layout.slots.expand_as(layout.positions)
-            append = None
+            logits = self.of_all_slots(tokens, layout, num_clean, num_shown, k)
         else:
-            slots = self.cache.uncached(rows, layout)  # (A, Q)
-            append = partial(self.cache.append, slots)
-        ids = self.method.input_ids(tokens, layout, self.net.mask_id).gather(1, slots)
-        positions = layout.positions.gather(1, slots)
-
-        # The candidates among them need logits. Padding repeats a row's last slot, which counts once.
-        first = layout.num_shown - num_candidates
-        is_candidate = (slots >= first[:, None]) & (slots < layout.num_shown[:, None])
-        is_candidate[:, 1:] &= slots[:, 1:] > slots[:, :-1]
-        mask = query_mask(self.method.attention, layout, slots)
-        logits = self.net.forward_at(ids, positions, mask, is_candidate, self.table, append)  # (N, V)
+            logits = self.cache(counts[0], tokens, layout, num_clean, num_shown, k)
+        logits = logits.double()  # (N, V)
+        logits[:, self.net.mask_id :] = -torch.inf
 
         # Return one line per row. A row with fewer candidates repeats its last.
-        rank = torch.arange(int(num_candidates.max()), device=rows.device)
-        before = (num_candidates.cumsum(0) - num_candidates)[:, None]
-        index = before + rank.minimum(num_candidates[:, None] - 1)  # (A, K)
-        return exclude_mask_token(self.net.mask_id, logits).double()[index]
+        if (k == k[0]).all():
+            return logits.view(len(k), -1, logits.shape[-1])
+        rank = np.minimum(np.arange(k.max()), k[:, None] - 1)
+        index = torch.from_numpy((k.cumsum() - k)[:, None] + rank)  # (A, K)
+        return logits[index.to(logits.device, non_blocking=True)]
 
-
-class KVCache:
-    """Keys and values that no later step changes: of clean slots, and with a shifted readout of all slots.
-
-    Those of latent tokens and candidates are written behind them and overwritten at the next step.
-    """
-
-    def __init__(self, method: Method, rows: Int[Tensor, " R"], length: int) -> None:
-        self.rows = rows
-        self.length = length
-        self.keeps_all = method.readout == "shifted"
-        self.cached = torch.zeros_like(rows)  # the number of slots of each row
-        self.layers: list[Tensor] = []
-
-    def uncached(self, rows: Int[Tensor, " A"], layout: Layout) -> Int[Tensor, "A Q"]:
-        """Return the slots of the input that are not cached. A row with fewer repeats its last."""
-        if len(rows) < len(self.rows):
-            keep = torch.isin(self.rows, rows)
-            self.rows = rows
-            self.cached = self.cached[keep]
-            self.layers = [layer[:, keep] for layer in self.layers]
-        cached = self.cached
-        self.cached = layout.num_shown if self.keeps_all else layout.num_clean
-        count = layout.num_shown - cached
-        rank = torch.arange(int(count.max()), device=count.device)
-        return cached[:, None] + rank.minimum(count[:, None] - 1)
-
-    def append(
-        self, slots: Int[Tensor, "A Q"], number: int, k: Float[Tensor, "A H Q C"], v: Float[Tensor, "A H Q C"]
-    ) -> tuple[Tensor, Tensor]:
-        """Write a layer's new keys and values, and return those of all slots so far, (A, H, S, C)."""
-        if number == len(self.layers):  # at the first step, when the precision of the network is known
-            batch, heads, _, channels = v.shape
-            self.layers.append(v.new_zeros(2, batch, heads, self.length, channels))
-        layer = self.layers[number]
-        rows = torch.arange(len(slots), device=slots.device)[:, None]
-        layer[0][rows, :, slots] = k.transpose(1, 2).to(v.dtype)
-        layer[1][rows, :, slots] = v.transpose(1, 2)
-        so_far = layer[:, :, :, : int(slots.max()) + 1]
-        return so_far[0], so_far[1]
-
-
-def query_mask(rule: Rule, layout: Layout, queries: Int[Tensor, "A Q"]) -> Bool[Tensor, "C 1 Q S"] | None:
-    """Return the dense mask of some slots: one for all rows if these are equal, None if it is all true."""
-    first = Layout(layout.positions[:1], layout.num_clean[:1], layout.num_shown[:1])
-    equal = (layout.num_clean == first.num_clean).all() & (layout.num_shown == first.num_shown).all()
-    equal = equal & (queries == queries[:1]).all()
-    mask = dense_mask(rule, first, queries[:1]) if equal else dense_mask(rule, layout, queries)
-    mask = mask[:, None]
-    return None if mask.all() else mask
+    def of_all_slots(
+        self,
+        tokens: Int[Tensor, "A L"],
+        layout: Layout,
+        num_clean: np.ndarray,
+        num_shown: np.ndarray,
+        num_candidates: np.ndarray,
+    ) -> Float[Tensor, "N V"]:
+        """Return the candidates' logits, row by row, without a cache."""
+        slots = np.arange(layout.positions.shape[1])
+        is_candidate = (slots >= (num_shown - num_candidates)[:, None]) & (slots < num_shown[:, None])
+        is_equal = bool((num_clean == num_clean[0]).all() and (num_shown == num_shown[0]).all())
+        if not is_equal:
+            mask = dense_mask(self.method.attention, layout)[:, None]
+        elif self.sees_all:
+            mask = None
+        else:
+            one = Layout(layout.positions[:1], layout.num_clean[:1], layout.num_shown[:1])
+            mask = dense_mask(self.method.attention, one)[:, None]
+        ids = self.method.input_ids(tokens, layout, self.net.mask_id)
+        selection = select_slots(is_candidate, ids.device)
+        length = tokens.shape[1]
+        return self.net.forward_at(ids, layout.positions, mask, selection, self.table, length)

@@ -6,8 +6,6 @@ on, and is tested equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -18,7 +16,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask
 
-from latent_tokens.network.block import Block
+from latent_tokens.network.block import Block, Selection, select_slots
+from latent_tokens.network.compiling import begin_pass
 from latent_tokens.network.kernels import Linear
 from latent_tokens.network.rotary import Rotation, rotary_table
 from latent_tokens.network.weight_names import read_both_spellings
@@ -119,9 +118,9 @@ class Transformer(nn.Module):
         ids: Int[Tensor, "B Q"],
         positions: Int[Tensor, "B Q"],
         mask: Bool[Tensor, "#B 1 Q S"] | BlockMask | None,
-        slots: Bool[Tensor, "B Q"],
+        slots: Bool[Tensor, "B Q"] | Selection,
         qkv_table: Float[Tensor, "T W"] | None = None,
-        append: Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
+        length: int | None = None,
     ) -> Float[Tensor, "N V"]:
         """Return the logits of some slots, row by row.
 
@@ -133,19 +132,20 @@ class Transformer(nn.Module):
             mask: which slots attend to which. None is all to all.
             slots: the slots whose logits are returned.
             qkv_table: the projections of the first layer, `self.qkv_table()`. None computes them.
-            append: takes the number of a layer, its keys and its values, and returns the keys and values to
-                attend to, with those of a cache. None is no cache.
+            length: all positions lie below it. None looks for the largest.
         """
+        if isinstance(slots, Tensor):
+            slots = select_slots(slots.cpu().numpy(), slots.device, whole=isinstance(mask, BlockMask))
+        begin_pass(self.blocks[0], ids.device)
         x = self.embed(ids, positions)
-        rotation = self.rotation(positions)
+        rotation = self.rotation(positions, length)
         last = len(self.blocks) - 1
         for number, block in enumerate(self.blocks):
             projected = None
             if number == 0 and qkv_table is not None:
                 projected = F.embedding(self.table_index(ids, positions), qkv_table)
-            append_to_layer = None if append is None else partial(append, number)
             layer_slots = slots if number == last else None
-            x = cast(Block, block).forward_at(x, rotation, mask, layer_slots, projected, append_to_layer)
+            x = cast(Block, block).forward_at(x, rotation, mask, layer_slots, projected)
         return cast(Tensor, self.head(self.norm(x)))
 
     def embed(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
@@ -153,13 +153,16 @@ class Transformer(nn.Module):
         x: Tensor = self.embedding(ids)
         return x if self.position_embedding is None else x + self.position_embedding(positions)
 
-    def rotation(self, positions: Int[Tensor, "B S"]) -> Rotation | None:
-        """Return cosine and sine of each slot's angles, or None without a rotary embedding."""
+    def rotation(self, positions: Int[Tensor, "B S"], length: int | None = None) -> Rotation | None:
+        """Return cosine and sine of each slot's angles, or None without a rotary embedding.
+
+        All positions lie below `length`. None looks for the largest.
+        """
         if self.positions == "learned":
             return None
-        length = self.max_length
-        if self.positions == "rotary" and positions.numel():
-            length = max(length, int(positions.max()) + 1)
+        if length is None and self.positions == "rotary" and positions.numel():
+            length = int(positions.max()) + 1
+        length = max(self.max_length, length or 0)
         weight = self.head.weight
         half = self.size.width // self.size.heads // 2
         cos, sin = rotary_table(length, half, weight.dtype, weight.device)
@@ -176,7 +179,7 @@ class Transformer(nn.Module):
         x = self.embedding.weight
         if self.position_embedding is not None:
             x = (x[:, None] + self.position_embedding.weight).flatten(0, 1)
-        return cast(Tensor, first.qkv(first.attention_norm(x)))
+        return first.project(x)
 
     def table_index(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
         """Return the row of `qkv_table` that each slot has."""

@@ -29,6 +29,7 @@ NO_INFLUENCE = {
         "parallel",
         "on_nan",
         "threads",
+        "compile",
     ),
     EvalConfig: ("data", "threads"),
     DataConfig: ("out", "processes"),

@@ -19,6 +19,7 @@ from latent_tokens.configs import Split, TrainConfig
 from latent_tokens.core.methods import METHODS, Method
 from latent_tokens.data.datasets import change_detector, fingerprint, load_data
 from latent_tokens.data.splits import chunks_of, make_splits
+from latent_tokens.network.compiling import compile_blocks
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import CONSOLE, counting
 from latent_tokens.sizes import SIZES
@@ -92,6 +93,8 @@ def setup(config: TrainConfig, task: Language | None, method: Method | None, acc
         model, optimizer = accelerator.prepare(net, optimizer)
         model.mask_id = net.mask_id
         model.supports_slots = net.supports_slots
+    if config.compile:
+        compile_blocks(net)  # after the EMA weights were copied, which are validated as they are
     if config.track is not None:
         values = {name: value for name, value in settings(config).items() if value is not None}
         accelerator.init_trackers("latent-tokens", values)

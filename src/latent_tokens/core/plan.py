@@ -1,0 +1,79 @@
+"""The steps of a decode, planned before the first: which rows take each of them, and their counts.
+
+How many tokens a step decodes does not depend on what the network predicts, so the loop reads no count back
+from an accelerator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from latent_tokens.core.decoding import Decoding, num_candidates_and_latents
+from latent_tokens.core.methods import Method
+from latent_tokens.core.state import State
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """One step of A rows, on the host as arrays and on the device as tensors."""
+
+    rows: np.ndarray  # (A,), as the other arrays
+    num_clean: np.ndarray
+    num_masked: np.ndarray
+    count: np.ndarray  # the tokens to decode
+    candidates: np.ndarray  # k
+    latents: np.ndarray  # n
+    device: torch.device
+
+    @cached_property
+    def on_device(self) -> tuple[Int[Tensor, " A"], ...]:
+        """The six arrays in the order of the fields, copied at once."""
+        arrays = (self.rows, self.num_clean, self.num_masked, self.count, self.candidates, self.latents)
+        return torch.from_numpy(np.stack(arrays)).to(self.device, non_blocking=True).unbind()
+
+    @property
+    def num_slots(self) -> int:
+        """The number of slots of the largest input."""
+        return int((self.num_clean + self.candidates + self.latents).max())
+
+
+def plan_steps(
+    method: Method, decoding: Decoding, state: State, rows: Int[Tensor, " R"]
+) -> list[PlannedStep]:
+    """Return the steps that decode these rows to their end. A finished row takes no part in later steps.
+
+    Raises:
+        ValueError: k or n of a row is out of range, or a step decodes more tokens than the window shows.
+    """
+    # The rows, clean tokens and step size of each step.
+    numbers = rows.cpu().numpy()
+    clean, lengths, steps, sizes = (
+        values[rows].cpu().numpy() for values in (state.num_clean, state.lengths, state.steps, state.sizes)
+    )
+    clean = clean.copy()
+    steps = steps.copy()
+    drafts = []
+    lines = np.arange(len(numbers))
+    while len(lines := lines[clean[lines] < lengths[lines]]):
+        masked = lengths[lines] - clean[lines]
+        count = np.minimum(sizes[lines, steps[lines]], masked)
+        drafts.append((numbers[lines], clean[lines], masked, count))
+        clean[lines] += count
+        steps[lines] += 1
+    if not drafts:
+        return []
+
+    # The numbers of candidates and latent tokens of all steps at once.
+    num_clean, num_masked, count = (
+        torch.from_numpy(np.concatenate(arrays)) for arrays in list(zip(*drafts, strict=True))[1:]
+    )
+    k, n = num_candidates_and_latents(method, decoding, num_clean, num_masked, count)
+    ends = np.cumsum([len(draft[0]) for draft in drafts])[:-1]
+    counts = zip(drafts, np.split(k.numpy(), ends), np.split(n.numpy(), ends), strict=True)
+    return [PlannedStep(*draft, k_step, n_step, rows.device) for draft, k_step, n_step in counts]

@@ -1,0 +1,231 @@
+"""A decoding step with a KV cache: only the slots that are not cached are computed."""
+
+from __future__ import annotations
+
+from typing import Protocol, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from latent_tokens.core.attention import agree, causal, dense_mask
+from latent_tokens.core.layout import Layout
+from latent_tokens.core.methods import Method
+from latent_tokens.network.block import Block, indices, merge_heads
+from latent_tokens.network.compiling import begin_pass
+from latent_tokens.network.kernels import MANY_ROWS, Linear, attend, attend_few
+from latent_tokens.network.rotary import Rotation, apply_rotary
+from latent_tokens.network.transformer import Transformer
+
+
+class Layer(Protocol):
+    """The parts of a block around its attention."""
+
+    def project(self, x: Tensor) -> Tensor: ...
+
+    def residual_and_mlp(self, x: Tensor, mixed: Tensor) -> Tensor: ...
+
+
+class CachedDecoder:
+    """Computes the logits of candidates, step after step, and keeps keys and values that never change.
+
+    These are those of clean slots, and with a shifted readout those of all slots. The others are written
+    behind them, and overwritten at the next step.
+
+    Args:
+        net: the network.
+        method: how it was trained. Its attention is cacheable.
+        rows: the rows to decode.
+        length: of a row.
+        table: the first layer's projections, or None.
+    """
+
+    def __init__(
+        self,
+        net: Transformer,
+        method: Method,
+        rows: Int[Tensor, " R"],
+        length: int,
+        table: Float[Tensor, "T W"] | None,
+    ) -> None:
+        self.net = net
+        self.method = method
+        self.length = length
+        self.table = table
+        self.layers = [packed(cast(Block, block), len(rows)) for block in net.blocks]
+        self.is_causal = agree(method.attention, causal, length)
+        self.rows = rows.tolist()
+        self.cached = np.zeros(len(self.rows), np.int64)  # the number of slots of each row
+        self.cache: Tensor | None = None  # (layers, 2, R, H, L, C)
+
+    def __call__(
+        self,
+        rows: list[int],
+        tokens: Int[Tensor, "A L"],
+        layout: Layout,
+        num_clean: np.ndarray,
+        num_shown: np.ndarray,
+        num_candidates: np.ndarray,
+    ) -> Float[Tensor, "N V"]:
+        """Return the candidates' logits, row by row. The counts are those of the layout, on the host."""
+        if len(rows) < len(self.rows):
+            self.keep(rows)
+        first = self.cached
+        self.cached = num_shown if self.method.readout == "shifted" else num_clean
+        counts = np.stack((first, num_clean, num_shown, num_candidates))
+        ids = self.method.input_ids(tokens, layout, self.net.mask_id)
+
+        # Equal rows: their new slots are a slice, and so are their candidates.
+        if self.is_causal and (counts == counts[:, :1]).all():
+            start, _, stop, k = counts[:, 0].tolist()
+            new = slice(start, stop)
+            mask = None
+            if stop - start > 1:
+                mask = torch.ones(stop - start, stop, dtype=torch.bool, device=ids.device).tril(start)
+            return self.forward(ids[:, new], layout.positions[:, new], new, stop, mask, k)
+
+        # Otherwise a row with fewer new slots repeats its last, and padding is no candidate.
+        count = num_shown - first
+        rank = np.arange(count.max())
+        slots = first[:, None] + np.minimum(rank, count[:, None] - 1)  # (A, Q)
+        is_candidate = (rank < count[:, None]) & (rank >= (count - num_candidates)[:, None])
+        at = torch.from_numpy(slots).to(ids.device, non_blocking=True)
+        mask = dense_mask(self.method.attention, layout, at)[:, None]
+        chosen = indices(is_candidate, ids.device)
+        stop = int(num_shown.max())
+        return self.forward(ids.gather(1, at), layout.positions.gather(1, at), at, stop, mask, chosen)
+
+    def forward(
+        self,
+        ids: Int[Tensor, "A Q"],
+        positions: Int[Tensor, "A Q"],
+        new: slice | Int[Tensor, "A Q"],
+        stop: int,
+        mask: Bool[Tensor, "*A Q S"] | None,
+        candidates: int | Int[Tensor, " N"],
+    ) -> Float[Tensor, "N V"]:
+        """Return the logits of some of the new slots, row by row.
+
+        Args:
+            ids: the token id that each new slot receives.
+            positions: their positions.
+            new: the slots.
+            stop: the number of slots, cached and new.
+            mask: which of them each new slot attends to. None is all.
+            candidates: how many of a row's last slots to return, or the index of those to return.
+        """
+        net = self.net
+        begin_pass(net.blocks[0], ids.device)
+        x = net.embed(ids, positions)
+        rotation = net.rotation(positions, self.length)
+        last = len(self.layers) - 1
+        for number, layer in enumerate(self.layers):
+            # Project, in the first layer by a look-up, and write keys and values behind those of the cache.
+            if number == 0 and self.table is not None:
+                projected = F.embedding(net.table_index(ids, positions), self.table)
+            else:
+                projected = layer.project(x)
+            projected = projected.view(*ids.shape, 3, net.size.heads, -1).permute(2, 0, 3, 1, 4)
+            if rotation is not None:
+                turned = apply_rotary(projected[:2].flatten(0, 1), turn_twice(rotation))
+                projected = torch.cat((turned.view(2, -1, *turned.shape[1:]), projected[2:]))
+            keys, values = self.write(number, new, projected[1:])
+
+            # Attend. In the last layer only the candidates do.
+            q = projected[0]
+            if isinstance(candidates, int):
+                num_queries = candidates if number == last else q.shape[2]
+                visible = None if mask is None or num_queries == 1 else mask[-num_queries:]
+                mixed = attend_few(q[:, :, -num_queries:], keys, values, stop, visible)
+            else:
+                mixed = attend(q, keys[:, :, :stop], values[:, :, :stop], mask)
+            mixed = merge_heads(mixed)
+            if number == last and isinstance(candidates, int):
+                x = x[:, -candidates:]
+            elif number == last and isinstance(candidates, Tensor):
+                x = x.flatten(0, 1).index_select(0, candidates)
+                mixed = mixed.flatten(0, 1).index_select(0, candidates)
+            x = layer.residual_and_mlp(x, mixed)
+        return cast(Tensor, net.head(net.norm(x.flatten(0, -2))))
+
+    def write(
+        self, number: int, new: slice | Int[Tensor, "A Q"], keys_and_values: Float[Tensor, "2 A H Q C"]
+    ) -> tuple[Tensor, Tensor]:
+        """Write a layer's new keys and values, and return those of all its slots, (A, H, L, C) each."""
+        if self.cache is None:  # at the first step, when the precision of the network is known
+            _, batch, heads, _, channels = keys_and_values.shape
+            shape = (len(self.layers), 2, batch, heads, self.length, channels)
+            self.cache = keys_and_values.new_zeros(shape)
+        layer = self.cache[number]
+        if isinstance(new, slice):
+            layer[:, :, :, new] = keys_and_values
+        else:
+            rows = torch.arange(len(new), device=new.device)[:, None]
+            layer[:, rows, :, new] = keys_and_values.permute(1, 3, 0, 2, 4)
+        return layer[0], layer[1]
+
+    def keep(self, rows: list[int]) -> None:
+        """Drop the rows that are finished."""
+        number = {row: line for line, row in enumerate(self.rows)}
+        lines = [number[row] for row in rows]
+        self.rows = rows
+        self.cached = self.cached[lines]
+        if self.cache is not None:
+            self.cache = self.cache[:, :, torch.tensor(lines, device=self.cache.device)]
+
+
+def turn_twice(rotation: Rotation) -> Rotation:
+    """Return the rotation of queries and keys, one after the other."""
+    cos, sin = rotation
+    return cos.repeat(2, 1, 1, 1), sin.repeat(2, 1, 1, 1)
+
+
+class PackedBlock:
+    """A block in float32 on a CPU for few rows: transposed weights, and sums within the products."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        linears = (block.qkv, block.attention_out, block.mlp_in, block.mlp_out)
+        self.qkv, self.attention_out, self.mlp_in, self.mlp_out = (
+            linear.weight.t().contiguous() for linear in linears
+        )
+
+    def project(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N W"]:
+        """Return queries, keys and values, as `Block.project`."""
+        rows = normalize(self.block.attention_norm, x.flatten(0, -2))
+        return rows.mm(self.qkv).view(*x.shape[:-1], -1)
+
+    def residual_and_mlp(
+        self, x: Float[Tensor, "*N D"], mixed: Float[Tensor, "*N D"]
+    ) -> Float[Tensor, "*N D"]:
+        """Return the output of the block, as `Block.residual_and_mlp`."""
+        block = self.block
+        rows = torch.addmm(x.flatten(0, -2), mixed.flatten(0, -2), self.attention_out)
+        hidden = torch.addmm(block.mlp_in.bias, normalize(block.mlp_norm, rows), self.mlp_in)
+        hidden = F.gelu(hidden, approximate=block.approximate)
+        return rows.addmm_(hidden, self.mlp_out).add_(block.mlp_out.bias).view(x.shape)
+
+
+def normalize(norm: nn.LayerNorm, x: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+    """Return `norm(x)`, without the cost of a module's call."""
+    return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+
+
+def packed(block: Block, num_rows: int) -> Layer:
+    """Return a block packed if that is exact and faster, otherwise as it is."""
+    linears = (block.qkv, block.attention_out, block.mlp_in, block.mlp_out)
+    norms = (block.attention_norm, block.mlp_norm)
+    weight = block.qkv.weight
+    is_plain = not block.compiled and all(type(linear) is Linear for linear in linears)
+    is_plain &= all(type(norm) is nn.LayerNorm for norm in norms)
+    is_plain &= not any(has_hooks(module) for module in (*linears, *norms))
+    if not is_plain or num_rows < MANY_ROWS or weight.device.type != "cpu" or weight.dtype != torch.float32:
+        return block
+    return block if torch.is_autocast_enabled("cpu") else PackedBlock(block)
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Return whether a call of the module does more than its forward."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)

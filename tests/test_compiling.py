@@ -1,0 +1,91 @@
+"""Compiled blocks compute what uncompiled ones do, as one graph, in training and decoding."""
+
+import shutil
+from copy import deepcopy
+
+import pytest
+import torch
+
+from latent_tokens import METHODS, Decoding, Size, TrainConfig, Transformer, fit, generate, loss
+from latent_tokens.cli import main
+from latent_tokens.network.compiling import compile_blocks
+from latent_tokens.storage import read_lines
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:The .grad attribute:UserWarning"
+    ),  # torch looks at it while it compiles
+]
+NOTHING = torch.zeros(3, 9, dtype=torch.bool)
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """An uncompiled network and its compiled copy."""
+    torch.manual_seed(0)
+    net = Transformer(Size(32, 2, 3), 7, 9).eval()
+    copy = deepcopy(net)
+    compile_blocks(copy)
+    return net, copy
+
+
+@pytest.mark.parametrize("name", ["mdm", "esolm", "arm"])
+def test_compiled_decoding_gives_equal_samples(pair, name):
+    expected, found = (generate(net, METHODS[name], NOTHING.long(), NOTHING, Decoding(), 0) for net in pair)
+    assert torch.equal(found.tokens, expected.tokens)
+    assert torch.equal(found.order, expected.order)
+
+
+def test_compiled_blocks_run_as_one_graph(pair):
+    torch._dynamo.utils.counters.clear()
+    torch._dynamo.reset()
+    generate(pair[1], METHODS["esolm"], NOTHING.long(), NOTHING, Decoding(), 0)
+    assert sum(torch._dynamo.utils.counters["graph_break"].values()) == 0
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0
+
+
+def test_compiled_training_gives_equal_gradients(pair):
+    losses = []
+    for net in pair:
+        net.train().zero_grad()
+        tokens = torch.arange(27).view(3, 9) % 7
+        losses.append(loss(net, METHODS["mdm"], tokens, NOTHING, torch.Generator().manual_seed(0)))
+        losses[-1].backward()
+        net.eval()
+    torch.testing.assert_close(*losses)
+    for ours, theirs in zip(*(net.parameters() for net in pair), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-6, rtol=1e-4)
+
+
+def test_compiled_run_trains_and_samples(tmp_path, capsys):
+    few = {"size": "pico", "steps": 3, "batch_size": 4, "num_train": 8, "num_validation": 8}
+    for name, compiled in (("eager", False), ("compiled", True)):
+        fit(TrainConfig("sudoku-4", "scdm", tmp_path / name, compile=compiled, **few))
+    losses = [
+        [
+            row["validation_loss"]
+            for row in read_lines(tmp_path / name / "metrics.jsonl")
+            if "validation_loss" in row
+        ]
+        for name in ("eager", "compiled")
+    ]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+    printed = []
+    for options in ([], ["--compile"]):
+        assert main(["sample", str(tmp_path / "eager"), *options]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+
+
+@pytest.mark.parametrize("wrong", [{"dropout": 0.1}, {"parallel": "fsdp"}])
+def test_compile_refuses_what_it_would_change(wrong):
+    with pytest.raises(ValueError, match="compile=True with"):
+        TrainConfig("sudoku-4", "scdm", compile=True, **wrong)
+
+
+def test_compile_needs_blocks():
+    with pytest.raises(ValueError, match="has no blocks"):
+        compile_blocks(torch.nn.Linear(1, 1))

@@ -10,9 +10,9 @@ from latent_tokens.checks import check_int
 from latent_tokens.configs.names import ScaleName
 
 ExperimentName = Literal[
-    "figure-1", "table-1", "table-1-uniform", "table-ar-mtp", "figure-latents", "figure-sudoku-large",
-    "figure-text", "table-text", "ablation-refresh", "ablation-weight", "ablation-candidates",
-    "ablation-infilling", "ablation-growing", "ablation-schedule", "ablation-targets", "ablation-latents",
+    "figure-1", "figure-1-9x9", "table-1", "table-1-uniform", "table-ar-mtp", "figure-latents",
+    "figure-sudoku-large", "figure-text", "table-text", "ablation-refresh", "ablation-weight",
+    "ablation-candidates", "ablation-infilling", "ablation-growing", "ablation-schedule", "ablation-targets", "ablation-latents",
     "ablation-relevant", "figure-predictions", "figure-dead-ends", "figure-compute", "table-models",
     "table-datasets", "table-training", "claims", "all",
 ]  # fmt: skip
@@ -26,8 +26,8 @@ class ReproduceConfig:
     """
 
     experiment: ExperimentName
-    """Table or figure to reproduce. figure-1, table-1, table-1-uniform, table-ar-mtp, figure-latents,
-    figure-sudoku-large, figure-text, table-text, ablation-refresh, ablation-weight, ablation-candidates,
+    """Table or figure to reproduce. figure-1, figure-1-9x9, table-1, table-1-uniform, table-ar-mtp,
+    figure-latents, figure-sudoku-large, figure-text, table-text, ablation-refresh, ablation-weight, ablation-candidates,
     ablation-infilling, ablation-growing, ablation-schedule, ablation-targets, ablation-latents,
     ablation-relevant, figure-predictions, figure-dead-ends, figure-compute or all. table-models,
     table-datasets, table-training and claims run nothing: they summarize the package or its rows."""
@@ -46,7 +46,18 @@ class ReproduceConfig:
     installed, else trigrams."""
     status: bool = False
     """Print what is complete, started and missing, and run nothing."""
+    model: str | None = None
+    """Train and measure one model only, by its name in --status, and write no table."""
+    queue: Path | None = None
+    """TOML file with the order of the models. Each is trained and measured by a process of its own."""
+    workers: int = 1
+    """Number of processes of --queue, one thread each, at low priority."""
 
     def __post_init__(self) -> None:
         if self.seeds is not None:
             check_int("seeds", self.seeds, 1)
+        check_int("workers", self.workers, 1)
+        if self.queue is not None and self.model is not None:
+            raise ValueError(
+                f"model={self.model} with queue={self.queue}: a queue names the models. Leave one out."
+            )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from latent_tokens.checks import Registry
 from latent_tokens.configs import OrderName
 from latent_tokens.paper.reference import AR_MTP, TOP_PROB, UNIFORM, Column
-from latent_tokens.paper.scales import Latents, Scale
+from latent_tokens.paper.scales import BOARDS_9, Latents, Scale
 
 WINDOWED = ("ar-mtp-window", "ar-ntp")  # how the names of the methods begin that show a window
 ORDERS: tuple[OrderName, ...] = ("uniform", "top_prob")
@@ -66,7 +66,7 @@ def printed_cells(table: dict[str, Column]) -> list[Cell]:
 
 def curve(task: str, scale: Scale, problems: str | None = None) -> list[Cell]:
     """scdm over its numbers of latent tokens, and sidm and mdm."""
-    dial = [Cell(task, "scdm", "top_prob", latents, problems) for latents in scale.dial]
+    dial = [Cell(task, "scdm", "top_prob", latents, problems) for latents in scale.dial_of(task)]
     return [*dial, *(Cell(task, method, "top_prob", problems=problems) for method in ("sidm", "mdm"))]
 
 
@@ -78,12 +78,28 @@ def written(scale: Scale, dial: tuple[Latents, ...]) -> list[Cell]:
     ]
 
 
-def windows(task: str, scale: Scale, *others: str) -> list[Cell]:
+def windows(task: str, scale: Scale, kinds: tuple[str, ...] = WINDOWED) -> list[Cell]:
     """Return autoregressive models over the number of predicted tokens, trained on all or the next."""
     names = [
-        f"{kind}-{window}" for kind in WINDOWED for window in scale.windows if (kind, window) != ("ar-ntp", 1)
+        f"{kind}-{window}"
+        for kind in kinds
+        for window in scale.windows_of(task)
+        if (kind, window) != ("ar-ntp", 1)
     ]  # the same as ar-mtp-window-1
-    return [Cell(task, method, "left_to_right") for method in ("arm", *names, *others)]
+    return [Cell(task, method, "left_to_right") for method in ("arm", *names)]
+
+
+def boards_of_9(scale: Scale) -> list[Cell]:
+    """Return Figure 1 on 9x9 boards, with both other orders and with adaptive candidates."""
+    task = BOARDS_9 if BOARDS_9 in scale.budgets else "sudoku-gen"
+    adaptive = [Cell(task, method, "top_prob", n, variant="k=growing") for method, n in MODELS]
+    return [
+        *curve(task, scale),
+        *windows(task, scale, ("ar-mtp-window",)),
+        Cell(task, "ar-mtp", "left_to_right"),
+        *(Cell(task, method, "uniform") for method in ("mdm", "sidm")),
+        *adaptive,
+    ]
 
 
 EXPERIMENTS: Registry[Experiment] = Registry(
@@ -91,7 +107,16 @@ EXPERIMENTS: Registry[Experiment] = Registry(
     {
         "figure-1": Experiment(
             "Valid boards by the number of latent tokens",
-            lambda scale: [*curve("sudoku-gen", scale), *windows("sudoku-gen", scale, "ar-mtp")],
+            lambda scale: [
+                *curve("sudoku-gen", scale),
+                *windows("sudoku-gen", scale),
+                Cell("sudoku-gen", "ar-mtp", "left_to_right"),
+            ],
+        ),
+        "figure-1-9x9": Experiment(
+            "Valid 9x9 boards by the number of latent tokens",
+            boards_of_9,
+            "k=growing takes as many candidates as there are clean tokens, plus one.",
         ),
         "table-1": Experiment(
             "With latent tokens (MDM) and without (SIDM)",

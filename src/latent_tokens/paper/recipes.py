@@ -8,7 +8,7 @@ from math import ceil
 from pathlib import Path
 
 from latent_tokens.configs import DataConfig, EvalConfig, ScaleName, TrainConfig
-from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED, Cell
+from latent_tokens.paper.experiments import EXPERIMENTS, Cell
 from latent_tokens.paper.hashes import (
     Content,
     data_content,
@@ -19,8 +19,6 @@ from latent_tokens.paper.hashes import (
 from latent_tokens.paper.reference import ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS
 from latent_tokens.paper.scales import SCALES, Budget, Scale
 from latent_tokens.paper.variants import VARIANTS, Variant
-
-MOST_SEEDS_OF_WINDOWS = 2
 
 
 @dataclass(frozen=True)
@@ -105,14 +103,8 @@ def of_cells(
         if cell.task == "text"
         else puzzle_recipe(cell, scale, seed, folder)
         for cell in cells
-        for seed in range(seeds or seeds_of(cell, scale))
+        for seed in range(seeds or scale.budgets[cell.task].seeds)
     ]
-
-
-def seeds_of(cell: Cell, scale: Scale) -> int:
-    """Return the number of training seeds of a cell's model, at most two for a window."""
-    seeds = scale.budgets[cell.task].seeds
-    return min(MOST_SEEDS_OF_WINDOWS, seeds) if cell.method.startswith(WINDOWED) else seeds
 
 
 def puzzle_recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
@@ -138,7 +130,8 @@ def puzzle_recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
     num_samples = scale.num_samples
     if cell.variant and not problems:
         folder = None
-        num_samples = ceil(variant.samples * scale.num_thorough / seeds_of(cell, scale))
+        per_seed = budget.num_thorough or scale.num_thorough / budget.seeds
+        num_samples = ceil(variant.samples * per_seed)
     evaluation = EvalConfig(
         latents=None if cell.latents is None else (cell.latents,),
         candidates=budget.candidates if cell.order == "top_prob" else None,
@@ -147,7 +140,7 @@ def puzzle_recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
         data=folder,
         top_p=1.0,
         seed=seed,
-        precision=scale.precision,
+        precision=budget.precision or scale.precision,
     )
     evaluation = replace(evaluation, **variant.evaluation)
     return in_folder(Recipe(cell, data, training, evaluation, problems), root)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from latent_tokens.bench.machine import fastest_device
+from latent_tokens.checks import check_choice
 from latent_tokens.configs import ReproduceConfig, ScaleName
 from latent_tokens.evaluation.evaluators import SMOLLM2, is_installed, language_model
 from latent_tokens.evaluation.report import as_markdown
@@ -14,6 +15,7 @@ from latent_tokens.paper.claims import claims_table
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.figures import draw
 from latent_tokens.paper.plan import Work, estimate, plan
+from latent_tokens.paper.queue import in_order, read_queue, run_queue
 from latent_tokens.paper.recipes import Recipe, recipes
 from latent_tokens.paper.runs import check_together, measured, run
 from latent_tokens.paper.scales import SCALES
@@ -28,7 +30,8 @@ ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results
 def reproduce(config: ReproduceConfig) -> str:
     """Return the table of an experiment, and write it with its figure to OUT/SCALE.
 
-    With `status` it is a table of the models that are done and missing.
+    With `status` it is a table of the models that are done and missing. With `model` one model is trained and
+    measured, and its line of that table is returned.
 
     `all` is every experiment in turn. Raises ValueError for an unknown name, and if rows cannot be in one
     table; KeyboardInterrupt where it was stopped, after saving.
@@ -42,15 +45,26 @@ def reproduce(config: ReproduceConfig) -> str:
     folder = config.out / config.scale
     requested = {name: recipes(name, config.scale, config.runs, config.seeds, judge) for name in names}
     every = list({recipe.hash: recipe for each in requested.values() for recipe in each}.values())
+    if config.model is not None:
+        check_choice("model", config.model, tuple(dict.fromkeys(recipe.model for recipe in every)))
+        every = [recipe for recipe in every if recipe.model == config.model]
     works = plan(every, folder / ROWS)
+    if config.queue is not None:
+        works = in_order(works, read_queue(config.queue, config))
     if config.status:
         return status(works)
     if any(recipe.judge for work in works for recipe in work.missing) and judge != "trigrams":
         language_model(judge, str(fastest_device()))  # raise for a missing one before hours of training
     folder.mkdir(parents=True, exist_ok=True)
-    announce(works)
-    try:
+    if config.model is not None:
         run(every, folder / ROWS, on_row=say)
+        return status(plan(every, folder / ROWS))
+    try:
+        if config.queue is not None:
+            run_queue(works, config, folder / ROWS)
+        else:
+            announce(works)
+            run(every, folder / ROWS, on_row=say)
     finally:
         tables = [write(requested[name], name, config.scale, folder) for name in names]
     return "\n".join(tables)

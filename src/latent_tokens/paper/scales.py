@@ -8,16 +8,21 @@ from typing import Any, Literal
 
 from latent_tokens.checks import Registry
 from latent_tokens.configs import TaskName
+from latent_tokens.configs.names import Precision
 from latent_tokens.paper.reference import CANDIDATES, DATA_SETS
 
 Latents = int | Literal["all"] | None
 
+BOARDS_9 = "sudoku-gen-9x9"  # the paper's own task of boards, beside 6x6 boards in its place
 ENGLISH = {"source": "texts/english", "length": 128, "tokenizer": "bpe:1024"}  # written by scripts/english.py
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The task that replaces one of the paper at a scale, and its training unless it is `imported`."""
+    """The task that replaces one of the paper at a scale, and its training unless it is `imported`.
+
+    What is None is that of the scale.
+    """
 
     task: TaskName
     training: dict[str, Any]
@@ -25,6 +30,10 @@ class Budget:
     candidates: int = CANDIDATES  # k of top_prob
     seeds: int = 1  # how often each method is trained
     imported: bool = False
+    precision: Precision | None = None  # of sampling
+    dial: tuple[Latents, ...] | None = None  # numbers of latents
+    windows: tuple[int, ...] | None = None  # numbers of predicted tokens
+    num_thorough: int | None = None  # samples of a variant, of each seed
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,15 @@ class Scale:
     chosen: tuple[Latents, ...]  # numbers of latents, where the question is which
     windows: tuple[int, ...]
     texts: Texts
-    precision: Literal["fp32", "bf16"] = "fp32"  # of sampling
+    precision: Precision = "fp32"  # of sampling
+
+    def dial_of(self, task: str) -> tuple[Latents, ...]:
+        """Return the numbers of latent tokens of a figure of a task."""
+        return self.budgets[task].dial or self.dial
+
+    def windows_of(self, task: str) -> tuple[int, ...]:
+        """Return the windows of a figure of a task."""
+        return self.budgets[task].windows or self.windows
 
 
 def published(task: TaskName, name: str) -> Budget:
@@ -70,11 +87,23 @@ def published(task: TaskName, name: str) -> Budget:
     return Budget(task, training, {"padding": "paper", "num_train": about.num_train})
 
 
-def cpu_budget(task: TaskName, *, candidates: int, seeds: int, **training: Any) -> Budget:
+def cpu_budget(
+    task: TaskName, *, candidates: int, seeds: int, num_thorough: int | None = None, **training: Any
+) -> Budget:
     """Return the budget of a smaller task that trains on two cores."""
-    return Budget(
-        task, {"size": "nano", "precision": "fp32", **training}, {"num_train": 100_000}, candidates, seeds
-    )
+    training = {"size": "nano", "precision": "fp32", **training}
+    return Budget(task, training, {"num_train": 100_000}, candidates, seeds, num_thorough=num_thorough)
+
+
+def longer_budget(task: TaskName, num_train: int, **training: Any) -> dict[str, Any]:
+    """Return the arguments of a budget of three seeds and batches of 64, which also samples in fp32."""
+    return {
+        "task": task,
+        "training": {"size": "nano", "precision": "fp32", "batch_size": 64, **training},
+        "data": {"num_train": num_train},
+        "seeds": 3,
+        "precision": "fp32",
+    }
 
 
 def smoke_budget(task: TaskName, **data: Any) -> Budget:
@@ -113,10 +142,27 @@ SCALES: Registry[Scale] = Registry(
         "cpu": Scale(
             {
                 "sudoku-gen": cpu_budget("sudoku-6", candidates=4, seeds=3, steps=3_400),
-                "sudoku-puzzle": cpu_budget("sudoku-6-puzzle", candidates=4, seeds=1, steps=2_400),
-                "zebra": cpu_budget("zebra-3", candidates=2, seeds=1, steps=1_800),
-                "countdown": cpu_budget("countdown-3", candidates=4, seeds=1, steps=4_000),
-                "sudoku-large": cpu_budget("sudoku-16", candidates=8, seeds=1, steps=1_200, batch_size=16),
+                BOARDS_9: Budget(
+                    **longer_budget("sudoku-9", 100_000, steps=4_000),
+                    dial=(0, 4, 8, 16, 32, "all"),
+                    windows=(8, 32),
+                ),
+                "sudoku-puzzle": cpu_budget(
+                    "sudoku-6-puzzle", candidates=4, seeds=3, num_thorough=4_000, steps=2_400
+                ),
+                "zebra": Budget(
+                    **longer_budget(
+                        "zebra-3", 400_000, steps=16_000, lr=1e-3, warmup=500, positions="rotary"
+                    ),
+                    candidates=2,
+                ),
+                "countdown": Budget(
+                    **longer_budget("countdown-3", 400_000, steps=12_000, warmup=500),
+                    dial=(0, 4, 8, 16, "all"),
+                ),
+                "sudoku-large": Budget(
+                    **longer_budget("sudoku-9-pattern", 100_000, steps=4_000), windows=(1, 4, 16, 64)
+                ),
                 "text": Budget(
                     "text",
                     {"size": "nano", "precision": "fp32", "steps": 6_000, "positions": "rotary"},

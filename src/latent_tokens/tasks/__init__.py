@@ -23,7 +23,7 @@ from latent_tokens.tasks.base import (
     split_by_key,
 )
 from latent_tokens.tasks.countdown.puzzles import Countdown
-from latent_tokens.tasks.sudoku.boards import SIZES, Sudoku
+from latent_tokens.tasks.sudoku.boards import PATTERN_9, SIZES, Sudoku
 from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
 from latent_tokens.tasks.text.task import Text, text_described
 from latent_tokens.tasks.zebra.puzzles import Zebra
@@ -34,6 +34,7 @@ SMALL = 100_000  # training examples of the small siblings
 
 EVERY: tuple[Solvable, ...] = (
     *SIZES,
+    PATTERN_9,
     SudokuPuzzle("sudoku-puzzle", 3, 3),
     SudokuPuzzle("sudoku-6-puzzle", 2, 3, num_train=SMALL),
     Zebra("zebra"),

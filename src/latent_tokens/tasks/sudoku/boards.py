@@ -185,6 +185,7 @@ SIZES = (
     Sudoku("sudoku-16", 4, 4),
     Sudoku("sudoku-36", 6, 6, source="pattern"),
 )
+PATTERN_9 = Sudoku("sudoku-9-pattern", 3, 3, source="pattern")  # the paper's large boards, made small
 
 
 def read_puzzle(text: str) -> tuple[Sudoku, Examples]:

@@ -1,0 +1,229 @@
+"""A queue of models: each is trained, and every row that asks for it is measured, by a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from latent_tokens.checks import check_choice
+from latent_tokens.configs import ReproduceConfig
+from latent_tokens.paper.plan import Work
+from latent_tokens.paper.runs import measured, ready
+from latent_tokens.paper.scales import SCALES
+from latent_tokens.progress import CONSOLE
+from latent_tokens.training.state import saved_step
+
+NICENESS = 10  # of the processes: whatever else runs on the machine comes first
+POLL_SECONDS = 1.0
+KEYS = ("task", "methods", "seeds")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Some models of a queue: those of a task of the paper, of all methods and seeds unless it names them."""
+
+    task: str
+    methods: tuple[str, ...] | None = None
+    seeds: tuple[int, ...] | None = None
+
+    def fits(self, work: Work) -> bool:
+        """Return whether a model is one of the entry."""
+        recipe = work.recipes[0]
+        return (
+            recipe.cell.task == self.task
+            and (self.methods is None or recipe.training.method in self.methods)
+            and (self.seeds is None or recipe.training.seed in self.seeds)
+        )
+
+
+@dataclass
+class Job:
+    """A running process, the model that it trains and measures, and its log."""
+
+    work: Work
+    process: subprocess.Popen[bytes]
+    log: Path
+    file: IO[bytes]
+    bar: TaskID
+    start_time: float
+
+
+def read_queue(path: Path, config: ReproduceConfig) -> list[Entry]:
+    """Return the entries of a queue: a TOML file with a table [[models]] for each.
+
+    Raises:
+        ValueError: the file is missing or no TOML, or an entry has an unknown key, task or type. The message
+            names it.
+
+    Example:
+        [[models]]
+        task = "sudoku-gen-9x9"
+        methods = ["mdm", "scdm"]  # all methods without this line
+        seeds = [0]                # all seeds without this line
+    """
+    try:
+        content = tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"queue={path}: cannot be read ({error}); give a TOML file") from None
+    tables = content.get("models")
+    if not isinstance(tables, list) or set(content) != {"models"}:
+        raise ValueError(f"queue={path}: must hold tables [[models]] and nothing else")
+    return [
+        entry_of(table, f"queue={path}, models {number}", config) for number, table in enumerate(tables, 1)
+    ]
+
+
+def entry_of(table: dict[str, str | list[str] | list[int]], place: str, config: ReproduceConfig) -> Entry:
+    """Return the entry of a table. Raises as `read_queue`."""
+    for key in table:
+        check_choice(f"{place}: key", key, KEYS)
+    task, methods, seeds = (table.get(key) for key in KEYS)
+    check_choice(f"{place}: task", task, tuple(SCALES[config.scale].budgets))
+    if not is_list_of(str, methods) or not is_list_of(int, seeds):
+        raise ValueError(f'{place}: methods must be a list like ["mdm"], and seeds one like [0, 1]')
+    return Entry(
+        str(task),
+        None if methods is None else tuple(map(str, methods)),
+        None if seeds is None else tuple(map(int, seeds)),
+    )
+
+
+def is_list_of(kind: type, value: str | list[str] | list[int] | None) -> bool:
+    """Return whether a value is missing or a list of one type."""
+    return value is None or (isinstance(value, list) and all(type(item) is kind for item in value))
+
+
+def in_order(works: Sequence[Work], entries: Sequence[Entry]) -> list[Work]:
+    """Return models in the order of the entries that they fit first. Those that fit none come last."""
+
+    def place(work: Work) -> int:
+        return next((i for i, entry in enumerate(entries) if entry.fits(work)), len(entries))
+
+    return sorted(works, key=place)
+
+
+def run_queue(works: Sequence[Work], config: ReproduceConfig, results: Path) -> None:
+    """Train and measure models, `config.workers` at a time, each in a process with one thread.
+
+    Ctrl-C stops the processes, which save their checkpoints. The same command resumes.
+
+    Raises:
+        ValueError: some models failed. The others are done. The message names their logs.
+        KeyboardInterrupt: it was stopped.
+    """
+    waiting = deque(work for work in works if work.missing)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    failed: list[str] = []
+    jobs: list[Job] = []
+    with Progress(*columns, console=CONSOLE, disable=not CONSOLE.is_terminal) as bars:
+        every = bars.add_task("models", total=len(waiting))
+        try:
+            while waiting or jobs:
+                while waiting and len(jobs) < config.workers:
+                    work = waiting.popleft()
+                    try:
+                        jobs.append(start(work, config, bars))
+                    except ValueError as error:  # its data cannot be made
+                        failed.append(f"{work.name} ({error})")
+                        bars.advance(every)
+                time.sleep(POLL_SECONDS)
+                for job in [job for job in jobs if job.process.poll() is not None]:
+                    jobs.remove(job)
+                    failed += finish(job, bars)
+                    bars.advance(every)
+                for job in jobs:
+                    show(job, bars, results)
+        except KeyboardInterrupt:
+            stop(jobs)
+            raise
+    if failed:
+        raise ValueError(f"{len(failed)} of the models failed: {'; '.join(failed)}")
+
+
+def start(work: Work, config: ReproduceConfig, bars: Progress) -> Job:
+    """Make the data of a model, and start the process that trains and measures it."""
+    for data in dict.fromkeys(
+        data for recipe in work.missing for data in (recipe.data, recipe.problems) if data is not None
+    ):
+        if not work.recipes[0].imported:
+            ready(data)
+    log = config.runs / config.scale / "logs" / f"{work.name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    file = log.open("ab")
+    process = subprocess.Popen(
+        command(work, config), stdout=file, stderr=file, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    if hasattr(os, "setpriority"):
+        os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
+    bar = bars.add_task(work.name, total=work.recipes[0].training.steps)
+    say(f"{work.name}: {work.steps_left:,} steps to train, {len(work.missing)} rows to measure; log in {log}")
+    return Job(work, process, log, file, bar, time.perf_counter())
+
+
+def command(work: Work, config: ReproduceConfig) -> list[str]:
+    """Return the command of a model's process."""
+    flags = {
+        "--scale": config.scale,
+        "--out": config.out,
+        "--runs": config.runs,
+        "--seeds": config.seeds,
+        "--judge": config.judge,
+        "--model": work.name,
+    }
+    given = [text for flag, value in flags.items() if value is not None for text in (flag, str(value))]
+    return [sys.executable, "-m", "latent_tokens", "reproduce", config.experiment, *given]
+
+
+def finish(job: Job, bars: Progress) -> list[str]:
+    """Close a process that has ended, and return its name and log if it failed."""
+    job.file.close()
+    bars.remove_task(job.bar)
+    seconds = time.perf_counter() - job.start_time
+    if job.process.returncode == 0:
+        say(f"{job.work.name}: done in {seconds / 60:.1f} minutes")
+        return []
+    say(f"{job.work.name}: failed; {job.log}")
+    return [f"{job.work.name} ({job.log})"]
+
+
+def show(job: Job, bars: Progress, results: Path) -> None:
+    """Move the bar of a process: steps while it trains, then rows."""
+    training = job.work.recipes[0].training
+    step = saved_step(training.folder)
+    if step < training.steps:
+        bars.update(job.bar, description=f"{job.work.name}: steps", completed=step, total=training.steps)
+        return
+    rows = measured(results)
+    done = sum(recipe.hash in rows for recipe in job.work.recipes)
+    total = len(job.work.recipes)
+    bars.update(job.bar, description=f"{job.work.name}: rows", completed=done, total=total)
+
+
+def stop(jobs: Sequence[Job]) -> None:
+    """Interrupt processes, and wait until they have saved."""
+    for job in jobs:
+        job.process.send_signal(signal.SIGINT)
+    for job in jobs:
+        job.process.wait()
+        job.file.close()
+
+
+def say(line: str) -> None:
+    """Print one line."""
+    CONSOLE.print(line, highlight=False, soft_wrap=True)

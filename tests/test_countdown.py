@@ -8,11 +8,20 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, strategies as st
 
-from latent_tokens import TASKS
-from latent_tokens.tasks import configured
-from latent_tokens.tasks.countdown.equations import first_solution, stack_of
-from latent_tokens.tasks.countdown.puzzles import CHARACTERS, HELD_OUT_TARGETS, answer_text, texts
+from latent_tokens import METHODS, TASKS
+from latent_tokens.configs import TrainConfig
+from latent_tokens.tasks import configured, described, description
+from latent_tokens.tasks.countdown.equations import first_solution, longest_answer, stack_of
+from latent_tokens.tasks.countdown.notation import EOS, PAD
+from latent_tokens.tasks.countdown.puzzles import (
+    CHARACTERS,
+    HELD_OUT_TARGETS,
+    Countdown,
+    answer_text,
+    texts,
+)
 from latent_tokens.tasks.readers.sources import read_source
+from latent_tokens.training.batches import draw_examples
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data" / "countdown" / "ye2025_cd4_train_head2000.jsonl"
 FIVE, FOUR = TASKS["countdown"], TASKS["countdown-4"]
@@ -64,6 +73,73 @@ def test_the_search_gives_others_answers_exactly():
         (record["input"], record["output"]) for record in records
     ]
     assert set(FOUR.splits(examples).tolist()) == {0, 1}  # none of its targets is held out
+
+
+LONGEST = {
+    "countdown-3": ("75,80,60,100", "75*80=6000,6000/60=100"),
+    "countdown-4": ("75,81,75,60,100", "75*81=6075,6075-75=6000,6000/60=100"),
+    "countdown": ("75,80,99,99,60,100", "75*80=6000,6000*99=594000,594000/99=6000,6000/60=100"),
+}
+
+
+@pytest.mark.parametrize(("name", "example"), LONGEST.items())
+def test_longest_answer_fits_exactly(name, example):
+    task = TASKS[name]
+    assert len(example[1]) == longest_answer(task.numbers) == task.room - 1
+    row = task.example(*example)
+    assert row.lengths[0] == task.length or len(example[0]) < 3 * task.numbers + 3
+    assert row.tokens[0, row.lengths[0] - 1] == EOS
+
+
+@given(st.integers(3, 5), st.integers(0, 999))
+def test_no_answer_is_longer_than_the_longest(numbers, seed):
+    """Walk at random over pairs and operations: what reaches a target is no longer than the bound."""
+    rng = np.random.default_rng(seed)
+    task = Countdown("any", numbers)
+    answers = [texts(row)[1] for row in task.generate(5, seed).tokens]
+    for _ in range(200):
+        left, equations = list(rng.integers(60, 100, numbers)), []
+        while len(left) > 1:
+            a, b = sorted(int(left.pop(rng.integers(len(left)))) for _ in range(2))[::-1]
+            options = {"+": a + b, "*": a * b, "-": a - b}
+            if b and a % b == 0:
+                options["/"] = a // b
+            operation = str(rng.choice(sorted(options)))
+            equations.append(f"{a}{operation}{b}={options[operation]}")
+            left.append(options[operation])
+        if left[0] <= 100:
+            answers.append(",".join(equations))
+    assert max(map(len, answers)) <= longest_answer(numbers)
+
+
+def test_description_of_version_0_1_keeps_its_length():
+    entries = {"name": "countdown-4", "numbers": 4, "targets": [10, 100], "padding": "none"}
+    task = described(entries)
+    assert (task.length, task.room, task.pad) == (64, 47, None)
+    assert described(description(FOUR)) == FOUR
+    assert (FOUR.length, FOUR.pad) == (53, PAD)
+    assert configured("countdown-4", {"padding": "paper"}).pad is None
+
+
+def test_training_from_left_to_right_masks_no_pad_first():
+    """The first masked position is uniform over the answer and its end. Any-order methods are as before."""
+    task = TASKS["countdown-3"]
+    examples = task.generate(2_000, seed=0)
+    config = TrainConfig("countdown-3", "ar-mtp")
+    first = {}
+    for method in ("ar-mtp", "scdm"):
+        for pad in (None, task.pad):
+            layout = draw_examples(examples, METHODS[method], config, 20, 0, 0, pad).layout
+            rows = np.arange(len(examples.tokens))
+            positions = layout.positions.numpy()[rows, layout.num_clean.numpy()]
+            first[method, pad] = examples.tokens[rows, positions]
+            if (method, pad) == ("ar-mtp", PAD):
+                ends = (examples.tokens != PAD).sum(1)
+                shares = (positions - examples.known.sum(1)) / (ends - examples.known.sum(1))
+                assert np.histogram(shares, 4, (0, 1))[0] == pytest.approx(500, abs=60)
+    assert not (first["ar-mtp", PAD] == PAD).any()
+    assert (first["ar-mtp", None] == PAD).mean() > 0.2
+    assert (first["scdm", PAD] == first["scdm", None]).all()
 
 
 def reachable(numbers):

@@ -95,11 +95,16 @@ class Method:
         return "free" if attends_earlier(self.attention) else "none"
 
     def draw(
-        self, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], generator: torch.Generator
+        self,
+        known: Bool[Tensor, "B L"],
+        lengths: Int[Tensor, " B"],
+        generator: torch.Generator,
+        ends: Int[Tensor, " B"] | None = None,
     ) -> Layout:
         """Draw a training layout: an order and a number of clean tokens per row.
 
-        The number of clean tokens is uniform on {#known .. length-1}, and stratified over the batch.
+        The number of clean tokens is uniform on {#known .. end-1}, and stratified over the batch. The end of
+        a row is its length unless `ends` says otherwise.
 
         With targets="next" the target is the last slot, as at inference: behind all other masked tokens of
         the input, or behind a uniform number of them if the number is free. A shifted readout trains every
@@ -112,9 +117,10 @@ class Method:
 
         order = first_order(self.order, known, lengths, lambda: uniform(*known.shape))
         num_clean = known.sum(1)
+        ends = lengths if ends is None else ends
         if self.readout == "in_place":
             stratum = (torch.arange(len(known), device=known.device) / len(known) + uniform(1)) % 1
-            num_clean = num_clean + (stratum * (lengths - num_clean)).long()
+            num_clean = num_clean + (stratum * (ends - num_clean)).long()
         num_masked = self.max_visible(lengths - num_clean)
         if self.targets == "all":
             return next_layout(order, num_clean, candidates=num_masked, latents=torch.zeros_like(num_masked))

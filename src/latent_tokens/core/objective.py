@@ -82,8 +82,12 @@ def corrupt(
     *,
     mask_id: int,
     lengths: Int[Tensor, " B"] | None = None,
+    ends: Int[Tensor, " B"] | None = None,
 ) -> TrainingBatch:
-    """Draw the random part of `loss`: orders and numbers of clean tokens. Raises as `loss`."""
+    """Draw the random part of `loss`: orders and numbers of clean tokens. Raises as `loss`.
+
+    At most ends - 1 tokens of a row are clean, by default lengths - 1.
+    """
     tokens = tokens.long()
     batch, length = tokens.shape
     lengths = torch.full((batch,), length, device=tokens.device) if lengths is None else lengths
@@ -99,7 +103,7 @@ def corrupt(
             f"token {mask_id} is MASK: tokens must be complete sequences, the masked positions are drawn here"
         )
     method.check_known(known)
-    layout = method.draw(known, lengths, generator)
+    layout = method.draw(known, lengths, generator, ends)
     scored = layout.shown & ~layout.clean
     if method.targets == "next":
         scored &= layout.slots == layout.num_shown[:, None] - 1

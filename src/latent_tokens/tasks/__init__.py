@@ -22,7 +22,7 @@ from latent_tokens.tasks.base import (
     joined,
     split_by_key,
 )
-from latent_tokens.tasks.countdown.puzzles import Countdown
+from latent_tokens.tasks.countdown.puzzles import ANSWER_LENGTHS_0_1, Countdown
 from latent_tokens.tasks.sudoku.boards import PATTERN_9, SIZES, Sudoku
 from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
 from latent_tokens.tasks.text.task import Text, text_described
@@ -114,7 +114,11 @@ def described(entries: object, folder: Path | None = None) -> Language:
     name = entries.get("name") if isinstance(entries, dict) else None
     if not isinstance(entries, dict) or not isinstance(name, str) or name not in TASKS:
         raise ValueError(f"{entries}: no task of this version")
+    settings = {setting: value for setting, value in entries.items() if setting != "name"}
+    task = TASKS[name]
     try:
-        return configured(name, {setting: value for setting, value in entries.items() if setting != "name"})
-    except TypeError:
+        if isinstance(task, Countdown) and "answer_length" not in settings:  # of version 0.1
+            settings["answer_length"] = ANSWER_LENGTHS_0_1[settings.get("numbers", task.numbers)]
+        return configured(name, settings)
+    except (KeyError, TypeError):
         raise ValueError(f"{entries}: no task of this version") from None

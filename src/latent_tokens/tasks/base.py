@@ -110,8 +110,8 @@ class Language(Protocol):
 class Task(Language, Protocol):
     """A problem that can be generated and scored.
 
-    A task may also have a `temperature`, the default one of sampling (otherwise 1.0), and a `note` for
-    manifests.
+    A task may also have a `temperature`, the default one of sampling (otherwise 1.0), a `note` for manifests,
+    and a `pad`, the token that follows the end of an answer.
 
     Example:
         >>> task = TASKS["sudoku-4"]

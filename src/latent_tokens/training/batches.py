@@ -23,13 +23,19 @@ VALIDATION = 1 << 40  # the "step" whose random draws validation uses
 
 
 def training_batches(
-    examples: Examples, method: Method, config: TrainConfig, mask_id: int, first: int, device: torch.device
+    examples: Examples,
+    method: Method,
+    config: TrainConfig,
+    mask_id: int,
+    first: int,
+    device: torch.device,
+    pad: int | None = None,
 ) -> Generator[TrainingBatch, None, None]:
     """Yield the batch of each step from `first`. An epoch is a permutation drawn from (seed, epoch)."""
 
     def prepare(step: int) -> TrainingBatch:
         batch = examples.take(example_indices(len(examples.tokens), config, step))
-        return draw_examples(batch, method, config, mask_id, step, 0).to(device)
+        return draw_examples(batch, method, config, mask_id, step, 0, pad).to(device)
 
     def use_device() -> None:  # a new thread does not start on the accelerator of its process
         if device.type == "cuda":
@@ -45,13 +51,26 @@ def training_batches(
 
 
 def draw_examples(
-    examples: Examples, method: Method, config: TrainConfig, mask_id: int, step: int, part: int
+    examples: Examples,
+    method: Method,
+    config: TrainConfig,
+    mask_id: int,
+    step: int,
+    part: int,
+    pad: int | None = None,
 ) -> TrainingBatch:
-    """Return a corrupted batch. Given tokens are masked only with noise="all" (D-8, noised positions)."""
+    """Return a corrupted batch. Given tokens are masked only with noise="all" (D-8, noised positions).
+
+    From left to right the first masked token is none of the `pad` tokens at the end of a row.
+    """
     tokens, known, lengths = as_tensors(examples)
     known = known & (config.noise == "answer")
+    ends = None
+    if pad is not None and method.is_left_to_right:
+        inside = torch.arange(tokens.shape[1]) < lengths[:, None]
+        ends = (inside & (tokens != pad)).sum(1)
     generator = torch.Generator().manual_seed(seed_of(config, step, part))
-    return corrupt(method, tokens, known, generator, mask_id=mask_id, lengths=lengths)
+    return corrupt(method, tokens, known, generator, mask_id=mask_id, lengths=lengths, ends=ends)
 
 
 def microbatches(batch: TrainingBatch, max_rows: Callable[[int], int]) -> list[Int[Tensor, " R"]]:

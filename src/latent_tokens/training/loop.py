@@ -71,7 +71,7 @@ def train(run: Run) -> None:
     state = run.state
     device = run.accelerator.device
     examples = run.splits["train"]
-    batches = training_batches(examples, run.method, config, run.net.mask_id, state.step, device)
+    batches = training_batches(examples, run.method, config, run.net.mask_id, state.step, device, run.pad)
     bar = progress(f"{config.method} on {config.task}", config.steps, state.step)
     with closing(batches), bar as advance, interruptible() as signals, torch.random.fork_rng():
         tokens_per_batch = config.batch_size * float(examples.lengths.mean())

@@ -33,6 +33,7 @@ class Run:
     accelerator: Accelerator
     state: State
     unchanged: Callable[[], bool]  # whether the data set is the one that the run started with
+    pad: int | None = None  # the token after the end of an answer
 
     def save(self) -> None:
         """Write a checkpoint, once for all ranks. Raise ValueError instead if the data changed."""

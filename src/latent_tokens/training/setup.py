@@ -85,7 +85,8 @@ def setup(config: TrainConfig, task: Language | None, method: Method | None, acc
     if config.track is not None:
         values = {name: value for name, value in settings(config).items() if value is not None}
         accelerator.init_trackers("latent-tokens", values)
-    return Run(config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged)
+    pad = getattr(task, "pad", None)
+    return Run(config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged, pad)
 
 
 def join_ranks(config: TrainConfig) -> Accelerator:

@@ -41,7 +41,8 @@ def validation_loss(run: Run) -> float:
         for batch_index in processes.shard_indices(ceil(count / config.batch_size)).tolist():
             start = config.batch_size * batch_index
             part = examples.take(slice(start, start + config.batch_size))
-            batch = draw_examples(part, run.method, config, net.mask_id, VALIDATION, start).to(device)
+            batch = draw_examples(part, run.method, config, net.mask_id, VALIDATION, start, run.pad)
+            batch = batch.to(device)
             losses = [
                 weighted_nll(net, run.method, batch.take(rows)).item()
                 for rows in microbatches(batch, max_rows)

@@ -10,6 +10,25 @@ from latent_tokens.tasks.rng import below, start_stream
 
 OPERATIONS = "+*-/"  # in the order in which they are tried
 MOST_NUMBER = 99
+RESULT_DIGITS = {3: (4,), 4: (4, 4), 5: (4, 6, 4)}
+"""By the count of numbers, the digits of the results before the last in the longest answer.
+
+A product of two numbers has at most 4 digits. So has the second last result, at most 100 * 99, as one more
+number turns it into a target of at most 100. With five numbers a product of three, of 6 digits, may be
+between the two."""
+
+
+def longest_answer(count: int) -> int:
+    """Return the number of characters of the longest answer with `count` numbers.
+
+    Every given number of 2 digits is written once and every result before the last twice. The last result,
+    the target, has at most 3 digits. An equation has two signs, and commas are between equations.
+
+    Example:
+        >>> longest_answer(3) == len("75*80=6000,6000/60=100")
+        True
+    """
+    return 2 * count + 2 * sum(RESULT_DIGITS[count]) + 3 + 2 * (count - 1) + count - 2
 
 
 def stack_of(numbers: list[int]) -> NDArray[np.int64]:

@@ -10,9 +10,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.checks import check_choice, is_whole
+from latent_tokens.checks import check_choice, check_int, is_whole
 from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, hash_rows, split_by_key
-from latent_tokens.tasks.countdown.equations import MOST_NUMBER, draw_puzzles, first_solution, stack_of
+from latent_tokens.tasks.countdown.equations import (
+    MOST_NUMBER,
+    draw_puzzles,
+    first_solution,
+    longest_answer,
+    stack_of,
+)
 from latent_tokens.tasks.countdown.notation import (
     BOS,
     CHARACTERS,
@@ -31,6 +37,7 @@ from latent_tokens.tasks.countdown.notation import (
 
 # Of the test of Ye et al.: the first nine of shuffle(10..100), seed 4.
 HELD_OUT_TARGETS = (14, 39, 41, 57, 62, 81, 87, 89, 96)
+ANSWER_LENGTHS_0_1 = {3: 34, 4: 47, 5: 60}  # of version 0.1, by the count of numbers
 
 __all__ = ["CHARACTERS", "HELD_OUT_TARGETS", "Countdown", "answer_text", "holds", "parts_of", "texts"]
 
@@ -47,6 +54,8 @@ class Countdown:
         num_train: The default number of training examples.
         targets: The lowest and the highest target.
         padding: "none" or "paper".
+        answer_length: The positions of an answer with padding "none". None: the longest possible answer and
+            its end.
 
     Example:
         >>> TASKS["countdown-3"].generate(2, seed=0).tokens.shape
@@ -58,6 +67,7 @@ class Countdown:
     num_train: int = 500_000
     targets: tuple[int, int] = (10, 100)  # lowest and highest
     padding: Literal["none", "paper"] = "none"
+    answer_length: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("padding", self.padding, ("none", "paper"))
@@ -69,6 +79,8 @@ class Countdown:
             or not all(map(is_whole, self.targets))
         ):
             raise ValueError(f"targets={self.targets}: must be two whole numbers, lowest and highest")
+        if self.answer_length is not None:
+            check_int("answer_length", self.answer_length, 1)
         low, high = self.targets
         if not 1 <= low <= high <= MOST_NUMBER + 1:
             raise ValueError(
@@ -81,8 +93,8 @@ class Countdown:
 
     @property
     def length(self) -> int:
-        """L: 80 for five numbers. The paper's 64 loses 2% (D-11, Countdown answer length)."""
-        return 64 if self.padding == "paper" else 16 * self.numbers
+        """L: the longest problem with the longest answer. The paper's 64 loses 2% (D-11)."""
+        return 64 if self.padding == "paper" else 3 * self.numbers + 5 + self.room
 
     @property
     def vocab_size(self) -> int:
@@ -98,9 +110,17 @@ class Countdown:
         return "lenient"
 
     @property
+    def pad(self) -> int | None:
+        """The token after the end of an answer, which training never masks first from left to right.
+
+        It is None with padding "paper" and in data sets of version 0.1 (D-6, AR-MTP first masked position).
+        """
+        return PAD if self.padding == "none" and self.answer_length is None else None
+
+    @property
     def room(self) -> int:
-        """Positions that the longest problem leaves for an answer and its end."""
-        return self.length - (3 * self.numbers + 5)
+        """The positions of an answer and its end with padding "none"."""
+        return self.answer_length or longest_answer(self.numbers) + 1
 
     def generate(self, count: int, seed: int, first: int = 0) -> Examples:
         """Generate random targets, each with random numbers 1..99 that make it and the first solution."""

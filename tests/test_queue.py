@@ -1,0 +1,118 @@
+"""A queue trains and measures models in its order, each in a process of its own, and resumes."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from latent_tokens.configs import ReproduceConfig
+from latent_tokens.paper import queue
+from latent_tokens.paper.experiments import EXPERIMENTS
+from latent_tokens.paper.plan import plan
+from latent_tokens.paper.queue import Entry, in_order, read_queue, run_queue
+from latent_tokens.paper.recipes import recipes
+from latent_tokens.paper.reproduce import reproduce
+from latent_tokens.paper.runs import measured
+from latent_tokens.paper.scales import SCALES
+
+QUEUE = Path(__file__).parents[1] / "results" / "queue.toml"
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "queue.toml"
+    path.write_text('[[models]]\ntask = "sudoku-gen"\nmethods = ["ar-mtp"]\n')
+    return ReproduceConfig(
+        "ablation-weight", "smoke", tmp_path / "results", tmp_path / "runs", queue=path, workers=2
+    )
+
+
+def works_of(config):
+    results = config.out / config.scale / "rows.jsonl"
+    return plan(recipes(config.experiment, config.scale, config.runs, judge="trigrams"), results), results
+
+
+def test_order_of_a_queue_is_that_of_its_entries():
+    every = [recipe for name in EXPERIMENTS for recipe in recipes(name, "cpu", Path("runs"))]
+    works = plan(every, Path("missing"))
+    entries = [Entry("countdown", ("mdm",)), Entry("sudoku-gen", seeds=(1,))]
+    models = [
+        (work.recipes[0].cell.task, work.recipes[0].training.method, work.recipes[0].training.seed)
+        for work in in_order(works, entries)
+    ]
+    first = [place for place, model in enumerate(models) if model[:2] == ("countdown", "mdm")]
+    second = [place for place, model in enumerate(models) if model[0] == "sudoku-gen" and model[2] == 1]
+    assert first + second == list(range(len(first + second)))
+    assert len(models) == len(works)
+
+
+def test_every_task_is_in_the_stored_queue():
+    entries = read_queue(QUEUE, ReproduceConfig("all", "cpu"))
+    assert {entry.task for entry in entries} == set(SCALES["cpu"].budgets)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("models = 3", r"must hold tables \[\[models\]\]"),
+        ("[[models]]\ntask = 'sudoku'", "task=sudoku: must be one of sudoku-gen"),
+        ("[[models]]\ntask = 'zebra'\nmethod = ['mdm']", "key=method: must be one of .* mean methods"),
+        ("[[models]]\ntask = 'zebra'\nseeds = ['0']", "seeds one like"),
+        ("[[models]]\ntask = 'zebra'\nmethods = 'mdm'", "methods must be a list"),
+        ("[[models]", "cannot be read"),
+    ],
+)
+def test_wrong_queue_is_refused_in_one_line(tmp_path, content, problem):
+    path = tmp_path / "queue.toml"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=problem) as refusal:
+        read_queue(path, ReproduceConfig("all", "cpu"))
+    assert "\n" not in str(refusal.value)
+
+
+def test_queue_and_model_exclude_each_other():
+    with pytest.raises(ValueError, match=r"model=m with queue=q\.toml"):
+        ReproduceConfig("all", model="m", queue=Path("q.toml"))
+
+
+@pytest.mark.slow
+def test_queue_measures_every_row_once(config, capfd):
+    table = reproduce(config)
+    works, results = works_of(config)
+    assert [work.state for work in works] == ["done", "done"]
+    assert "not run" not in table
+    rows = results.read_bytes()
+    assert reproduce(config) == table
+    assert results.read_bytes() == rows
+
+    # The same rows as without a queue.
+    alone = replace(config, queue=None, out=config.out / "alone", runs=config.runs / "alone")
+    assert "not run" not in reproduce(alone)
+    values = [
+        {recipe: row["valid"] for recipe, row in measured(path).items()}
+        for path in (results, alone.out / "smoke" / "rows.jsonl")
+    ]
+    assert values[0] == values[1]
+    capfd.readouterr()
+
+
+def test_failed_models_are_named_with_their_logs(config, monkeypatch):
+    script = "import sys; print('the reason'); sys.exit(1)"
+    monkeypatch.setattr(queue, "command", lambda work, config: [sys.executable, "-c", script])
+    works, results = works_of(config)
+    with pytest.raises(ValueError, match="2 of the models failed") as failure:
+        run_queue(works, config, results)
+    for work in works:
+        log = config.runs / "smoke" / "logs" / f"{work.name}.log"
+        assert str(log) in str(failure.value)
+        assert log.read_text() == "the reason\n"
+
+
+def test_one_model_alone_is_measured(config, tmp_path):
+    works, results = works_of(config)
+    one = replace(config, queue=None, model=works[0].name)
+    assert "| done |" in reproduce(one)
+    assert {row["model"] for row in measured(results).values()} == {works[0].name}
+    with pytest.raises(ValueError, match="model=nonsense: must be one of sudoku-6-ar-mtp-0"):
+        reproduce(replace(one, model="nonsense"))

@@ -415,7 +415,7 @@ def test_chance_level_of_zebra():
 def test_hash_of_every_stored_result_is_a_listed_recipe():
     listed = {recipe.hash for name in EXPERIMENTS for recipe in recipes(name, "cpu", Path("runs/paper"))}
     rows = read_lines(Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl")
-    assert len(rows) >= 359
+    assert len(rows) >= 346
     assert {row["recipe"] for row in rows} <= listed
 
 
@@ -465,7 +465,7 @@ def test_the_table_of_claims_runs_nothing(done, tmp_path):
 
 def test_what_was_not_run_says_so():
     asked = recipes("table-ar-mtp", "cpu", Path("runs"))
-    assert len(asked) == 4 * 3 + 3 * 4
+    assert len(asked) == 4 * 4 * 3
     assert all(not line.rows for line in lines(asked, {}))
     assert len({recipe.hash for recipe in asked}) == len(asked)
 

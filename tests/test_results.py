@@ -124,8 +124,8 @@ def test_a_row_without_a_key_is_refused_in_one_line(tmp_path, row, name):
 
 def test_rows_of_version_0_1_are_all_found():
     found = measured(ROWS)
-    assert len(found) == 359
-    assert not any(HASH in row for row in found.values())
+    of_version_0_1 = [row for row in found.values() if HASH not in row]
+    assert len(of_version_0_1) == 346
     known = {recipe.hash for name in EXPERIMENTS for recipe in recipes(name, "cpu", Path("runs"), 4)}
     assert len(known & found.keys()) > 300
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 
 from latent_tokens.configs import OrderName, ScaleName
 from latent_tokens.evaluation.report import ORDER_NAMES
 from latent_tokens.paper.experiments import MODELS, ORDERS, WITH_LATENTS, Cell, boards
-from latent_tokens.paper.scales import SCALES, Latents
+from latent_tokens.paper.scales import BOARDS_9, SCALES, Latents, Scale
 
 OURS = "ours"
 TASKS = ("sudoku-gen", "sudoku-puzzle", "zebra", "countdown")
@@ -54,20 +55,22 @@ class Claim:
 
 def claims(scale: ScaleName) -> list[Claim]:
     """Return the paper's claims, then our own."""
+    has_boards_9 = BOARDS_9 in SCALES[scale].budgets
     return [
-        *printed_in_tables(),
-        *printed_of_latents(),
-        *printed_of_windows(scale),
-        *printed_of_text(scale),
+        *printed_in_tables((BOARDS_9, *TASKS) if has_boards_9 else TASKS),
+        *printed_of_latents(has_boards_9),
+        *printed_of_windows(SCALES[scale]),
+        *printed_of_text(SCALES[scale]),
         *questions(),
+        *(questions_of_9() if has_boards_9 else ()),
     ]
 
 
-def printed_in_tables() -> list[Claim]:
+def printed_in_tables(tasks: Sequence[str]) -> list[Claim]:
     """Return the inequalities between the numbers of Tables 1, 3 and 4."""
     listed = [mdm_and_sidm(task, "top_prob", "Table 1") for task in WITH_SIDM]
     listed += [mdm_and_sidm(task, "uniform", "Table 4") for task in WITH_SIDM]
-    for task in TASKS:
+    for task in tasks:
         arm = Cell(task, "arm", "left_to_right")
         ar_mtp = Cell(task, "ar-mtp", "left_to_right")
         uniform = Cell(task, "mdm", "uniform")
@@ -91,15 +94,16 @@ def mdm_and_sidm(task: str, order: OrderName, source: str = OURS) -> Claim:
     )
 
 
-def printed_of_latents() -> list[Claim]:
+def printed_of_latents(has_boards_9: bool) -> list[Claim]:
     """Return the statements on the number of latent tokens. The paper's figures print no numbers."""
+    sizes = (BOARDS_9, "sudoku-gen") if has_boards_9 else ("sudoku-gen",)
     return [
-        *with_latents("sudoku-gen", None, (ON_BOARDS, BETWEEN, GAP)),
+        *(claim for task in sizes for claim in with_latents(task, None, (ON_BOARDS, BETWEEN, GAP))),
         *with_latents("zebra", None, (MOST_TASKS, LIKE_FIGURE_1, GAP)),
         *with_latents("countdown", None, (MOST_TASKS, LIKE_FIGURE_1, GAP)),
         *with_latents("sudoku-puzzle", None, (NO_TREND, OURS, GAP)),
         *with_latents("sudoku-gen", "sudoku-puzzle", (INFILLING, OURS, OURS)),
-        mdm_and_sidm("sudoku-gen", "top_prob", BETWEEN),
+        *(mdm_and_sidm(task, "top_prob", BETWEEN) for task in sizes),
     ]
 
 
@@ -116,14 +120,18 @@ def with_latents(task: str, problems: str | None, sources: tuple[str, str, str])
     ]
 
 
-def printed_of_windows(scale: ScaleName) -> list[Claim]:
+def printed_of_windows(scale: Scale) -> list[Claim]:
     """Return the claims of Section 5.3 on Sudoku-Large, in soft loss, and the same comparisons on boards.
 
     The paper compares windows on boards only in Figure 1.
     """
-    windows = SCALES[scale].windows
+    windows = scale.windows_of("sudoku-large")
     large = windows_of("sudoku-large", windows, "<", WINDOWS_IMPROVE, WINDOWS_DEGRADE)
-    on_boards = windows_of("sudoku-gen", windows, ">", ON_BOARDS, OURS)
+    on_boards = windows_of("sudoku-gen", scale.windows_of("sudoku-gen"), ">", ON_BOARDS, OURS)
+    if BOARDS_9 in scale.budgets:
+        few, many = scale.windows_of(BOARDS_9)
+        better, worse = (window(BOARDS_9, "ar-mtp-window", size) for size in (many, few))
+        on_boards.append(Claim(f"ar-mtp-window-{many} > window-{few}", better, worse, ON_BOARDS))
     few, many = windows[1], windows[-1]
     arm = Cell("sudoku-large", "arm", "left_to_right")
     mdm = Cell("sudoku-large", "mdm", "uniform")
@@ -159,9 +167,9 @@ def window(task: str, kind: str, size: int) -> Cell:
     return Cell(task, f"{kind}-{size}", "left_to_right")
 
 
-def printed_of_text(scale: ScaleName) -> list[Claim]:
+def printed_of_text(scale: Scale) -> list[Claim]:
     """Return the claims on generative perplexity."""
-    most = SCALES[scale].texts.dial[-1]
+    most = scale.texts.dial[-1]
     mdm = Cell("text", "mdm", "uniform")
     none = Cell("text", "esolm", "uniform", 0)
     every = Cell("text", "esolm", "uniform", most)
@@ -181,6 +189,21 @@ def questions() -> list[Claim]:
         *of_candidates(),
         *of_policies(),
     ]
+
+
+def questions_of_9() -> list[Claim]:
+    """Return our own claims that are asked of 9x9 boards as well."""
+    listed = [mdm_and_sidm(BOARDS_9, "uniform")]
+    for k, variant in ((8, None), ("growing", "k=growing")):
+        sidm, none, every = (
+            Cell(BOARDS_9, method, "top_prob", n, variant=variant)
+            for method, n in (("sidm", None), ("scdm", 0), ("scdm", "all"))
+        )
+        listed += [
+            Claim(f"top-prob, k={k}: sidm > scdm n=0", sidm, none),
+            Claim(f"top-prob, k={k}: sidm > scdm n=all", sidm, every),
+        ]
+    return listed
 
 
 def sidm_and_scdm() -> list[Claim]:

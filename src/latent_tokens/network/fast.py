@@ -213,7 +213,7 @@ def query_mask(rule: Rule, layout: Layout, queries: Int[Tensor, "A Q"]) -> Bool[
     """Return the dense mask of some slots: one for all rows if these are equal, None if it is all true."""
     first = Layout(layout.positions[:1], layout.num_clean[:1], layout.num_shown[:1])
     equal = (layout.num_clean == first.num_clean).all() & (layout.num_shown == first.num_shown).all()
-    equal = equal & (queries == queries[:1]).all()
+    equal = equal & (queries == queries[:1]).all() & (layout.is_independent is None)
     mask = dense_mask(rule, first, queries[:1]) if equal else dense_mask(rule, layout, queries)
     mask = mask[:, None]
     return None if mask.all() else mask

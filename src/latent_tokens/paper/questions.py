@@ -11,6 +11,7 @@ from latent_tokens.paper.cells import MODELS, ORDERS, OURS, WITH_LATENTS, Cell, 
 from latent_tokens.paper.scales import BOARDS_9, Latents
 
 CANDIDATES: tuple[int | str, ...] = (4, 8, 16, "all", "growing")
+WAYS: tuple[tuple[OrderName, str], ...] = (("top_prob", "k=4"), ("top_prob", "k=8"), ("uniform", "plain"))
 MARGIN = 3.0  # points of accuracy that a model whose n can be set may lose to sidm
 
 
@@ -39,9 +40,8 @@ def questions_of_9() -> list[Claim]:
     """Return our own claims that are asked of 9x9 boards as well."""
     listed = [mdm_and_sidm(BOARDS_9, "uniform")]
     for k, variant in ((8, None), ("growing", "k=growing")):
-        sidm, none, every = (
-            Cell(BOARDS_9, method, "top_prob", n, variant=variant)
-            for method, n in (("sidm", None), ("scdm", 0), ("scdm", "all"))
+        none, every, sidm, _ = (
+            Cell(BOARDS_9, method, "top_prob", n, variant=variant) for method, n in MODELS
         )
         listed += [
             Claim(f"top-prob, k={k}: sidm > scdm n=0", sidm, none),
@@ -120,10 +120,11 @@ def question(text: str, method: str, order: OrderName, n: Latents, better: str, 
 def of_depths() -> list[Claim]:
     """Return the claims on models trained with other depths, at both ends of n."""
     listed = []
-    for order, variant in (("top_prob", "k=4"), ("top_prob", "k=8"), ("uniform", "plain")):
+    for order, variant in WAYS:
         setting = ORDER_NAMES[order] if variant == "plain" else f"{ORDER_NAMES[order]}, {variant}"
         sidm = boards("sidm", order, None, variant)
-        none, every = (boards("scdm", order, n, variant) for n in (0, "all"))
+        none = boards("scdm", order, 0, variant)
+        every = boards("scdm", order, "all", variant)
         for method in ("mdm-depth", "scdm-depth"):
             first = boards(method, order, 0, variant)
             text = f"{setting}: {method} n=0 > sidm - {MARGIN:g} points"
@@ -139,10 +140,7 @@ def of_depths() -> list[Claim]:
 
 def of_more_steps() -> list[Claim]:
     """Return the orderings of the models again, for three times the steps."""
-    sidm, none, every, mdm = (
-        boards(method, "top_prob", n, MORE_STEPS)
-        for method, n in (("sidm", None), ("scdm", 0), ("scdm", "all"), ("mdm", None))
-    )
+    none, every, sidm, mdm = (boards(method, "top_prob", n, MORE_STEPS) for method, n in MODELS)
     arm, ar_mtp = (boards(method, "left_to_right", None, MORE_STEPS) for method in ("arm", "ar-mtp"))
     pairs = {
         "mdm > sidm": (mdm, sidm),

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from latent_tokens import (
     METHODS,
@@ -31,6 +32,7 @@ from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import name_of
 from latent_tokens.core.objective import corrupt
 from latent_tokens.evaluation.settings import check_policy
+from latent_tokens.training.step import NotFinite, keep_batch
 
 LENGTH = 16
 METHODS_WITH_DEPTH = ("mdm-depth", "scdm-depth")
@@ -166,6 +168,15 @@ def test_parts_of_a_batch_keep_their_independent_rows():
     assert torch.equal(part.layout.is_independent, batch.layout.is_independent[rows])
 
 
+def test_stored_batch_of_a_step_that_is_not_finite_has_its_independent_rows(tmp_path):
+    tokens = torch.zeros(4, LENGTH, dtype=torch.long)
+    for step, name in enumerate(("scdm", "scdm-depth")):
+        batch = corrupt(METHODS[name], tokens, tokens > 0, generator(), mask_id=9)
+        stored = load_file(keep_batch(tmp_path, batch, NotFinite("loss inf"), step))
+        assert ("is_independent" in stored) == (name == "scdm-depth")
+    assert torch.equal(stored["is_independent"], batch.layout.is_independent)
+
+
 @pytest.mark.parametrize(
     ("depth", "word", "share"), [("all", "all", 0), ("none:0.25", "none", 0.25), ("uniform:1", "uniform", 1)]
 )
@@ -175,7 +186,7 @@ def test_words_of_a_depth(depth, word, share):
 
 @pytest.mark.parametrize(
     "depth",
-    ["some", "none", "uniform:", "none:0", "none:1.5", "uniform:nan", "all:0.5", "Uniform:0.5", 3, None],
+    ["some", "none", "uniform:", "none:0", "none:1.5", "uniform:nan", "all:0.5", "Uniform:0.5"],
 )
 def test_impossible_depth_is_refused_with_what_is_allowed(depth):
     with pytest.raises(
@@ -237,10 +248,11 @@ def test_depth_is_written_only_if_it_is_set(nano, tmp_path):
     path = tmp_path / "config.json"
     assert from_pretrained(tmp_path).method == METHODS["mdm-depth"]
     content = json.loads(path.read_text())
-    content["method"]["depth"] = "uniform:2"
-    path.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=r"config.json: damaged \(depth=uniform:2: must be all"):
-        from_pretrained(tmp_path)
+    for damaged in ("uniform:2", 3, None):
+        content["method"]["depth"] = damaged
+        path.write_text(json.dumps(content))
+        with pytest.raises(ValueError, match=r"config.json: damaged \("):
+            from_pretrained(tmp_path)
 
 
 @pytest.fixture(scope="module")

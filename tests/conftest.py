@@ -12,6 +12,7 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "OMP_NUM_THREADS
 # With CHECK_SHAPES=1, as in .ci/run, beartype checks the shapes that signatures state.
 CHECKED = (
     "core.layout",
+    "core.depth",
     "core.order",
     "core.partition",
     "core.attention",
@@ -97,6 +98,7 @@ def pytest_generate_tests(metafunc):
     """Parametrize any_method over all variants, and with any_decoding over the pairs that are compatible."""
     methods = variants()
     if "any_decoding" in metafunc.fixturenames:
+        del methods["scdm-depth"]  # which decodes as scdm: its depth is of training alone
         decodings = metafunc.module.DECODINGS
         pairs = {
             f"{m}, {d}": (methods[m], decodings[d])

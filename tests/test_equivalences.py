@@ -132,7 +132,7 @@ DECODINGS = {
 def test_sample_is_equal_alone_in_a_batch_and_in_another_order(pico, any_method, any_decoding):
     if any_method.window == 2 and any_decoding.tokens_per_step != 1:
         any_method = replace(any_method, window=LENGTH)
-    if any_method.attention in (semi_causal, causal) and any_method.readout == "in_place":
+    if any_method.latent_control == "free":
         any_decoding = replace(any_decoding, latents=lambda masked: masked // 2)
     tokens = torch.randint(0, 4, (7, LENGTH), generator=torch.Generator().manual_seed(5))
     starts = torch.tensor([0, 3, 0, 5, 1, 2, 9])

@@ -29,9 +29,10 @@ def measured(row):
     return {key: value for key, value in row.items() if not key.startswith(("seconds", "samples_per"))}
 
 
-def test_a_row_a_number_of_latents_with_its_cost(nano):
+@pytest.mark.parametrize("name", ["scdm", "mdm-depth"])
+def test_a_row_a_number_of_latents_with_its_cost(nano, name):
     heard = []
-    nano.method = METHODS["scdm"]
+    nano.method = METHODS[name]
     found = evaluate(
         nano, TASK, EvalConfig(latents=(0, 3, "all"), candidates=4, num_samples=20), on_row=heard.append
     )
@@ -43,7 +44,7 @@ def test_a_row_a_number_of_latents_with_its_cost(nano):
     for row in found:
         assert (row["task"], row["method"], row["order"], row["candidates"]) == (
             "sudoku-4",
-            "scdm",
+            name,
             "top_prob",
             4,
         )

@@ -22,7 +22,6 @@ from latent_tokens import (
     random,
 )
 from latent_tokens.core import sampling as reference
-from latent_tokens.core.attention import causal, semi_causal
 from latent_tokens.core.sampling import candidate_logits, decode, finish, most_confident, sample_tokens
 from latent_tokens.core.state import start
 from latent_tokens.network import block, memory
@@ -59,8 +58,8 @@ def problem(batch=7):
 
 def with_latents(method, decoding):
     """The decoding with half of what is masked as latents, where the method can use them."""
-    usable = method.attention in (semi_causal, causal) and method.readout == "in_place"
-    return replace(decoding, latents=lambda masked: masked // 2) if usable else decoding
+    is_free = method.latent_control == "free"
+    return replace(decoding, latents=lambda masked: masked // 2) if is_free else decoding
 
 
 def follow(net, method, decoding, compare):

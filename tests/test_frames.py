@@ -202,6 +202,7 @@ def test_start_says_how_to_draw():
     [
         ("scdm", True),
         ("esolm", True),
+        ("mdm-depth", True),
         ("mdm", False),
         ("sidm", False),
         ("arm", False),

@@ -259,6 +259,7 @@ SETTINGS = {
         {"order": "left_to_right", "num_latent_tokens": 2, "top_p": 0.9},
         Decoding(latents=2, order=left_to_right, top_p=0.9),
     ),
+    "mdm-depth": ({"num_latent_tokens": 2, "candidates": 3}, Decoding(candidates=3, latents=2)),
     "arm": ({"do_sample": False}, Decoding(temperature=0)),
     "ar-mtp": ({}, Decoding()),
 }

@@ -25,6 +25,7 @@ WAYS = [
     ("esolm", 2),
     ("arm", None),
     ("ar-mtp", None),
+    ("mdm-depth", 1),
 ]
 
 

@@ -153,6 +153,8 @@ LOSSES = {
     "ar-mtp": sum(map(sum, SUFFIXES)) / 9,
     "ar-mtp-window-2": sum(sum(suffix[:2]) for suffix in SUFFIXES) / 9,
     "ar-ntp-2": H / 9,
+    "mdm-depth": H / 3,
+    "scdm-depth": H / 3,
 }
 
 

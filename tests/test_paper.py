@@ -17,9 +17,10 @@ from latent_tokens.evaluation.intervals import wilson_difference
 from latent_tokens.evaluation.results import read_results
 from latent_tokens.paper import reproduce as rooms
 from latent_tokens.paper.catalogue import CATALOGUE
+from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.claim_list import claims
 from latent_tokens.paper.claims import claims_table, verdict
-from latent_tokens.paper.experiments import EXPERIMENTS, Cell
+from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.hashes import (
     NO_INFLUENCE,
     data_content,
@@ -364,6 +365,30 @@ def test_verdict_on_a_loss_where_lower_is_better():
     assert verdict(high, low)[2] == "no, the reverse"
     assert verdict(low, line_of([3.0, 5.0, 4.1], task="sudoku-large"))[2] == "undecided"
     assert verdict(line_of([4.0], (0,), task="sudoku-large"), low) == ("-0.01", "", "no claim: 1 seed")
+
+
+def test_claim_with_a_margin_is_that_the_first_is_not_much_worse():
+    low = line_of([40.0, 41.0, 42.0], samples=20_000)
+    near = line_of([39.0, 40.1, 41.0], samples=20_000)  # 1 point lower, and less than 3 in every seed
+    far = line_of([35.0, 36.1, 37.0], samples=20_000)
+    assert verdict(near, low)[2] == "no, the reverse"
+    assert verdict(near, low, 3)[2] == "yes"
+    assert verdict(near, low, 3)[:2] == verdict(near, low)[:2]  # the difference that is printed is the same
+    assert verdict(line_of([37.0, 38.1, 39.0], samples=20_000), low, 3)[2] == "undecided"
+    assert verdict(far, low, 3)[2] == "no"
+
+
+def test_claim_with_a_margin_on_a_loss():
+    low = line_of([4.01, 4.12, 4.05], task="sudoku-large")
+    high = line_of([5.0, 5.11, 5.08], task="sudoku-large")
+    assert [verdict(high, low, margin)[2] for margin in (2, 1, 0.5)] == ["yes", "undecided", "no"]
+
+
+def test_margin_of_a_claim_is_in_its_text_and_ours_alone():
+    with_margin = [claim for claim in claims("cpu") if claim.margin]
+    assert len(with_margin) == 6
+    assert all(claim.text.endswith(f"> sidm - {claim.margin:g} points") for claim in with_margin)
+    assert all(claim.source == "ours" for claim in with_margin)
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -20,11 +20,13 @@ from latent_tokens.data.datasets import task_of
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.dead_ends import DeadEnds
 from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.figures import painter, panel
+from latent_tokens.paper.figures import draw, painter, panel_title
 from latent_tokens.paper.foresight import Foresight
 from latent_tokens.paper.hashes import evaluation_content, training_content
 from latent_tokens.paper.recipes import recipes
+from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import lines, markdown
+from latent_tokens.paper.tokens import token_panels
 from latent_tokens.paper.variants import (
     VARIANTS,
     a_share,
@@ -253,7 +255,7 @@ def drawn(name, value):
     asked = recipes(name, "cpu", Path("runs"))
     row = {"metric": "valid", "valid": value, "num_samples": 1_000, "train_seed": 0, "forward_passes": 36}
     shown = lines(asked, {recipe.hash: row for recipe in asked})
-    own = [line for line in shown if panel(line) == panel(shown[0])]
+    own = [line for line in shown if panel_title(line) == panel_title(shown[0])]
     axes = Figure().subplots()
     painter(shown)(axes, own)
     return axes
@@ -306,3 +308,85 @@ def test_curves_have_a_true_axis():
     axes = drawn("ablation-refresh", 40.0)
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["scdm\nnot reshuffled", "scdm\ndefault"]
     assert axes.get_legend_handles_labels()[1] == ["n = 4", "n = 8", "n = all"]
+
+
+def results_of(name):
+    """The lines of an experiment with results: 40% at n = 0, 50% otherwise, and tokens by n."""
+    asked = recipes(name, "cpu", Path("runs"))
+    row = {"metric": "valid", "num_samples": 1_000, "forward_passes": 36}
+    rows = {}
+    for recipe in asked:
+        is_first = recipe.cell.latents == 0
+        rows[recipe.hash] = {
+            **row,
+            "valid": 40.0 if is_first else 50.0,
+            "processed": 700.0 if is_first else 1_296.0,
+            "train_seed": recipe.training.seed,
+        }
+    return lines(asked, rows)
+
+
+def curves_of(panel):
+    """The points of each curve of a panel, and what is written at them."""
+    axes = Figure().subplots()
+    panel.paint(axes, panel.lines)
+    points = {
+        curve.get_label(): list(zip(*(data.tolist() for data in curve.lines[0].get_data()), strict=True))
+        for curve in axes.containers
+    }
+    return points, {text.get_text() for text in axes.texts}
+
+
+def test_frontier_has_tokens_per_sample_on_its_axis():
+    """A panel for each way of decoding, a curve for each method, and n at its points."""
+    panels = token_panels(results_of("figure-depth"), EXPERIMENTS["figure-depth"].over)
+    assert [panel.title for panel in panels] == [
+        "sudoku-6, top-prob, k = 4",
+        "sudoku-6, top-prob, k = 8",
+        "sudoku-6, uniform",
+    ]
+    for panel in panels:
+        points, notes = curves_of(panel)
+        dial = [(700, 40), *[(1_296, 50)] * (len(SCALES["cpu"].dial) - 1)]
+        assert points == {
+            "sidm": [(1_296, 50)],
+            "mdm": [(1_296, 50)],
+            **dict.fromkeys(("scdm", "scdm-depth", "mdm-depth"), dial),
+        }
+        assert notes == {"", *(f"n={n}" for n in SCALES["cpu"].dial)}
+
+
+def test_equal_compute_has_tokens_of_training_and_of_inference():
+    trained, decoded = token_panels(
+        results_of("figure-equal-compute"), EXPERIMENTS["figure-equal-compute"].over
+    )
+    tokens = 3_400 * 32 * 36
+    points, _ = curves_of(trained)
+    assert set(points) == {"scdm, n=0", "scdm, n=all", "sidm", "mdm", "ar-mtp", "arm"}
+    assert points["scdm, n=0"] == [(tokens, 40), (3 * tokens, 40)]
+    assert points["arm"] == [(tokens, 50), (3 * tokens, 50)]
+    points, notes = curves_of(decoded)
+    assert points["scdm, n=0"] == [(700, 40), (700, 40)]
+    assert notes == {"", "3x"}
+
+
+@pytest.mark.parametrize("name", ["figure-depth", "figure-equal-compute"])
+def test_figures_over_tokens_are_written(name, tmp_path):
+    paths = draw(results_of(name), name, "a command", tmp_path / name)
+    assert [path.suffix for path in paths] == [".png", ".svg"]
+    assert all(path.stat().st_size > 10_000 for path in paths)
+    assert draw(lines(recipes(name, "cpu", Path("runs")), {}), name, "a command", tmp_path / "none") == []
+
+
+def test_models_of_more_steps_train_three_times_as_long():
+    plain, more = (
+        {
+            recipe.cell.method: recipe.training
+            for recipe in recipes("figure-equal-compute", "cpu", Path("runs"))
+            if recipe.cell.variant == name
+        }
+        for name in ("plain", "300 % of the steps")
+    )
+    assert plain.keys() == more.keys() == {"scdm", "sidm", "mdm", "ar-mtp", "arm"}
+    for method, training in more.items():
+        assert (training.steps, training.warmup) == (3 * plain[method].steps, 3 * plain[method].warmup)

@@ -207,8 +207,13 @@ def describe(net: Transformer) -> dict[str, Json]:
 
 
 def method_to(method: Method) -> dict[str, Json]:
-    """Return a method's seven fields, its functions by name. Raise ValueError if one is not built in."""
+    """Return a method's fields, its functions by name. Raise ValueError if one is not built in.
+
+    A depth of "all" is left out, as in the models of earlier versions.
+    """
     row = {field.name: getattr(method, field.name) for field in fields(method)}
+    if method.depth == "all":
+        del row["depth"]
     for name, known in (("order", ORDERS), ("attention", RULES)):
         if row[name] not in known.values():
             ours = ", ".join(known)

@@ -40,7 +40,7 @@ class TrainConfig:
     text, which needs --data."""
     method: str
     """Method to train. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any window N
-    from 1."""
+    from 1, or mdm-depth or scdm-depth, trained with mixed numbers of latent tokens."""
     out: Path | None = None
     """Run directory to write. It must be missing or empty unless --resume auto is given. Default:
     runs/TASK-METHOD-SIZE-SEED."""

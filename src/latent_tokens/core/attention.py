@@ -78,9 +78,21 @@ def agree(rule: Rule, other: Rule, slots: int) -> bool:
     )
 
 
-def visible(rule: Rule, q: Tensor, k: Tensor, num_clean: Tensor, num_shown: Tensor) -> Tensor:
-    """Return whether slot q attends to slot k: by the rule in the input; padding to itself only."""
+def visible(
+    rule: Rule,
+    q: Tensor,
+    k: Tensor,
+    num_clean: Tensor,
+    num_shown: Tensor,
+    is_independent: Tensor | None = None,
+) -> Tensor:
+    """Return whether slot q attends to slot k: by the rule in the input; padding to itself only.
+
+    In independent rows a slot attends, of those that the rule allows, to clean slots and itself.
+    """
     inside: Tensor = rule(q, k, num_clean)
+    if is_independent is not None:
+        inside = inside & (independent(q, k, num_clean) | ~is_independent)
     return (inside & (q < num_shown) & (k < num_shown)) | (q == k)
 
 
@@ -98,14 +110,24 @@ def dense_mask(
         mask[b, i, j], true if slot queries[b, i] attends to slot j. A padding slot attends to itself only.
     """
     q = (layout.slots if queries is None else queries)[..., :, None]
-    return visible(rule, q, layout.slots, layout.num_clean[:, None, None], layout.num_shown[:, None, None])
+    rows = layout.is_independent
+    return visible(
+        rule,
+        q,
+        layout.slots,
+        layout.num_clean[:, None, None],
+        layout.num_shown[:, None, None],
+        None if rows is None else rows[:, None, None],
+    )
 
 
 def block_mask(rule: Rule, layout: Layout) -> BlockMask:
     """Return the dense mask of a layout in FlexAttention's form, which skips blocks that are all false."""
+    rows = layout.is_independent
 
     def mask(row: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        return visible(rule, q, k, layout.num_clean[row], layout.num_shown[row])
+        is_independent = None if rows is None else rows[row]
+        return visible(rule, q, k, layout.num_clean[row], layout.num_shown[row], is_independent)
 
     slots = layout.positions.shape[1]
     return create_block_mask(

@@ -19,6 +19,7 @@ class Layout:
     positions: Int[Tensor, "B S"]  # the position in the sequence that each slot holds; 0 in padding
     num_clean: Int[Tensor, " B"]  # slots [0, num_clean) show their token
     num_shown: Int[Tensor, " B"]  # slots [num_clean, num_shown) show MASK; the rest is padding
+    is_independent: Bool[Tensor, " B"] | None = None  # rows whose masked slots attend to no other; None: none
 
     @property
     def slots(self) -> Int[Tensor, " S"]:
@@ -31,6 +32,13 @@ class Layout:
     @property
     def shown(self) -> Bool[Tensor, "B S"]:
         return self.slots < self.num_shown[:, None]
+
+    def take(self, rows: Int[Tensor, " R"]) -> Layout:
+        """Return some rows, without the padding that none of them needs."""
+        num_shown = self.num_shown[rows]
+        is_independent = None if self.is_independent is None else self.is_independent[rows]
+        positions = self.positions[rows, : int(num_shown.max())]
+        return Layout(positions, self.num_clean[rows], num_shown, is_independent)
 
 
 def next_layout(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 import torch
@@ -22,6 +22,7 @@ from latent_tokens.core.attention import (
     independent,
     semi_causal,
 )
+from latent_tokens.core.depth import check_depth, draw_rows, draw_visible, read_depth
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.order import Order, any_order, first_order, is_left_to_right, left_to_right
 
@@ -61,6 +62,7 @@ class Method:
     weight: Literal["elbo", "flat"] = "elbo"  # divide by targets or by unknowns (D-4, loss weight)
     readout: Literal["in_place", "shifted"] = "in_place"  # shifted: slot j receives the token before it
     latents: int | None = 0  # n if Decoding.latents is None; None = all
+    depth: str = "all"  # or "none:SHARE" or "uniform:SHARE" of the rows (D-38, depth of training)
 
     def __post_init__(self) -> None:
         if self.latents is not None:
@@ -79,6 +81,13 @@ class Method:
         check_choice("targets", self.targets, ("all", "next"))
         check_choice("weight", self.weight, ("elbo", "flat"))
         check_choice("readout", self.readout, ("in_place", "shifted"))
+        if self.depth != "all":
+            check_depth(self.depth, self._attends_to_masked, self.targets)
+
+    @property
+    def _attends_to_masked(self) -> bool:
+        is_in_place = self.readout == "in_place"
+        return is_in_place and (attends_later(self.attention) or attends_earlier(self.attention))
 
     @property
     def is_left_to_right(self) -> bool:
@@ -88,11 +97,11 @@ class Method:
     @property
     def latent_control(self) -> LatentControl:
         """How n is set: "none" (there is no latent token), "fixed" (in training) or "free" (at inference)."""
-        if self.readout == "shifted":
+        if not self._attends_to_masked:
             return "none"
-        if attends_later(self.attention):
+        if attends_later(self.attention) and read_depth(self.depth)[0] != "uniform":
             return "fixed"
-        return "free" if attends_earlier(self.attention) else "none"
+        return "free"
 
     def draw(
         self,
@@ -108,7 +117,8 @@ class Method:
 
         With targets="next" the target is the last slot, as at inference: behind all other masked tokens of
         the input, or behind a uniform number of them if the number is free. A shifted readout trains every
-        step at once: its clean slots are the known ones, its masked slots all others.
+        step at once: its clean slots are the known ones, its masked slots all others. The depth is drawn
+        last, so orders and numbers of clean tokens do not depend on it.
         """
 
         def uniform(*shape: int) -> Tensor:
@@ -123,7 +133,12 @@ class Method:
             num_clean = num_clean + (stratum * (ends - num_clean)).long()
         num_masked = self.max_visible(lengths - num_clean)
         if self.targets == "all":
-            return next_layout(order, num_clean, candidates=num_masked, latents=torch.zeros_like(num_masked))
+            kind, share = read_depth(self.depth)
+            rows = None if kind == "all" else draw_rows(share, len(known), uniform)
+            if rows is not None and kind == "uniform":
+                num_masked = draw_visible(num_masked, rows, uniform)
+            layout = next_layout(order, num_clean, num_masked, torch.zeros_like(num_masked))
+            return replace(layout, is_independent=rows) if kind == "none" else layout
         latents = num_masked - 1
         if self.latent_control == "free":
             latents = (uniform(len(known)) * num_masked).long().minimum(latents)
@@ -204,16 +219,25 @@ METHODS: Registry[Method] = Registry("method", {
     "ar-mtp":           Method(left_to_right, bidirectional, weight="flat", latents=None),
     "ar-mtp-window-16": windowed(16, "all"),
     "ar-ntp-16":        windowed(16, "next"),
+    "mdm-depth":        Method(any_order, bidirectional, latents=None, depth="uniform:0.5"),
+    "scdm-depth":       Method(any_order, semi_causal, depth="none:0.5"),
 }, windowed_by_name, also=("ar-mtp-window-N", "ar-ntp-N"))
 # fmt: on
 
 
 def name_of(method: Method) -> str:
-    """Return the method's name in METHODS, with weight and targets if these differ from it, or "custom"."""
+    """Return the method's name in METHODS, with weight, targets or depth if these differ, or "custom"."""
     names = [*METHODS, *(f"{kind}-{method.window}" for kind in ("ar-mtp-window", "ar-ntp") if method.window)]
-    for changed in ((), ("weight",), ("targets",), ("weight", "targets")):
-        values = {field: getattr(method, field) for field in changed}
+    for changed in ((), ("weight",), ("targets",), ("weight", "targets"), ("depth",), ("weight", "depth")):
         for name in names:
-            if METHODS[name].readout == method.readout and replace(METHODS[name], **values) == method:
-                return f"{name} ({', '.join(values.values())})" if values else name
+            if differences(METHODS[name], method) <= set(changed):
+                return (
+                    f"{name} ({', '.join(getattr(method, field) for field in changed)})" if changed else name
+                )
     return "custom"
+
+
+def differences(first: Method, second: Method) -> set[str]:
+    """Return the names of the fields in which two methods differ."""
+    names = [field.name for field in fields(first)]
+    return {name for name in names if getattr(first, name) != getattr(second, name)}

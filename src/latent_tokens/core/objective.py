@@ -27,10 +27,9 @@ class TrainingBatch:
 
         The losses of all rows add up to that of the batch.
         """
-        num_shown = self.layout.num_shown[rows]
-        width = int(num_shown.max())
-        layout = Layout(self.layout.positions[rows, :width], self.layout.num_clean[rows], num_shown)
-        return TrainingBatch(self.tokens[rows], layout, self.scored[rows, :width], self.weight[rows])
+        layout = self.layout.take(rows)
+        scored = self.scored[rows, : layout.positions.shape[1]]
+        return TrainingBatch(self.tokens[rows], layout, scored, self.weight[rows])
 
     def to(self, device: torch.device) -> TrainingBatch:
         """Return the batch on a device. Copies to an accelerator are asynchronous."""
@@ -38,7 +37,13 @@ class TrainingBatch:
         def move(x: Tensor) -> Tensor:
             return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
 
-        layout = Layout(move(self.layout.positions), move(self.layout.num_clean), move(self.layout.num_shown))
+        rows = self.layout.is_independent
+        layout = Layout(
+            move(self.layout.positions),
+            move(self.layout.num_clean),
+            move(self.layout.num_shown),
+            None if rows is None else move(rows),
+        )
         return TrainingBatch(move(self.tokens), layout, move(self.scored), move(self.weight))
 
 

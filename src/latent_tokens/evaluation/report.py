@@ -24,6 +24,8 @@ COLORS = {
     "arm": "#666666",
     "ar-mtp": "#CC79A7",
     "esolm": "#56B4E9",
+    "mdm-depth": "#E69F00",
+    "scdm-depth": "#56B4E9",  # in no figure with esolm
 }  # Okabe and Ito (2008)
 ORDER_NAMES = {"top_prob": "top-prob", "uniform": "uniform", "left_to_right": "left to right"}
 

@@ -1,20 +1,17 @@
-"""The list of claims: pairs of cells of which one is better, as the paper prints or as an ablation asks."""
+"""The list of claims: those that the paper prints, then our own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import pairwise
 
-from latent_tokens.configs import OrderName, ScaleName
-from latent_tokens.evaluation.report import ORDER_NAMES
-from latent_tokens.paper.experiments import MODELS, ORDERS, WITH_LATENTS, Cell, boards
-from latent_tokens.paper.scales import BOARDS_9, SCALES, Latents, Scale
+from latent_tokens.configs import ScaleName
+from latent_tokens.paper.cells import OURS, Cell, Claim
+from latent_tokens.paper.questions import mdm_and_sidm, questions, questions_of_9
+from latent_tokens.paper.scales import BOARDS_9, SCALES, Scale
 
-OURS = "ours"
 TASKS = ("sudoku-gen", "sudoku-puzzle", "zebra", "countdown")
 WITH_SIDM = ("sudoku-puzzle", "zebra", "countdown")  # the tasks of Tables 1 and 4
-CANDIDATES: tuple[int | str, ...] = (4, 8, 16, "all", "growing")
 
 # Quotations of the paper.
 ON_BOARDS = 'Figure 1: "accuracy increases with the number of latent tokens across both paradigms"'
@@ -38,19 +35,6 @@ NEAR_MDM = 'Section 5.3: "performance approaching that of MDM"'
 PERPLEXITY_FALLS = (
     'Section 4.3.2: "generative perplexity decreases nearly monotonically with additional latent tokens"'
 )
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A claim that one cell is better than another.
-
-    `source` is the place in the paper that prints it, with its words, or OURS.
-    """
-
-    text: str
-    better: Cell
-    worse: Cell
-    source: str = OURS
 
 
 def claims(scale: ScaleName) -> list[Claim]:
@@ -85,13 +69,6 @@ def printed_in_tables(tasks: Sequence[str]) -> list[Claim]:
         else:
             listed.append(Claim("ar-mtp > mdm uniform", ar_mtp, uniform, "Table 3"))
     return listed
-
-
-def mdm_and_sidm(task: str, order: OrderName, source: str = OURS) -> Claim:
-    """Return the claim that mdm is better than sidm in an order."""
-    return Claim(
-        f"mdm > sidm, {ORDER_NAMES[order]}", Cell(task, "mdm", order), Cell(task, "sidm", order), source
-    )
 
 
 def printed_of_latents(has_boards_9: bool) -> list[Claim]:
@@ -177,96 +154,3 @@ def printed_of_text(scale: Scale) -> list[Claim]:
         Claim("mdm < esolm n=0", mdm, none, "Table 2"),
         Claim(f"esolm n={most} < n=0", every, none, PERPLEXITY_FALLS),
     ]
-
-
-def questions() -> list[Claim]:
-    """Return our own claims, which the ablations ask. Yes means that the first cell is better."""
-    return [
-        question("schedule reshuffled > as printed", "scdm", "top_prob", 4, "plain", "as printed"),
-        question("loss flat > elbo", "ar-mtp", "left_to_right", None, "plain", "elbo"),
-        mdm_and_sidm("sudoku-gen", "uniform"),
-        *sidm_and_scdm(),
-        *of_candidates(),
-        *of_policies(),
-    ]
-
-
-def questions_of_9() -> list[Claim]:
-    """Return our own claims that are asked of 9x9 boards as well."""
-    listed = [mdm_and_sidm(BOARDS_9, "uniform")]
-    for k, variant in ((8, None), ("growing", "k=growing")):
-        sidm = Cell(BOARDS_9, "sidm", "top_prob", variant=variant)
-        none = Cell(BOARDS_9, "scdm", "top_prob", 0, variant=variant)
-        every = replace(none, latents="all")
-        listed += [
-            Claim(f"top-prob, k={k}: sidm > scdm n=0", sidm, none),
-            Claim(f"top-prob, k={k}: sidm > scdm n=all", sidm, every),
-        ]
-    return listed
-
-
-def sidm_and_scdm() -> list[Claim]:
-    """Return the claims on sidm and both ends of scdm, at every number of candidates."""
-    listed = []
-    for k in CANDIDATES:
-        sidm = boards("sidm", "top_prob", None, f"k={k}")
-        if k != "all":
-            none = boards("scdm", "top_prob", 0, f"k={k}")
-            listed.append(Claim(f"top-prob, k={k}: sidm > scdm n=0", sidm, none))
-        name = "scdm at any n" if k == "all" else "scdm n=all"
-        every = boards("scdm", "top_prob", "all", f"k={k}")
-        listed.append(Claim(f"top-prob, k={k}: sidm > {name}", sidm, every))
-    for k in (8, "growing", "all"):
-        name = "scdm at any n" if k == "all" else "scdm n=all"
-        every = infilled("scdm", "all", k)
-        listed.append(Claim(f"top-prob, k={k}: {name} > sidm", every, infilled("sidm", None, k)))
-    return listed
-
-
-def of_candidates() -> list[Claim]:
-    """Return the claims on the number of candidates, and on the targets of the training."""
-    listed = [question("k=growing > k=8", method, "top_prob", n, "k=growing", "k=8") for method, n in MODELS]
-    for method, n in WITH_LATENTS:
-        listed += [
-            question("k=8 > k=1", method, "top_prob", n, "k=8", "k=1"),
-            question("k=8 > k=all", method, "top_prob", n, "k=8", "k=all"),
-            question("all targets > target only", method, "top_prob", n, "plain", "target only"),
-        ]
-    for method, n in WITH_LATENTS:
-        name = method if n is None else f"{method} n={n}"
-        every = infilled(method, n, "all")
-        listed.append(Claim(f"{name}, top-prob: k=all > k=4", every, infilled(method, n, 4)))
-    return listed
-
-
-def of_policies() -> list[Claim]:
-    """Return the claims on when latents are in the input, and on which masked tokens they are."""
-    late = "same total of latents, late > constant n"
-    listed = [question(late, "scdm", order, None, "late", "constant") for order in ORDERS]
-    late_cell = boards("scdm", "uniform", None, "late")
-    every = boards("scdm", "uniform", "all", "plain")
-    listed.append(Claim("scdm, uniform: late latents > n=all", late_cell, every))
-    policies = {
-        "random": "random",
-        "constrained of a unit": "constrained shared-unit",
-        "relevant": "relevant",
-    }
-    for order, (variant, name) in product(ORDERS, policies.items()):
-        listed.append(question(f"{name} latents > nearest", "scdm", order, 4, variant, "plain"))
-    for order in ORDERS:
-        relevant = boards("scdm", order, 4, "relevant")
-        every = boards("scdm", order, "all", "plain")
-        listed.append(Claim(f"scdm, {ORDER_NAMES[order]}: 4 relevant latents > n=all", relevant, every))
-    return listed
-
-
-def infilled(method: str, n: Latents, k: int | str) -> Cell:
-    """Return the cell of a model of boards that infills puzzles with k candidates."""
-    return Cell("sudoku-gen", method, "top_prob", n, "sudoku-puzzle", f"k={k}")
-
-
-def question(text: str, method: str, order: OrderName, n: Latents, better: str, worse: str) -> Claim:
-    """Return a claim of ours between two variants on boards."""
-    names = [method, ORDER_NAMES[order]] if n is None else [method, f"n={n}", ORDER_NAMES[order]]
-    first = boards(method, order, n, better)
-    return Claim(f"{', '.join(names)}: {text}", first, boards(method, order, n, worse))

@@ -28,7 +28,8 @@ RULE = (
     " With fewer seeds the interval is the sampling noise (Wilson), which leaves out the variation between"
     " seeds and decides no claim. Seeds that solve the same puzzles count each puzzle once. For a loss or a"
     " perplexity, lower is better and the sampling noise is not known. An undecided claim is no evidence of"
-    " equality. The paper's claims are of its own tasks, which the first column replaces by smaller ones."
+    " equality. A claim on > B - 3 points holds if the interval is above -3. The paper's claims are of its"
+    " own tasks, which the first column replaces by smaller ones."
     " With k > 1 candidates, n = 0 still leaves up to k - 1 other masked tokens in the input."
 )
 
@@ -57,15 +58,23 @@ def claims_table(scale: ScaleName, root: Path, results: Mapping[str, Row], seeds
         better, worse = lines(of_cells((claim.better, claim.worse), scale, root, seeds), results)
         values = [line.written(line.mean) if line.rows else "not run" for line in (better, worse)]
         unit = next((line.unit for line in (better, worse) if line.rows or line.is_loss), "")
-        row = (stand_in(better), claim.text, claim.source, *values, unit, *verdict(better, worse))
+        row = (
+            stand_in(better),
+            claim.text,
+            claim.source,
+            *values,
+            unit,
+            *verdict(better, worse, claim.margin),
+        )
         table.append(row)
     return f"{as_markdown(table)}\n{RULE}\n"
 
 
-def verdict(better: Line, worse: Line) -> tuple[str, str, str]:
+def verdict(better: Line, worse: Line, margin: float = 0) -> tuple[str, str, str]:
     """Return the difference with its interval, the kind of interval, and the verdict on better > worse.
 
-    For a loss a negative difference supports the claim.
+    For a loss a negative difference supports the claim. With a margin the verdict is on better > worse -
+    margin, for a loss on better < worse + margin.
     """
     difference = difference_of(better, worse)
     if difference is None:
@@ -74,18 +83,21 @@ def verdict(better: Line, worse: Line) -> tuple[str, str, str]:
     if difference.interval is not None:
         low, high = difference.interval
         text += f" ({better.signed(low)} to {better.signed(high)})"
-    return text, difference.kind, decision(difference, better.is_loss)
+    return text, difference.kind, decision(difference, better.is_loss, margin)
 
 
-def decision(difference: Difference, is_loss: bool) -> str:
+def decision(difference: Difference, is_loss: bool, margin: float = 0) -> str:
     """Return the verdict in words."""
     if difference.num_seeds < ENOUGH or difference.interval is None:
         return f"no claim: {difference.num_seeds} seed{'s' * (difference.num_seeds > 1)}"
     low, high = difference.interval
-    supports, opposes = (high < 0, low > 0) if is_loss else (low > 0, high < 0)
-    if supports:
+    if is_loss:
+        low, high = -high, -low
+    if low > -margin:
         return "yes"
-    return "no, the reverse" if opposes else "undecided"
+    if high >= -margin:
+        return "undecided"
+    return "no" if margin else "no, the reverse"
 
 
 def difference_of(first: Line, second: Line) -> Difference | None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from latent_tokens.core.methods import METHODS
 from latent_tokens.evaluation.report import COLORS, ORDER_NAMES
-from latent_tokens.paper.experiments import WINDOWED, Cell
+from latent_tokens.paper.cells import Cell
+from latent_tokens.paper.experiments import WINDOWED
 from latent_tokens.paper.scales import Latents
 from latent_tokens.paper.tables import Line
 from latent_tokens.paper.variants import VARIANTS

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from latent_tokens.evaluation.report import ORDER_NAMES, save_sheet
+from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.curves import (
     CANDIDATES,
     KIND_COLOURS,
@@ -22,9 +23,10 @@ from latent_tokens.paper.curves import (
     kind,
     legend_below,
 )
-from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED, Cell
+from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED
 from latent_tokens.paper.scales import Latents
 from latent_tokens.paper.tables import Line, printed, stand_in
+from latent_tokens.paper.tokens import Painter, Panel, token_panels
 from latent_tokens.paper.variants import VARIANTS, label
 
 DEAD = "dead ends, "  # the prefix of variants that count dead ends
@@ -35,8 +37,6 @@ FADING = 0.2  # of the opacity, from one number of latents to the next
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Painter = Callable[["Axes", Sequence[Line]], None]
-
 
 def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
     """Write STEM.png and STEM.svg of the lines that have results, and return the paths.
@@ -46,21 +46,20 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
     """
     from matplotlib.figure import Figure
 
-    # Panels of one value compare nothing, so they are left out if others have more.
     shown = [line for line in lines if line.rows]
-    counts = Counter(map(panel, shown))
-    panels = [name for name, count in counts.items() if count > 1] or list(counts)
-    if not panels:
+    if not shown:
         return []
-    paint = painter(shown)
+    over = EXPERIMENTS[experiment].over
+    panels = token_panels(shown, over) if over else panels_of(shown)
+    paint = panels[0].paint
 
     # The height of a figure of dots depends on its tallest panel.
-    tallest = max(len({named(line.cell) for line in shown if panel(line) == name}) for name in panels)
+    tallest = max(len({named(line.cell) for line in panel.lines}) for panel in panels)
     height = max(4.4, 0.62 * tallest + 1.5) if paint is dots else 4.8
     sheet = Figure(figsize=(max(8, 3.6 * len(panels)), height), layout="constrained")
-    for axes, name in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        paint(axes, [line for line in shown if panel(line) == name])
-        axes.set_title(name, fontsize=10)
+    for axes, panel in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        panel.paint(axes, panel.lines)
+        axes.set_title(panel.title, fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
 
     # The caption.
@@ -72,7 +71,17 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
     return save_sheet(sheet, EXPERIMENTS[experiment].title, "; ".join([*notes, command]), stem)
 
 
-def panel(line: Line) -> str:
+def panels_of(lines: Sequence[Line]) -> list[Panel]:
+    """Return the panels of an experiment, without those of one value, which compare nothing."""
+    counts = Counter(map(panel_title, lines))
+    titles = [title for title, count in counts.items() if count > 1] or list(counts)
+    paint = painter(lines)
+    return [
+        Panel(title, tuple(line for line in lines if panel_title(line) == title), paint) for title in titles
+    ]
+
+
+def panel_title(line: Line) -> str:
     """Return the title of the panel of a line."""
     cell = line.cell
     if (cell.variant or "").startswith(DEAD):

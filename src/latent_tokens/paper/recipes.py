@@ -8,7 +8,8 @@ from math import ceil
 from pathlib import Path
 
 from latent_tokens.configs import DataConfig, EvalConfig, ScaleName, TrainConfig
-from latent_tokens.paper.experiments import EXPERIMENTS, Cell
+from latent_tokens.paper.cells import Cell
+from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.hashes import (
     Content,
     data_content,

@@ -12,7 +12,8 @@ from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation.intervals import half_interval, wilson
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.evaluation.rows import Row, value_of
-from latent_tokens.paper.experiments import EXPERIMENTS, Cell
+from latent_tokens.paper.cells import Cell
+from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.reference import AR_MTP, TOP_PROB, UNIFORM, Printed
 from latent_tokens.paper.variants import label

@@ -1,0 +1,165 @@
+"""Ablations: experiments of our own, most of them on generated boards. Each changes one thing."""
+
+from __future__ import annotations
+
+from latent_tokens.paper.cells import MODELS, ORDERS, WITH_LATENTS, Cell, Experiment, boards
+from latent_tokens.paper.scales import Latents, Scale
+
+CHOICES = (
+    "plain",
+    "random",
+    "of a unit",
+    "constrained",
+    "constrained of a unit",
+    "most certain",
+    "least certain",
+    "relevant",
+)
+WHICH: tuple[tuple[Latents, str], ...] = ((0, "plain"), (4, "plain"), (4, "relevant"), ("all", "plain"))
+COMPUTE = ("12.5 % of the steps", "25 % of the steps", "50 % of the steps", "plain")
+SUPERVISED: tuple[tuple[str, Latents], ...] = (("mdm", None), ("scdm", 0), ("scdm", 4), ("scdm", "all"))
+DEPTHS = ("scdm", "scdm-depth", "mdm-depth")  # whose number of latent tokens is set at inference
+MORE_STEPS = "300 % of the steps"
+
+
+def frontier(scale: Scale) -> list[Cell]:
+    """Return models over their numbers of latent tokens, with 4 and 8 candidates and in uniform order."""
+    models: list[tuple[str, Latents]] = [("sidm", None), ("mdm", None)]
+    models += [(method, n) for method in DEPTHS for n in scale.dial_of("sudoku-gen")]
+    return [
+        *(boards(method, "top_prob", n, f"k={k}") for k in (4, 8) for method, n in models),
+        *(boards(method, "uniform", n, "plain") for method, n in models),
+    ]
+
+
+def equal_compute(scale: Scale) -> list[Cell]:
+    """Return every kind of model, trained for the steps of the recipe and for three times as many."""
+    return [
+        *(boards(method, "top_prob", n, name) for method, n in MODELS for name in ("plain", MORE_STEPS)),
+        *(
+            boards(method, "left_to_right", None, name)
+            for method in ("ar-mtp", "arm")
+            for name in ("plain", MORE_STEPS)
+        ),
+    ]
+
+
+ABLATIONS: dict[str, Experiment] = {
+    "ablation-refresh": Experiment(
+        "Algorithm 5: schedule reshuffled after every step, or as printed",
+        lambda scale: [
+            boards("scdm", "top_prob", latents, name)
+            for latents in (*scale.chosen, "all")
+            for name in ("plain", "as printed")
+        ],
+        "Measured for scdm only. All other results of mdm, sidm and scdm use the reshuffled schedule,"
+        " which Algorithms 4 and 5 do not print.",
+    ),
+    "ablation-weight": Experiment(
+        "AR-MTP: loss divided by all tokens to decode, or by the predicted ones (elbo)",
+        lambda scale: [boards("ar-mtp", "left_to_right", None, name) for name in ("plain", "elbo")],
+    ),
+    "figure-compute": Experiment(
+        "Accuracy by training steps",
+        lambda scale: [
+            boards(method, "left_to_right", None, name) for method in ("arm", "ar-mtp") for name in COMPUTE
+        ],
+    ),
+    "ablation-candidates": Experiment(
+        "Number of candidates",
+        lambda scale: [
+            boards(method, "top_prob", latents, f"k={k}")
+            for method, latents in MODELS
+            for k in (1, 2, 4, 8, 16, "all", "growing")
+            if (latents, k) != (0, "all")  # no masked token is left for n = all either
+        ],
+        "k = all leaves no latent tokens, so scdm's result there holds for every n.",
+    ),
+    "ablation-infilling": Experiment(
+        "Number of candidates, for a model of boards that infills puzzles",
+        lambda scale: [
+            Cell("sudoku-gen", method, "top_prob", latents, "sudoku-puzzle", f"k={k}")
+            for method, latents in MODELS
+            for k in (4, 8, "all", "growing")
+            if (latents, k) != (0, "all")
+        ],
+        "k = all leaves no latent tokens, so scdm's result there holds for every n."
+        " All seeds solve the same 1,000 puzzles.",
+    ),
+    "ablation-growing": Experiment(
+        "Adaptive candidates (k = clean tokens + 1) on other tasks",
+        lambda scale: [
+            Cell(task, method, "top_prob", latents, variant=name)
+            for task in ("sudoku-puzzle", "zebra", "countdown")
+            for method, latents in MODELS[1:]
+            for name in ("plain", "k=growing")
+        ],
+    ),
+    "ablation-schedule": Experiment(
+        "The same total number of latent tokens, at different steps",
+        lambda scale: [
+            boards("scdm", order, None, name)
+            for order in ORDERS
+            for name in ("constant", "a share", "early", "late")
+        ],
+    ),
+    "ablation-targets": Experiment(
+        "Training on all masked tokens, or on the target only",
+        lambda scale: [
+            boards(method, order, latents, name)
+            for order in ORDERS
+            for method, latents in SUPERVISED
+            for name in ("plain", "target only")
+        ],
+    ),
+    "ablation-latents": Experiment(
+        "Which masked tokens serve as latents",
+        lambda scale: [
+            *(boards("scdm", order, latents, "plain") for order in ORDERS for latents in (0, "all")),
+            *(
+                boards("scdm", order, latents, name)
+                for order in ORDERS
+                for name in CHOICES
+                for latents in scale.chosen
+            ),
+        ],
+        "The default is the nearest masked tokens of the schedule.",
+    ),
+    "ablation-relevant": Experiment(
+        "Four relevant latent tokens, on other tasks",
+        lambda scale: [
+            Cell(task, "scdm", order, latents, variant=name)
+            for task in ("sudoku-puzzle", "zebra", "countdown")
+            for order in ORDERS
+            for latents, name in WHICH
+        ],
+    ),
+    "figure-dead-ends": Experiment(
+        "Boards without a solution left, by the number of candidates",
+        lambda scale: [
+            boards(method, "top_prob", latents, f"dead ends, k={k}")
+            for method, latents in WITH_LATENTS
+            for k in (1, 8, "all", "growing")
+        ],
+    ),
+    "figure-predictions": Experiment(
+        "Latent tokens whose most probable token is the one decoded later",
+        lambda scale: [
+            *(boards("scdm", order, latents, "watched") for order in ORDERS for latents in (4, "all")),
+            *(boards("mdm", order, None, "watched") for order in ORDERS),
+            boards("ar-mtp", "left_to_right", None, "watched"),
+        ],
+    ),
+    "figure-depth": Experiment(
+        "Accuracy by tokens processed, for models trained with other depths",
+        frontier,
+        "scdm-depth trains half of the rows under the independent rule, mdm-depth half of them with a uniform"
+        " number of masked tokens.",
+        over=("decoded",),
+    ),
+    "figure-equal-compute": Experiment(
+        "Accuracy by tokens in training and at inference, for one and three times the steps",
+        equal_compute,
+        over=("trained", "decoded"),
+    ),
+}

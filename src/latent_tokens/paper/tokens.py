@@ -1,0 +1,132 @@
+"""Figures over numbers of tokens: those of the training, and those of one sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from latent_tokens.data.datasets import task_of
+from latent_tokens.evaluation.report import ORDER_NAMES
+from latent_tokens.paper.cells import Cell, TokenAxis
+from latent_tokens.paper.curves import KIND_COLOURS, STYLES, bars, kind, legend_below
+from latent_tokens.paper.scales import Latents
+from latent_tokens.paper.tables import Line, stand_in
+from latent_tokens.paper.variants import VARIANTS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Painter = Callable[["Axes", Sequence[Line]], None]
+Key = tuple[str, Latents]
+"""What the points of one curve share: the method, and n unless the curve is over n."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel: its title, its lines, and the function that draws them."""
+
+    title: str
+    lines: tuple[Line, ...]
+    paint: Painter
+
+
+def token_panels(lines: Sequence[Line], over: tuple[TokenAxis, ...]) -> list[Panel]:
+    """Return the panels of an experiment over numbers of tokens.
+
+    Over one number there is a panel for each way of decoding, with a curve over n for each method. Over two
+    there is a panel for each number, with a curve over the steps of the training for each method and n.
+    """
+    if len(over) > 1:
+        title = stand_in(lines[0])
+        return [Panel(title, tuple(lines), partial(token_curves, axis, over_steps)) for axis in over]
+    titles = dict.fromkeys(way_of_decoding(line) for line in lines)
+    return [
+        Panel(
+            title,
+            tuple(line for line in lines if way_of_decoding(line) == title),
+            partial(token_curves, over[0], over_latents),
+        )
+        for title in titles
+    ]
+
+
+def way_of_decoding(line: Line) -> str:
+    """Return the task, the order and the number of candidates of a line."""
+    name = f"{stand_in(line)}, {ORDER_NAMES[line.cell.order]}"
+    candidates = line.recipes[0].evaluation.candidates
+    return name if candidates is None else f"{name}, k = {candidates}"
+
+
+def over_latents(cell: Cell) -> tuple[Key, str]:
+    """Return the curve of a cell and the note at its point: a curve of a method, and n."""
+    return (cell.method, None), "" if cell.latents is None else f"n={cell.latents}"
+
+
+def over_steps(cell: Cell) -> tuple[Key, str]:
+    """Return the curve of a cell and the note at its point: a curve of a method and n, and the training."""
+    steps = VARIANTS[cell.variant or "plain"].share
+    return (cell.method, cell.latents), "" if steps == 1 else f"{steps:g}x"
+
+
+def token_curves(
+    axis: TokenAxis, curve_and_note: Callable[[Cell], tuple[Key, str]], axes: Axes, lines: Sequence[Line]
+) -> None:
+    """Draw accuracy over a number of tokens.
+
+    Args:
+        axis: the number of tokens.
+        curve_and_note: which curve a cell belongs to, and what is written at its point.
+        axes: where to draw.
+        lines: the lines of one panel.
+    """
+    curves: dict[Key, list[Line]] = {}
+    for line in lines:
+        curves.setdefault(curve_and_note(line.cell)[0], []).append(line)
+    for (method, n), group in curves.items():
+        points = sorted(group, key=lambda line: (NUMBERS[axis](line), trained_tokens(line)))
+        places = [NUMBERS[axis](line) for line in points]
+        axes.errorbar(
+            places,
+            [line.mean for line in points],
+            bars(points),
+            marker="o",
+            markersize=4,
+            capsize=3,
+            color=KIND_COLOURS[kind(points[0].cell)],
+            linestyle=STYLES[n == 0],
+            label=method if n is None else f"{method}, n={n}",
+        )
+        for line, place in zip(points, places, strict=True) if axis == "decoded" else ():
+            note = curve_and_note(line.cell)[1]
+            axes.annotate(note, (place, line.mean), (5, -9), textcoords="offset points", fontsize=7)
+    if axis == "trained":
+        ticks = sorted({trained_tokens(line) for line in lines})
+        axes.set_xscale("log")
+        axes.set_xticks(ticks, [f"{tick / 1e6:.3g}M" for tick in ticks])
+        axes.minorticks_off()
+    axes.margins(x=0.12)
+    axes.set(xlabel=LABELS[axis], ylabel=lines[0].unit)
+    axes.set_ylim(0, None)
+    axes.grid(axis="y", alpha=0.3)
+    legend_below(axes)
+
+
+def trained_tokens(line: Line) -> float:
+    """Return the tokens that training has processed: all positions of every example of every step."""
+    recipe = line.recipes[0]
+    return recipe.training.steps * recipe.training.batch_size * task_of(recipe.data).length
+
+
+def decoded_tokens(line: Line) -> float:
+    """Return the tokens processed per sample, the mean over seeds."""
+    return fmean(row["processed"] for row in line.rows)
+
+
+NUMBERS: dict[TokenAxis, Callable[[Line], float]] = {"trained": trained_tokens, "decoded": decoded_tokens}
+LABELS: dict[TokenAxis, str] = {
+    "trained": "tokens processed in training",
+    "decoded": "tokens processed per sample",
+}

@@ -200,7 +200,7 @@ def test_impossible_depth_is_refused_with_what_is_allowed(depth):
     [
         ("sidm", {}, "attends to no other one"),
         ("arm", {}, "attends to no other one"),
-        ("scdm", {"targets": "next"}, "with targets=next: .* Use targets=all, or depth=all"),
+        ("scdm", {"targets": "next"}, "with targets=next: .* Use targets=all, or a method without depth"),
         ("ar-ntp-4", {}, "with targets=next"),
     ],
 )

@@ -59,7 +59,7 @@ def check_depth(depth: str, attends_to_masked: bool, targets: Literal["all", "ne
     if targets == "next":
         raise ValueError(
             f"depth={depth} with targets=next: the scored token comes last and attends to all, "
-            "so its depth is the number of latents. Use targets=all, or depth=all."
+            "so its depth is the number of latents. Use targets=all, or a method without depth, such as mdm."
         )
 
 

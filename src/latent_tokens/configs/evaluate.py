@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 from latent_tokens.checks import check_choice, check_int, check_threads
 from latent_tokens.configs.names import Precision
@@ -27,6 +27,9 @@ class EvalConfig(SamplingConfig):
     """Samples decoded together. The samples do not depend on it."""
     precision: Precision = "fp32"
     """Floating-point format of the network. In bf16 single samples may depend on the batch."""
+    protocol: Literal["paper"] | None = None
+    """Protocol that sets candidates and samples. paper: all candidates on Zebra and 8 elsewhere, the first
+    1,280 problems of Zebra, and only models of padded sequences with EMA weights. Default: none."""
     threads: int | None = None
     """Number of CPU threads. Default: all cores."""
 
@@ -43,6 +46,13 @@ class EvalConfig(SamplingConfig):
                 check_int("latents", latents, 0)
         check_sampling(self)
         check_threads(self.threads)
+        check_choice("protocol", self.protocol, (None, "paper"))
+        for name in ("candidates", "num_samples"):
+            if self.protocol is not None and getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} with protocol={self.protocol}: the protocol sets {name}. "
+                    "Leave one of the two out."
+                )
         check_choice("precision", self.precision, get_args(Precision))
 
     @property

@@ -15,7 +15,7 @@ from latent_tokens.configs import DataConfig, Split
 from latent_tokens.data.corpus import make_text
 from latent_tokens.data.loading import change_detector, fingerprint, load_data, read_manifest
 from latent_tokens.data.splits import Report, make_splits
-from latent_tokens.progress import counting
+from latent_tokens.progress import CONSOLE, counting
 from latent_tokens.storage import FORMAT, Json, atomic_directory, json_bytes, provenance, write_atomic
 from latent_tokens.tasks import (
     SPLITS,
@@ -25,6 +25,7 @@ from latent_tokens.tasks import (
     SudokuPuzzle,
     Task,
     Text,
+    Zebra,
     configured,
     description,
 )
@@ -162,6 +163,18 @@ def import_splits(
     """
     # Read the file.
     file = Path(str(config.source))
+    if (
+        isinstance(task, Zebra)
+        and file.suffix == ".pkl"
+        and config.split is not None
+        and not config.apart_from
+    ):
+        CONSOLE.print(
+            f"source={file}: the published Zebra files for training and for the test share puzzles;"
+            " name the data set of the other one in apart_from",
+            highlight=False,
+            soft_wrap=True,
+        )
     num_wanted = requested_counts(config)
     num_rows = None
     if config.split is not None and not config.apart_from:

@@ -19,6 +19,7 @@ from latent_tokens.core.decoding import Decoding, Step, check_decoding
 from latent_tokens.data.datasets import fingerprint
 from latent_tokens.evaluation.intervals import wilson
 from latent_tokens.evaluation.problems import batches, decode_batch, device_of, find_problems, policy_for
+from latent_tokens.evaluation.protocol import with_protocol
 from latent_tokens.evaluation.results import in_percent
 from latent_tokens.evaluation.rows import Measured, Row, RowCosts, Watched, joined
 from latent_tokens.evaluation.settings import (
@@ -75,9 +76,10 @@ def evaluate(
         on_row: receives each row as soon as it is measured.
 
     Raises:
-        ValueError: the net is not of the task, or its method cannot decode so.
+        ValueError: the net is not of the task, its method cannot decode so, or it does not suit the protocol.
     """
     # Check the request before anything is computed.
+    config = with_protocol(net, task, config)
     decodings = checked_decodings(net, task, config)
     problems = find_problems(task, config)
     model = in_precision(net, config.precision)

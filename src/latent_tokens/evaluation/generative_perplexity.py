@@ -79,6 +79,8 @@ def evaluate_text(
         ValueError: the net is not of the task, or its method cannot decode so.
     """
     # Check the request before anything is computed.
+    if config.protocol is not None:
+        raise ValueError(f"protocol={config.protocol}: is for puzzles and boards. Leave it out for text.")
     decodings = checked_decodings(net, task, config)
     count = DEFAULT_TEXTS if config.num_samples is None else config.num_samples
     problems = Examples.of(np.zeros((count, task.length), np.uint16), 0)

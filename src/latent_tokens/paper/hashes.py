@@ -83,6 +83,7 @@ def evaluation_content(config: EvalConfig) -> dict[str, Content]:
             "top_p": config.top_p,
             "refresh": config.refresh,
             "precision": config.precision,
+            "protocol": config.protocol,
         }
     )
 

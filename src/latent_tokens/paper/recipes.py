@@ -133,12 +133,15 @@ def puzzle_recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
         folder = None
         per_seed = budget.num_thorough or scale.num_thorough / budget.seeds
         num_samples = ceil(variant.samples * per_seed)
+    has_protocol = scale is SCALES["paper"] and cell.variant is None
+    candidates = budget.candidates if cell.order == "top_prob" else None
     evaluation = EvalConfig(
         latents=None if cell.latents is None else (cell.latents,),
-        candidates=budget.candidates if cell.order == "top_prob" else None,
+        candidates=None if has_protocol else candidates,
         order=cell.order,
-        num_samples=num_samples,
+        num_samples=None if has_protocol else num_samples,
         data=folder,
+        protocol="paper" if has_protocol else None,
         top_p=1.0,
         seed=seed,
         precision=budget.precision or scale.precision,

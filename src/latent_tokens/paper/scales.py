@@ -9,6 +9,7 @@ from typing import Any, Literal
 from latent_tokens.checks import Registry
 from latent_tokens.configs import TaskName
 from latent_tokens.configs.names import Precision
+from latent_tokens.evaluation.protocol import NUM_ZEBRA
 from latent_tokens.paper.reference import CANDIDATES, DATA_SETS
 
 Latents = int | Literal["all"] | None
@@ -69,7 +70,7 @@ class Scale:
         return self.budgets[task].windows or self.windows
 
 
-def published(task: TaskName, name: str) -> Budget:
+def published(task: TaskName, name: str, **data: Any) -> Budget:
     """Return the published budget: padded, a constant rate after a warmup, and bf16.
 
     All tokens are trained except on boards.
@@ -84,7 +85,7 @@ def published(task: TaskName, name: str) -> Budget:
         "precision": "bf16", "dropout": 0.1, "positions": "both", "gelu": "tanh",
         "noise": "answer" if "puzzle" not in name and task.startswith("sudoku") else "all",
     }  # fmt: skip
-    return Budget(task, training, {"padding": "paper", "num_train": about.num_train})
+    return Budget(task, training, {"padding": "paper", "num_train": about.num_train, **data})
 
 
 def cpu_budget(
@@ -181,7 +182,7 @@ SCALES: Registry[Scale] = Registry(
             {
                 "sudoku-gen": published("sudoku-9", "sudoku-gen"),
                 "sudoku-puzzle": published("sudoku-puzzle", "sudoku-puzzle"),
-                "zebra": published("zebra", "zebra"),
+                "zebra": published("zebra", "zebra", num_test=NUM_ZEBRA),
                 "countdown": published("countdown", "countdown"),
                 "sudoku-large": published("sudoku-36", "sudoku-large"),
                 "text": Budget("text", {"size": "small"}, imported=True),

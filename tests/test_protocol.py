@@ -1,0 +1,94 @@
+"""The paper's evaluation protocol sets candidates and samples, and refuses models that it does not fit."""
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from latent_tokens import TASKS, TrainConfig, evaluate, fit, from_pretrained
+from latent_tokens.cli import main
+from latent_tokens.configs import EvalConfig
+from latent_tokens.evaluation.protocol import NUM_ZEBRA, with_protocol
+from latent_tokens.paper.experiments import EXPERIMENTS
+from latent_tokens.paper.recipes import recipes
+from latent_tokens.tasks import configured
+
+PAPER = EvalConfig(protocol="paper")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Return the network of a tiny run on padded boards, trained with some decay of the EMA."""
+
+    def train(ema):
+        folder = tmp_path_factory.mktemp("runs") / "run"
+        config = TrainConfig(
+            "sudoku-4", "scdm", folder, "pico", steps=2, batch_size=4, num_train=32, num_validation=8,
+            ema=ema, precision="fp32",
+        )  # fmt: skip
+        return from_pretrained(fit(config, task=configured("sudoku-4", {"padding": "paper"})))
+
+    return train
+
+
+@pytest.mark.parametrize(("name", "k", "count"), [("zebra-3", "all", NUM_ZEBRA), ("sudoku-4", 8, None)])
+def test_protocol_sets_candidates_and_samples(trained, name, k, count):
+    task = configured(name, {"padding": "paper"})
+    config = with_protocol(trained(0.9), task, PAPER)
+    assert (config.candidates, config.num_samples, config.protocol) == (k, count, None)
+
+
+def test_rows_are_those_of_the_settings_by_name(trained):
+    net = trained(0.9)
+    task = configured("sudoku-4", {"padding": "paper"})
+    by_name = evaluate(net, task, replace(PAPER, latents=(0,), temperature=0.0))
+    by_hand = evaluate(net, task, EvalConfig((0,), candidates=8, temperature=0.0))
+    keys = ("candidates", "num_samples", "problems_sha256", "valid", "processed")
+    assert [by_name[0][key] for key in keys] == [by_hand[0][key] for key in keys]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"candidates": 4}, "candidates=4 with protocol=paper: the protocol sets candidates"),
+        ({"num_samples": 10}, "num_samples=10 with protocol=paper: the protocol sets num_samples"),
+    ],
+)
+def test_settings_of_the_protocol_are_refused_beside_it(settings, message):
+    with pytest.raises(ValueError, match=message):
+        EvalConfig(protocol="paper", **settings)
+
+
+def test_unknown_protocol_is_refused():
+    with pytest.raises(ValueError, match="protocol=papers: must be one of paper"):
+        EvalConfig(protocol="papers")
+
+
+def test_models_that_do_not_suit_the_protocol_are_refused(trained):
+    with pytest.raises(ValueError, match="learned sudoku-4 with padding=none"):
+        with_protocol(trained(0.9), TASKS["sudoku-4"], PAPER)
+    with pytest.raises(ValueError, match=r"without EMA weights \(ema=0\)"):
+        with_protocol(trained(0.0), configured("sudoku-4", {"padding": "paper"}), PAPER)
+
+
+def test_recipes_of_the_paper_scale_follow_the_protocol():
+    of_puzzles = [
+        recipe
+        for name in EXPERIMENTS
+        for recipe in recipes(name, "paper", Path("runs"))
+        if recipe.cell.task != "text"
+    ]
+    for recipe in of_puzzles:
+        assert (recipe.evaluation.protocol == "paper") == (recipe.cell.variant is None)
+        if recipe.cell.task == "zebra":
+            assert recipe.data.num_test == NUM_ZEBRA
+
+
+def test_published_zebra_files_are_said_to_share_puzzles(tmp_path, capsys):
+    clues = "= LHS c 1 2 RHS n 2 1 CLUE_END immediate-left LHS c 0 0 RHS c 1 2 CLUE_END ANSWER"
+    file = tmp_path / "test.pkl"
+    file.write_bytes(pickle.dumps([[clues.split(), [], []]]))
+    arguments = ["data", "zebra-3", "--source", str(file), "--split", "test", "--skip-bad", "--out"]
+    main([*arguments, str(tmp_path / "alone")])
+    assert "share puzzles" in capsys.readouterr().err

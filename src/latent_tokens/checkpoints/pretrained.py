@@ -199,11 +199,7 @@ def describe(net: Transformer) -> dict[str, Json]:
         "dropout": net.dropout,
         "gelu": net.gelu,
     }
-    return {
-        "format": FORMAT,
-        "model": model,
-        "method": method_to(net.method),
-    }
+    return {"format": FORMAT, "model": model, "method": method_to(net.method)}
 
 
 def method_to(method: Method) -> dict[str, Json]:

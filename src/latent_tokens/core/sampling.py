@@ -16,21 +16,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latent_tokens.core.confidence import Confidence
-from latent_tokens.core.decoding import (
-    Decoding,
-    Generated,
-    Step,
-    order_of,
-)
+from latent_tokens.core.decoding import Decoding, Generated, Step, order_of
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.methods import Denoiser, Method
-from latent_tokens.core.order import (
-    PolicyInput,
-    choose_latents,
-    is_refreshable,
-    promote,
-    shuffle,
-)
+from latent_tokens.core.order import PolicyInput, choose_latents, is_refreshable, promote, shuffle
 from latent_tokens.core.plan import plan_steps
 from latent_tokens.core.state import State, start
 
@@ -218,7 +207,7 @@ def sample_tokens(
     if not largest.isfinite().all():
         raise ValueError(
             "the net's logits are not finite where a token is to be drawn: "
-            "its weights have diverged, or are damaged"
+            "its weights have diverged, or are corrupt"
         )
     if decoding.temperature == 0:
         return logits.argmax(-1)

@@ -144,8 +144,7 @@ class Transformer(nn.Module):
             projected = None
             if number == 0 and qkv_table is not None:
                 projected = F.embedding(self.table_index(ids, positions), qkv_table)
-            layer_slots = slots if number == last else None
-            x = cast(Block, block).forward_at(x, rotation, mask, layer_slots, projected)
+            x = cast(Block, block).forward_at(x, rotation, mask, slots if number == last else None, projected)
         return cast(Tensor, self.head(self.norm(x)))
 
     def embed(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
@@ -205,8 +204,7 @@ class Transformer(nn.Module):
         Raises:
             ValueError: as `latent_tokens.from_pretrained`.
         """
-        hub_methods = import_module(HUB_METHODS)
-        net: Transformer = hub_methods.load_pretrained(
+        net: Transformer = import_module(HUB_METHODS).load_pretrained(
             folder_or_name, revision=revision, token=token, cache_dir=cache_dir,
             local_files_only=local_files_only, force_download=force_download,
         )  # fmt: skip
@@ -245,8 +243,7 @@ class Transformer(nn.Module):
         commit_message: str = "A model of latent-tokens",
     ) -> str:
         """Save the model as OWNER/NAME on the Hugging Face Hub in one commit, and return its address."""
-        hub_methods = import_module(HUB_METHODS)
-        address: str = hub_methods.push_to_hub(
+        address: str = import_module(HUB_METHODS).push_to_hub(
             self, name, dtype=dtype, license=license, private=private, token=token, branch=branch,
             create_pr=create_pr, commit_message=commit_message,
         )  # fmt: skip

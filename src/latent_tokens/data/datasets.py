@@ -169,12 +169,8 @@ def import_splits(
         and config.split is not None
         and not config.apart_from
     ):
-        CONSOLE.print(
-            f"source={file}: the published Zebra files for training and for the test share puzzles;"
-            " name the data set of the other one in apart_from",
-            highlight=False,
-            soft_wrap=True,
-        )
+        warning = "the published Zebra files share puzzles; name the data set of the other one in apart_from"
+        CONSOLE.print(f"source={file}: {warning}", highlight=False, soft_wrap=True)
     num_wanted = requested_counts(config)
     num_rows = None
     if config.split is not None and not config.apart_from:

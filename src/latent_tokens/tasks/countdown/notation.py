@@ -40,6 +40,35 @@ def numbers_of(problem: str) -> list[int]:
     return [int(number) for number in problem.split(",")]
 
 
+def checked_numbers(problem: str, count: int, targets: tuple[int, int], most: int) -> list[int]:
+    """Return the numbers of a problem, the target last.
+
+    Args:
+        problem: the text.
+        count: how many numbers are given.
+        targets: lowest and highest target.
+        most: the largest given number.
+
+    Raises:
+        ValueError: the problem has other numbers.
+    """
+    parts = problem.split(",")
+    if len(parts) != count + 1 or not all(re.fullmatch("[1-9][0-9]{0,3}", part) for part in parts):
+        is_other_task = len(parts) in (4, 5, 6)
+        hint = "; countdown-3, countdown-4 and countdown (5) take other numbers" if is_other_task else ""
+        raise ValueError(
+            f"problem {problem!r}: must be {count} numbers and the target, set apart by commas, "
+            f"like 86,28,13,31,96{hint}"
+        )
+    *given, target = map(int, parts)
+    if max(given) > most:
+        raise ValueError(f"number {max(given)} in {problem!r}: must be 1 to {most}")
+    low, high = targets
+    if not low <= target <= high:
+        raise ValueError(f"target {target} in {problem!r}: must be {low} to {high}")
+    return [*given, target]
+
+
 def parts_of(equation: str) -> tuple[int, str, int, int] | None:
     """Return (a, operation, b, c) of an equation, or None if the text is not one."""
     parts = EQUATION.fullmatch(equation)

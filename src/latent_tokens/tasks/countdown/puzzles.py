@@ -27,6 +27,7 @@ from latent_tokens.tasks.countdown.notation import (
     SEP,
     agreement,
     answer_text,
+    checked_numbers,
     holds,
     ids,
     lenient,
@@ -162,22 +163,8 @@ class Countdown:
         return Examples.padded(sequences, given, lengths, self.length, PAD)
 
     def _numbers(self, problem: str) -> list[int]:
-        """The numbers and the target of a problem. Raises ValueError where they are none of this task."""
-        low, high = self.targets
-        parts = problem.split(",")
-        if len(parts) != self.numbers + 1 or not all(re.fullmatch("[1-9][0-9]{0,3}", part) for part in parts):
-            is_other_task = len(parts) in (4, 5, 6)
-            hint = "; countdown-3, countdown-4 and countdown (5) take other numbers" if is_other_task else ""
-            raise ValueError(
-                f"problem {problem!r}: must be {self.numbers} numbers and the target, set apart by commas, "
-                f"like 86,28,13,31,96{hint}"
-            )
-        *given, target = map(int, parts)
-        if max(given) > MOST_NUMBER:
-            raise ValueError(f"number {max(given)} in {problem!r}: must be 1 to {MOST_NUMBER}")
-        if not low <= target <= high:
-            raise ValueError(f"target {target} in {problem!r}: must be {low} to {high}")
-        return [*given, target]
+        """Return the numbers and the target of a problem. Raise ValueError if they are none of this task."""
+        return checked_numbers(problem, self.numbers, self.targets, MOST_NUMBER)
 
     def keys(self, examples: Examples) -> Keys:
         """By the sorted numbers and the target."""

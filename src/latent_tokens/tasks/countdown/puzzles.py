@@ -154,7 +154,7 @@ class Countdown:
         return len(problem) + len(answer) + 3 <= self.length
 
     def _rows(self, pairs: Sequence[tuple[str, str]]) -> Examples:
-        """An example for each (problem, answer); an empty answer leaves only PAD after SEP."""
+        """Return an example for each (problem, answer). An empty answer leaves only PAD after SEP."""
         given = [len(problem) + 2 for problem, _ in pairs]
         sequences = [
             [BOS, *ids(problem), SEP, *ids(answer), *[EOS][: len(answer)]] for problem, answer in pairs
@@ -167,38 +167,38 @@ class Countdown:
         return checked_numbers(problem, self.numbers, self.targets, MOST_NUMBER)
 
     def keys(self, examples: Examples) -> Keys:
-        """By the sorted numbers and the target."""
+        """Return a key per example: of the sorted numbers and the target."""
         problems = self._problems(examples)
         problems[:, :-1].sort(axis=1)
         return np.asarray(hash_rows(problems))
 
     def splits(self, examples: Examples) -> NDArray[np.int8]:
-        """The test has the held-out targets; of the others a share is for validation."""
+        """Return the split of each example. The test has the held-out targets, and validation a share."""
         targets = self._problems(examples)[:, -1]
         return np.where(np.isin(targets, HELD_OUT_TARGETS), 2, split_by_key(self.keys(examples)) == 1).astype(
             np.int8
         )
 
     def _problems(self, examples: Examples) -> NDArray[np.uint8]:
-        """The numbers and the target of each example: (N, numbers + 1)."""
+        """Return the numbers and the target of each example, (N, numbers + 1)."""
         problems = [numbers_of(problem) for problem, _ in map(texts, examples.tokens)]
         return np.array(problems, np.uint8).reshape(-1, self.numbers + 1)
 
     def encode(self, text: str) -> Examples:
-        """A problem like 86,28,13,31,96: the numbers, then the target."""
+        """Return the example of a problem like 86,28,13,31,96: the numbers, then the target."""
         problem = re.sub(r"\s*,\s*", ",", text.strip())
         self._numbers(problem)
         return self._rows([(problem, "")])
 
     def count_solutions(self, problem: Examples, most: int = 1) -> int:
-        """1 where the target can be made, however often, else 0."""
+        """Return 1 if the target can be made, however often, else 0."""
         *given, target = self._numbers(texts(problem.tokens[0])[0])
         return int(
             first_solution(stack_of(given), self.numbers, target, np.empty((self.numbers - 1, 4), np.int64))
         )
 
     def decode(self, tokens: Tokens) -> str:
-        """The problem in words, and an equation a line."""
+        """Return the problem in words and one equation per line."""
         problem, answer = texts(tokens)
         *given, target = problem.split(",")
         equations = (
@@ -245,8 +245,7 @@ class Countdown:
         if truth is not None:
             answers = [texts(row)[1] for row in truth.tokens]
             outputs = [texts(row)[1] for row in tokens]
-            figures["exact"] = [ours == theirs for ours, theirs in zip(outputs, answers, strict=True)]
-            figures["cells"] = [
-                agreement(ours, theirs) for ours, theirs in zip(outputs, answers, strict=True)
-            ]
+            pairs = list(zip(outputs, answers, strict=True))
+            figures["exact"] = [ours == theirs for ours, theirs in pairs]
+            figures["cells"] = [agreement(ours, theirs) for ours, theirs in pairs]
         return {name: np.array(values, np.float64) for name, values in figures.items()}

@@ -60,7 +60,7 @@ class Countdown:
 
     Example:
         >>> TASKS["countdown-3"].generate(2, seed=0).tokens.shape
-        (2, 48)
+        (2, 37)
     """
 
     name: str
@@ -193,9 +193,8 @@ class Countdown:
     def count_solutions(self, problem: Examples, most: int = 1) -> int:
         """Return 1 if the target can be made, however often, else 0."""
         *given, target = self._numbers(texts(problem.tokens[0])[0])
-        return int(
-            first_solution(stack_of(given), self.numbers, target, np.empty((self.numbers - 1, 4), np.int64))
-        )
+        steps = np.empty((self.numbers - 1, 4), np.int64)
+        return int(first_solution(stack_of(given), self.numbers, target, steps))
 
     def decode(self, tokens: Tokens) -> str:
         """Return the problem in words and one equation per line."""

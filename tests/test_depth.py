@@ -251,7 +251,7 @@ def test_depth_is_written_only_if_it_is_set(nano, tmp_path):
     for damaged in ("uniform:2", 3, None):
         content["method"]["depth"] = damaged
         path.write_text(json.dumps(content))
-        with pytest.raises(ValueError, match=r"config.json: damaged \("):
+        with pytest.raises(ValueError, match=r"config.json: corrupt \("):
             from_pretrained(tmp_path)
 
 

@@ -10,8 +10,8 @@ def share(tensors):
     return round(sum(local for local, _ in parts) / sum(full for _, full in parts), 2)
 
 
-def train(run, original=training.train):
-    original(run)
+def train(run, observe, original=training.train):
+    original(run, observe)
     moments = [values["exp_avg"] for values in run.optimizer.state.values()]
     print(
         "held",

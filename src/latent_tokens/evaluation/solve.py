@@ -10,14 +10,14 @@ from latent_tokens.checkpoints.pretrained import check_fits
 from latent_tokens.core.decoding import Decoding
 from latent_tokens.evaluation.problems import Batch, decode_batch, device_of
 from latent_tokens.network.transformer import Transformer
-from latent_tokens.tasks import Examples, Solvable, Tokens
+from latent_tokens.tasks import Examples, Solvable
 
 
 @dataclass(frozen=True)
 class Attempt:
     """An answered puzzle."""
 
-    tokens: Tokens  # (L,)
+    tokens: np.ndarray  # (L,), of unsigned integers
     wrong: list[str]  # the faults that the verifier lists, none if it is solved
     number: int  # which attempt it was, from 0
     processed: int  # tokens processed by the attempt

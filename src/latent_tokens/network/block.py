@@ -147,7 +147,7 @@ class Selection:
 
     index: Int[Tensor, " N"]  # in the flattened batch
     num_rows: int  # of a group; the last may have fewer
-    groups: list[tuple[slice, int, Int[Tensor, " M"]]]  # rows, first slot, index in the group from there on
+    groups: list[tuple[slice, int, Int[Tensor, " _"]]]  # rows, first slot, index in the group from there on
 
 
 def select_slots(slots: np.ndarray, device: torch.device, whole: bool = False) -> Selection:

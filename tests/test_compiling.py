@@ -61,7 +61,14 @@ def test_compiled_training_gives_equal_gradients(pair):
 
 
 def test_compiled_run_trains_and_samples(tmp_path, capsys):
-    few = {"size": "pico", "steps": 3, "batch_size": 4, "num_train": 8, "num_validation": 8}
+    few = {
+        "size": "pico",
+        "steps": 3,
+        "batch_size": 4,
+        "num_train": 8,
+        "num_validation": 8,
+        "precision": "fp32",
+    }
     for name, compiled in (("eager", False), ("compiled", True)):
         fit(TrainConfig("sudoku-4", "scdm", tmp_path / name, compile=compiled, **few))
     losses = [

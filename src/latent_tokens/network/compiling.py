@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+MOST_COMPILATIONS = 64  # of one function in a process: each width, precision and gradient mode takes one
+
 
 @cache
 def compiled(function: Callable[..., Any], device: str) -> Callable[..., Any]:
@@ -16,6 +18,8 @@ def compiled(function: Callable[..., Any], device: str) -> Callable[..., Any]:
 
     It is the same compiled function for every block.
     """
+    limits: Any = torch._dynamo.config
+    limits.recompile_limit = max(limits.recompile_limit, MOST_COMPILATIONS)
     mode = "reduce-overhead" if device == "cuda" else None
     return torch.compile(function, dynamic=True, fullgraph=True, mode=mode)
 

@@ -1,6 +1,9 @@
 """A queue trains and measures models in its order, each in a process of its own, and resumes."""
 
+import os
+import signal
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reproduce import reproduce
 from latent_tokens.paper.runs import measured
 from latent_tokens.paper.scales import SCALES
+from latent_tokens.training.signals import Preempted
 
 QUEUE = Path(__file__).parents[1] / "results" / "queue.toml"
 
@@ -107,6 +111,20 @@ def test_failed_models_are_named_with_their_logs(config, monkeypatch):
         log = config.runs / "smoke" / "logs" / f"{work.name}.log"
         assert str(log) in str(failure.value)
         assert log.read_text() == "the reason\n"
+
+
+def test_stopped_queue_stops_its_processes(config, monkeypatch):
+    script = "import time; print('begun', flush=True); time.sleep(600)"
+    monkeypatch.setattr(queue, "command", lambda work, config: [sys.executable, "-c", script])
+    works, results = works_of(config)
+    started = []
+    monkeypatch.setattr(queue, "show", lambda job, bars, results: started.append(job))
+    threading.Timer(3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    with pytest.raises(Preempted, match="stopped with 2 models left") as stopped:
+        run_queue(works, config, results)
+    assert stopped.value.code == 75
+    assert {job.work.name for job in started} == {work.name for work in works}
+    assert all(job.process.returncode == -signal.SIGTERM for job in started)
 
 
 def test_one_model_alone_is_measured(config, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from latent_tokens.paper.plan import Work
 from latent_tokens.paper.runs import measured, ready
 from latent_tokens.paper.scales import SCALES
 from latent_tokens.progress import CONSOLE
+from latent_tokens.training.signals import Preempted, interruptible
 from latent_tokens.training.state import saved_step
 
 NICENESS = 10  # of the processes: whatever else runs on the machine comes first
@@ -116,11 +116,11 @@ def in_order(works: Sequence[Work], entries: Sequence[Entry]) -> list[Work]:
 def run_queue(works: Sequence[Work], config: ReproduceConfig, results: Path) -> None:
     """Train and measure models, `config.workers` at a time, each in a process with one thread.
 
-    Ctrl-C stops the processes, which save their checkpoints. The same command resumes.
+    SIGINT (Ctrl-C) or SIGTERM stops the processes, which save their checkpoints. The same command resumes.
 
     Raises:
         ValueError: some models failed. The others are done. The message names their logs.
-        KeyboardInterrupt: it was stopped.
+        Preempted: it was stopped.
     """
     waiting = deque(work for work in works if work.missing)
     columns = (
@@ -131,27 +131,28 @@ def run_queue(works: Sequence[Work], config: ReproduceConfig, results: Path) -> 
     )
     failed: list[str] = []
     jobs: list[Job] = []
-    with Progress(*columns, console=CONSOLE, disable=not CONSOLE.is_terminal) as bars:
+    bars = Progress(*columns, console=CONSOLE, disable=not CONSOLE.is_terminal)
+    with interruptible() as signals, bars:
         every = bars.add_task("models", total=len(waiting))
-        try:
-            while waiting or jobs:
-                while waiting and len(jobs) < config.workers:
-                    work = waiting.popleft()
-                    try:
-                        jobs.append(start(work, config, bars))
-                    except ValueError as error:  # its data cannot be made
-                        failed.append(f"{work.name} ({error})")
-                        bars.advance(every)
-                time.sleep(POLL_SECONDS)
-                for job in [job for job in jobs if job.process.poll() is not None]:
-                    jobs.remove(job)
-                    failed += finish(job, bars)
+        while (waiting or jobs) and not signals:
+            while waiting and len(jobs) < config.workers and not signals:
+                work = waiting.popleft()
+                try:
+                    jobs.append(start(work, config, bars))
+                except ValueError as error:  # its data cannot be made
+                    failed.append(f"{work.name} ({error})")
                     bars.advance(every)
-                for job in jobs:
-                    show(job, bars, results)
-        except KeyboardInterrupt:
-            stop(jobs)
-            raise
+            time.sleep(POLL_SECONDS)
+            for job in [job for job in jobs if job.process.poll() is not None]:
+                jobs.remove(job)
+                failed += finish(job, bars)
+                bars.advance(every)
+            for job in jobs:
+                show(job, bars, results)
+        stop(jobs)
+    if signals:
+        left = len(waiting) + len(jobs)
+        raise Preempted(f"stopped with {left} models left; the same command resumes", signals)
     if failed:
         raise ValueError(f"{len(failed)} of the models failed: {'; '.join(failed)}")
 
@@ -216,9 +217,9 @@ def show(job: Job, bars: Progress, results: Path) -> None:
 
 
 def stop(jobs: Sequence[Job]) -> None:
-    """Interrupt processes, and wait until they have saved."""
+    """Stop processes, and wait until they have saved."""
     for job in jobs:
-        job.process.send_signal(signal.SIGINT)
+        job.process.terminate()
     for job in jobs:
         job.process.wait()
         job.file.close()

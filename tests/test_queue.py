@@ -40,13 +40,18 @@ def works_of(config):
 def test_order_of_a_queue_is_that_of_its_entries():
     every = [recipe for name in EXPERIMENTS for recipe in recipes(name, "cpu", Path("runs"))]
     works = plan(every, Path("missing"))
-    entries = [Entry("countdown", ("mdm",)), Entry("sudoku-gen", seeds=(1,))]
-    models = [
-        (work.recipes[0].cell.task, work.recipes[0].training.method, work.recipes[0].training.seed)
-        for work in in_order(works, entries)
+    entries = [Entry("countdown", ("mdm",)), Entry("sudoku-gen", seeds=(1,), steps=3_400)]
+    recipes_of_models = [work.recipes[0] for work in in_order(works, entries)]
+    models = [(recipe.cell.task, recipe.training) for recipe in recipes_of_models]
+    first = [
+        place for place, (task, model) in enumerate(models) if (task, model.method) == ("countdown", "mdm")
     ]
-    first = [place for place, model in enumerate(models) if model[:2] == ("countdown", "mdm")]
-    second = [place for place, model in enumerate(models) if model[0] == "sudoku-gen" and model[2] == 1]
+    second = [
+        place
+        for place, (task, model) in enumerate(models)
+        if (task, model.seed, model.steps) == ("sudoku-gen", 1, 3_400)
+    ]
+    assert (len(first), len(second)) > (0, 0)
     assert first + second == list(range(len(first + second)))
     assert len(models) == len(works)
 
@@ -62,8 +67,9 @@ def test_every_task_is_in_the_stored_queue():
         ("models = 3", r"must hold tables \[\[models\]\]"),
         ("[[models]]\ntask = 'sudoku'", "task=sudoku: must be one of sudoku-gen"),
         ("[[models]]\ntask = 'zebra'\nmethod = ['mdm']", "key=method: must be one of .* mean methods"),
-        ("[[models]]\ntask = 'zebra'\nseeds = ['0']", "seeds one like"),
+        ("[[models]]\ntask = 'zebra'\nseeds = ['0']", "seeds must be a list like"),
         ("[[models]]\ntask = 'zebra'\nmethods = 'mdm'", "methods must be a list"),
+        ("[[models]]\ntask = 'zebra'\nsteps = 0", "steps=0: must be a whole number"),
         ("[[models]", "cannot be read"),
     ],
 )

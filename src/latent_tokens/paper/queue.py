@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from latent_tokens.checks import check_choice
+from latent_tokens.checks import check_choice, check_int
 from latent_tokens.configs import ReproduceConfig
 from latent_tokens.paper.plan import Work
 from latent_tokens.paper.runs import measured, ready
@@ -26,16 +26,21 @@ from latent_tokens.training.state import saved_step
 
 NICENESS = 10  # of the processes: whatever else runs on the machine comes first
 POLL_SECONDS = 1.0
-KEYS = ("task", "methods", "seeds")
+KEYS = ("task", "methods", "seeds", "steps")
+
+T = TypeVar("T", str, int)
+Value = str | int | list[str] | list[int]
+Table = dict[str, Value]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Some models of a queue: those of a task of the paper, of all methods and seeds unless it names them."""
+    """Some models of a queue: those of a task of the paper with these methods, seeds and steps. None: all."""
 
     task: str
     methods: tuple[str, ...] | None = None
     seeds: tuple[int, ...] | None = None
+    steps: int | None = None
 
     def fits(self, work: Work) -> bool:
         """Return whether a model is one of the entry."""
@@ -44,6 +49,7 @@ class Entry:
             recipe.cell.task == self.task
             and (self.methods is None or recipe.training.method in self.methods)
             and (self.seeds is None or recipe.training.seed in self.seeds)
+            and self.steps in (None, recipe.training.steps)
         )
 
 
@@ -71,6 +77,7 @@ def read_queue(path: Path, config: ReproduceConfig) -> list[Entry]:
         task = "sudoku-gen-9x9"
         methods = ["mdm", "scdm"]  # all methods without this line
         seeds = [0]                # all seeds without this line
+        steps = 4000               # any number of training steps without this line
     """
     try:
         content = tomllib.loads(path.read_text())
@@ -84,24 +91,30 @@ def read_queue(path: Path, config: ReproduceConfig) -> list[Entry]:
     ]
 
 
-def entry_of(table: dict[str, str | list[str] | list[int]], place: str, config: ReproduceConfig) -> Entry:
+def entry_of(table: Table, place: str, config: ReproduceConfig) -> Entry:
     """Return the entry of a table. Raises as `read_queue`."""
     for key in table:
         check_choice(f"{place}: key", key, KEYS)
-    task, methods, seeds = (table.get(key) for key in KEYS)
+    task, methods, seeds, steps = (table.get(key) for key in KEYS)
     check_choice(f"{place}: task", task, tuple(SCALES[config.scale].budgets))
-    if not is_list_of(str, methods) or not is_list_of(int, seeds):
-        raise ValueError(f'{place}: methods must be a list like ["mdm"], and seeds one like [0, 1]')
+    if steps is not None:
+        check_int(f"{place}: steps", steps, 1)
     return Entry(
         str(task),
-        None if methods is None else tuple(map(str, methods)),
-        None if seeds is None else tuple(map(int, seeds)),
+        list_of(str, methods, f'{place}: methods must be a list like ["mdm"]'),
+        list_of(int, seeds, f"{place}: seeds must be a list like [0, 1]"),
+        steps if isinstance(steps, int) else None,
     )
 
 
-def is_list_of(kind: type, value: str | list[str] | list[int] | None) -> bool:
-    """Return whether a value is missing or a list of one type."""
-    return value is None or (isinstance(value, list) and all(type(item) is kind for item in value))
+def list_of(kind: type[T], value: Value | None, problem: str) -> tuple[T, ...] | None:
+    """Return the items of a list, or None for a missing one. Raise ValueError with the problem otherwise."""
+    if value is None:
+        return None
+    items = [item for item in value if isinstance(item, kind)] if isinstance(value, list) else []
+    if not isinstance(value, list) or len(items) < len(value):
+        raise ValueError(problem)
+    return tuple(items)
 
 
 def in_order(works: Sequence[Work], entries: Sequence[Entry]) -> list[Work]:

@@ -22,7 +22,7 @@ FLOATING = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 def shapes(rows: int, width: int, layers: int, cond: int, waves: int) -> dict[str, tuple[int, ...]]:
-    """The weights of the published network by name."""
+    """Return the shapes of the weights of the published network by name."""
     block = {
         "norm1.weight": (width,),
         "attn_qkv.weight": (3 * width, width),
@@ -51,7 +51,7 @@ def shapes(rows: int, width: int, layers: int, cond: int, waves: int) -> dict[st
 
 
 def folded(weights: Mapping[str, Tensor], size: Size, vocab_size: int, length: int) -> Transformer:
-    """The plain transformer that computes the same from weights of these `shapes`.
+    """Return the plain transformer that computes the same as a network with weights of these `shapes`.
 
     Raises ValueError, naming the weight, where numbers are not finite, or positions are turned otherwise.
     """

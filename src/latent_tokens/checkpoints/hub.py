@@ -18,7 +18,7 @@ REFUSED = (400, 401, 403, 404, 410)  # answers of a hub that is there: no such n
 
 
 def is_name(name: str) -> bool:
-    """Whether it is written like a name on the hub, OWNER/NAME."""
+    """Return whether a text is written like a name on the hub, OWNER/NAME."""
     return re.fullmatch(r"(?!\.)[\w.-]+/(?!\.)[\w.-]+", name) is not None
 
 

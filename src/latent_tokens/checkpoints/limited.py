@@ -81,7 +81,7 @@ def address_space() -> int:
 
 
 def read_message(reading: int, pid: int) -> str:
-    """What the other process writes until it ends; one that does not end is killed."""
+    """Return what the other process writes until it ends. One that does not end is killed."""
     content, deadline = b"", time.monotonic() + WALL_SECONDS
     while True:
         ready, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))

@@ -34,7 +34,7 @@ def file_sha256(tensors: Mapping[str, Tensor]) -> str:
 
 
 def tensors_to_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
-    """A .safetensors file with the hash of the tensors; the same bytes each time."""
+    """Return a .safetensors file with the hash of the tensors. Equal tensors give equal bytes."""
     content = save(dict(tensors))
     start = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
     known = {"format": "pt", SHA256: tensors_sha256(tensors), **(metadata or {})}

@@ -7,7 +7,7 @@ from latent_tokens.configs import ReproduceConfig
 
 
 def run_reproduce(config: ReproduceConfig) -> int:
-    """latent-tokens reproduce: prints the table."""
+    """Run `latent-tokens reproduce`. Print the table."""
     from latent_tokens.paper.reproduce import reproduce
 
     keep_freed_memory()

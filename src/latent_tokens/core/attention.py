@@ -20,22 +20,22 @@ Rule = Callable[[Any, Any, Any], Any]
 
 
 def bidirectional(q: Any, k: Any, c: Any) -> Any:
-    """Every slot attends to every slot: MDM and AR-MTP."""
+    """Return true: every slot attends to every slot (MDM and AR-MTP)."""
     return (q >= 0) & (k >= 0)
 
 
 def independent(q: Any, k: Any, c: Any) -> Any:
-    """Every slot attends to the clean slots, a masked slot also to itself: SIDM (equation 1)."""
+    """Return true for clean keys and for the slot itself (SIDM, equation 1)."""
     return (k < c) | (k == q)
 
 
 def semi_causal(q: Any, k: Any, c: Any) -> Any:
-    """Every slot attends to the clean slots, a masked one also to those up to itself: SCDM (equation 2)."""
+    """Return true for clean keys and for keys up to the slot itself (SCDM, equation 2)."""
     return (k < c) | (k <= q)
 
 
 def causal(q: Any, k: Any, c: Any) -> Any:
-    """Every slot attends to itself and to the slots before it, clean or not: Eso-LM (B) and ARM."""
+    """Return true for keys up to the slot itself, clean or not (Eso-LM (B) and ARM)."""
     return k <= q
 
 

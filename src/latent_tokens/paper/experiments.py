@@ -15,12 +15,12 @@ WINDOWED = ("ar-mtp-window", "ar-ntp")  # how the names of the methods begin tha
 
 
 def printed_cells(table: dict[str, Column]) -> list[Cell]:
-    """A cell for each number of a table."""
+    """Return a cell for each number of a table."""
     return [Cell(task, method, order) for task, column in table.items() for method, order in column]  # type: ignore[arg-type]
 
 
 def curve(task: str, scale: Scale, problems: str | None = None) -> list[Cell]:
-    """scdm over its numbers of latent tokens, and sidm and mdm."""
+    """Return scdm over its numbers of latent tokens, and sidm and mdm."""
     dial = [Cell(task, "scdm", "top_prob", latents, problems) for latents in scale.dial_of(task)]
     return [*dial, *(Cell(task, method, "top_prob", problems=problems) for method in ("sidm", "mdm"))]
 

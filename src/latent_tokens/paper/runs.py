@@ -137,7 +137,7 @@ def ready(config: DataConfig) -> None:
 
 
 def train(recipe: Recipe) -> Path:
-    """The run folder of a recipe's model, trained to its end."""
+    """Train a recipe's model to its end, and return its run directory."""
     folder = recipe.training.folder
     if is_trained(recipe):
         return folder
@@ -146,7 +146,7 @@ def train(recipe: Recipe) -> Path:
 
 
 def is_trained(recipe: Recipe) -> bool:
-    """Whether a recipe's model has had its last step."""
+    """Return whether a recipe's model has had its last step."""
     return recipe.imported or saved_step(recipe.training.folder) == recipe.training.steps
 
 

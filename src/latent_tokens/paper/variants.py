@@ -127,12 +127,12 @@ def scheduled(shape: Schedule, net: Transformer, task: Task, decoding: Decoding)
 
 
 def constant(length: int, size: int) -> int:
-    """The same n throughout."""
+    """Return the same n for every step."""
     return size
 
 
 def a_share(length: int, size: int) -> Callable[[int], int]:
-    """A share of what is masked."""
+    """Return the n of each step as a share of the masked tokens."""
 
     def share(num_masked: int) -> int:
         return num_masked * size // length
@@ -141,7 +141,7 @@ def a_share(length: int, size: int) -> Callable[[int], int]:
 
 
 def early(length: int, size: int) -> Callable[[int], int]:
-    """All in the first steps, then none."""
+    """Return n = all in the first steps, then 0."""
 
     def early(num_masked: int) -> int:
         return num_masked if num_masked > length - size else 0
@@ -199,5 +199,5 @@ LABELS = {
 
 
 def label(variant: str | None) -> str:
-    """The name of a variant in tables and figures."""
+    """Return the name of a variant in tables and figures."""
     return "" if variant is None else LABELS.get(variant, variant)

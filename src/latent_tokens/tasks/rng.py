@@ -8,7 +8,7 @@ import numpy as np
 
 @numba.njit(cache=True)
 def mixed(number):  # type: ignore[no-untyped-def]
-    """The 64 bits of `number` well mixed, one to one (the finaliser of splitmix64)."""
+    """Return the 64 bits of `number` mixed one to one (the finalizer of splitmix64)."""
     z = number
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -17,7 +17,7 @@ def mixed(number):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def next_random(state):  # type: ignore[no-untyped-def]
-    """The next 64 bits of splitmix64 (Steele et al., 2014), whose state is one uint64 in an array."""
+    """Return the next 64 bits of splitmix64 (Steele et al., 2014). Its state is one uint64 in an array."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     return mixed(state[0])
 
@@ -32,13 +32,13 @@ def start_stream(state, seed, number):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def below(bound, state):  # type: ignore[no-untyped-def]
-    """A random whole number from 0 to bound - 1."""
+    """Return a random whole number from 0 to bound - 1."""
     return np.int64(next_random(state) % np.uint64(bound))
 
 
 @numba.njit(cache=True)
 def count_bits(mask):  # type: ignore[no-untyped-def]
-    """How many bits of a uint64 are set, by adding neighbours in parallel."""
+    """Return the number of bits that are set in a uint64, by adding neighbors in parallel."""
     m = mask
     m = m - ((m >> np.uint64(1)) & np.uint64(0x5555555555555555))
     m = (m & np.uint64(0x3333333333333333)) + ((m >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -48,7 +48,7 @@ def count_bits(mask):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def pick_bit(mask, state):  # type: ignore[no-untyped-def]
-    """A random set bit of the mask."""
+    """Return a random bit of those that are set in the mask."""
     for _ in range(below(count_bits(mask), state)):
         mask &= mask - np.uint64(1)
     return mask & (~mask + np.uint64(1))
@@ -56,7 +56,7 @@ def pick_bit(mask, state):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def shuffled(count, state):  # type: ignore[no-untyped-def]
-    """A random permutation of 0..count-1 (Fisher-Yates)."""
+    """Return a random permutation of 0..count-1 (Fisher-Yates)."""
     order = np.arange(count)
     for i in range(count):
         j = below(i + 1, state)

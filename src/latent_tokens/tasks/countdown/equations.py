@@ -32,7 +32,7 @@ def longest_answer(count: int) -> int:
 
 
 def stack_of(numbers: list[int]) -> NDArray[np.int64]:
-    """The work array of `first_solution`: line n holds the n numbers that are left."""
+    """Return the work array of `first_solution`. Line n holds the n numbers that are left."""
     stack = np.zeros((len(numbers) + 1, len(numbers)), np.int64)
     stack[-1] = numbers
     return stack
@@ -40,7 +40,7 @@ def stack_of(numbers: list[int]) -> NDArray[np.int64]:
 
 @numba.njit(cache=True)
 def first_solution(stack, left, target, steps):  # type: ignore[no-untyped-def]
-    """Whether the `left` numbers of stack[left] make the target; `steps` receives (a, operation, b, c).
+    """Return whether the `left` numbers of stack[left] make the target. Write (a, operation, b, c) to steps.
 
     Depth first over pairs in their order, with + * - /, the larger number first for - and /.
     """

@@ -101,14 +101,14 @@ class Sudoku:
         return self.infilling(board, givens[None] >= 0)
 
     def infilling(self, boards: Tokens, known: Known) -> Examples:
-        """Boards (N, cells) of which some cells (N, cells) are known; the frame is not."""
+        """Return boards (N, cells) as examples of which some cells (N, cells) are known. The frame is not."""
         start = 0 if self.padding == "none" else 1
         return Examples.of(
             self._framed(boards), np.pad(known, ((0, 0), (start, self.length - self.num_cells - start)))
         )
 
     def _framed(self, boards: Tokens) -> Tokens:
-        """Boards (N, cells) as sequences (N, L)."""
+        """Return boards (N, cells) as sequences (N, L)."""
         if self.padding == "none":
             return boards
         tokens = np.full((len(boards), self.length), self.side + 1, np.uint8)
@@ -117,11 +117,11 @@ class Sudoku:
         return tokens
 
     def boards(self, tokens: NDArray[T]) -> NDArray[T]:
-        """The cells (N, cells) of sequences (N, L), or what stands for them."""
+        """Return the cells (N, cells) of sequences (N, L), or of other values in their place."""
         return tokens if self.padding == "none" else tokens[:, 1 : self.num_cells + 1]
 
     def well_framed(self, tokens: Tokens) -> NDArray[np.bool_]:
-        """Which of N sequences are [BOS] digits [EOS] with padding = "paper"; all of them without."""
+        """Return which of N sequences are [BOS] digits [EOS] with padding = "paper", or all without."""
         if self.padding == "none":
             return np.ones(len(tokens), np.bool_)
         framed: NDArray[np.bool_] = (tokens[:, 0] == self.side) & (
@@ -130,11 +130,11 @@ class Sudoku:
         return framed & (self.boards(tokens) < self.side).all(1)
 
     def keys(self, examples: Examples) -> Keys:
-        """By board."""
+        """Return a key per board."""
         return np.asarray(hash_rows(np.ascontiguousarray(self.boards(examples.tokens))))
 
     def splits(self, examples: Examples) -> NDArray[np.int8]:
-        """By key."""
+        """Return the split of each example by its key."""
         return split_by_key(self.keys(examples))
 
     def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
@@ -157,14 +157,14 @@ class Sudoku:
         return figures
 
     def verify(self, tokens: Tokens) -> list[str]:
-        """The units of one board that lack a digit, by name; none where it is valid."""
+        """Return the units of one board that lack a digit, by name. A valid board has none."""
         frame = [] if self.well_framed(tokens[None])[0] else ["the frame is not [BOS] digits [EOS]"]
         return frame + [
             f"{unit} lacks a digit" for unit in self.grid.incomplete(self.boards(tokens[None])[0])
         ]
 
     def encode(self, text: str) -> Examples:
-        """A puzzle to infill, as `Grid.cells` reads it."""
+        """Return a puzzle to infill. `Grid.cells` reads the text."""
         givens = self.grid.cells(text)
         return self.infilling(givens.clip(0).astype(np.uint8)[None], givens[None] >= 0)
 
@@ -174,7 +174,7 @@ class Sudoku:
         return self.grid.count_solutions(np.where(known, tokens.astype(np.int16), np.int16(-1)), most)
 
     def decode(self, tokens: Tokens) -> str:
-        """The board as a framed grid; a cell that holds no digit shows as a dot."""
+        """Return the board as a framed grid. A cell without a digit is a dot."""
         return self.grid.draw(self.boards(tokens[None])[0])
 
 
@@ -189,7 +189,7 @@ PATTERN_9 = Sudoku("sudoku-9-pattern", 3, 3, source="pattern")  # the paper's la
 
 
 def read_puzzle(text: str) -> tuple[Sudoku, Examples]:
-    """The Sudoku whose size the text's length says, and the puzzle as `Sudoku.encode` reads it."""
+    """Return the Sudoku of the size that a text has, and its puzzle as `Sudoku.encode` returns it."""
     by_size = {task.num_cells: task for task in SIZES}
     task = by_size[len(symbols_of(text, set(by_size)))]
     return task, task.encode(text)

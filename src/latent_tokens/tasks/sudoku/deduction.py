@@ -46,7 +46,7 @@ def deduce(cells, unit_of, solution):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def cells_by_unit(unit_of):  # type: ignore[no-untyped-def]
-    """The cells of each unit in ascending order: int64[3N, N]."""
+    """Return the cells of each unit in ascending order, int64[3N, N]."""
     side = unit_of[-1, 0] + 1
     cells_of = np.empty((3 * side, side), np.int64)
     count = np.zeros(3 * side, np.int64)
@@ -59,7 +59,7 @@ def cells_by_unit(unit_of):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def place(cell, bit, candidates, unit_of, used, solution):  # type: ignore[no-untyped-def]
-    """Whether the digit fits the cell, that is, stands in none of its units; writes it there if so."""
+    """Return whether the digit is in none of the cell's units. If so, write it there."""
     for u in unit_of[cell]:
         if used[u] & bit:
             return False
@@ -103,7 +103,7 @@ def place_singles(candidates, unit_of, used, solution):  # type: ignore[no-untyp
 
 @numba.njit(cache=True)
 def digits_with_one_place(candidates, unit_of, used):  # type: ignore[no-untyped-def]
-    """The digits that each unit may still hold in one cell only: uint64[3N]."""
+    """Return the digits that each unit may still hold in one cell only, uint64[3N]."""
     once, twice = np.zeros_like(used), np.zeros_like(used)
     for cell in range(len(candidates)):
         for u in unit_of[cell]:
@@ -115,7 +115,7 @@ def digits_with_one_place(candidates, unit_of, used):  # type: ignore[no-untyped
 
 @numba.njit(cache=True)
 def strike(cell, digits, candidates):  # type: ignore[no-untyped-def]
-    """Whether the cell had any of the digits as candidates; it has them no longer."""
+    """Remove digits from a cell's candidates, and return whether it had any of them."""
     had = candidates[cell] & digits
     candidates[cell] &= ~digits
     return had != 0
@@ -123,7 +123,7 @@ def strike(cell, digits, candidates):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def sees(a, b, unit_of):  # type: ignore[no-untyped-def]
-    """Whether two different cells share a unit."""
+    """Return whether two different cells share a unit."""
     return a != b and (
         unit_of[a, 0] == unit_of[b, 0] or unit_of[a, 1] == unit_of[b, 1] or unit_of[a, 2] == unit_of[b, 2]
     )

@@ -46,13 +46,13 @@ class Grid:
         )
 
     def distinct(self, boards: NDArray[np.generic]) -> NDArray[np.int64]:
-        """How many different digits each unit of each board holds: (N, 3 * side)."""
+        """Return the number of different digits in each unit of each board, (N, 3 * side)."""
         digits = boards.astype(np.int64)
         bits = np.where((digits >= 0) & (digits < self.side), np.int64(1) << digits.clip(0, self.side - 1), 0)
         return np.asarray(np.bitwise_count(np.bitwise_or.reduce(bits[:, self.cells_of], axis=2)), np.int64)
 
     def incomplete(self, cells: NDArray[np.generic]) -> list[str]:
-        """The units of one board that lack a digit, by name."""
+        """Return the units of one board that lack a digit, by name."""
         return [
             self.unit_name(unit)
             for unit in np.flatnonzero(self.distinct(cells[None])[0] < self.side).tolist()
@@ -74,12 +74,12 @@ class Grid:
         return digits
 
     def read(self, text: str) -> Cells:
-        """The same of a puzzle that may contradict itself."""
+        """Return the same for a puzzle that may contradict itself."""
         symbols = symbols_of(text, {self.num_cells})
         return np.array([self._digit(symbol, cell) for cell, symbol in enumerate(symbols)], np.int16)
 
     def clashing(self, cells: NDArray[np.generic]) -> NDArray[np.bool_]:
-        """Which cells hold no digit, or one that stands twice in a unit of theirs."""
+        """Return which cells have no digit, or one that a unit of theirs has twice."""
         digits = cells.astype(np.int64)
         empty = (digits < 0) | (digits >= self.side)
         alike = (digits[self.cells_of][:, :, None] == digits[self.cells_of][:, None, :]).sum(
@@ -90,7 +90,7 @@ class Grid:
         return clashing
 
     def _digit(self, symbol: str, cell: int) -> int:
-        """The digit 0..side-1 that a symbol means, or -1 for an empty cell."""
+        """Return the digit 0..side-1 of a symbol, or -1 for an empty cell."""
         if symbol in (".", "0"):
             return -1
         letter = SYMBOLS.find(symbol.upper()) if len(symbol) == 1 else -1
@@ -105,7 +105,7 @@ class Grid:
         return digit
 
     def conflicts(self, cells: Cells) -> list[str]:
-        """Each pair of cells of a unit that hold the same digit, in words."""
+        """Return each pair of cells of a unit with the same digit, in words."""
         found = []
         for unit, members in enumerate(self.cells_of):
             seen: dict[int, int] = {}
@@ -151,7 +151,7 @@ class Grid:
         return int(found), bool(completed), board
 
     def draw(self, cells: NDArray[np.generic]) -> str:
-        """The board as a framed grid; a cell that holds no digit shows as a dot."""
+        """Return the board as a framed grid. A cell without a digit is a dot."""
         width = len(str(self.side))
         symbols = [
             (str(digit + 1) if 0 <= digit < self.side else ".").rjust(width)
@@ -170,11 +170,11 @@ class Grid:
         return "\n".join(lines)
 
     def unit_name(self, unit: int) -> str:
-        """row, column or box and its number, from 1."""
+        """Return row, column or box and its number, from 1."""
         return f"{('row', 'column', 'box')[unit // self.side]} {unit % self.side + 1}"
 
     def cell_name(self, cell: int) -> str:
-        """The cell's row and column, from 1."""
+        """Return the cell's row and column, from 1."""
         return f"row {cell // self.side + 1} column {cell % self.side + 1}"
 
 

@@ -115,33 +115,33 @@ class SudokuPuzzle:
         return Examples.of(tokens, known=self.start)
 
     def example(self, givens: Cells, solution: Cells | None = None) -> Examples:
-        """One example from cells, digits 0..side-1 or -1. Raises ValueError as `Grid.solution` does."""
+        """Return one example from cells, digits 0..side-1 or -1. Raise ValueError as `Grid.solution` does."""
         return self._examples(givens[None], self.grid.solution(givens, solution)[None])
 
     def givens(self, tokens: Tokens) -> NDArray[np.int16]:
-        """The prompt's cells (N, cells): digits 0..side-1, or -1 where empty."""
+        """Return the prompt's cells (N, cells): digits 0..side-1, or -1 if empty."""
         cells = tokens[:, 1 : self.start - 1].astype(np.int16)
         return np.where((cells >= 1) & (cells <= self.side), cells - 1, np.int16(-1))
 
     def answers(self, tokens: Tokens) -> Tokens:
-        """The answer's cells (N, cells): digits 0..side-1, or 255 where there is none."""
+        """Return the answer's cells (N, cells): digits 0..side-1, or 255 if there is none."""
         cells = tokens[:, self.start : self.start + self.side**2]
         return np.where((cells >= 1) & (cells <= self.side), cells - 1, 255).astype(np.uint8)
 
     def to_infill(self, examples: Examples, boards: Sudoku) -> Examples:
-        """The puzzles as boards of a task, the givens known."""
+        """Return the puzzles as boards of a task whose givens are known."""
         return boards.infilling(self.answers(examples.tokens), self.givens(examples.tokens) >= 0)
 
     def keys(self, examples: Examples) -> Keys:
-        """By board: puzzles of one board never stand in two splits."""
+        """Return a key per board, so that puzzles of one board are in one split."""
         return np.asarray(hash_rows(self.answers(examples.tokens)))
 
     def splits(self, examples: Examples) -> NDArray[np.int8]:
-        """By key."""
+        """Return the split of each example by its key."""
         return split_by_key(self.keys(examples))
 
     def encode(self, text: str) -> Examples:
-        """A puzzle, as `Grid.cells` reads it."""
+        """Return a puzzle. `Grid.cells` reads the text."""
         givens = self.grid.cells(text)[None]
         return self._examples(givens, np.full_like(givens, -1))
 
@@ -150,7 +150,7 @@ class SudokuPuzzle:
         return self.grid.count_solutions(self.givens(problem.tokens)[0], most)
 
     def decode(self, tokens: Tokens) -> str:
-        """The puzzle and its answer side by side, as framed grids."""
+        """Return the puzzle and its answer side by side, as framed grids."""
         puzzle, filled = (
             self.grid.draw(self.givens(tokens[None])[0]),
             self.grid.draw(self.answers(tokens[None])[0]),
@@ -188,6 +188,6 @@ class SudokuPuzzle:
         return figures
 
     def _ended(self, tokens: Tokens) -> NDArray[np.bool_]:
-        """Which of N answers end where they should, for a padding that predicts the end."""
+        """Return which of N answers end at the right place, for a padding that predicts the end."""
         end = tokens[:, self.start + self.side**2 :][:, :1]
         return np.asarray(((end == self.side + 4) | (end == PAD)).all(1))

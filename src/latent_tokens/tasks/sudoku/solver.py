@@ -14,7 +14,7 @@ from latent_tokens.tasks.rng import count_bits, pick_bit, shuffled, start_stream
 
 
 def units(box_rows: int, box_columns: int) -> NDArray[np.int64]:
-    """The row, column and box of each cell as unit numbers in 0..3N-1: int64[N*N, 3]."""
+    """Return the row, column and box of each cell as unit numbers in 0..3N-1, int64[N*N, 3]."""
     side = box_rows * box_columns
     row, column = np.divmod(np.arange(side * side), side)
     box = row // box_rows * box_rows + column // box_columns

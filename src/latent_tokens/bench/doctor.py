@@ -87,12 +87,12 @@ def installed(requirement: Requirement) -> Finding:
     name = requirement.name
     hint = f"pip install '{name}{requirement.specifier}'"
     try:
-        found = version(name)
+        installed = version(name)
     except PackageNotFoundError:
         return Finding(name, "problem", "not installed", hint)
-    if not requirement.specifier.contains(found, prereleases=True):
-        return Finding(name, "problem", f"{found}, and {requirement.specifier} is needed", hint)
-    return Finding(name, "ok", found)
+    if not requirement.specifier.contains(installed, prereleases=True):
+        return Finding(name, "problem", f"{installed}, and {requirement.specifier} is needed", hint)
+    return Finding(name, "ok", installed)
 
 
 def extras() -> Iterator[Finding]:

@@ -42,7 +42,7 @@ def fetch(
     if not local_files_only:
         try:
             ask_hub(name, "config.json", revision, token)
-            found = snapshot_download(
+            folder = snapshot_download(
                 name,
                 revision=revision,
                 token=token,
@@ -50,7 +50,7 @@ def fetch(
                 allow_patterns=FILES,
                 force_download=force_download,
             )
-            return Path(found)
+            return Path(folder)
         except Exception as error:  # of a hub or a network: anything
             reason = first_line(error)
             if getattr(getattr(error, "response", None), "status_code", None) in REFUSED:

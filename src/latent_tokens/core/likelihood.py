@@ -98,9 +98,9 @@ def in_one_pass(
         logits = method.logits(net, tokens, layout)
     else:
         before = rank[:, None] > rank
-        own = torch.eye(length, dtype=torch.bool, device=tokens.device)
-        top = torch.cat([before | own, torch.zeros_like(own)], 1)
-        mask = torch.cat([top, torch.cat([before, own], 1)]).expand(batch, -1, -1)
+        same_slot = torch.eye(length, dtype=torch.bool, device=tokens.device)
+        top = torch.cat([before | same_slot, torch.zeros_like(same_slot)], 1)
+        mask = torch.cat([top, torch.cat([before, same_slot], 1)]).expand(batch, -1, -1)
         ids = torch.cat([arranged, torch.full_like(arranged, net.mask_id)], 1)
         logits = exclude_mask_token(net.mask_id, net(ids, order.repeat(1, 2), mask))[:, length:]
     log_probabilities = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)

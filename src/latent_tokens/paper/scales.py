@@ -78,14 +78,14 @@ def published(task: TaskName, name: str, **data: Any) -> Budget:
 
     The sources are D-7, published optimizer settings; D-8, noised positions; and D-10, padding.
     """
-    about = DATA_SETS[name]
+    entry = DATA_SETS[name]
     training = {
-        "size": about.size, "steps": about.epochs * about.num_train // 512, "batch_size": 512,
+        "size": entry.size, "steps": entry.epochs * entry.num_train // 512, "batch_size": 512,
         "lr": 3e-4, "warmup": 2_500, "schedule": "constant",
         "precision": "bf16", "dropout": 0.1, "positions": "both", "gelu": "tanh",
         "noise": "answer" if "puzzle" not in name and task.startswith("sudoku") else "all",
     }  # fmt: skip
-    return Budget(task, training, {"padding": "paper", "num_train": about.num_train, **data})
+    return Budget(task, training, {"padding": "paper", "num_train": entry.num_train, **data})
 
 
 def cpu_budget(

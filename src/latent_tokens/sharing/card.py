@@ -63,9 +63,9 @@ def card(folder: Path, rows: Sequence[Row], *, license: str = "apache-2.0", name
         raise ValueError(f"license={license}: must be a licence's short name, like apache-2.0 or mit")
     entries = read_description(folder, "config.json", "model")
     check_about(entries, folder / "config.json")
-    about = cast(Origin, entries)
+    origin = cast(Origin, entries)
     net = from_pretrained(folder)
-    task = about.get("task", {}).get("name")
+    task = origin.get("task", {}).get("name")
     count = sum(weight.numel() for weight in net.parameters())
     size = (
         f"{net.size.layers} layers of width {net.size.width}, {net.size.heads} heads, "
@@ -76,7 +76,7 @@ def card(folder: Path, rows: Sequence[Row], *, license: str = "apache-2.0", name
     name = name or (folder.name if folder.name in shipped_names() else f"path/to/{folder.name}")
     quoted = json.dumps(one_line(name), ensure_ascii=False)
     return f"""---
-{metadata(net, about, rows, license)}
+{metadata(net, origin, rows, license)}
 ---
 
 # {escaped(folder.name)}
@@ -88,21 +88,21 @@ from latent_tokens import from_pretrained
 
 net = from_pretrained({quoted})
 ```
-{IN_TRANSFORMERS.format(name=quoted) if "auto_map" in about else ""}
+{IN_TRANSFORMERS.format(name=quoted) if "auto_map" in origin else ""}
 ## Recipe
 
-{recipe(about) if "training" in about else "It is not known how it was trained."}
+{recipe(origin) if "training" in origin else "It is not known how it was trained."}
 ## Results
 
 {figures(rows)}
 """
 
 
-def metadata(net: Transformer, about: Origin, rows: Sequence[Row], license: str) -> str:
+def metadata(net: Transformer, origin: Origin, rows: Sequence[Row], license: str) -> str:
     """Return the YAML that model hubs read, with the result of each row."""
     pipeline = "text-generation" if net.method.readout == "shifted" else "fill-mask"
-    task = about.get("task", {}).get("name")
-    tags = ["latent-tokens", "diffusion", *(one_line(str(tag)) for tag in (about.get("name"), task) if tag)]
+    task = origin.get("task", {}).get("name")
+    tags = ["latent-tokens", "diffusion", *(one_line(str(tag)) for tag in (origin.get("name"), task) if tag)]
     results = []
     for row in rows:
         problems = one_line(str(row.get("problems") or row["task"]))
@@ -145,12 +145,12 @@ def code(value: Json) -> str:
     return f"`{one_line(str(value), LONGEST_VALUE).replace('`', chr(39)).replace('|', '/')}`"
 
 
-def recipe(about: Origin) -> str:
+def recipe(origin: Origin) -> str:
     """Return how a model was trained: the command, and every setting that affects the model."""
-    trained = {**LEGACY_DEFAULTS, **about["training"]}
-    versions_used = about.get("made_with", {})
+    trained = {**LEGACY_DEFAULTS, **origin["training"]}
+    versions_used = origin.get("made_with", {})
     data = trained.get("data")
-    digest = about.get("data_sha256", {}).get("train", "")
+    digest = origin.get("data_sha256", {}).get("train", "")
     settings = [
         field
         for field in fields(TrainConfig)
@@ -160,8 +160,8 @@ def recipe(about: Origin) -> str:
     changed = [field.name for field in settings if values.get(field.name, field.default) != field.default]
     options = [part for name in changed for part in (f"--{name.replace('_', '-')}", str(values[name]))]
     options += ["--data", Path(str(data)).name] if data else []
-    task = about.get("task", {}).get("name", "TASK")
-    command = shlex.join(["latent-tokens", "train", str(task), str(about.get("name")), *options])
+    task = origin.get("task", {}).get("name", "TASK")
+    command = shlex.join(["latent-tokens", "train", str(task), str(origin.get("name")), *options])
     versions = {key: escaped(versions_used.get(key) or "") for key in ("latent_tokens", "commit", "torch")}
     software = f"latent-tokens {versions['latent_tokens']} at {versions['commit'] or 'no commit'}"
     return f"""{code(command)}; {software}, torch {versions["torch"]}.

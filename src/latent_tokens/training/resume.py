@@ -56,10 +56,10 @@ def resume_config(config: TrainConfig, started: dict[str, Any] | None, device: t
 
 
 def print_precision(
-    precision: PrecisionSetting, asked: PrecisionSetting, resumes: bool, device: torch.device
+    precision: PrecisionSetting, requested: PrecisionSetting, resumes: bool, device: torch.device
 ) -> None:
     """Print the precision of a run if auto was asked for, and a warning if it is slow on the device."""
-    if asked == "auto":
+    if requested == "auto":
         reason = "as the run was started" if resumes else f"auto: {precision_reason(device)}"
         CONSOLE.print(f"precision {precision} ({reason})", highlight=False, soft_wrap=True)
     warn_if_slow(resolve_precision(precision, device), device)

@@ -50,13 +50,13 @@ def setup(config: TrainConfig, task: Language | None, method: Method | None, acc
 
     # Check the config, and the run that it resumes.
     started = read_started(config)
-    asked = config.precision
+    requested = config.precision
     config = resume_config(config, started, accelerator.device)
     unchanged = change_detector(config.data)
     task = named(config.task) if task is None else task
     task, splits = training_data(config, task)
     check_examples(config, method, splits["train"])
-    print_precision(config.precision, asked, started is not None, accelerator.device)
+    print_precision(config.precision, requested, started is not None, accelerator.device)
 
     # Build the network, and write or compare its description.
     net = untrained(config, task, method)

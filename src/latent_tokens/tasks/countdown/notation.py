@@ -89,6 +89,6 @@ def lenient(tokens: Tokens) -> bool:
     )
 
 
-def agreement(found: str, stored: str) -> float:
+def agreement(answer: str, stored: str) -> float:
     """Return the share of the stored answer's characters, its end included, that agree."""
-    return sum(a == b for a, b in zip(found + "$", stored + "$", strict=False)) / (len(stored) + 1)
+    return sum(a == b for a, b in zip(answer + "$", stored + "$", strict=False)) / (len(stored) + 1)

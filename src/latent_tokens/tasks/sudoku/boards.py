@@ -149,10 +149,10 @@ class Sudoku:
         )  # a wrong frame as all cells equal, as the release has it
         figures = {"valid": (framed & (complete == 1).all(1)).astype(np.float64), "soft_loss": soft_loss}
         if truth is not None and truth.known.any():
-            same, asked = self.boards(tokens) == self.boards(truth.tokens), ~self.boards(truth.known)
+            same, unknown = self.boards(tokens) == self.boards(truth.tokens), ~self.boards(truth.known)
             figures |= {
-                "exact": (framed & (same | ~asked).all(1)).astype(np.float64),
-                "cells": (same & asked).sum(1) / asked.sum(1),
+                "exact": (framed & (same | ~unknown).all(1)).astype(np.float64),
+                "cells": (same & unknown).sum(1) / unknown.sum(1),
             }
         return figures
 

@@ -28,8 +28,8 @@ def has_other(cells, cell, digit, unit_of, state, board):  # type: ignore[no-unt
     for other in range(unit_of[-1, 0] + 1):
         if not taken >> np.uint64(other) & np.uint64(1):
             cells[cell] = other
-            found, _ = search(cells, unit_of, 1, np.iinfo(np.int64).max, state, board)
-            if found:
+            num_solutions, _ = search(cells, unit_of, 1, np.iinfo(np.int64).max, state, board)
+            if num_solutions:
                 return True
     return False
 
@@ -62,7 +62,7 @@ def dig_puzzles(puzzles, boards, unit_of, clues, guessing, max_nodes, seed, firs
     They have `clues` clues, or a minimal set with 0. Without `guessing`, deduction solves them. Others are
     redrawn.
     """
-    state, found = np.zeros(1, np.uint64), np.empty(boards.shape[1], np.int16)
+    state, deduced = np.zeros(1, np.uint64), np.empty(boards.shape[1], np.int16)
     for line in range(len(boards)):
         start_stream(state, seed, first + line)
         puzzle, board = puzzles[line], boards[line]
@@ -70,5 +70,5 @@ def dig_puzzles(puzzles, boards, unit_of, clues, guessing, max_nodes, seed, firs
             fill_board(board, unit_of, max_nodes, state)
             puzzle[:] = board
             left = dig(puzzle, unit_of, clues, state)
-            if clues in (0, left) and (guessing or deduce(puzzle, unit_of, found)):
+            if clues in (0, left) and (guessing or deduce(puzzle, unit_of, deduced)):
                 break

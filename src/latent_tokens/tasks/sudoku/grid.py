@@ -106,21 +106,21 @@ class Grid:
 
     def conflicts(self, cells: Cells) -> list[str]:
         """Return each pair of cells of a unit with the same digit, in words."""
-        found = []
+        conflicts = []
         for unit, members in enumerate(self.cells_of):
             seen: dict[int, int] = {}
             for cell in members[cells[members] >= 0].tolist():
                 digit = int(cells[cell])
                 if digit in seen:
                     pair = f"{self.cell_name(seen[digit])} and {self.cell_name(cell)}"
-                    found.append(f"{digit + 1} twice in {self.unit_name(unit)}, at {pair}")
+                    conflicts.append(f"{digit + 1} twice in {self.unit_name(unit)}, at {pair}")
                 seen[digit] = cell
-        return found
+        return conflicts
 
     def count_solutions(self, givens: Cells, most: int = 2) -> int | None:
         """Return how many boards (at most `most`) agree with the givens, None if it takes too long."""
-        found, completed, _ = self._search(givens, most)
-        return found if completed else None
+        num_solutions, completed, _ = self._search(givens, most)
+        return num_solutions if completed else None
 
     def solution(self, givens: Cells, stored: Cells | None = None) -> Cells:
         """Return the only board that agrees with the givens.
@@ -130,12 +130,12 @@ class Grid:
         """
         if (givens >= 0).all():
             raise ValueError("puzzle has nothing to solve: every cell is given")
-        found, completed, _ = self._search(givens, 2)
+        num_solutions, completed, _ = self._search(givens, 2)
         if not completed:
             raise ValueError(f"puzzle is too hard to search through ({MOST_NODES:,} steps)")
-        if not found:
+        if not num_solutions:
             raise ValueError("; ".join(["puzzle has no solution", *self.conflicts(givens)[:1]]))
-        if found > 1:
+        if num_solutions > 1:
             raise ValueError("puzzle has several solutions")
         board = self._search(givens, 1)[2]
         if stored is not None and (board != stored).any():
@@ -145,10 +145,12 @@ class Grid:
         return board
 
     def _search(self, cells: Cells, most: int) -> tuple[int, bool, Cells]:
-        """(boards found, whether the search was completed, the board where one was looked for and found)."""
+        """Return (number of solutions, whether the search was completed, a solution if one was asked for)."""
         board = np.empty_like(cells)
-        found, completed = solver.search(cells, self.unit_of, most, MOST_NODES, np.zeros(1, np.uint64), board)
-        return int(found), bool(completed), board
+        num_solutions, completed = solver.search(
+            cells, self.unit_of, most, MOST_NODES, np.zeros(1, np.uint64), board
+        )
+        return int(num_solutions), bool(completed), board
 
     def draw(self, cells: NDArray[np.generic]) -> str:
         """Return the board as a framed grid. A cell without a digit is a dot."""

@@ -86,22 +86,22 @@ def search(cells, unit_of, most, max_nodes, state, solution):  # type: ignore[no
                 used[u] |= bit
     stack_cell = np.zeros(num_empty + 1, np.int64)
     stack_left = np.zeros(num_empty + 1, np.uint64)
-    total, depth, found, nodes = num_empty, 0, 0, 0
+    total, depth, num_solutions, nodes = num_empty, 0, 0, 0
     descending = True
     while True:
         if descending:
             if depth == total:
-                found += 1
-                if found == most:
-                    return found, True
+                num_solutions += 1
+                if num_solutions == most:
+                    return num_solutions, True
                 descending = False
                 depth -= 1
                 if depth < 0:
-                    return found, True
+                    return num_solutions, True
                 continue
             nodes += 1
             if nodes > max_nodes:
-                return found, False
+                return num_solutions, False
             i, mask = choose_cell(empty, total - depth, unit_of, used, full, masks, once, twice)
             last = total - depth - 1
             empty[i], empty[last] = empty[last], empty[i]
@@ -116,7 +116,7 @@ def search(cells, unit_of, most, max_nodes, state, solution):  # type: ignore[no
             descending = False
             depth -= 1
             if depth < 0:
-                return found, True
+                return num_solutions, True
             continue
         cell = stack_cell[depth]
         bit = pick_bit(mask, state)
@@ -137,8 +137,8 @@ def fill_board(board, unit_of, max_nodes, state):  # type: ignore[no-untyped-def
     while True:
         cells[:] = -1
         cells[:side] = shuffled(side, state)
-        found, _ = search(cells, unit_of, 1, max_nodes, state, board)
-        if found:
+        num_solutions, _ = search(cells, unit_of, 1, max_nodes, state, board)
+        if num_solutions:
             return
 
 

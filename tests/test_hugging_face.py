@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 pytest.importorskip("transformers")
 
-from transformers import AutoConfig, AutoModelForMaskedLM, GenerationConfig
+from transformers import AutoConfig, AutoModelForMaskedLM, GenerationConfig, Trainer, TrainingArguments
 
 from latent_tokens import (
     METHODS,
@@ -98,6 +98,31 @@ def test_transformers_reads_both_spellings_of_a_weight(model_of, nano, tmp_path)
     path.write_bytes(tensors_to_bytes(new))
     back = AutoModelForMaskedLM.from_pretrained(tmp_path)
     assert torch.equal(back.net.position_embedding.weight, nano.position_embedding.weight)
+
+
+@pytest.mark.parametrize("prefix", ["", "net."])
+def test_weights_load_by_the_names_of_a_directory_and_of_the_class(model_of, prefix):
+    """A Trainer loads its best checkpoint with strict=False, which would leave out other names silently."""
+    model = model_of(METHODS["scdm"])
+    stored = {prefix + name: weight + 1 for name, weight in model.net.state_dict().items()}
+    loaded = model.load_state_dict(stored, strict=False)
+    assert (loaded.missing_keys, loaded.unexpected_keys) == ([], [])
+    assert all(torch.equal(stored[prefix + name], weight) for name, weight in model.net.state_dict().items())
+
+
+def test_trainer_resumes_with_the_weights_of_its_checkpoint(model_of, tmp_path):
+    model = model_of(METHODS["scdm"])
+    rows = [{"input_ids": ids, "labels": torch.zeros(LENGTH, dtype=torch.long)} for ids in boards(4)]
+    settings = TrainingArguments(
+        tmp_path / "trainer", max_steps=2, save_steps=1, use_cpu=True, report_to=[], disable_tqdm=True
+    )
+    Trainer(model, settings, train_dataset=rows).train()
+    trained = {name: weight.clone() for name, weight in model.state_dict().items()}
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(1)
+    Trainer(model, settings, train_dataset=rows).train(resume_from_checkpoint=True)
+    assert all(torch.equal(trained[name], weight) for name, weight in model.state_dict().items())
 
 
 def test_every_method_goes_there_and_back(model_of, nano, any_method, tmp_path):

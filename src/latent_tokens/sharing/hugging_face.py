@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -79,6 +80,17 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         model.config.update(for_transformers(model.net))
         model.net.folder = folder.absolute()
         return (model, loading_info) if with_loading_info else model
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Load weights by the names of a model directory, or by those of this class, which begin with net.
+
+        A Trainer loads the files of its checkpoints so, and leaves out what it does not know.
+        """
+        names = {name: name if name.startswith(PREFIX) else PREFIX + name for name in state_dict}
+        renamed = {names[name]: weight for name, weight in state_dict.items()}
+        return super().load_state_dict(renamed, strict, assign)
 
     def save_pretrained(  # type: ignore[override]
         self,

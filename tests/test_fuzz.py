@@ -106,8 +106,8 @@ def test_an_input_of_many_elements_is_not_hashed():
 def test_rows_that_are_none_are_named(tmp_path):
     for text, message in (
         ("3\n", "a int where an object must be"),
-        ("[" * 100_000 + "\n", "no row of JSON"),
-        ('{"a": 1}\n' + "1" * 5_000 + "\n", "line 2: no row"),
+        ("[" * 100_000 + "\n", "is not a row of JSON"),
+        ('{"a": 1}\n' + "1" * 5_000 + "\n", "line 2: is not a row"),
     ):
         (tmp_path / "x.jsonl").write_text(text)
         with pytest.raises(ValueError, match=message):

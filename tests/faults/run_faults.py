@@ -132,7 +132,7 @@ def damage_what_was_saved(drill, faults):
         what = ", ".join(damage(path, drill.rng) for path in paths)
         child, _ = drill.train(folder)
         if child.code == 2 and target in ("all", "metrics.jsonl", "config.json"):
-            drill.ended(child, 2, r"corrupt|not JSON|complete|was started with|format")
+            drill.ended(child, 2, r"corrupt|not a row of JSON|not JSON|complete|was started with|format")
             followed = child.line.replace(str(folder), "")
             for path in paths:
                 shutil.copy2(half / path.name, path)

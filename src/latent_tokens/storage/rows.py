@@ -62,7 +62,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         row, problem = parse_row(line)
         if row is None:
             raise ValueError(
-                f"{path}, line {number}: no row of JSON ({problem}). Remove the line to continue"
+                f"{path}, line {number}: is not a row of JSON ({problem}). Remove the line to continue"
             )
         rows.append(row)
     last, _ = parse_row(cut_off)

@@ -164,7 +164,8 @@ def test_loss_uses_the_qkv_table_and_groups_of_rows(small, monkeypatch):
         counter.remove()
     assert made == [small.table_rows]
     assert widths == [2]
-    assert block.max_rows(drawn.scored, None) == 4
+    selection = block.select_slots(drawn.scored.numpy(), drawn.scored.device)
+    assert (selection.num_rows, len(selection.groups)) == (4, 6)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The page in a browser: watch, type, compare and measure a decode, and open a trace without a server."""
 
+import json
 import os
 import re
 import shutil
@@ -539,8 +540,8 @@ def test_a_hostile_model_name_is_text_on_the_page(opened, tmp_path):
         assert page.evaluate("document.querySelector('.models').value") == run
         page.get_by_role("button", name="Compare two settings").click()
         ended(page, 1)
-        heads = page.evaluate("[...document.querySelectorAll('h3')].map((head) => head.textContent)")
-        assert sum(f"{shown}: n = " in head for head in heads) == 2
+        headed = f"(head) => head.textContent.includes({json.dumps(shown)} + ': n = ')"
+        until(page, f"[...document.querySelectorAll('h3')].filter({headed}).length === 2")
         harmless(page)
         page.get_by_role("tab", name="Curve").click()
         page.get_by_label("Samples").fill("4")

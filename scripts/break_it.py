@@ -56,7 +56,7 @@ def copy_repository():
 def outcome(path, old, new, all_tests):
     """Whether the tests fail in the copy with this breakage, and the first that does.
 
-    The files of tests that name the broken module run first, because they are the likeliest to fail.
+    The files of tests that name the broken module run first, because they are most likely to fail.
     """
     broken, original = COPY / SOURCE / path, ROOT / SOURCE / path
     broken.write_text(original.read_text().replace(old, new))

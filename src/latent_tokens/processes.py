@@ -95,7 +95,7 @@ def all_gather_object(value: T) -> list[T]:
 
 @contextmanager
 def limit_threads(threads: int | None) -> Iterator[None]:
-    """Let torch use so many CPU threads for a while. None leaves the number as it is."""
+    """Limit the CPU threads of torch inside the block. None leaves their number as it is."""
     import torch
 
     if threads is None:

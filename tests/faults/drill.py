@@ -30,7 +30,7 @@ CONSOLE = Console(width=150 if not sys.stdout.isatty() else None, highlight=Fals
 
 
 class Group(NamedTuple):
-    """Faults of one function: each of the cases, so many times in a short and in a full drill."""
+    """Faults of one function, and how often each case is injected in a short and in a full drill."""
 
     name: str
     inject: object

@@ -20,7 +20,7 @@ from faults.seeds import keep, put
 
 SECONDS, MEGABYTES = 10, 1_024  # that one input may take
 LARGEST_FILE = 64 << 20
-BY_HYPOTHESIS = 10  # one input in so many is hypothesis's
+BY_HYPOTHESIS = 10  # of this many inputs, hypothesis draws one
 OUT_OF_MEMORY = re.compile(r"MemoryError|allocate|out of memory|bad_alloc|File too large", re.IGNORECASE)
 HARMFUL = {
     "os.system", "os.exec", "os.posix_spawn", "os.forkpty", "os.spawn", "subprocess.Popen", "socket.connect",

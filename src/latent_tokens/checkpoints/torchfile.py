@@ -67,7 +67,7 @@ Plain = str | int | float | bool | None | bytes
 Saved = Plain | Tensor | Inert | list["Saved"] | tuple["Saved", ...] | dict["Saved", "Saved"]
 """A value of a file."""
 Stub = tuple[Callable[..., Inert | dict[Saved, Saved]], str]
-"""What stands for a class, and the name of the class."""
+"""The stub that replaces a class, and the name of the class."""
 
 
 def read_torch(file: Path) -> Saved:

@@ -64,7 +64,7 @@ def is_cacheable(rule: Rule) -> bool:
 
 
 def agree(rule: Rule, other: Rule, slots: int) -> bool:
-    """Return whether two rules admit the same pairs of so many slots, without, with half and with all clean.
+    """Return whether two rules give equal masks of a number of slots: none, half and all of them clean.
 
     Example:
         >>> agree(causal, lambda q, k, c: q >= k, slots=4)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from latent_tokens.configs import DataConfig, EvalConfig, TrainConfig
+from latent_tokens.configs import MAY_CHANGE_ON_RESUME, DataConfig, EvalConfig, TrainConfig
 from latent_tokens.data.datasets import GENERATOR
 from latent_tokens.storage import Json, short_hash
 
@@ -18,19 +18,7 @@ Content = Json
 
 DIGITS = 12  # of a hash
 NO_INFLUENCE = {
-    TrainConfig: (
-        "out",
-        "data",
-        "resume",
-        "save_every",
-        "save_minutes",
-        "keep",
-        "track",
-        "parallel",
-        "on_nan",
-        "threads",
-        "compile",
-    ),
+    TrainConfig: (*MAY_CHANGE_ON_RESUME, "data"),
     EvalConfig: ("data", "threads"),
     DataConfig: ("out", "processes"),
 }

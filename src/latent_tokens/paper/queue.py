@@ -172,10 +172,9 @@ def run_queue(works: Sequence[Work], config: ReproduceConfig, results: Path) -> 
 
 def start(work: Work, config: ReproduceConfig, bars: Progress) -> Job:
     """Make the data of a model, and start the process that trains and measures it."""
-    for data in dict.fromkeys(
-        data for recipe in work.missing for data in (recipe.data, recipe.problems) if data is not None
-    ):
-        if not work.recipes[0].imported:
+    if not work.recipes[0].imported:
+        needed = [data for recipe in work.missing for data in (recipe.data, recipe.problems) if data]
+        for data in dict.fromkeys(needed):
             ready(data)
     log = config.runs / config.scale / "logs" / f"{work.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -217,7 +216,9 @@ def finish(job: Job, bars: Progress) -> list[str]:
 
 
 def show(job: Job, bars: Progress, results: Path) -> None:
-    """Move the bar of a process: steps while it trains, then rows."""
+    """Move the bar of a process: steps while it trains, then rows. Without a terminal there is no bar."""
+    if bars.disable:
+        return
     training = job.work.recipes[0].training
     step = saved_step(training.folder)
     if step < training.steps:

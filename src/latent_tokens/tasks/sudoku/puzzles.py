@@ -124,7 +124,7 @@ class SudokuPuzzle:
         return np.where((cells >= 1) & (cells <= self.side), cells - 1, np.int16(-1))
 
     def answers(self, tokens: Tokens) -> Tokens:
-        """Return the answer's cells (N, cells): digits 0..side-1, or 255 if there is none."""
+        """Return the answer's cells (N, cells): digits 0..side-1, or 255 if empty."""
         cells = tokens[:, self.start : self.start + self.side**2]
         return np.where((cells >= 1) & (cells <= self.side), cells - 1, 255).astype(np.uint8)
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, replace
-from typing import Literal, TypedDict, Unpack, cast
+from dataclasses import replace
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 import torch
 from torch import Tensor
 from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel
-from transformers.utils.generic import ModelOutput
 
 from latent_tokens.checks import check_int
 from latent_tokens.configs import OrderName, SamplingConfig
-from latent_tokens.core.decoding import Decoding, Step, check_decoding
+from latent_tokens.core.decoding import Decoding, Generated, Step, check_decoding
 from latent_tokens.core.methods import Method
 from latent_tokens.core.partition import equal_parts
 from latent_tokens.evaluation.settings import decoding_for
@@ -53,16 +52,36 @@ class TraceRow(TypedDict):
     latents: list[int]
 
 
-@dataclass
-class GeneratedOutput(ModelOutput):
-    """The result of `generate` for B samples of L positions."""
+class GeneratedOutput(Tensor):
+    """The result of `generate`: the tokens (B, L), a tensor, with the record of their decoding.
 
-    sequences: Tensor | None = None  # Int[B, L]
-    order: Tensor | None = None  # Int[B, L]: given positions, then the others in decoding order
-    nfe: int | None = None  # forward passes: the steps of the sample that took most
-    tokens_processed: Tensor | None = None  # Int[B]: summed over steps
-    tokens_per_forward: Tensor | None = None  # Float[B]: decoded tokens per step of the sample
-    trace: list[TraceRow] | None = None  # with `output_trace`
+    A tokenizer decodes it as any other tensor. The result of an operation is a plain tensor.
+    """
+
+    sequences: Tensor  # Int[B, L], the tokens as a plain tensor
+    order: Tensor  # Int[B, L]: given positions, then the others in decoding order
+    nfe: int  # forward passes: the steps of the sample that took most
+    tokens_processed: Tensor  # Int[B]: summed over steps
+    tokens_per_forward: Tensor  # Float[B]: decoded tokens per step of the sample
+    trace: list[TraceRow] | None  # type: ignore[assignment] # with `output_trace`, instead of Tensor.trace
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return the attribute of a name, as outputs of transformers do, or a part of the tensor."""
+        return getattr(self, index) if isinstance(index, str) else super().__getitem__(index)
+
+    @staticmethod
+    def of(result: Generated, sequences: Tensor, recorder: StepRecorder) -> GeneratedOutput:
+        """Return the result of decoding as a tensor of `sequences` with its record."""
+        output = sequences.as_subclass(GeneratedOutput)
+        output.sequences = sequences
+        output.order = result.order
+        output.nfe = result.forward_passes
+        output.tokens_processed = result.processed
+        output.tokens_per_forward = recorder.num_masked_first / recorder.steps.clamp(min=1)
+        output.trace = recorder.trace if recorder.keep_trace else None
+        return output
 
 
 class LatentTokensGenerationConfig(GenerationConfig):

@@ -23,8 +23,9 @@ from latent_tokens.evaluation.results import read_results
 from latent_tokens.evaluation.rows import Row
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
+from latent_tokens.sharing.tokenizer_files import tokenizer_files
 from latent_tokens.storage import Json, read_description
-from latent_tokens.tasks import Text, description
+from latent_tokens.tasks import Language, Text, described, description
 from latent_tokens.tasks.text.task import text_described
 
 RESULTS = "results.jsonl"
@@ -88,8 +89,17 @@ def save_pretrained(
     stored = deepcopy(net).to("cpu", dtype).float().eval()
     settings = {**settings, "fingerprint": fingerprint(stored), **for_transformers(stored)}
     files[f"{MODULE}.py"] = CODE.encode()
+    files |= tokenizer_files(saved_task(settings.get("task"), net.folder), net.vocab_size, net.max_length)
     pretrained.save_pretrained(net, folder, dtype=dtype, about=settings, beside=files)
     write_card(folder, rows, license=license, name=name)
+
+
+def saved_task(entries: Json, folder: Path | None) -> Language | None:
+    """Return the task of a description, or None if this version has no such task."""
+    try:
+        return described(entries, folder)
+    except ValueError:
+        return None
 
 
 def push_to_hub(
@@ -185,6 +195,7 @@ def for_transformers(net: Transformer) -> dict[str, Json]:
         "architectures": ["LatentTokensForMaskedLM"],
         "auto_map": {
             "AutoConfig": f"{MODULE}.LatentTokensConfig",
+            "AutoModel": f"{MODULE}.LatentTokensForMaskedLM",
             "AutoModelForMaskedLM": f"{MODULE}.LatentTokensForMaskedLM",
         },
         "vocab_size": net.vocab_size + 1,

@@ -10,7 +10,14 @@ from typing import Any, Unpack, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForMaskedLM, GenerationConfig, PretrainedConfig, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    GenerationConfig,
+    PretrainedConfig,
+    PreTrainedModel,
+)
 from transformers.modeling_outputs import MaskedLMOutput
 
 from latent_tokens.checkpoints.hub import fetch
@@ -202,7 +209,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             callback_on_step_end: called after each step as callback(model, step, t, {"sequences": ...}).
                 t is the largest fraction of masked tokens in a row before the step.
             output_trace: return every step.
-            return_dict_in_generate: return a GeneratedOutput instead of the sequences.
+            return_dict_in_generate: return the sequences with a record of their decoding as attributes.
             settings: those of `GenerationSettings`.
 
         Raises:
@@ -232,15 +239,9 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         sequences = torch.where(attended, result.tokens, input_ids)
         if not return_dict_in_generate:
             return sequences
-        return GeneratedOutput(
-            sequences=sequences,
-            order=result.order,
-            nfe=result.forward_passes,
-            tokens_processed=result.processed,
-            tokens_per_forward=(~known).sum(1) / recorder.steps.clamp(min=1),
-            trace=recorder.trace if output_trace else None,
-        )
+        return GeneratedOutput.of(result, sequences, recorder)
 
 
 AutoConfig.register(LatentTokensConfig.model_type, LatentTokensConfig, exist_ok=True)
+AutoModel.register(LatentTokensConfig, LatentTokensForMaskedLM, exist_ok=True)
 AutoModelForMaskedLM.register(LatentTokensConfig, LatentTokensForMaskedLM, exist_ok=True)

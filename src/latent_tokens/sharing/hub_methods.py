@@ -41,13 +41,18 @@ IN_RESULTS = (
     "relative_cost",
 )
 MODULE = "modeling_latent_tokens"
-CODE = (
-    '"""What transformers reads to open this folder (trust_remote_code=True): '
-    'two names of the package latent-tokens, and no more."""\n'
-    """
-from latent_tokens.hugging_face import LatentTokensConfig, LatentTokensForMaskedLM
-"""
-)
+REPOSITORY = "https://github.com/OWNER/latent-tokens"
+CODE = f'''"""The code of this model directory, for transformers: two names of the package latent-tokens."""
+
+try:
+    from latent_tokens.hugging_face import LatentTokensConfig, LatentTokensForMaskedLM
+except ModuleNotFoundError as error:
+    if error.name != "latent_tokens":
+        raise
+    raise ImportError(
+        "this model needs the package latent-tokens: pip install git+{REPOSITORY}"
+    ) from None
+'''
 OF_THE_TASK = ("task", "name")  # what is kept of a model whose weights have changed
 
 

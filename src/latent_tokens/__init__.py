@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from latent_tokens.network.fast import generate as generate
     from latent_tokens.network.sweep import sweep as sweep
     from latent_tokens.network.transformer import Transformer as Transformer
+    from latent_tokens.sharing.collator import DiffusionCollator as DiffusionCollator
     from latent_tokens.sizes import SIZES as SIZES, Size as Size
     from latent_tokens.tasks import TASKS as TASKS, Examples as Examples, Task as Task, Text as Text
     from latent_tokens.training.loop import fit as fit
@@ -81,6 +82,7 @@ HOMES = {
     "checkpoints.pretrained": ("from_pretrained", "save_pretrained"),
     "core.relevance": ("influence", "relevant"),
     "network.transformer": ("Transformer",),
+    "sharing.collator": ("DiffusionCollator",),
     "sizes": ("SIZES", "Size"),
     "network.sweep": ("sweep",),
     "tasks": ("TASKS", "Examples", "Task", "Text"),

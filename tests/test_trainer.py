@@ -111,6 +111,7 @@ def test_trainer_lowers_the_loss_in_ten_steps(model, tmp_path):
     assert settings.remove_unused_columns
 
 
+@pytest.mark.slow
 def test_trainer_resumes_and_keeps_the_best_weights(model, tmp_path):
     examples = examples_of(16)
     settings = SETTINGS(

@@ -97,7 +97,9 @@ def run_solve(command: Solve) -> int:
     verdict = "\n  ".join(["not solved:", *attempt.wrong]) if attempt.wrong else "solved"
     tried = f"attempt {attempt.number + 1} of {command.attempts}; " if command.attempts > 1 else ""
     cost = f"{tried}{attempt.processed:,} tokens processed by {name}"
-    num_latents = latents_in_words(shown_latents(net.method, decoding), shown_candidates(decoding))
+    num_latents = latents_in_words(
+        shown_latents(net.method, decoding), shown_candidates(net.method, decoding)
+    )
     print(task.decode(attempt.tokens), verdict, cost, num_latents, sep="\n")
     return 1 if attempt.wrong else 0
 

@@ -122,7 +122,7 @@ def caption_of(decodes: list[DecodeRequest]) -> str:
     kinds = {example["puzzle"]: example["kind"] for example in record["examples"]}
     settings = {
         (
-            shown_candidates(request.decoding),
+            shown_candidates(request.model.net.method, request.decoding),
             request.order,
             request.decoding.temperature,
             request.setting.seed,

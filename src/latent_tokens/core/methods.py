@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -22,33 +22,24 @@ from latent_tokens.core.attention import (
     independent,
     semi_causal,
 )
+from latent_tokens.core.denoiser import Denoiser, exclude_mask_token, supports_slots
 from latent_tokens.core.depth import check_depth, draw_rows, draw_visible, read_depth
+from latent_tokens.core.latents import LatentControl, check_latents
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.order import Order, any_order, first_order, is_left_to_right, left_to_right
 
+__all__ = [
+    "METHODS",
+    "Denoiser",
+    "LatentControl",
+    "Method",
+    "exclude_mask_token",
+    "name_of",
+    "supports_slots",
+    "windowed",
+]
+
 BLOCK_MASK_FROM = 1_024  # slots: on an accelerator, longer inputs get their mask in blocks
-
-LatentControl = Literal["none", "fixed", "free"]
-
-
-@runtime_checkable
-class Denoiser(Protocol):
-    """Any callable (ids, positions, mask) -> logits with an integer `mask_id`.
-
-    ids, positions: Int[B, S]; mask: Bool[B, S, S]; logits: Float[B, S, V]. A column `mask_id` of the logits
-    is never chosen. If `supports_slots` is true (`reads`, its name in version 0.1, is understood too), it
-    takes a fourth argument, slots Bool[B, S], and returns the logits of these slots only, (N, V), row by row.
-    On an accelerator its mask may then be a FlexAttention BlockMask.
-    """
-
-    mask_id: int
-
-    def __call__(self, ids: Tensor, positions: Tensor, mask: Tensor, /) -> Tensor: ...
-
-
-def supports_slots(net: Denoiser) -> bool:
-    """Return whether a denoiser takes slots as its fourth argument. In version 0.1 it says `reads`."""
-    return bool(getattr(net, "supports_slots", False) or getattr(net, "reads", False))
 
 
 @dataclass(frozen=True)
@@ -61,7 +52,7 @@ class Method:
     targets: Literal["all", "next"] = "all"  # which masked tokens of the input training scores
     weight: Literal["elbo", "flat"] = "elbo"  # divide by targets or by unknowns (D-4, loss weight)
     readout: Literal["in_place", "shifted"] = "in_place"  # shifted: slot j receives the token before it
-    latents: int | None = 0  # n if Decoding.latents is None; None = all
+    latents: int | None = 0  # n if it is free and Decoding.latents is None; None = all
     depth: str = "all"  # or "none:SHARE" or "uniform:SHARE" of the rows (D-38, depth of training)
 
     def __post_init__(self) -> None:
@@ -83,6 +74,8 @@ class Method:
         check_choice("readout", self.readout, ("in_place", "shifted"))
         if self.depth != "all":
             check_depth(self.depth, self._attends_to_masked, self.targets)
+        if self.latents:
+            check_latents(self.latents, self.latent_control, self.window, self.attention)
 
     @property
     def _attends_to_masked(self) -> bool:
@@ -102,6 +95,13 @@ class Method:
         if attends_later(self.attention) and read_depth(self.depth)[0] != "uniform":
             return "fixed"
         return "free"
+
+    @property
+    def default_latents(self) -> int | Literal["all"]:
+        """The number of latent tokens if `Decoding.latents` is None."""
+        if self.latent_control == "none":
+            return 0
+        return "all" if self.latents is None or self.latent_control == "fixed" else self.latents
 
     def draw(
         self,
@@ -186,13 +186,6 @@ class Method:
         if self.readout == "shifted":
             return tokens_at.roll(1, dims=1).masked_fill(~layout.shown | (layout.slots == 0), mask_id)
         return tokens_at.masked_fill(~layout.clean, mask_id)
-
-
-def exclude_mask_token(mask_id: int, logits: Float[Tensor, "*N V"]) -> Float[Tensor, "*N V"]:
-    """Return the logits with the column of MASK, if there is one, at minus infinity."""
-    if logits.shape[-1] > mask_id:
-        return logits.index_fill(-1, torch.tensor([mask_id], device=logits.device), -torch.inf)
-    return logits
 
 
 def windowed(window: int, targets: Literal["all", "next"]) -> Method:

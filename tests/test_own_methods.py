@@ -5,9 +5,24 @@ from dataclasses import replace
 import pytest
 import torch
 
-from latent_tokens import METHODS, Decoding, Method, generate, left_to_right, log_likelihood
+from latent_tokens import (
+    METHODS,
+    SIZES,
+    TASKS,
+    Decoding,
+    EvalConfig,
+    Method,
+    Transformer,
+    evaluate,
+    generate,
+    left_to_right,
+    log_likelihood,
+)
+from latent_tokens.checkpoints.pretrained import method_from, method_to
 from latent_tokens.core.attention import bidirectional, independent
-from latent_tokens.evaluation.settings import shown_candidates, shown_latents
+from latent_tokens.core.decoding import check_decoding
+from latent_tokens.core.methods import name_of
+from latent_tokens.evaluation.settings import label, shown_candidates, shown_latents
 
 WINDOWED = replace(METHODS["mdm"], window=4)
 
@@ -96,3 +111,38 @@ def test_advice_for_an_any_order_model_names_one(nano):
             0,
         )
     assert "ar-mtp" not in str(raised.value)
+
+
+NEAR = replace(METHODS["scdm"], window=4, name="near scdm")
+
+
+def test_name_of_a_method_is_its_own_unless_it_is_an_entry():
+    assert name_of(NEAR) == "near scdm"
+    assert name_of(replace(NEAR, name=None)) == "custom"
+    assert name_of(replace(METHODS["scdm"], name="mine")) == "scdm"
+    assert name_of(replace(METHODS["scdm"], weight="flat", name="mine")) == "mine"
+    assert replace(METHODS["scdm"], name="mine") == METHODS["scdm"]
+    assert hash(NEAR) == hash(replace(NEAR, name="other"))
+
+
+@pytest.mark.parametrize("name", ["", "  ", "two\nlines", "x" * 61, 7])
+def test_name_that_fits_no_table_is_refused(name):
+    with pytest.raises(ValueError, match=r"name=.*: must be a text of 1 to 60 printable characters"):
+        replace(METHODS["scdm"], name=name)
+
+
+def test_name_of_a_method_is_stored_only_if_it_is_set():
+    assert all("name" not in method_to(entry) for entry in METHODS.values())
+    assert method_to(NEAR)["name"] == "near scdm"
+    assert method_from(method_to(NEAR)).name == "near scdm"
+
+
+def test_rows_show_the_name_of_a_method():
+    task = TASKS["sudoku-4"]
+    net = Transformer(SIZES["pico"], task.vocab_size, task.length)
+    net.method = NEAR
+    (row,) = evaluate(net, task, EvalConfig(num_samples=2))
+    assert row["method"] == "near scdm"
+    assert "near scdm" in label(NEAR, Decoding())
+    with pytest.raises(ValueError, match="is not supported by near mdm"):
+        check_decoding(replace(METHODS["mdm"], window=4, name="near mdm"), Decoding(latents=1))

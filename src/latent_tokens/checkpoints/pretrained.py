@@ -205,11 +205,11 @@ def describe(net: Transformer) -> dict[str, Json]:
 def method_to(method: Method) -> dict[str, Json]:
     """Return a method's fields, its functions by name. Raise ValueError if one is not built in.
 
-    A depth of "all" is left out, as in the models of earlier versions.
+    Fields of later versions, depth and name, are left out at their default.
     """
-    row = {field.name: getattr(method, field.name) for field in fields(method)}
-    if method.depth == "all":
-        del row["depth"]
+    values = {field.name: getattr(method, field.name) for field in fields(method)}
+    later = {"depth": "all", "name": None}
+    row = {name: value for name, value in values.items() if name not in later or value != later[name]}
     for name, known in (("order", ORDERS), ("attention", RULES)):
         if row[name] not in known.values():
             ours = ", ".join(known)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens.checks import Registry, check_choice, check_int, is_whole
+from latent_tokens.checks import Registry, check_choice, check_int, check_label, is_whole
 from latent_tokens.core.attention import (
     Rule,
     attends_earlier,
@@ -54,8 +54,13 @@ class Method:
     readout: Literal["in_place", "shifted"] = "in_place"  # shifted: slot j receives the token before it
     latents: int | None = 0  # n if it is free and Decoding.latents is None; None = all
     depth: str = "all"  # or "none:SHARE" or "uniform:SHARE" of the rows (D-38, depth of training)
+    name: str | None = field(
+        default=None, kw_only=True, compare=False
+    )  # in results, if it is no METHODS entry
 
     def __post_init__(self) -> None:
+        if self.name is not None:
+            check_label("name", self.name)
         if self.latents is not None:
             check_int("latents", self.latents, 0)
         if self.window is not None and not is_whole(self.window, 1):
@@ -219,18 +224,23 @@ METHODS: Registry[Method] = Registry("method", {
 
 
 def name_of(method: Method) -> str:
-    """Return the method's name in METHODS, with weight, targets or depth if these differ, or "custom"."""
+    """Return the name of a method in results.
+
+    It is that of METHODS, else the method's own, else that of METHODS with weight, targets or depth if only
+    these differ, else "custom".
+    """
     names = [*METHODS, *(f"{kind}-{method.window}" for kind in ("ar-mtp-window", "ar-ntp") if method.window)]
     for changed in ((), ("weight",), ("targets",), ("weight", "targets"), ("depth",), ("weight", "depth")):
+        if changed and method.name is not None:
+            return method.name
         for name in names:
             if differences(METHODS[name], method) <= set(changed):
-                return (
-                    f"{name} ({', '.join(getattr(method, field) for field in changed)})" if changed else name
-                )
+                values = ", ".join(getattr(method, field) for field in changed)
+                return f"{name} ({values})" if changed else name
     return "custom"
 
 
 def differences(first: Method, second: Method) -> set[str]:
-    """Return the names of the fields in which two methods differ."""
-    names = [field.name for field in fields(first)]
+    """Return the names of the fields in which two methods differ, apart from `name`."""
+    names = [field.name for field in fields(first) if field.compare]
     return {name for name in names if getattr(first, name) != getattr(second, name)}

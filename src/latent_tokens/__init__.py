@@ -58,7 +58,13 @@ if TYPE_CHECKING:
     from latent_tokens.network.sweep import sweep as sweep
     from latent_tokens.network.transformer import Transformer as Transformer
     from latent_tokens.sizes import SIZES as SIZES, Size as Size
-    from latent_tokens.tasks import TASKS as TASKS, Examples as Examples, Task as Task, Text as Text
+    from latent_tokens.tasks import (
+        TASKS as TASKS,
+        Examples as Examples,
+        Task as Task,
+        TaskBase as TaskBase,
+        Text as Text,
+    )
     from latent_tokens.training.loop import fit as fit
 
 HOMES = {
@@ -83,7 +89,7 @@ HOMES = {
     "network.transformer": ("Transformer",),
     "sizes": ("SIZES", "Size"),
     "network.sweep": ("sweep",),
-    "tasks": ("TASKS", "Examples", "Task", "Text"),
+    "tasks": ("TASKS", "Examples", "Task", "TaskBase", "Text"),
     "data.tensors": ("as_numpy", "as_tensors"),
     "training.loop": ("fit",),
 }

@@ -12,6 +12,7 @@ from latent_tokens.configs.names import PositionName, PrecisionSetting, SizeName
 from latent_tokens.sizes import SIZES
 
 TrackerName = Literal["wandb", "trackio", "tensorboard", "mlflow"]
+DEFAULT_NUM_TRAIN = 100_000
 MAY_CHANGE_ON_RESUME = (
     "out",
     "resume",
@@ -83,8 +84,9 @@ class TrainConfig:
     another CPU. A resumed run keeps its format."""
     data: Path | None = None
     """Data set directory made by `latent-tokens data`. Default: examples are generated before training."""
-    num_train: int = 100_000
-    """Number of training examples to generate without --data."""
+    num_train: int | None = None
+    """Number of training examples to generate without --data. Default: 100,000, or num_train of a
+    TaskBase."""
     num_validation: int = 1_024
     """Number of validation examples to generate without --data."""
     evaluate_every: int = 1_000
@@ -118,13 +120,14 @@ class TrainConfig:
         for name in (
             "steps",
             "batch_size",
-            "num_train",
             "num_validation",
             "evaluate_every",
             "save_every",
             "keep",
         ):
             check_int(name, getattr(self, name), 1)
+        if self.num_train is not None:
+            check_int("num_train", self.num_train, 1)
         for name in ("warmup", "seed"):
             check_int(name, getattr(self, name), 0)
         for name in ("weight_decay", "ema", "dropout"):

@@ -140,8 +140,10 @@ def read_arrays(folder: Path, task: Language, split: Split) -> Examples:
 def fits(task: Language, examples: Examples) -> bool:
     """Return whether arrays are examples of a task, by their types, shapes, lengths and tokens."""
     tokens, known, lengths = examples
-    token_type = "uint16" if isinstance(task, Text) else "uint8"
-    if [part.dtype.name for part in examples] != [token_type, "bool", "uint16"] or tokens.ndim != 2:
+    token_types = ("uint16",) if isinstance(task, Text) else ("uint8", "uint16")
+    if tokens.dtype.name not in token_types or tokens.ndim != 2:
+        return False
+    if [known.dtype.name, lengths.dtype.name] != ["bool", "uint16"]:
         return False
     if known.shape != tokens.shape or lengths.shape != tokens.shape[:1]:
         return False

@@ -25,6 +25,7 @@ from latent_tokens.tasks.base import (
 from latent_tokens.tasks.countdown.puzzles import ANSWER_LENGTHS_0_1, Countdown
 from latent_tokens.tasks.sudoku.boards import PATTERN_9, SIZES, Sudoku
 from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
+from latent_tokens.tasks.task_base import TaskBase
 from latent_tokens.tasks.text.task import Text, text_described
 from latent_tokens.tasks.zebra.puzzles import Zebra
 
@@ -61,6 +62,7 @@ __all__ = [
     "Sudoku",
     "SudokuPuzzle",
     "Task",
+    "TaskBase",
     "Text",
     "Tokens",
     "Zebra",

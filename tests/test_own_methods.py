@@ -125,9 +125,9 @@ def test_name_of_a_method_is_its_own_unless_it_is_an_entry():
     assert hash(NEAR) == hash(replace(NEAR, name="other"))
 
 
-@pytest.mark.parametrize("name", ["", "  ", "two\nlines", "x" * 61, 7])
+@pytest.mark.parametrize("name", ["", "  ", "two\nlines", "x" * 101, 7])
 def test_name_that_fits_no_table_is_refused(name):
-    with pytest.raises(ValueError, match=r"name=.*: must be a text of 1 to 60 printable characters"):
+    with pytest.raises(ValueError, match=r"name=.*: must be a text of 1 to 100 printable characters"):
         replace(METHODS["scdm"], name=name)
 
 

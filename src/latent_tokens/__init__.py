@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         from_pretrained as from_pretrained,
         save_pretrained as save_pretrained,
     )
+    from latent_tokens.checkpoints.stored_methods import load_method as load_method
     from latent_tokens.configs import (
         DataConfig as DataConfig,
         EvalConfig as EvalConfig,
@@ -85,6 +86,7 @@ HOMES = {
     "core.order": ("PolicyInput", "Showing", "any_order", "given", "left_to_right", "nearest", "random"),
     "core.partition": ("equal_parts", "given_partition", "reverse_process"),
     "checkpoints.pretrained": ("from_pretrained", "save_pretrained"),
+    "checkpoints.stored_methods": ("load_method",),
     "core.relevance": ("influence", "relevant"),
     "network.transformer": ("Transformer",),
     "sizes": ("SIZES", "Size"),

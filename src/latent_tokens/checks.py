@@ -9,7 +9,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 LONGEST_LINE = 1_000  # characters
-LONGEST_LABEL = 60
+LONGEST_LABEL = 100
 MOST_THREADS = 1_024
 INT64_END = 1 << 63  # the first whole number that no tensor can store
 

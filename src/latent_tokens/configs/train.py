@@ -37,11 +37,12 @@ class TrainConfig:
 
     task: str
     """Task to learn. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36 (or sudoku-large),
-    sudoku-9-pattern, sudoku-puzzle, sudoku-6-puzzle, zebra, zebra-3, countdown, countdown-3, countdown-4 or
-    text, which needs --data."""
+    sudoku-9-pattern, sudoku-puzzle, sudoku-6-puzzle, zebra, zebra-3, countdown, countdown-3, countdown-4,
+    module:Name of your own or text, which needs --data."""
     method: str
     """Method to train. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any window N
-    from 1, or mdm-depth or scdm-depth, trained with mixed numbers of latent tokens."""
+    from 1, mdm-depth or scdm-depth, trained with mixed numbers of latent tokens, or module:name of your
+    own."""
     out: Path | None = None
     """Run directory to write. It must be missing or empty unless --resume auto is given. Default:
     runs/TASK-METHOD-SIZE-SEED."""
@@ -167,8 +168,5 @@ class TrainConfig:
 
     @property
     def folder(self) -> Path:
-        return (
-            Path("runs", f"{self.task}-{self.method}-{self.size}-{self.seed}")
-            if self.out is None
-            else self.out
-        )
+        name = f"{self.task}-{self.method}-{self.size}-{self.seed}".replace(":", ".")
+        return Path("runs", name) if self.out is None else self.out

@@ -15,9 +15,10 @@ from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
 from latent_tokens.checkpoints.pretrained import describe
+from latent_tokens.checkpoints.stored_methods import load_method
 from latent_tokens.configs import Split, TrainConfig
 from latent_tokens.configs.train import DEFAULT_NUM_TRAIN
-from latent_tokens.core.methods import METHODS, Method
+from latent_tokens.core.methods import Method
 from latent_tokens.data.datasets import change_detector, fingerprint, load_data
 from latent_tokens.data.splits import chunks_of, make_splits
 from latent_tokens.network.compiling import compile_blocks
@@ -46,7 +47,7 @@ CHECKED_AT_ONCE = 10_000  # examples
 def setup(config: TrainConfig, task: Language | None, method: Method | None, accelerator: Accelerator) -> Run:
     """Return a run at its first step, or at that of its latest checkpoint. Raises as `fit`."""
     folder = config.folder
-    method = METHODS[config.method] if method is None else method
+    method = load_method(config.method) if method is None else method
     method = with_settings(method, config)
 
     # Check the config, and the run that it resumes.
@@ -136,7 +137,7 @@ def training_data(config: TrainConfig, task: Language) -> tuple[Language, dict[S
     """
     if config.data is None:
         return task, generate_examples(config, task)
-    stored_task, splits = load_data(config.data, ("train", "validation"))
+    stored_task, splits = load_data(config.data, ("train", "validation"), task)
     if stored_task.name != task.name:
         raise ValueError(f"data={config.data}: holds {stored_task.name}, not {task.name}")
     for split in ("train", "validation"):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         from_pretrained as from_pretrained,
         save_pretrained as save_pretrained,
     )
+    from latent_tokens.checkpoints.stored_methods import load_method as load_method
     from latent_tokens.configs import (
         DataConfig as DataConfig,
         EvalConfig as EvalConfig,
@@ -58,7 +59,13 @@ if TYPE_CHECKING:
     from latent_tokens.network.sweep import sweep as sweep
     from latent_tokens.network.transformer import Transformer as Transformer
     from latent_tokens.sizes import SIZES as SIZES, Size as Size
-    from latent_tokens.tasks import TASKS as TASKS, Examples as Examples, Task as Task, Text as Text
+    from latent_tokens.tasks import (
+        TASKS as TASKS,
+        Examples as Examples,
+        Task as Task,
+        TaskBase as TaskBase,
+        Text as Text,
+    )
     from latent_tokens.training.loop import fit as fit
 
 HOMES = {
@@ -79,11 +86,12 @@ HOMES = {
     "core.order": ("PolicyInput", "Showing", "any_order", "given", "left_to_right", "nearest", "random"),
     "core.partition": ("equal_parts", "given_partition", "reverse_process"),
     "checkpoints.pretrained": ("from_pretrained", "save_pretrained"),
+    "checkpoints.stored_methods": ("load_method",),
     "core.relevance": ("influence", "relevant"),
     "network.transformer": ("Transformer",),
     "sizes": ("SIZES", "Size"),
     "network.sweep": ("sweep",),
-    "tasks": ("TASKS", "Examples", "Task", "Text"),
+    "tasks": ("TASKS", "Examples", "Task", "TaskBase", "Text"),
     "data.tensors": ("as_numpy", "as_tensors"),
     "training.loop": ("fit",),
 }

@@ -12,7 +12,7 @@ from tyro.conf import Positional
 
 from latent_tokens import processes
 from latent_tokens.checks import check_out
-from latent_tokens.commands.shared import check_counts, model_of, task_of
+from latent_tokens.commands.shared import OwnCode, check_counts, model_of, task_of
 from latent_tokens.configs import EvalConfig
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Evaluate:
     run: Positional[str]
     """Model to evaluate. A run directory, a bundled model, or a name on the Hugging Face Hub."""
     config: EvalConfig = field(default_factory=EvalConfig)
+    own: OwnCode = field(default_factory=OwnCode)
     out: Path | None = None
     """Directory for results.jsonl. It must be missing or empty. Default: the run directory, whose rows are
     kept."""
@@ -54,7 +55,7 @@ def run_evaluate(command: Evaluate) -> int:
     from latent_tokens.evaluation.settings import order_for
     from latent_tokens.tasks import Text
 
-    net = model_of(command.run)
+    net = model_of(command.run, command.own.method)
     folder = find(command.run)
     if command.out is not None:
         check_out(command.out)
@@ -69,7 +70,7 @@ def run_evaluate(command: Evaluate) -> int:
             kept.mkdir(parents=True, exist_ok=True)
             append_result(kept / "results.jsonl", row)
 
-    task = task_of(folder)
+    task = task_of(folder, command.own.task)
     order = order_for(net.method, task, command.config)
     check_counts(net.method, order, command.config.latents or (), command.config.candidates)
     if order == "left_to_right" and not command.config.refresh:

@@ -15,8 +15,10 @@ from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
 from latent_tokens.checkpoints.pretrained import describe
+from latent_tokens.checkpoints.stored_methods import load_method
 from latent_tokens.configs import Split, TrainConfig
-from latent_tokens.core.methods import METHODS, Method
+from latent_tokens.configs.train import DEFAULT_NUM_TRAIN
+from latent_tokens.core.methods import Method
 from latent_tokens.data.datasets import change_detector, fingerprint, load_data
 from latent_tokens.data.splits import chunks_of, make_splits
 from latent_tokens.network.compiling import compile_blocks
@@ -24,7 +26,7 @@ from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import CONSOLE, counting
 from latent_tokens.sizes import SIZES
 from latent_tokens.storage import json_bytes, restore_files
-from latent_tokens.tasks import Examples, Language, Task, Text, description, named
+from latent_tokens.tasks import Examples, Language, Task, TaskBase, Text, description, named
 from latent_tokens.training.resume import (
     check_same,
     print_precision,
@@ -45,15 +47,16 @@ CHECKED_AT_ONCE = 10_000  # examples
 def setup(config: TrainConfig, task: Language | None, method: Method | None, accelerator: Accelerator) -> Run:
     """Return a run at its first step, or at that of its latest checkpoint. Raises as `fit`."""
     folder = config.folder
-    method = METHODS[config.method] if method is None else method
+    method = load_method(config.method) if method is None else method
     method = with_settings(method, config)
 
     # Check the config, and the run that it resumes.
+    task = named(config.task) if task is None else task
+    config = replace(config, num_train=num_train_of(config, task))
     started = read_started(config)
     requested = config.precision
     config = resume_config(config, started, accelerator.device)
     unchanged = change_detector(config.data)
-    task = named(config.task) if task is None else task
     task, splits = training_data(config, task)
     check_examples(config, method, splits["train"])
     print_precision(config.precision, requested, started is not None, accelerator.device)
@@ -117,6 +120,13 @@ def with_settings(method: Method, config: TrainConfig) -> Method:
     return replace(method, weight=weight, targets=targets)
 
 
+def num_train_of(config: TrainConfig, task: Language) -> int:
+    """Return the number of training examples to generate: the config's, else that of a task of a user."""
+    if config.num_train is not None:
+        return config.num_train
+    return task.num_train if isinstance(task, TaskBase) else DEFAULT_NUM_TRAIN
+
+
 def training_data(config: TrainConfig, task: Language) -> tuple[Language, dict[Split, Examples]]:
     """Return (the task, its training and validation examples), from the config's data set or generated.
 
@@ -127,7 +137,7 @@ def training_data(config: TrainConfig, task: Language) -> tuple[Language, dict[S
     """
     if config.data is None:
         return task, generate_examples(config, task)
-    stored_task, splits = load_data(config.data, ("train", "validation"))
+    stored_task, splits = load_data(config.data, ("train", "validation"), task)
     if stored_task.name != task.name:
         raise ValueError(f"data={config.data}: holds {stored_task.name}, not {task.name}")
     for split in ("train", "validation"):
@@ -142,12 +152,20 @@ def generate_examples(config: TrainConfig, task: Language) -> dict[Split, Exampl
     if not isinstance(task, Task):
         fix = f"make one (latent-tokens data {task.name} --source FILE), name it with --data"
         raise ValueError(f"task={task.name}: is learned from a data set; {fix}")
-    counts: dict[Split, int] = {"train": config.num_train, "validation": config.num_validation}
+    counts: dict[Split, int] = {
+        "train": num_train_of(config, task),
+        "validation": config.num_validation,
+    }
     with counting(f"generating {task.name}", sum(counts.values())) as count:
         builder = make_splits(task, counts, config.seed, report=count)
     for split in builder.open:
         num_examples = builder.counts.get(split, 0)
         CONSOLE.print(f"{split}: {task.name} has only {num_examples:,} different examples", highlight=False)
+    for split in counts:
+        if not builder.counts.get(split):
+            raise ValueError(
+                f"task={task.name}: has no {split} examples. Widen the task, or use another seed."
+            )
     return builder.examples()
 
 

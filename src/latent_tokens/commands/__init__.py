@@ -17,6 +17,7 @@ from latent_tokens.commands.export import Export, run_export
 from latent_tokens.commands.importing import Import, run_import
 from latent_tokens.commands.likelihood import Likelihood, run_likelihood
 from latent_tokens.commands.reproduce import run_reproduce
+from latent_tokens.commands.results import Results, run_results
 from latent_tokens.commands.sample import Sample, run_sample
 from latent_tokens.commands.serve import Serve, run_serve
 from latent_tokens.commands.solve import Solve, run_solve
@@ -30,6 +31,7 @@ COMMANDS: dict[str, type] = {
     "data": Data,
     "train": TrainConfig,
     "evaluate": Evaluate,
+    "results": Results,
     "sample": Sample,
     "solve": Solve,
     "serve": Serve,
@@ -47,6 +49,7 @@ DESCRIPTIONS = {
     "data": "Make a data set, or convert one from a file.",
     "train": "Train a model.",
     "evaluate": "Evaluate a model: accuracy and cost for each number of latent tokens.",
+    "results": "Print the results of several runs as one table, or write them as CSV.",
     "sample": "Draw samples from a model and print them.",
     "solve": "Solve a puzzle with a model and verify the answer. The exit code is 1 if it is not solved.",
     "serve": "Serve the interactive demo: watch models decode puzzles in a browser.",
@@ -79,6 +82,7 @@ EXAMPLES = {  # two of each command; "" is the program itself
         "evaluate sudoku-6-scdm --latents 0 4 all --num-samples 100",
         "evaluate runs/four --candidates growing --json",
     ),
+    "results": ("results runs/four runs/five", "results 'runs/*' --metric cells --csv results.csv"),
     "sample": (
         "sample sudoku-6-scdm --latents all --num-samples 3",
         "sample runs/text --prompt 'Once upon a time' --show",
@@ -108,6 +112,7 @@ RUN: dict[type, Callable[[Any], int]] = {
     Data: run_data,
     TrainConfig: run_train,
     Evaluate: run_evaluate,
+    Results: run_results,
     Sample: run_sample,
     Solve: run_solve,
     Serve: run_serve,

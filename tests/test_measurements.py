@@ -2,6 +2,7 @@
 
 import csv
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -98,6 +99,12 @@ def test_results_command_prints_aligned_lines_without_pandas(runs, monkeypatch, 
     assert " ".join(lines[3].split()) == cells
     assert {line.index("sudoku-6") for line in lines[1:]} == {lines[0].index("task")}
     assert err == f"without results: {runs / 'not-evaluated'}\n"
+
+
+def test_results_command_imports_no_torch(runs):
+    script = f"import sys; from latent_tokens.cli import main; main(['results', {str(runs / 'four-*')!r}]); "
+    done = subprocess.run([sys.executable, "-c", script + "sys.exit('torch' in sys.modules)"], check=False)
+    assert done.returncode == 0
 
 
 def test_results_command_writes_every_column_as_csv(runs, tmp_path, capsys):

@@ -22,14 +22,14 @@ from latent_tokens.commands.sample import Sample, run_sample
 from latent_tokens.commands.serve import Serve, run_serve
 from latent_tokens.commands.solve import Solve, run_solve
 from latent_tokens.commands.trace import Trace, run_trace
-from latent_tokens.commands.train import run_train
-from latent_tokens.configs import DemoConfig, ReproduceConfig, TrainConfig
+from latent_tokens.commands.train import Train, run_train
+from latent_tokens.configs import DemoConfig, ReproduceConfig
 
 __all__ = ["COMMANDS", "DESCRIPTIONS", "EXAMPLES", "RUN"]
 
 COMMANDS: dict[str, type] = {
     "data": Data,
-    "train": TrainConfig,
+    "train": Train,
     "evaluate": Evaluate,
     "results": Results,
     "sample": Sample,
@@ -47,7 +47,7 @@ COMMANDS: dict[str, type] = {
 
 DESCRIPTIONS = {
     "data": "Make a data set, or convert one from a file.",
-    "train": "Train a model.",
+    "train": "Train a model, or one for each size and seed.",
     "evaluate": "Evaluate a model: accuracy and cost for each number of latent tokens.",
     "results": "Print the results of several runs as one table, or write them as CSV.",
     "sample": "Draw samples from a model and print them.",
@@ -75,8 +75,8 @@ EXAMPLES = {  # two of each command; "" is the program itself
         "data text --source book.txt --tokenizer bpe:4096 --length 128",
     ),
     "train": (
-        "train sudoku-4 scdm --steps 600 --out runs/four",
         "train text esolm --data data/text --size tiny --resume auto",
+        "train sudoku-4 scdm --steps 600 --seed 0 1 2 --out runs/four-{seed}",
     ),
     "evaluate": (
         "evaluate sudoku-6-scdm --latents 0 4 all --num-samples 100",
@@ -110,7 +110,7 @@ EXAMPLES = {  # two of each command; "" is the program itself
 
 RUN: dict[type, Callable[[Any], int]] = {
     Data: run_data,
-    TrainConfig: run_train,
+    Train: run_train,
     Evaluate: run_evaluate,
     Results: run_results,
     Sample: run_sample,

@@ -156,7 +156,7 @@ def measure(
         {} if watcher is None else watcher.found(),
         {"problems": config.data.name if config.data else None, "problems_sha256": problems_sha256},
         {"precision": config.precision, "made_with": provenance()},
-        trained_run(net.folder),
+        trained_run(net),
     )
 
 

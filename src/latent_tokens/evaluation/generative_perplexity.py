@@ -104,7 +104,7 @@ def evaluate_text(
                 {},
                 {},
                 {"precision": config.precision, "made_with": provenance()},
-                trained_run(net.folder),
+                trained_run(net),
             )
             rows.append(in_percent(row))
             on_row(rows[-1])

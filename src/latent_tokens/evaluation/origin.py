@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from latent_tokens.evaluation.rows import TrainedRun
 from latent_tokens.storage import read_description
+
+if TYPE_CHECKING:
+    from latent_tokens.core.methods import Denoiser
 
 KEYS: Final = {"size": "size", "train_seed": "seed", "train_steps": "steps"}
 """Keys of a row, and the settings of `TrainConfig` that they store."""
 
 
-def trained_run(folder: Path | None) -> TrainedRun:
-    """Return the training run of a model's directory. A network that was not read from one has no entries.
+def trained_run(net: Denoiser) -> TrainedRun:
+    """Return the training run of a model, by the directory that it was read from. Without one it is empty.
 
     Raises:
         ValueError: config.json is missing or corrupt.
     """
+    folder: Path | None = getattr(net, "folder", None)  # a network of another package has no such attribute
     return {} if folder is None else described_run(folder, read_description(folder, "config.json", "model"))
 
 

@@ -243,6 +243,9 @@ def comparable(folder, but):
 
 
 def timeless(metrics):
-    """Return rows of metrics without the speed."""
+    """Return rows of metrics without times."""
     rows = [json.loads(line) for line in metrics.read_text().splitlines()]
-    return [{name: value for name, value in row.items() if name != "tokens_per_second"} for row in rows]
+    return [
+        {name: value for name, value in row.items() if name not in ("tokens_per_second", "seconds")}
+        for row in rows
+    ]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 from latent_tokens import processes
 from latent_tokens.commands.options import Settings
 from latent_tokens.commands.shared import keep_freed_memory
-from latent_tokens.configs import TrainConfig
+from latent_tokens.configs import SizeName, TrainConfig
 from latent_tokens.progress import CONSOLE
 
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ def configs_of(command: Train) -> list[TrainConfig]:
         fix = f"use out={'-'.join([str(command.out), *missing])} instead"
         raise ValueError(f"out={command.out}: is one directory for several runs; {fix}")
     return [
-        replace(command.config, size=size, seed=seed, out=directory(command.out, size, seed))
+        replace(
+            command.config, size=cast(SizeName, size), seed=seed, out=directory(command.out, size, seed)
+        )  # which checks the size
         for size in command.size
         for seed in command.seed
     ]

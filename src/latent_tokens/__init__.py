@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from latent_tokens.data.tensors import as_numpy as as_numpy, as_tensors as as_tensors
     from latent_tokens.evaluation.evaluate import evaluate as evaluate
     from latent_tokens.evaluation.held_out import nats_along_orders as nats_along_orders
+    from latent_tokens.evaluation.measurements import results as results
     from latent_tokens.evaluation.solve import solve as solve
     from latent_tokens.network.fast import generate as generate
     from latent_tokens.network.sweep import sweep as sweep
@@ -78,6 +79,7 @@ HOMES = {
     "evaluation.evaluate": ("evaluate",),
     "network.fast": ("generate",),
     "evaluation.held_out": ("nats_along_orders",),
+    "evaluation.measurements": ("results",),
     "evaluation.solve": ("solve",),
     "core.layout": ("Layout", "next_layout"),
     "core.likelihood": ("log_likelihood",),

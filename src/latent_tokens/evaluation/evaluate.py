@@ -18,6 +18,7 @@ from latent_tokens.core.cost import relative_cost
 from latent_tokens.core.decoding import Decoding, Step, check_decoding
 from latent_tokens.data.datasets import fingerprint
 from latent_tokens.evaluation.intervals import wilson
+from latent_tokens.evaluation.origin import trained_run
 from latent_tokens.evaluation.problems import batches, decode_batch, device_of, find_problems, policy_for
 from latent_tokens.evaluation.protocol import with_protocol
 from latent_tokens.evaluation.results import in_percent
@@ -156,6 +157,7 @@ def measure(
         {} if watcher is None else watcher.found(),
         {"problems": config.data.name if config.data else None, "problems_sha256": problems_sha256},
         {"precision": config.precision, "made_with": provenance()},
+        trained_run(net),
     )
 
 

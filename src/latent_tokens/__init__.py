@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from latent_tokens.evaluation.held_out import nats_along_orders as nats_along_orders
     from latent_tokens.evaluation.measurements import results as results
     from latent_tokens.evaluation.solve import solve as solve
+    from latent_tokens.network.contract import check_network as check_network
     from latent_tokens.network.fast import generate as generate
     from latent_tokens.network.sweep import sweep as sweep
     from latent_tokens.network.transformer import Transformer as Transformer
@@ -90,6 +91,7 @@ HOMES = {
     "checkpoints.pretrained": ("from_pretrained", "save_pretrained"),
     "checkpoints.stored_methods": ("load_method",),
     "core.relevance": ("influence", "relevant"),
+    "network.contract": ("check_network",),
     "network.transformer": ("Transformer",),
     "sizes": ("SIZES", "Size"),
     "network.sweep": ("sweep",),

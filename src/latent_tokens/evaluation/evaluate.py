@@ -31,6 +31,7 @@ from latent_tokens.evaluation.settings import (
     shown_candidates,
     shown_latents,
 )
+from latent_tokens.network.contract import check_once
 from latent_tokens.network.precision import warn_if_slow
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
@@ -111,6 +112,7 @@ def checked_decodings(net: Transformer, task: Language, config: EvalConfig) -> l
         ValueError: the net is not of the task, or its method cannot decode so.
     """
     check_fits(net, task)
+    check_once(net, net.method, task.length)
     decodings = [decoding_for(net.method, task, sampling) for sampling in config.samplings]
     for decoding in decodings:
         check_decoding(net.method, decoding)

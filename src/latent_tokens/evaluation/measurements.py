@@ -109,7 +109,7 @@ def measurements_of(file: Path) -> list[Measurement]:
     if (folder / "config.json").is_file():
         description = read_description(folder, "config.json", "run")
         training = description.get("training") or {}
-        others = training.keys() - {*KEYS.values(), "task", "method"}
+        others = [name for name in training if name not in (*KEYS.values(), "task", "method")]
         run |= {**described_run(folder, description), **{f"train_{name}": training[name] for name in others}}
     run_name = {"run": run["run"]} if "run" in run else {}  # that of today, if the directory was renamed
     return [measurement({**run, **row, **run_name}) for row in read_results(file, NEEDED)]

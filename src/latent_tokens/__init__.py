@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from latent_tokens.network.fast import generate as generate
     from latent_tokens.network.sweep import sweep as sweep
     from latent_tokens.network.transformer import Transformer as Transformer
+    from latent_tokens.sharing.collator import DiffusionCollator as DiffusionCollator
     from latent_tokens.sizes import SIZES as SIZES, Size as Size
     from latent_tokens.tasks import (
         TASKS as TASKS,
@@ -93,6 +94,7 @@ HOMES = {
     "core.relevance": ("influence", "relevant"),
     "network.contract": ("check_network",),
     "network.transformer": ("Transformer",),
+    "sharing.collator": ("DiffusionCollator",),
     "sizes": ("SIZES", "Size"),
     "network.sweep": ("sweep",),
     "tasks": ("TASKS", "Examples", "Task", "TaskBase", "Text"),

@@ -16,6 +16,7 @@ from transformers.modeling_outputs import MaskedLMOutput
 from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.pretrained import build, find
 from latent_tokens.core.methods import exclude_mask_token
+from latent_tokens.sharing.collator import weighted_cross_entropy
 from latent_tokens.sharing.generation import GeneratedOutput, StepCallback, decode_masked
 from latent_tokens.sharing.generation_settings import (
     GenerationSettings,
@@ -27,7 +28,7 @@ from latent_tokens.sharing.generation_settings import (
 from latent_tokens.sharing.hub_methods import for_transformers, push_to_hub, save_pretrained
 from latent_tokens.sharing.loading import check_loaded
 from latent_tokens.sharing.model_config import LatentTokensConfig
-from latent_tokens.sharing.model_inputs import arrange, attended_slots, check_inputs, mean_nats
+from latent_tokens.sharing.model_inputs import arranged_logits, attended_slots, mean_nats
 from latent_tokens.sharing.saving import SavingOptions, check_saving, for_hub
 
 __all__ = ["GeneratedOutput", "LatentTokensConfig", "LatentTokensForMaskedLM", "LatentTokensGenerationConfig"]
@@ -158,6 +159,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         position_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
+        weights: Tensor | None = None,
     ) -> MaskedLMOutput:
         """Return the logits (B, S, V + 1) of S slots: those with a token are clean, those with MASK masked.
 
@@ -170,29 +172,27 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             position_ids: the positions (S) or (B, S) of the slots, by default 0, 1, 2 and so on. Permute
                 `input_ids` and positions together to choose the order of masked slots. Leave out masked slots
                 to have fewer latent tokens.
-            attention_mask: 0 at padding (B, S).
+            attention_mask: 0 at padding (B, S). Or the attention pattern, Bool (B, 1, S, S), of an input that
+                is arranged already, as `DiffusionCollator` does.
             labels: tokens (B, S), or -100. With labels, `loss` is their mean cross-entropy in nats, or 0 if
                 there are none.
+            weights: weight of each label (B, S). With weights, `loss` is the weighted sum instead.
 
         Raises:
             ValueError: an input has the wrong shape or is out of range.
         """
         net = self.net
-        method = net.method
-        attended = attended_slots(input_ids, attention_mask)
-        if position_ids is None:
-            position_ids = torch.arange(input_ids.shape[1], device=input_ids.device)
-        check_inputs(net, input_ids, position_ids, attended)
-        tokens, layout, slot_of = arrange(net, input_ids, position_ids, attended)
-
-        # The logits of the arranged slots, in the order of the input.
-        logits = method.logits(net, tokens, layout).masked_fill(~layout.shown[..., None], 0)
-        logits = exclude_mask_token(net.mask_id, logits)  # (B, S, V + 1)
-        logits = logits.gather(1, slot_of[..., None].expand_as(logits))
+        if attention_mask is not None and attention_mask.dim() == 4:
+            logits = exclude_mask_token(net.mask_id, net(input_ids, position_ids, attention_mask[:, 0]))
+            predicted = torch.ones_like(input_ids, dtype=torch.bool)
+        else:
+            logits, predicted = arranged_logits(net, input_ids, position_ids, attention_mask)
         if labels is None:
             return MaskedLMOutput(logits=logits)
-        predicted = layout.shown if method.readout == "shifted" else layout.shown & ~layout.clean
-        loss = mean_nats(logits, labels, predicted.gather(1, slot_of), net.vocab_size)
+        if weights is None:
+            loss = mean_nats(logits, labels, predicted, net.vocab_size)
+        else:
+            loss = weighted_cross_entropy(logits, labels, weights)
         return MaskedLMOutput(loss=loss, logits=logits)
 
     def generate(

@@ -74,6 +74,16 @@ def test_results_accept_rows_without_a_run(tmp_path):
     assert len(measurements([ROWS])) == len(ROWS.read_text().splitlines())
 
 
+@pytest.mark.parametrize("training", [None, "lost", []])
+def test_results_of_a_model_without_training_settings_are_read(tmp_path, training):
+    """An imported model has none, and a config.json may hold anything."""
+    run = make_run(tmp_path / "imported", 0, [{"latents": "all"}])
+    description = json.loads((run / "config.json").read_text()) | {"training": training}
+    (run / "config.json").write_text(json.dumps(description))
+    (row,) = measurements([run])
+    assert (row["run"], row["latents"], row.get("size")) == ("imported", 36, None)
+
+
 def test_results_of_another_metric_have_no_interval(runs):
     (row, *_) = measurements([runs / "four-1"], metric="cells")
     assert (row["metric"], row["value"], row["ci_low"]) == ("cells", 88.5, None)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from latent_tokens.checks import did_you_mean
-from latent_tokens.evaluation.origin import KEYS, described_run
+from latent_tokens.evaluation.origin import KEYS, described_run, entries
 from latent_tokens.evaluation.results import is_number, read_results
 from latent_tokens.storage import read_description
 
@@ -108,7 +108,7 @@ def measurements_of(file: Path) -> list[Measurement]:
     run: dict[str, object] = {"folder": str(folder)}
     if (folder / "config.json").is_file():
         description = read_description(folder, "config.json", "run")
-        training = description.get("training") or {}
+        training = entries(description, "training")
         others = [name for name in training if name not in (*KEYS.values(), "task", "method")]
         run |= {**described_run(folder, description), **{f"train_{name}": training[name] for name in others}}
     run_name = {"run": run["run"]} if "run" in run else {}  # that of today, if the directory was renamed

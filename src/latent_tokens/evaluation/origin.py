@@ -28,8 +28,14 @@ def trained_run(net: Denoiser) -> TrainedRun:
 
 def described_run(folder: Path, description: Mapping[str, Any]) -> TrainedRun:
     """Return the training run of a directory by its config.json. An imported model has no settings."""
-    training = description.get("training") or {}
+    training = entries(description, "training")
     values = {"run": folder.absolute().name, "method_name": description.get("name")}
     values |= {key: training.get(name) for key, name in KEYS.items()}
-    values["length"] = description.get("model", {}).get("max_length")
+    values["length"] = entries(description, "model").get("max_length")
     return cast(TrainedRun, {key: value for key, value in values.items() if value is not None})
+
+
+def entries(description: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return an object of a config.json by its name. If it is missing or not an object, it is empty."""
+    value = description.get(name)
+    return value if isinstance(value, dict) else {}

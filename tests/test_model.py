@@ -150,14 +150,16 @@ def test_generate_refuses_a_mistake_in_one_line(small, message):
     assert "\n" not in str(error.value)
 
 
-def test_evaluate_returns_the_rows_of_the_function(small, capsys, monkeypatch, tmp_path):
+def test_evaluate_returns_the_rows_of_the_function(small, capsys, tmp_path):
     results = small.evaluate(latents=(0, "all"), num_samples=8)
     rows = evaluate(small.net, small.task, EvalConfig(latents=(0, "all"), num_samples=8))
     timed = ("seconds", "samples_per_second")
     for row, expected in zip(results.rows, rows, strict=True):
         assert {**row, **dict.fromkeys(timed)} == {**expected, **dict.fromkeys(timed)}
 
-    command = Evaluate(str(small.directory), EvalConfig(latents=(0, "all"), num_samples=8), tmp_path / "rows")
+    command = Evaluate(
+        str(small.directory), EvalConfig(latents=(0, "all"), num_samples=8), out=tmp_path / "rows"
+    )
     run_evaluate(command)
     printed = capsys.readouterr().out.splitlines()
     assert [line.split("│")[:8] for line in str(results).splitlines()[3:]] == [

@@ -20,9 +20,10 @@ from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.generative_perplexity import evaluate_text
 from latent_tokens.evaluation.problems import Batch, decode_batch, device_of, policy_for
 from latent_tokens.evaluation.settings import check_policy, decoding_for, order_for
-from latent_tokens.model.outputs import Results, Samples
+from latent_tokens.model.outputs import ResultTable, Samples
 from latent_tokens.model.prompts import Prompt, problems_of
 from latent_tokens.network.transformer import Transformer
+from latent_tokens.plugins import is_dotted
 from latent_tokens.tasks import Language, Task, Text
 from latent_tokens.training.loop import fit
 
@@ -95,7 +96,7 @@ class Model:
             decoded.generated.forward_passes,
         )
 
-    def evaluate(self, *, judge: str | None = None, **settings: Any) -> Results:
+    def evaluate(self, *, judge: str | None = None, **settings: Any) -> ResultTable:
         """Return the rows of `evaluate`, one per number of latent tokens.
 
         Args:
@@ -124,7 +125,7 @@ class Model:
         else:
             rows = evaluate(self.net, cast(Task, self.task), config)
         title = f"{self.directory.name}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"
-        return Results(rows, title)
+        return ResultTable(rows, title)
 
     def save_pretrained(self, folder: str | Path, **options: Any) -> None:
         """Write a model directory with its card (`Transformer.save_pretrained`)."""
@@ -157,14 +158,18 @@ class Model:
         return replace(decoding, **functions), config.seed
 
 
-def load(folder_or_name: str | Path, *, task: Language | None = None) -> Model:
+def load(
+    folder_or_name: str | Path, *, task: str | Language | None = None, method: str | None = None
+) -> Model:
     """Return the model of a directory, a bundled model, or a model of the Hugging Face Hub, OWNER/NAME.
 
     It is in eval mode, on the fastest device available.
 
     Args:
         folder_or_name: the directory or name.
-        task: the task that it learned, if that is your own. None: the one that the directory names.
+        task: the task that it learned, if that is your own: an object, or module:Name. None: the one that the
+            directory names.
+        method: its method, if that has functions of your own, as module:name. None: the one of the directory.
 
     Raises:
         ValueError: as `from_pretrained`, or the task is not one of this version.
@@ -175,8 +180,9 @@ def load(folder_or_name: str | Path, *, task: Language | None = None) -> Model:
         'sudoku-6'
     """
     folder = find(folder_or_name)
-    net = model_of(folder)
-    return Model(net, net.method, task_of(folder) if task is None else task, folder)
+    net = model_of(folder, method)
+    learned = task_of(folder, task) if task is None or isinstance(task, str) else task
+    return Model(net, net.method, learned, folder)
 
 
 def train(task: str | Language, method: str | Method, **settings: Any) -> Model:
@@ -200,7 +206,8 @@ def train(task: str | Language, method: str | Method, **settings: Any) -> Model:
     config = TrainConfig(task_name, method_name, **settings)
     own_task = None if isinstance(task, str) else task
     own_method = None if isinstance(method, str) else method
-    return load(fit(config, task=own_task, method=own_method), task=own_task)
+    folder = fit(config, task=own_task, method=own_method)
+    return load(folder, task=task if own_task is not None or is_dotted(task_name) else None)
 
 
 def check_names(settings: dict[str, Any], names: tuple[str, ...]) -> None:

@@ -33,7 +33,7 @@ class Samples:
 
 
 @dataclass(frozen=True)
-class Results:
+class ResultTable:
     """What `Model.evaluate` returns: one row per number of latent tokens. It prints as a table."""
 
     rows: list[Row]

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from latent_tokens.evaluation.held_out import nats_along_orders as nats_along_orders
     from latent_tokens.evaluation.measurements import results as results
     from latent_tokens.evaluation.solve import solve as solve
+    from latent_tokens.model.model import Model as Model, load as load, train as train
+    from latent_tokens.model.outputs import ResultTable as ResultTable, Samples as Samples
     from latent_tokens.network.contract import check_network as check_network
     from latent_tokens.network.fast import generate as generate
     from latent_tokens.network.sweep import sweep as sweep
@@ -92,6 +94,8 @@ HOMES = {
     "checkpoints.pretrained": ("from_pretrained", "save_pretrained"),
     "checkpoints.stored_methods": ("load_method",),
     "core.relevance": ("influence", "relevant"),
+    "model.model": ("Model", "load", "train"),
+    "model.outputs": ("ResultTable", "Samples"),
     "network.contract": ("check_network",),
     "network.transformer": ("Transformer",),
     "sharing.collator": ("DiffusionCollator",),
@@ -109,6 +113,8 @@ __all__ = [  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("latent_tokens.storage.versions").package_version()
     if name not in HOME_OF:
         raise AttributeError(f"module 'latent_tokens' has no attribute {name!r}")
     return getattr(import_module(f"latent_tokens.{HOME_OF[name]}"), name)

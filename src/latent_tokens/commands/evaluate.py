@@ -95,7 +95,7 @@ def run_evaluate(command: Evaluate) -> int:
                 log(tracked(row), row.get("train_steps"))
 
         if isinstance(task, Text):
-            judge = judge_of(command, task, next(net.parameters()).device)
+            judge = judge_of(command.judge, command.config.data, task, next(net.parameters()).device)
             rows = evaluate_text(net, task, command.config, judge, on_row=on_row)
         else:
             rows = evaluate(net, task, command.config, on_row=on_row)
@@ -132,14 +132,13 @@ def judged_by(row: Row) -> str:
     return f", evaluator {row['judge']}" if "judge" in row else ""
 
 
-def judge_of(command: Evaluate, task: Text, device: torch.device) -> Judge:
-    """Return the evaluator model that the command names.
+def judge_of(name: str | None, data: Path | None, task: Text, device: torch.device) -> Judge:
+    """Return the evaluator model of a name, by default trigrams.
 
     Raise ValueError if the data set that it learns from has other tokens.
     """
     from latent_tokens.evaluation.evaluators import find_judge
     from latent_tokens.evaluation.problems import read_split
 
-    data = command.config.data
     held_out = None if data is None else read_split(task, data, "validation")
-    return find_judge(command.judge or "trigrams", task, held_out, device)
+    return find_judge(name or "trigrams", task, held_out, device)

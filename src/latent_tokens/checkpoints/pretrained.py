@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,9 @@ from torch import Tensor
 
 from latent_tokens.checkpoints.fingerprint import check_fingerprint, fingerprint
 from latent_tokens.checkpoints.hub import fetch, is_name
+from latent_tokens.checkpoints.stored_methods import ORDERS, RULES, check_loaded, method_from, method_to
 from latent_tokens.checkpoints.tensor_files import read_tensor_file, tensors_to_bytes
 from latent_tokens.checks import check_choice, check_int, check_min, did_you_mean, first_line
-from latent_tokens.core import attention, order
-from latent_tokens.core.methods import Method
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
 from latent_tokens.sizes import LONGEST, Size
@@ -24,11 +23,6 @@ from latent_tokens.storage import FORMAT, Json, json_bytes, read_description, wr
 from latent_tokens.tasks import Language
 
 SHIPPED = Path(__file__).parents[1] / "shipped"
-RULES = {
-    rule.__name__: rule
-    for rule in (attention.bidirectional, attention.independent, attention.semi_causal, attention.causal)
-}
-ORDERS = {rule.__name__: rule for rule in (order.any_order, order.left_to_right)}
 
 __all__ = [
     "ORDERS",
@@ -63,6 +57,7 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
     """
     folder = find(folder_or_name)
     config = read_description(folder, "config.json", "model")
+    check_loaded(config.get("method"))
     weights = folder / "model.safetensors"
     if not weights.is_file():
         raise ValueError(
@@ -200,31 +195,6 @@ def describe(net: Transformer) -> dict[str, Json]:
         "gelu": net.gelu,
     }
     return {"format": FORMAT, "model": model, "method": method_to(net.method)}
-
-
-def method_to(method: Method) -> dict[str, Json]:
-    """Return a method's fields, its functions by name. Raise ValueError if one is not built in.
-
-    A depth of "all" is left out, as in the models of earlier versions.
-    """
-    row = {field.name: getattr(method, field.name) for field in fields(method)}
-    if method.depth == "all":
-        del row["depth"]
-    for name, known in (("order", ORDERS), ("attention", RULES)):
-        if row[name] not in known.values():
-            ours = ", ".join(known)
-            given = getattr(row[name], "__name__", row[name])
-            raise ValueError(
-                f"{name}={given}: only {ours} can be saved; "
-                "save the state_dict yourself and build the Method in code"
-            )
-        row[name] = row[name].__name__
-    return row
-
-
-def method_from(row: Mapping[str, Any]) -> Method:
-    """Return the Method of the entries that `method_to` returns."""
-    return Method(**{**row, "order": ORDERS[row["order"]], "attention": RULES[row["attention"]]})
 
 
 def shipped_names() -> list[str]:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 import torch
+from torch import nn
 
 from latent_tokens import processes
 from latent_tokens.checks import check_out
 from latent_tokens.configs import TrainConfig
-from latent_tokens.core.methods import Method
+from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.core.objective import TrainingBatch
 from latent_tokens.progress import progress
 from latent_tokens.tasks import Language
@@ -42,6 +43,7 @@ def unobserved(stage: Stage, step: int) -> None:
 def fit(
     config: TrainConfig,
     *,
+    net: Denoiser | nn.Module | None = None,
     task: Language | None = None,
     method: Method | None = None,
     observe: Observer | None = None,
@@ -54,6 +56,10 @@ def fit(
 
     Args:
         config: the settings.
+        net: the network to train, from the weights that it has, instead of a `Transformer` of the config's
+            size. It is a `torch.nn.Module` that is a `Denoiser`, also compiled by torch.compile. It is
+            trained in place and gets `method`, `vocab_size` and `max_length`. Load the EMA weights with
+            `from_pretrained(run, net=net)`.
         task: the task, instead of the one that the config names.
         method: the method, instead of the one that the config names.
         observe: is called with each stage and the number of steps taken: "begun" at the first step or the
@@ -74,7 +80,7 @@ def fit(
     with processes.translate_peer_failure():
         accelerator = join_ranks(config)
         with locked_by_main(config.folder), processes.limit_threads(config.threads):
-            run = setup(config, task, method, accelerator)
+            run = setup(config, net, task, method, accelerator)
             train(run, observe or unobserved)
             processes.barrier()
             run.accelerator.end_training()
@@ -88,7 +94,7 @@ def train(run: Run, observe: Observer) -> None:
     device = run.accelerator.device
     observe("begun", state.step)
     examples = run.splits["train"]
-    batches = training_batches(examples, run.method, config, run.net.mask_id, state.step, device, run.pad)
+    batches = training_batches(examples, run.method, config, run.mask_id, state.step, device, run.pad)
     bar = progress(f"{config.method} on {config.task}", config.steps, state.step)
     with closing(batches), bar as advance, interruptible() as signals, torch.random.fork_rng():
         tokens_per_batch = config.batch_size * float(examples.lengths.mean())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -35,13 +35,16 @@ def read_started(config: TrainConfig) -> dict[str, Any] | None:
     return read_description(folder, "config.json", "run to resume", hint=RESTORE_HINT)
 
 
-def resume_config(config: TrainConfig, started: dict[str, Any] | None, device: torch.device) -> TrainConfig:
+def resume_config(
+    config: TrainConfig, started: dict[str, Any] | None, device: torch.device, ignored: Collection[str]
+) -> TrainConfig:
     """Return the config with the precision of the run, which is never auto. Rank 0 decides.
 
     Args:
         config: the settings.
         started: the config.json of the run to resume, or None to start one.
         device: the device of this rank.
+        ignored: settings without influence on the run.
 
     Raises:
         ValueError: a setting differs from that of the run to resume.
@@ -51,7 +54,7 @@ def resume_config(config: TrainConfig, started: dict[str, Any] | None, device: t
         chosen = resolve_precision("auto", device) if stored is None else stored["precision"]
         config = replace(config, precision=processes.all_gather_object(chosen)[0])
     if stored is not None:
-        check_same(config.folder, stored, settings(config))
+        check_same(config.folder, stored, settings(config, ignored))
     return config
 
 
@@ -100,10 +103,19 @@ def write_start(folder: Path, description: dict[str, Any], task_files: dict[Path
     write_atomic({folder / "config.json": config, **task_files})
 
 
-def settings(config: TrainConfig) -> dict[str, Any]:
+def settings(config: TrainConfig, ignored: Collection[str] = ()) -> dict[str, Any]:
     """Return the settings that a resumed run must not change, as JSON stores them."""
-    values = {name: value for name, value in asdict(config).items() if name not in MAY_CHANGE_ON_RESUME}
+    left_out = (*MAY_CHANGE_ON_RESUME, *ignored)
+    values = {name: value for name, value in asdict(config).items() if name not in left_out}
     return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
+
+
+def check_started(folder: Path, started: Mapping[str, Any], contents: Mapping[str, Any]) -> None:
+    """Raise ValueError if config.json of the run to resume differs from what it would be now."""
+    check_same(folder, started.get("data_sha256"), contents["data_sha256"])
+    check_same(folder, started.get("model"), contents["model"])
+    check_same(folder, started, {name: contents[name] for name in ("method", "task")})
+    check_same(folder, started.get("start", {}), contents.get("start", {}))
 
 
 def check_same(folder: Path, started: Mapping[str, Any] | None, values: Mapping[str, Any]) -> None:

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 import torch
 from accelerate import Accelerator
+from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
 from latent_tokens.configs import Split, TrainConfig
 from latent_tokens.core.methods import Method
-from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import append_line
 from latent_tokens.tasks import Examples
 from latent_tokens.training.state import State, save_state
-from latent_tokens.training.step import TrainableDenoiser
 
 
 @dataclass
@@ -26,13 +25,14 @@ class Run:
     config: TrainConfig
     method: Method
     splits: dict[Split, Examples]
-    net: Transformer
+    net: nn.Module  # without wrappers
     ema: AveragedModel
     optimizer: torch.optim.Optimizer
-    model: TrainableDenoiser  # the network as the ranks share it
+    model: nn.Module  # the network as it is called: compiled if it was given so, DDP for several ranks
     accelerator: Accelerator
     state: State
     unchanged: Callable[[], bool]  # whether the data set is the one that the run started with
+    mask_id: int
     pad: int | None = None  # the token after the end of an answer
 
     def save(self) -> None:

@@ -12,13 +12,12 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
-from latent_tokens.checkpoints.tensor_files import SHA256, check_tensors, tensors_sha256
+from latent_tokens.checkpoints.tensor_files import SHA256, check_tensors, tensors_sha256, without_sharing
 from latent_tokens.checks import first_line, is_whole
-from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import half_written, read_lines, short_hash, write_atomic
@@ -54,7 +53,7 @@ class State:
 
 def save_state(
     folder: Path,
-    net: Transformer,
+    net: nn.Module,
     ema: AveragedModel,
     optimizer: torch.optim.Optimizer,
     state: State,
@@ -76,7 +75,7 @@ def save_state(
     complete = dict(sorted(complete.items()))
     header: Header = {"step": state.step, "best": state.best, "recent": state.recent}
     header[SHA256] = tensors_sha256(complete)
-    content = save(complete, {"state": json.dumps(header)})
+    content = save(without_sharing(complete), {"state": json.dumps(header)})
     write_atomic({folder / f"state-{state.step:08d}-{short_hash(content, DIGITS)}.safetensors": content})
     prune(folder, keep)
 
@@ -114,7 +113,7 @@ def saved_step(folder: Path) -> int:
     return read_state(latest)[0].step if step is None else step
 
 
-def load_state(folder: Path, net: Transformer, ema: AveragedModel, optimizer: torch.optim.Optimizer) -> State:
+def load_state(folder: Path, net: nn.Module, ema: AveragedModel, optimizer: torch.optim.Optimizer) -> State:
     """Load the latest checkpoint of a run directory into the network, the EMA weights and the optimizer.
 
     A corrupt checkpoint is skipped for the previous one, and a line says so.
@@ -187,7 +186,7 @@ def check_header(header: Header) -> None:
 
 def load_tensors(
     parts: Mapping[str, dict[str, Tensor]],
-    net: Transformer,
+    net: nn.Module,
     ema: AveragedModel,
     optimizer: torch.optim.Optimizer,
 ) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from accelerate import Accelerator
@@ -16,8 +15,9 @@ from torch import Tensor, nn
 from latent_tokens import processes
 from latent_tokens.checkpoints.tensor_files import tensors_to_bytes
 from latent_tokens.configs import TrainConfig
-from latent_tokens.core.methods import Denoiser, Method
+from latent_tokens.core.methods import Method
 from latent_tokens.core.objective import TrainingBatch, weighted_nll
+from latent_tokens.core.wrappers import as_denoiser
 from latent_tokens.network.memory import training_rows
 from latent_tokens.network.precision import resolve_precision
 from latent_tokens.storage import write_atomic
@@ -27,20 +27,12 @@ from latent_tokens.training.sharding import full_tensor, no_sync
 Weights = tuple[Tensor, ...] | list[Tensor]
 
 
-class TrainableDenoiser(Denoiser, Protocol):
-    """The network as the ranks share it: itself, or wrapped for distributed data parallel (DDP)."""
-
-    def train(self) -> nn.Module: ...
-
-    def parameters(self) -> Iterator[nn.Parameter]: ...
-
-
 class NotFinite(ArithmeticError):
     """A loss or a gradient is infinite or NaN."""
 
 
 def train_step(
-    model: TrainableDenoiser,
+    model: nn.Module,
     method: Method,
     optimizer: torch.optim.Optimizer,
     batch: TrainingBatch,
@@ -66,14 +58,15 @@ def train_step(
     if processes.world_size() > 1:
         indices = processes.shard_indices(len(batch.tokens))
         batch = batch.take(torch.from_numpy(indices).to(device))
-    parts = microbatches(batch, partial(training_rows, accelerator.unwrap_model(model)))
+    parts = microbatches(batch, partial(training_rows, model))
 
     # Forward and backward. Gradients are averaged over ranks, so the loss is scaled to keep their sum.
     loss = torch.zeros((), device=device)
+    denoiser = as_denoiser(model)
     for number, rows in enumerate(parts, start=1):
         sync = nullcontext() if number == len(parts) else no_sync(model)
         with sync, autocast(config, device):
-            part_loss = weighted_nll(model, method, batch.take(rows))
+            part_loss = weighted_nll(denoiser, method, batch.take(rows))
             accelerator.backward(part_loss * processes.world_size())
         loss += part_loss.detach()
 

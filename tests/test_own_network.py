@@ -178,9 +178,9 @@ def test_weights_of_own_network_need_the_network(whole):
         from_pretrained(whole)
     with pytest.raises(ValueError, match=r"net=Tied: does not fit .* \(embedding.weight is \(5, 16\)"):
         from_pretrained(whole, net=tied(width=16))
-    with pytest.raises(ValueError, match="net.max_length=9: must be 16"):
-        net = tied()
-        net.max_length = 9
+    net = tied()
+    net.max_length = 9
+    with pytest.raises(ValueError, match=r"net.max_length=9: must be 16"):
         from_pretrained(whole, net=net)
 
 
@@ -209,3 +209,14 @@ def test_compiled_network_is_trained_under_its_own_names(tmp_path):
     plain = load_file(saved_states(fit(replace(config, out=tmp_path / "plain"), net=tied()))[0])
     for name, tensor in load_file(saved_states(config.folder)[0]).items():
         assert torch.allclose(tensor, plain[name], atol=1e-5), name
+
+
+def test_own_network_starts_from_the_weights_of_a_run(whole, tmp_path):
+    config = config_of(tmp_path / "run", steps=2, start=whole)
+    assert initial_weights(fit(config, net=tied(seed=1))) == tensors_sha256(
+        load_file(whole / "model.safetensors")
+    )
+
+
+def initial_weights(run):
+    return json.loads((run / "config.json").read_text())["start"]["weights_sha256"]

@@ -223,7 +223,7 @@ def training_step(
     config = TrainConfig(task="random tokens", method="mdm", size=size, batch_size=batch, precision=precision)
     method = METHODS["mdm"]
     accelerator = processes.join()
-    net = untrained(size, length, config.positions, config.gelu, VOCABULARY)
+    net = untrained(size, length, "learned", "exact", VOCABULARY)
     ema = AveragedModel(net, multi_avg_fn=ema_update(config.ema)).to(accelerator.device)
     model, optimizer = accelerator.prepare(net, torch.optim.AdamW(net.parameters(), config.lr, fused=True))
     net.supports_slots = supports_slots

@@ -67,6 +67,7 @@ __all__ = [
     "configured",
     "described",
     "description",
+    "form",
     "hash_rows",
     "joined",
     "named",
@@ -87,6 +88,16 @@ def description(task: Language) -> dict[str, Json]:
     names: list[str] = [field.name for field in fields(task)] if is_dataclass(task) else []
     settings = {name: getattr(task, name) for name in names if name not in FIXED}
     return {"name": task.name} | settings
+
+
+def form(task: Language) -> str:
+    """Return the properties that a data set and a model must share. How puzzles are made may differ."""
+    properties = {"padding": "none", **description(task)}
+    if isinstance(task, Text):
+        properties = {"tokenizer": f"{task.tokenizer} ({task.fingerprint})"}
+    names = [name for name in ("padding", "numbers", "tokenizer") if name in properties]
+    settings = ", ".join(f"{name}={properties[name]}" for name in names)
+    return f"{type(task).__name__} of {task.length} positions over {task.vocab_size} tokens, {settings}"
 
 
 def configured(name: str, settings: Mapping[str, Json]) -> Solvable:

@@ -11,7 +11,7 @@ import torch
 
 from latent_tokens import processes
 from latent_tokens.checks import check_out
-from latent_tokens.configs import MAY_CHANGE_ON_RESUME, PrecisionSetting, TrainConfig
+from latent_tokens.configs import DEFAULT_SHAPE, MAY_CHANGE_ON_RESUME, PrecisionSetting, TrainConfig
 from latent_tokens.network.precision import precision_reason, resolve_precision, warn_if_slow
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import half_written, json_bytes, provenance, read_description, write_atomic
@@ -38,7 +38,7 @@ def read_started(config: TrainConfig) -> dict[str, Any] | None:
 def resume_config(
     config: TrainConfig, started: dict[str, Any] | None, device: torch.device, ignored: Collection[str]
 ) -> TrainConfig:
-    """Return the config with the precision of the run, which is never auto. Rank 0 decides.
+    """Return the config with the precision of the run, which is never auto, and its shape. Rank 0 decides.
 
     Args:
         config: the settings.
@@ -53,8 +53,12 @@ def resume_config(
     if config.precision == "auto":
         chosen = resolve_precision("auto", device) if stored is None else stored["precision"]
         config = replace(config, precision=processes.all_gather_object(chosen)[0])
+    if stored is not None and config.start is not None:
+        unset = [name for name in DEFAULT_SHAPE if getattr(config, name) is None]
+        shape: dict[str, Any] = {name: stored.get(name) for name in unset}
+        config = replace(config, **shape)
     if stored is not None:
-        check_same(config.folder, stored, settings(config, ignored))
+        check_same(config.folder, stored, {"start": None, **settings(config, ignored)})
     return config
 
 
@@ -107,6 +111,8 @@ def settings(config: TrainConfig, ignored: Collection[str] = ()) -> dict[str, An
     """Return the settings that a resumed run must not change, as JSON stores them."""
     left_out = (*MAY_CHANGE_ON_RESUME, *ignored)
     values = {name: value for name, value in asdict(config).items() if name not in left_out}
+    if config.start is None:
+        del values["start"]  # as in the runs of earlier versions
     return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
 
 
@@ -115,7 +121,7 @@ def check_started(folder: Path, started: Mapping[str, Any], contents: Mapping[st
     check_same(folder, started.get("data_sha256"), contents["data_sha256"])
     check_same(folder, started.get("model"), contents["model"])
     check_same(folder, started, {name: contents[name] for name in ("method", "task")})
-    check_same(folder, started.get("start", {}), contents.get("start", {}))
+    check_same(folder, started.get("start", {}), contents.get("start", {}))  # without a checkpoint
 
 
 def check_same(folder: Path, started: Mapping[str, Any] | None, values: Mapping[str, Any]) -> None:

@@ -24,14 +24,13 @@ from latent_tokens.data.datasets import change_detector, fingerprint, load_data
 from latent_tokens.data.splits import chunks_of, make_splits
 from latent_tokens.network.compiling import compile_blocks
 from latent_tokens.progress import CONSOLE, counting
-from latent_tokens.storage import json_bytes, restore_files
+from latent_tokens.storage import Json, json_bytes, restore_files
 from latent_tokens.tasks import Examples, Language, Task, Text, description, named
 from latent_tokens.training.network import (
     OF_TRANSFORMER,
-    given_network,
+    build_network,
     initial_sha256,
     trainable_parameters,
-    untrained,
 )
 from latent_tokens.training.resume import (
     check_started,
@@ -74,11 +73,12 @@ def setup(
     print_precision(config.precision, requested, started is not None, accelerator.device)
 
     # Build the network, and write or compare its description.
-    is_first = not saved_states(folder)
-    net = untrained(config, task, method) if given is None else given_network(given, config, task, method)
+    has_checkpoint = bool(saved_states(folder))
+    needs_checkpoint = not has_checkpoint and (given is not None or config.start is not None)
+    config, net = build_network(config, given, task, method, started if has_checkpoint else None)
     contents = describe_run(config, task, net, splits, ignored)
-    if given is not None and is_first:
-        contents["start"] = {"weights_sha256": initial_sha256(net)}
+    if needs_checkpoint:
+        contents["start"] = describe_start(config, net)
     task_files = task.files() if isinstance(task, Text) else {}
     files = {folder / name: content for name, content in task_files.items()}
     processes.barrier()  # all ranks have seen an empty directory before rank 0 writes to it
@@ -117,8 +117,8 @@ def setup(
     pad = getattr(task, "pad", None)
     mask_id = unwrap(net).mask_id
     run = Run(config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged, mask_id, pad)
-    if given is not None and is_first:
-        run.save()  # a run that is resumed does not need the initial weights again
+    if needs_checkpoint:
+        run.save()  # a resumed run does not need the initial weights again
     return run
 
 
@@ -196,6 +196,12 @@ def describe_run(
         "data_sha256": {str(split): fingerprint(examples) for split, examples in splits.items()},
     }
     return dict(json.loads(json_bytes(contents)))
+
+
+def describe_start(config: TrainConfig, net: nn.Module) -> dict[str, Json]:
+    """Return the entry of config.json for initial weights that are not those of the seed."""
+    origin: dict[str, Json] = {} if config.start is None else {"from": str(config.start)}
+    return {**origin, "weights_sha256": initial_sha256(net)}
 
 
 def check_same_step(folder: Path, state: State) -> None:

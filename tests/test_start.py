@@ -10,7 +10,9 @@ from safetensors.torch import load_file
 from latent_tokens import TrainConfig, fit, from_pretrained
 from latent_tokens.checkpoints.tensor_files import tensors_sha256
 from latent_tokens.cli import main
+from latent_tokens.training.extension import Stretch
 from latent_tokens.training.state import saved_states
+from latent_tokens.training.step import learning_rate
 
 
 def config_of(out, method="scdm", task="sudoku-4", **changes):
@@ -115,3 +117,83 @@ def test_config_without_a_start_is_stored_as_before(tmp_path):
     about = description(fit(config_of(tmp_path / "run", steps=1, size="pico")))
     assert "start" not in about
     assert "start" not in about["training"]
+
+
+def rows(run):
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def extended(config, steps):
+    return fit(replace(config, steps=steps, resume="extend"))
+
+
+def test_extended_constant_run_equals_a_longer_run(tmp_path):
+    settings = {"schedule": "constant", "size": "pico"}
+    whole = fit(config_of(tmp_path / "whole", steps=24, **settings))
+    config = config_of(tmp_path / "run", **settings)
+    fit(config)
+    run = extended(config, 24)
+    assert saved_states(run)[0].name == saved_states(whole)[0].name  # a name has the hash of the file
+    assert (run / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert description(run)["training"] == description(whole)["training"]
+    assert description(run)["stretches"] == [{"from": 0, "to": 12}, {"from": 12, "to": 24}]
+    assert {"step": 12, "extended_to": 24} in rows(run)
+
+
+def test_extended_cosine_run_warms_up_again(tmp_path):
+    config = config_of(tmp_path / "run", size="pico")
+    fit(config)
+    run = extended(config, 20)
+    stretches = (Stretch(0, 12), Stretch(12, 20))
+    longer = replace(config, steps=20)
+    first = [learning_rate(longer, step, stretches) for step in range(12)]
+    assert first == [learning_rate(config, step) for step in range(12)]
+    second = [learning_rate(longer, step, stretches) for step in range(12, 20)]
+    assert second == [learning_rate(replace(config, steps=8), step) for step in range(8)]
+    assert description(run)["stretches"][1] == {"from": 12, "to": 20}
+
+
+def test_interrupted_extension_resumes_with_equal_weights(tmp_path):
+    config = config_of(tmp_path / "whole", size="pico")
+    fit(config)
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    whole = extended(config, 20)
+    cut = replace(config, out=tmp_path / "cut", steps=20)
+
+    def interrupt(stage, step):
+        if (stage, step) == ("done", 17):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(replace(cut, resume="extend"), observe=interrupt)
+    resumed = fit(replace(cut, resume="extend"))
+    assert [path.name for path in saved_states(resumed)] == [path.name for path in saved_states(whole)]
+    assert description(resumed)["stretches"] == description(whole)["stretches"]
+    assert [path.name for path in saved_states(fit(replace(cut, resume="yes")))] == [
+        path.name for path in saved_states(whole)
+    ]
+
+
+def test_stopped_run_is_extended_from_where_it_stopped(tmp_path):
+    config = config_of(tmp_path / "run", size="pico")
+
+    def interrupt(stage, step):
+        if (stage, step) == ("saved", 6):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(config, observe=interrupt)
+    assert description(extended(config, 20))["stretches"] == [{"from": 0, "to": 12}, {"from": 6, "to": 20}]
+
+
+def test_other_steps_without_extend_are_refused(tmp_path):
+    config = config_of(tmp_path / "run", size="pico")
+    fit(config)
+    with pytest.raises(ValueError, match=r"steps=20: .* started with 12. Use steps=12, or resume=extend"):
+        fit(replace(config, steps=20, resume="yes"))
+    with pytest.raises(ValueError, match=r"steps=8: .* has 12, and resume=extend adds steps"):
+        extended(config, 8)
+    with pytest.raises(ValueError, match=r"lr=1: .* was started with"):
+        fit(replace(config, steps=20, lr=1, resume="extend"))
+    with pytest.raises(ValueError, match="no run to resume"):
+        fit(replace(config, out=tmp_path / "nowhere", resume="extend"))

@@ -112,9 +112,10 @@ class TrainConfig:
     compiler. Not measured on a GPU."""
     seed: int = 0
     """Random seed of initial weights, data, masks and orders."""
-    resume: Literal["no", "yes", "auto"] = "no"
+    resume: Literal["no", "yes", "auto", "extend"] = "no"
     """Whether to resume the run in --out from its latest checkpoint. yes: it must exist. auto: resume it, or
-    start it if it does not exist."""
+    start it if it does not exist. extend: resume it with more --steps. A constant learning rate continues, a
+    cosine starts again."""
     start: str | Path | None = None
     """Model whose weights are trained on, also with another method: a run directory, model directory, bundled
     model or OWNER/NAME. Default: random weights."""
@@ -148,7 +149,7 @@ class TrainConfig:
         check_choice("track", self.track, (None, *get_args(TrackerName)))
         check_choice("parallel", self.parallel, ("ddp", "fsdp"))
         check_choice("on_nan", self.on_nan, ("stop", "skip"))
-        check_choice("resume", self.resume, ("no", "yes", "auto"))
+        check_choice("resume", self.resume, ("no", "yes", "auto", "extend"))
         for name in ("lr", "weight_decay"):
             if not math.isfinite(getattr(self, name)):
                 raise ValueError(f"{name}={getattr(self, name)}: must be a finite number")

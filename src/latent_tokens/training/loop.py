@@ -107,8 +107,9 @@ def train(run: Run, observe: Observer) -> None:
             observe("training", state.step)
             try:
                 loss, grad_norm = train_step(
-                    run.model, run.method, run.optimizer, batch, config, state.step, run.accelerator
-                )
+                    run.model, run.method, run.optimizer, batch, config, state.step, run.accelerator,
+                    run.stretches,
+                )  # fmt: skip
             except NotFinite as error:
                 num_skipped += 1
                 if config.on_nan == "stop" or num_skipped == MAX_SKIPPED:

@@ -15,6 +15,7 @@ from latent_tokens.configs import DEFAULT_SHAPE, MAY_CHANGE_ON_RESUME, Precision
 from latent_tokens.network.precision import precision_reason, resolve_precision, warn_if_slow
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import half_written, json_bytes, provenance, read_description, write_atomic
+from latent_tokens.training.extension import check_extension
 from latent_tokens.training.locking import LOCK
 
 LEGACY_DEFAULTS = {"gelu": "tanh"}  # settings of runs that started before the setting existed
@@ -28,7 +29,8 @@ def read_started(config: TrainConfig) -> dict[str, Any] | None:
         ValueError: the directory cannot start or resume a run.
     """
     folder = config.folder
-    resuming = config.resume == "yes" or (config.resume == "auto" and (folder / "config.json").is_file())
+    is_run = (folder / "config.json").is_file()
+    resuming = config.resume in ("yes", "extend") or (config.resume == "auto" and is_run)
     if not resuming:
         check_start(config)
         return None
@@ -57,6 +59,9 @@ def resume_config(
         unset = [name for name in DEFAULT_SHAPE if getattr(config, name) is None]
         shape: dict[str, Any] = {name: stored.get(name) for name in unset}
         config = replace(config, **shape)
+    if stored is not None and config.resume == "extend":
+        check_extension(config, stored.get("steps"))
+        stored = {**stored, "steps": config.steps}
     if stored is not None:
         check_same(config.folder, stored, {"start": None, **settings(config, ignored)})
     return config
@@ -133,4 +138,5 @@ def check_same(folder: Path, started: Mapping[str, Any] | None, values: Mapping[
         if started.get(name) != value:
             before = str(started.get(name))[:99]
             problem = f"{folder} was started with {before}"
-            raise ValueError(f"{name}={value}: {problem}. Use {name}={before}, or choose another directory.")
+            other = "resume=extend for more" if name == "steps" else "choose another directory"
+            raise ValueError(f"{name}={value}: {problem}. Use {name}={before}, or {other}.")

@@ -15,6 +15,7 @@ from latent_tokens.configs import Split, TrainConfig
 from latent_tokens.core.methods import Method
 from latent_tokens.storage import append_line
 from latent_tokens.tasks import Examples
+from latent_tokens.training.extension import Stretch
 from latent_tokens.training.state import State, save_state
 
 
@@ -33,6 +34,7 @@ class Run:
     state: State
     unchanged: Callable[[], bool]  # whether the data set is the one that the run started with
     mask_id: int
+    stretches: tuple[Stretch, ...] = ()  # of a run that was extended
     pad: int | None = None  # the token after the end of an answer
 
     def save(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +26,7 @@ from latent_tokens.network.compiling import compile_blocks
 from latent_tokens.progress import CONSOLE, counting
 from latent_tokens.storage import Json, json_bytes, restore_files
 from latent_tokens.tasks import Examples, Language, Task, Text, description, named
+from latent_tokens.training.extension import extended, stretches_of, write_extension
 from latent_tokens.training.network import (
     OF_TRANSFORMER,
     build_network,
@@ -100,9 +101,7 @@ def setup(
     state = State() if started is None else load_state(folder, net, ema, optimizer)
     check_same_step(folder, state)
     if started is not None and processes.is_main():
-        discard_after(folder, state.step, config.keep)
-        restore_files(files)
-        restore_best(folder, state)
+        restore_directory(config, state, files)
 
     # Move everything to the device, and share the network between the ranks.
     ema.to(accelerator.device)
@@ -114,12 +113,33 @@ def setup(
     if config.track is not None:
         values = {name: value for name, value in settings(config, ignored).items() if value is not None}
         accelerator.init_trackers("latent-tokens", values)
-    pad = getattr(task, "pad", None)
     mask_id = unwrap(net).mask_id
-    run = Run(config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged, mask_id, pad)
+    run = Run(config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged, mask_id)
+    run.pad = getattr(task, "pad", None)
     if needs_checkpoint:
         run.save()  # a resumed run does not need the initial weights again
+    if started is not None:
+        extend(run, started)
     return run
+
+
+def restore_directory(config: TrainConfig, state: State, task_files: dict[Path, bytes]) -> None:
+    """Bring the files of a run directory to the step of a checkpoint."""
+    discard_after(config.folder, state.step, config.keep)
+    restore_files(task_files)
+    restore_best(config.folder, state)
+
+
+def extend(run: Run, started: Mapping[str, Any]) -> None:
+    """Set the stretches of a run that is resumed, and record one that this call adds."""
+    config = run.config
+    if config.steps == started["training"]["steps"]:
+        run.stretches = stretches_of(started, config)
+        return
+    run.stretches = extended(started, config, run.state.step)
+    if processes.is_main():
+        write_extension(config.folder, started, config, run.stretches)
+    run.log({"extended_to": config.steps})
 
 
 def join_ranks(config: TrainConfig) -> Accelerator:

@@ -22,6 +22,7 @@ from latent_tokens.network.memory import training_rows
 from latent_tokens.network.precision import resolve_precision
 from latent_tokens.storage import write_atomic
 from latent_tokens.training.batches import microbatches, seed_of
+from latent_tokens.training.extension import Stretch, schedule_of
 from latent_tokens.training.sharding import full_tensor, no_sync
 
 Weights = tuple[Tensor, ...] | list[Tensor]
@@ -39,6 +40,7 @@ def train_step(
     config: TrainConfig,
     step: int,
     accelerator: Accelerator,
+    stretches: tuple[Stretch, ...] = (),
 ) -> tuple[float, float]:
     """Take one optimizer step, and return its loss and gradient norm.
 
@@ -50,7 +52,7 @@ def train_step(
     """
     device = accelerator.device
     for group in optimizer.param_groups:
-        group["lr"] = learning_rate(config, step)
+        group["lr"] = learning_rate(config, step, stretches)
     model.train()
     torch.manual_seed(seed_of(config, step, processes.rank()))  # for dropout, which takes no generator
 
@@ -100,13 +102,18 @@ def keep_batch(folder: Path, batch: TrainingBatch, error: NotFinite, step: int) 
     return path
 
 
-def learning_rate(config: TrainConfig, step: int) -> float:
-    """Return the learning rate of a step: linear warmup, then constant or a cosine down to zero."""
+def learning_rate(config: TrainConfig, step: int, stretches: tuple[Stretch, ...] = ()) -> float:
+    """Return the learning rate of a step: linear warmup, then constant or a cosine down to zero.
+
+    A cosine starts again in each of the `stretches` of an extended run.
+    """
+    schedule = schedule_of(config, step, stretches)
+    step -= schedule.begin
     if step < config.warmup:
         return config.lr * (step + 1) / config.warmup
     if config.schedule == "constant":
         return config.lr
-    done = (step - config.warmup) / max(1, config.steps - config.warmup)
+    done = (step - config.warmup) / max(1, schedule.end - schedule.begin - config.warmup)
     return config.lr * 0.5 * (1 + math.cos(math.pi * done))
 
 

@@ -197,3 +197,14 @@ def test_other_steps_without_extend_are_refused(tmp_path):
         fit(replace(config, steps=20, lr=1, resume="extend"))
     with pytest.raises(ValueError, match="no run to resume"):
         fit(replace(config, out=tmp_path / "nowhere", resume="extend"))
+
+
+def test_line_at_the_start_states_hardware_and_steps(tmp_path, capsys):
+    config = config_of(tmp_path / "run", size="pico", steps=2)
+    num_parameters = sum(weight.numel() for weight in from_pretrained(fit(config)).parameters())
+    line = f"1 process on cpu, fp32, {num_parameters:,} parameters, steps 0-2\n"
+    assert capsys.readouterr().err.count(line) == 1
+    fit(replace(config, resume="auto"))
+    err = capsys.readouterr().err
+    assert err.count("already finished at step 2\n") == 1
+    assert "process on" not in err

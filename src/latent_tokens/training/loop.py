@@ -19,7 +19,7 @@ from latent_tokens.checks import check_out
 from latent_tokens.configs import TrainConfig
 from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.core.objective import TrainingBatch
-from latent_tokens.progress import progress
+from latent_tokens.progress import CONSOLE, progress
 from latent_tokens.tasks import Language
 from latent_tokens.training.batches import training_batches
 from latent_tokens.training.locking import LockedError, locked
@@ -81,10 +81,24 @@ def fit(
         accelerator = join_ranks(config)
         with locked_by_main(config.folder), processes.limit_threads(config.threads):
             run = setup(config, net, task, method, accelerator)
+            print_plan(run)
             train(run, observe or unobserved)
             processes.barrier()
             run.accelerator.end_training()
     return config.folder
+
+
+def print_plan(run: Run) -> None:
+    """Print a line with the hardware, the size of the network and the steps to take."""
+    config = run.config
+    ranks = processes.world_size()
+    num_parameters = sum(weight.numel() for weight in run.net.parameters())
+    device = f"{ranks} process{'es' if ranks > 1 else ''} on {run.accelerator.device.type}"
+    size = f"{num_parameters / 1e6:.1f}M" if num_parameters >= 100_000 else f"{num_parameters:,}"
+    line = f"{device}, {config.precision}, {size} parameters, steps {run.state.step}-{config.steps}"
+    if run.state.step == config.steps:
+        line = f"already finished at step {config.steps}"
+    CONSOLE.print(line, highlight=False, soft_wrap=True)
 
 
 def train(run: Run, observe: Observer) -> None:

@@ -118,7 +118,7 @@ class Partly(Tied):
     def __init__(self):
         super().__init__()
         self.unused = nn.Linear(2, 2)
-        self.position.requires_grad_(False)
+        self.position_embedding.requires_grad_(False)
 
 
 def test_own_network_with_frozen_and_unused_weights_resumes(tmp_path):
@@ -133,7 +133,7 @@ def test_own_network_with_frozen_and_unused_weights_resumes(tmp_path):
     assert saved_states(cut)[0].name == saved_states(whole)[0].name
     stored = load_file(whole / "model.safetensors")
     torch.manual_seed(0)
-    assert torch.equal(stored["position.weight"], Partly().position.weight)
+    assert torch.equal(stored["position_embedding.weight"], Partly().position_embedding.weight)
 
 
 class Fake(Tied):

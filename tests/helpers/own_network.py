@@ -11,13 +11,13 @@ class Tied(nn.Module):
         super().__init__()
         self.mask_id = mask_id
         self.embedding = nn.Embedding(mask_id + 1, width)
-        self.position = nn.Embedding(max_length, width)
+        self.position_embedding = nn.Embedding(max_length, width)
         self.qkv = nn.Linear(width, 3 * width)
         self.dropout = nn.Dropout(0.1)
         self.head = nn.Linear(width, mask_id + 1, bias=False)
         self.head.weight = self.embedding.weight
 
     def forward(self, ids, positions, mask):
-        x = self.embedding(ids) + self.position(positions)
+        x = self.embedding(ids) + self.position_embedding(positions)
         query, key, value = self.qkv(x).chunk(3, -1)
         return self.head(x + self.dropout(F.scaled_dot_product_attention(query, key, value, mask)))

@@ -11,6 +11,7 @@ from torch import nn
 
 from latent_tokens.checkpoints.tensor_files import read_tensor_file
 from latent_tokens.checks import is_whole
+from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
 from latent_tokens.storage import Json
 
@@ -69,7 +70,8 @@ def load_weights(net: nn.Module, weights: Path) -> None:
         ValueError: the file is corrupt or of another network, or two weights of the network are one tensor
             with different values in the file.
     """
-    tensors = {stored_name(name): tensor for name, tensor in read_tensor_file(weights).items()}
+    spelling = stored_name if isinstance(net, Transformer) else str
+    tensors = {spelling(name): tensor for name, tensor in read_tensor_file(weights).items()}
     stored = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
     if stored != shapes:

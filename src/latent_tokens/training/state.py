@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from torch.optim.swa_utils import AveragedModel
 from latent_tokens import processes
 from latent_tokens.checkpoints.tensor_files import SHA256, check_tensors, tensors_sha256, without_sharing
 from latent_tokens.checks import first_line, is_whole
+from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import half_written, read_lines, short_hash, write_atomic
@@ -127,7 +128,7 @@ def load_state(folder: Path, net: nn.Module, ema: AveragedModel, optimizer: torc
     paths = saved_states(folder)
     for path in paths:
         try:
-            state, parts = read_state(path)
+            state, parts = read_state(path, stored_name if isinstance(net, Transformer) else str)
             load_tensors(parts, net, ema, optimizer)
         except ValueError as error:
             CONSOLE.print(f"{error}; skipped for the previous checkpoint", highlight=False, soft_wrap=True)
@@ -140,8 +141,14 @@ def load_state(folder: Path, net: nn.Module, ema: AveragedModel, optimizer: torc
     return State()
 
 
-def read_state(path: Path) -> tuple[State, dict[str, dict[str, Tensor]]]:
+def read_state(
+    path: Path, spelling: Callable[[str], str] = str
+) -> tuple[State, dict[str, dict[str, Tensor]]]:
     """Return (the state, the tensors of each part) of a checkpoint.
+
+    Args:
+        path: the file.
+        spelling: returns the name of a weight from that in the file.
 
     Raises:
         ValueError: the file is missing or corrupt.
@@ -167,7 +174,7 @@ def read_state(path: Path) -> tuple[State, dict[str, dict[str, Tensor]]]:
         for key, tensor in tensors.items():
             part, _, tensor_name = key.partition(".")
             is_weight = PARTS[part] != "optimizer"
-            parts[PARTS[part]][stored_name(tensor_name) if is_weight else tensor_name] = tensor
+            parts[PARTS[part]][spelling(tensor_name) if is_weight else tensor_name] = tensor
         return State(**header, weights=parts["best"]), parts
     except (OSError, SafetensorError, RuntimeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: corrupt ({first_line(error)})") from None

@@ -13,6 +13,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
 from latent_tokens.bench.machine import count_flop
+from latent_tokens.checkpoints.stored_methods import load_method
 from latent_tokens.configs import (
     DEFAULT_CANDIDATES,
     BenchConfig,
@@ -63,7 +64,7 @@ def settings(config: BenchConfig) -> list[Setting]:
     """
     chosen: list[Setting] = []
     for name in config.methods:
-        method = METHODS[name]
+        method = load_method(name)
         latents = config.latents if method.latent_control == "free" else (None,)
         if method.is_left_to_right:
             candidates: tuple[int, ...] = (1,)
@@ -109,7 +110,7 @@ def decoding_case(
     top_p: float,
 ) -> Case:
     """Return the decoding of sequences without given tokens, one token per step."""
-    method = METHODS[name]
+    method = load_method(name)
     decoding = Decoding(candidates, latents, top_p=top_p)
     known = torch.zeros(batch, length, dtype=torch.bool, device=net.head.weight.device)
     tokens = known.long()

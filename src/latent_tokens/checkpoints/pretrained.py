@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar, cast, overload
 
@@ -21,9 +21,9 @@ from latent_tokens.checkpoints.own_network import (
     describe_own,
     load_weights,
 )
+from latent_tokens.checkpoints.stored_methods import ORDERS, RULES, check_loaded, method_from, method_to
 from latent_tokens.checkpoints.tensor_files import read_tensor_file, shapes_of, weights_bytes
 from latent_tokens.checks import first_line
-from latent_tokens.core import attention, order
 from latent_tokens.core.methods import Method
 from latent_tokens.core.wrappers import unwrap
 from latent_tokens.network.transformer import Transformer
@@ -32,12 +32,7 @@ from latent_tokens.sizes import Size
 from latent_tokens.storage import FORMAT, Json, json_bytes, read_description, write_atomic
 from latent_tokens.tasks import Language
 
-RULES = {
-    rule.__name__: rule
-    for rule in (attention.bidirectional, attention.independent, attention.semi_causal, attention.causal)
-}
 Net = TypeVar("Net", bound=nn.Module)
-ORDERS = {rule.__name__: rule for rule in (order.any_order, order.left_to_right)}
 
 __all__ = [
     "ORDERS",
@@ -85,6 +80,7 @@ def from_pretrained(folder_or_name: str | Path, *, net: nn.Module | None = None)
     """
     folder = find(folder_or_name)
     config = read_description(folder, "config.json", "model")
+    check_loaded(config.get("method"))
     weights = folder / "model.safetensors"
     if not weights.is_file():
         raise ValueError(
@@ -223,28 +219,3 @@ def describe_ours(net: Transformer) -> dict[str, Json]:
         "dropout": net.dropout,
         "gelu": net.gelu,
     }
-
-
-def method_to(method: Method) -> dict[str, Json]:
-    """Return a method's fields, its functions by name. Raise ValueError if one is not built in.
-
-    A depth of "all" is left out, as in the models of earlier versions.
-    """
-    row = {field.name: getattr(method, field.name) for field in fields(method)}
-    if method.depth == "all":
-        del row["depth"]
-    for name, known in (("order", ORDERS), ("attention", RULES)):
-        if row[name] not in known.values():
-            ours = ", ".join(known)
-            given = getattr(row[name], "__name__", row[name])
-            raise ValueError(
-                f"{name}={given}: only {ours} can be saved; "
-                "save the state_dict yourself and build the Method in code"
-            )
-        row[name] = row[name].__name__
-    return row
-
-
-def method_from(row: Mapping[str, Any]) -> Method:
-    """Return the Method of the entries that `method_to` returns."""
-    return Method(**{**row, "order": ORDERS[row["order"]], "attention": RULES[row["attention"]]})

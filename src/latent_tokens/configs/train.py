@@ -12,6 +12,7 @@ from latent_tokens.configs.names import PositionName, PrecisionSetting, SizeName
 from latent_tokens.sizes import SIZES
 
 TrackerName = Literal["wandb", "trackio", "tensorboard", "mlflow"]
+DEFAULT_NUM_TRAIN = 100_000
 MAY_CHANGE_ON_RESUME = (
     "out",
     "resume",
@@ -38,11 +39,12 @@ class TrainConfig:
 
     task: str
     """Task to learn. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36 (or sudoku-large),
-    sudoku-9-pattern, sudoku-puzzle, sudoku-6-puzzle, zebra, zebra-3, countdown, countdown-3, countdown-4 or
-    text, which needs --data."""
+    sudoku-9-pattern, sudoku-puzzle, sudoku-6-puzzle, zebra, zebra-3, countdown, countdown-3, countdown-4,
+    module:Name of your own or text, which needs --data."""
     method: str
     """Method to train. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any window N
-    from 1, or mdm-depth or scdm-depth, trained with mixed numbers of latent tokens."""
+    from 1, mdm-depth or scdm-depth, trained with mixed numbers of latent tokens, or module:name of your
+    own."""
     out: Path | None = None
     """Run directory to write. It must be missing or empty unless --resume auto is given. Default:
     runs/TASK-METHOD-SIZE-SEED, with from-NAME as the size of a run that starts from a model."""
@@ -85,8 +87,9 @@ class TrainConfig:
     another CPU. A resumed run keeps its format."""
     data: Path | None = None
     """Data set directory made by `latent-tokens data`. Default: examples are generated before training."""
-    num_train: int = 100_000
-    """Number of training examples to generate without --data."""
+    num_train: int | None = None
+    """Number of training examples to generate without --data. Default: 100,000, or num_train of a
+    TaskBase."""
     num_validation: int = 1_024
     """Number of validation examples to generate without --data."""
     evaluate_every: int = 1_000
@@ -121,18 +124,18 @@ class TrainConfig:
     model or OWNER/NAME. Default: random weights."""
 
     def __post_init__(self) -> None:
-        if self.start is None:
-            self._set_default_shape()
+        self._set_default_shape()
         for name in (
             "steps",
             "batch_size",
-            "num_train",
             "num_validation",
             "evaluate_every",
             "save_every",
             "keep",
         ):
             check_int(name, getattr(self, name), 1)
+        if self.num_train is not None:
+            check_int("num_train", self.num_train, 1)
         for name in ("warmup", "seed"):
             check_int(name, getattr(self, name), 0)
         for name in ("weight_decay", "ema", "dropout"):
@@ -172,7 +175,7 @@ class TrainConfig:
 
     def _set_default_shape(self) -> None:
         for name, value in DEFAULT_SHAPE.items():
-            if getattr(self, name) is None:
+            if self.start is None and getattr(self, name) is None:
                 object.__setattr__(self, name, value)
 
     @property
@@ -180,4 +183,4 @@ class TrainConfig:
         if self.out is not None:
             return self.out
         origin = self.size if self.start is None else f"from-{Path(self.start).name}"
-        return Path("runs", f"{self.task}-{self.method}-{origin}-{self.seed}")
+        return Path("runs", f"{self.task}-{self.method}-{origin}-{self.seed}".replace(":", "."))

@@ -55,7 +55,7 @@ def log_likelihood(
     """
     net = as_denoiser(net)
     check(method, order, num_known, lengths, latents)
-    n = method.latents if latents is None else latents
+    n = method.default_latents if latents is None else latents
     if method.readout == "shifted" or (is_cacheable(method.attention) and n == 0):
         return in_one_pass(net, method, tokens, order, num_known, lengths)
     log_probabilities = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
@@ -65,7 +65,7 @@ def log_likelihood(
             continue
         num_clean = torch.full_like(rows, step)
         most = method.max_visible(lengths[rows] - num_clean) - 1
-        num_latents = most if n in (None, "all") else most.clamp(max=int(n))
+        num_latents = most if n == "all" else most.clamp(max=n)
         layout = next_layout(order[rows], num_clean, torch.ones_like(rows), num_latents)
         target = layout.slots == layout.num_shown[:, None] - 1
         logits = method.logits_at(target, net, tokens[rows], layout)  # (R, V)

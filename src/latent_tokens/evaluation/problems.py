@@ -140,7 +140,7 @@ def read_split(task: Language, folder: Path, split: Split) -> Examples:
     Raises:
         ValueError: the data set is of another task.
     """
-    data_task, splits = load_data(folder, (split,))
+    data_task, splits = load_data(folder, (split,), task)
     examples = splits.get(split, Examples.of(np.zeros((0, data_task.length), np.uint8), 0))
     if isinstance(task, Sudoku) and isinstance(data_task, SudokuPuzzle) and task.grid == data_task.grid:
         return data_task.to_infill(examples, task)

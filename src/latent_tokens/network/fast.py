@@ -25,6 +25,7 @@ from latent_tokens.core.wrappers import as_denoiser, unwrap
 from latent_tokens.network.block import select_slots
 from latent_tokens.network.buckets import bucket_by_length
 from latent_tokens.network.cached import CachedDecoder
+from latent_tokens.network.contract import check_once
 from latent_tokens.network.memory import decoding_rows
 from latent_tokens.network.transformer import Transformer
 
@@ -51,7 +52,7 @@ def generate(
 
     For our Transformer in eval mode, without hooks, the logits equal those of the reference implementation up
     to rounding, and so do the samples, unless two choices are that close. Any other network runs the
-    reference implementation.
+    reference implementation, and is tested by `check_network` at its first call.
 
     Args:
         net: the network, also in a wrapper: DDP, torch.compile or PEFT.
@@ -65,7 +66,8 @@ def generate(
         on_step: called with every step.
 
     Raises:
-        ValueError: the decoding does not suit the method, shapes or values are off, or logits are not finite.
+        ValueError: the decoding does not suit the method, shapes or values are off, logits are not finite, or
+            the network does not pass `check_network`.
 
     Example:
         >>> known = torch.zeros(2, 36, dtype=torch.bool)
@@ -75,6 +77,7 @@ def generate(
     """
     inner = unwrap(net)
     if not isinstance(inner, Transformer) or not is_plain(inner):
+        check_once(inner, method, tokens.shape[1])
         return reference.generate(
             as_denoiser(net), method, tokens, known, decoding, seed,
             rows=rows, lengths=lengths, on_step=on_step,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from accelerate import Accelerator
@@ -13,6 +14,7 @@ from torch.optim.swa_utils import AveragedModel
 from latent_tokens import processes
 from latent_tokens.configs import Split, TrainConfig
 from latent_tokens.core.methods import Method
+from latent_tokens.core.wrappers import unwrap
 from latent_tokens.storage import append_line
 from latent_tokens.tasks import Examples
 from latent_tokens.training.extension import Stretch
@@ -33,9 +35,14 @@ class Run:
     accelerator: Accelerator
     state: State
     unchanged: Callable[[], bool]  # whether the data set is the one that the run started with
-    mask_id: int
-    stretches: tuple[Stretch, ...] = ()  # of a run that was extended
     pad: int | None = None  # the token after the end of an answer
+    stretches: tuple[Stretch, ...] = ()  # of a run that was extended
+    start_time: float = field(default_factory=time.perf_counter)  # of this process
+
+    @property
+    def mask_id(self) -> int:
+        """The token of masked slots."""
+        return unwrap(self.net).mask_id
 
     def save(self) -> None:
         """Write a checkpoint, once for all ranks. Raise ValueError instead if the data changed."""
@@ -50,7 +57,8 @@ class Run:
             )
 
     def log(self, row: dict[str, float | str]) -> None:
-        """Append a row to the metrics, once for all ranks."""
+        """Append a row to the metrics, with the seconds since this process began, once for all ranks."""
+        row = {**row, "seconds": round(time.perf_counter() - self.start_time, 3)}
         if processes.is_main():
             append_line(self.config.folder / "metrics.jsonl", {"step": self.state.step, **row})
         if self.config.track is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,15 +16,16 @@ from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
 from latent_tokens.checkpoints.pretrained import describe
+from latent_tokens.checkpoints.stored_methods import load_method
 from latent_tokens.configs import Split, TrainConfig
-from latent_tokens.core.methods import METHODS, Denoiser, Method
-from latent_tokens.core.wrappers import unwrap
+from latent_tokens.configs.train import DEFAULT_NUM_TRAIN
+from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.data.datasets import change_detector, fingerprint, load_data
 from latent_tokens.data.splits import chunks_of, make_splits
 from latent_tokens.network.compiling import compile_blocks
 from latent_tokens.progress import CONSOLE, counting
 from latent_tokens.storage import Json, json_bytes, restore_files
-from latent_tokens.tasks import Examples, Language, Task, Text, description, named
+from latent_tokens.tasks import Examples, Language, Task, TaskBase, Text, description, named
 from latent_tokens.training.extension import extended, stretches_of, write_extension
 from latent_tokens.training.network import (
     OF_TRANSFORMER,
@@ -45,6 +45,7 @@ from latent_tokens.training.run import Run
 from latent_tokens.training.sharding import shard
 from latent_tokens.training.state import State, discard_after, load_state, saved_states
 from latent_tokens.training.step import ema_update
+from latent_tokens.training.tracking import check_installed, start_tracker
 from latent_tokens.training.validation import restore_best
 
 CHECKED_AT_ONCE = 10_000  # examples
@@ -60,15 +61,16 @@ def setup(
     """Return a run at its first step, or at that of its latest checkpoint. Raises as `fit`."""
     folder = config.folder
     ignored = () if given is None else OF_TRANSFORMER
-    method = METHODS[config.method] if method is None else method
+    method = load_method(config.method) if method is None else method
     method = with_settings(method, config)
 
     # Check the config, and the run that it resumes.
+    task = named(config.task) if task is None else task
+    config = replace(config, num_train=num_train_of(config, task))
     started = read_started(config)
     requested = config.precision
     config = resume_config(config, started, accelerator.device, ignored)
     unchanged = change_detector(config.data)
-    task = named(config.task) if task is None else task
     task, splits = training_data(config, task)
     check_examples(config, method, splits["train"])
     print_precision(config.precision, requested, started is not None, accelerator.device)
@@ -112,10 +114,9 @@ def setup(
         compile_blocks(net)  # after the EMA weights were copied, which are validated as they are
     if config.track is not None:
         values = {name: value for name, value in settings(config, ignored).items() if value is not None}
-        accelerator.init_trackers("latent-tokens", values)
-    mask_id = unwrap(net).mask_id
-    run = Run(config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged, mask_id)
-    run.pad = getattr(task, "pad", None)
+        start_tracker(accelerator, config.track, folder, state.step, values)
+    pad = getattr(task, "pad", None)
+    run = Run(config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged, pad)
     if needs_checkpoint:
         run.save()  # a resumed run does not need the initial weights again
     if started is not None:
@@ -144,9 +145,7 @@ def extend(run: Run, started: Mapping[str, Any]) -> None:
 
 def join_ranks(config: TrainConfig) -> Accelerator:
     """Join the other ranks, with the config's tracker. Raise ValueError if the tracker is not installed."""
-    if config.track is not None and find_spec(config.track) is None:
-        fix = f"pip install {config.track}, or leave it out: metrics.jsonl is always written"
-        raise ValueError(f"track={config.track}: is not installed; {fix}")
+    check_installed(config.track)
     return processes.join(config.track, config.folder)
 
 
@@ -155,6 +154,13 @@ def with_settings(method: Method, config: TrainConfig) -> Method:
     weight = config.weight or method.weight
     targets = config.targets or method.targets
     return replace(method, weight=weight, targets=targets)
+
+
+def num_train_of(config: TrainConfig, task: Language) -> int:
+    """Return the number of training examples to generate: the config's, else that of a task of a user."""
+    if config.num_train is not None:
+        return config.num_train
+    return task.num_train if isinstance(task, TaskBase) else DEFAULT_NUM_TRAIN
 
 
 def training_data(config: TrainConfig, task: Language) -> tuple[Language, dict[Split, Examples]]:
@@ -167,7 +173,7 @@ def training_data(config: TrainConfig, task: Language) -> tuple[Language, dict[S
     """
     if config.data is None:
         return task, generate_examples(config, task)
-    stored_task, splits = load_data(config.data, ("train", "validation"))
+    stored_task, splits = load_data(config.data, ("train", "validation"), task)
     if stored_task.name != task.name:
         raise ValueError(f"data={config.data}: holds {stored_task.name}, not {task.name}")
     for split in ("train", "validation"):
@@ -182,12 +188,20 @@ def generate_examples(config: TrainConfig, task: Language) -> dict[Split, Exampl
     if not isinstance(task, Task):
         fix = f"make one (latent-tokens data {task.name} --source FILE), name it with --data"
         raise ValueError(f"task={task.name}: is learned from a data set; {fix}")
-    counts: dict[Split, int] = {"train": config.num_train, "validation": config.num_validation}
+    counts: dict[Split, int] = {
+        "train": num_train_of(config, task),
+        "validation": config.num_validation,
+    }
     with counting(f"generating {task.name}", sum(counts.values())) as count:
         builder = make_splits(task, counts, config.seed, report=count)
     for split in builder.open:
         num_examples = builder.counts.get(split, 0)
         CONSOLE.print(f"{split}: {task.name} has only {num_examples:,} different examples", highlight=False)
+    for split in counts:
+        if not builder.counts.get(split):
+            raise ValueError(
+                f"task={task.name}: has no {split} examples. Widen the task, or use another seed."
+            )
     return builder.examples()
 
 

@@ -25,6 +25,7 @@ from latent_tokens.tasks.countdown.notation import (
     EOS,
     PAD,
     SEP,
+    SYMBOLS,
     agreement,
     answer_text,
     checked_numbers,
@@ -70,6 +71,9 @@ class Countdown:
     padding: Literal["none", "paper"] = "none"
     answer_length: int | None = None
 
+    symbols = SYMBOLS
+    vocab_size = len(SYMBOLS)
+
     def __post_init__(self) -> None:
         check_choice("padding", self.padding, ("none", "paper"))
         if not is_whole(self.numbers) or self.numbers not in (3, 4, 5):
@@ -96,10 +100,6 @@ class Countdown:
     def length(self) -> int:
         """L: the longest problem with the longest answer. The paper's 64 loses 2%."""
         return 64 if self.padding == "paper" else 3 * self.numbers + 5 + self.room
-
-    @property
-    def vocab_size(self) -> int:
-        return 4 + len(CHARACTERS)
 
     @property
     def temperature(self) -> float:

@@ -14,7 +14,7 @@ from latent_tokens.checks import check_choice, is_whole
 from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, hash_rows, split_by_key
 from latent_tokens.tasks.sudoku import digging
 from latent_tokens.tasks.sudoku.boards import NODES_PER_CELL, Sudoku
-from latent_tokens.tasks.sudoku.grid import Cells, Grid
+from latent_tokens.tasks.sudoku.grid import SYMBOLS, Cells, Grid
 
 PAD = 0
 LEAST_CLUES = {
@@ -89,6 +89,10 @@ class SudokuPuzzle:
     @property
     def vocab_size(self) -> int:
         return self.side + 5
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        return ("[PAD]", *SYMBOLS[: self.side], ".", "[SEP]", "[BOS]", "[EOS]")
 
     @property
     def metric(self) -> str:

@@ -144,9 +144,17 @@ class Fake(Tied):
         self.other = nn.Parameter(self.qkv.bias.data)
 
 
+class WithoutMask(Tied):
+    """Every slot attends to every slot."""
+
+    def forward(self, ids, positions, mask):
+        return super().forward(ids, positions, None)
+
+
 @pytest.mark.parametrize(
     ("net", "changes", "message"),
     [
+        (WithoutMask, {}, r"net=WithoutMask: slots that the mask hides change its logits"),
         (lambda: tied(mask_id=3), {}, r"net.mask_id=3: sudoku-4 has the tokens 0-3, and MASK is none"),
         (lambda: nn.Linear(2, 2), {}, r"net.mask_id=None: sudoku-4 has the tokens 0-3"),
         (lambda: lambda *_: None, {}, r"net=function: has no weights to train"),

@@ -17,7 +17,8 @@ from latent_tokens.checkpoints.tensor_files import tensors_sha256
 from latent_tokens.checks import first_line
 from latent_tokens.configs import DEFAULT_SHAPE, TrainConfig
 from latent_tokens.core.methods import Denoiser, Method
-from latent_tokens.core.wrappers import HOLD_MODULE, unwrap
+from latent_tokens.core.wrappers import HOLD_MODULE, as_denoiser, unwrap
+from latent_tokens.network.contract import check_network
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import SIZES
 from latent_tokens.storage import read_description
@@ -135,6 +136,8 @@ def given_network(
         folder = find(start)
         check_form(start, folder, task)
         from_pretrained(folder, net=inner)
+    if not isinstance(inner, Transformer):
+        check_network(as_denoiser(inner), method, task.length, task.vocab_size)
     inner.method = method  # type: ignore[assignment]  # torch allows any attribute
     return inner
 

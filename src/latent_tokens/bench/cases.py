@@ -224,11 +224,10 @@ def training_step(
     config = TrainConfig(task="random tokens", method="mdm", size=size, batch_size=batch, precision=precision)
     method = METHODS["mdm"]
     accelerator = processes.join()
-    net = untrained(size, length, config.positions, config.gelu, VOCABULARY)
+    net = untrained(size, length, "learned", "exact", VOCABULARY)
     ema = AveragedModel(net, multi_avg_fn=ema_update(config.ema)).to(accelerator.device)
     model, optimizer = accelerator.prepare(net, torch.optim.AdamW(net.parameters(), config.lr, fused=True))
-    model.mask_id = net.mask_id
-    model.supports_slots = supports_slots
+    net.supports_slots = supports_slots
 
     # Random tokens.
     tokens = np.random.default_rng(0).integers(VOCABULARY - 1, size=(4 * batch, length)).astype(np.uint8)

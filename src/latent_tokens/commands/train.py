@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 from latent_tokens import processes
 from latent_tokens.commands.options import Settings
 from latent_tokens.commands.shared import keep_freed_memory
-from latent_tokens.configs import SizeName, TrainConfig
+from latent_tokens.configs import DEFAULT_SHAPE, SizeName, TrainConfig
 from latent_tokens.progress import CONSOLE
 
 if TYPE_CHECKING:
@@ -24,8 +24,9 @@ class Train:
     """Train a model, or one model for each size and seed, one after another."""
 
     config: Annotated[TrainConfig, Settings(SHARED)]
-    size: tuple[str, ...] = (TrainConfig.size,)
-    """Network sizes, one run for each. pico, nano, tiny, mini, sminy or small."""
+    size: tuple[str, ...] | None = None
+    """Network sizes, one run for each. pico, nano, tiny, mini, sminy or small. Default: nano, or that of
+    --from."""
     seed: tuple[int, ...] = (TrainConfig.seed,)
     """Random seeds of initial weights, data, masks and orders, one run for each."""
     out: Path | None = None
@@ -71,7 +72,10 @@ def configs_of(command: Train) -> list[TrainConfig]:
     Raises:
         ValueError: two runs would be the same or have one directory, or a launcher started several processes.
     """
-    values: dict[str, tuple[str | int, ...]] = {"size": command.size, "seed": command.seed}
+    start = command.config.start
+    usual = DEFAULT_SHAPE["size"] if start is None else None
+    sizes = (usual,) if command.size is None else command.size
+    values: dict[str, tuple[str | int | None, ...]] = {"size": sizes, "seed": command.seed}
     for name, each in values.items():
         if not each or len(set(each)) < len(each):
             raise ValueError(f"{name}={each}: must be one or more different values.")
@@ -86,13 +90,20 @@ def configs_of(command: Train) -> list[TrainConfig]:
         raise ValueError(f"out={command.out}: is one directory for several runs; {fix}")
     return [
         replace(
-            command.config, size=cast(SizeName, size), seed=seed, out=directory(command.out, size, seed)
+            command.config,
+            size=cast(SizeName | None, size),
+            seed=seed,
+            out=directory(command.out, size or str(start), seed),
         )  # which checks the size
-        for size in command.size
+        for size in sizes
         for seed in command.seed
     ]
 
 
 def directory(out: Path | None, size: str, seed: int) -> Path | None:
-    """Return the run directory of --out for a size and a seed. None: the default one."""
-    return None if out is None else Path(str(out).replace("{size}", size).replace("{seed}", str(seed)))
+    """Return the run directory of --out for a size, or the model to start from, and a seed. None: default."""
+    return (
+        None
+        if out is None
+        else Path(str(out).replace("{size}", Path(size).name).replace("{seed}", str(seed)))
+    )

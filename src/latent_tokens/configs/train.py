@@ -26,6 +26,8 @@ MAY_CHANGE_ON_RESUME = (
     "compile",
 )
 """Settings that may change when a run is resumed."""
+DEFAULT_SHAPE = {"size": "nano", "positions": "learned", "gelu": "exact"}
+"""The network of a run that does not start from a model."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,9 @@ class TrainConfig:
     own."""
     out: Path | None = None
     """Run directory to write. It must be missing or empty unless --resume auto is given. Default:
-    runs/TASK-METHOD-SIZE-SEED."""
-    size: SizeName = "nano"
-    """Network size."""
+    runs/TASK-METHOD-SIZE-SEED, with from-NAME as the size of a run that starts from a model."""
+    size: SizeName | None = None
+    """Network size. Default: nano, or that of --from."""
     steps: int = 5_000
     """Number of optimizer steps."""
     batch_size: int = 32
@@ -67,11 +69,11 @@ class TrainConfig:
     step)). 0 for none."""
     dropout: float = 0.0
     """Dropout rate of the residual branches."""
-    positions: PositionName = "learned"
-    """Position encoding. learned embeddings, rotary or both."""
-    gelu: Literal["exact", "tanh"] = "exact"
+    positions: PositionName | None = None
+    """Position encoding. learned embeddings, rotary or both. Default: learned, or that of --from."""
+    gelu: Literal["exact", "tanh"] | None = None
     """GELU of the MLP. exact, or tanh, the paper's approximation: it differs by at most 5e-4 and is slower on
-    a CPU."""
+    a CPU. Default: exact, or that of --from."""
     weight: Literal["elbo", "flat"] | None = None
     """Normalization of a sequence's loss. elbo: the number of its targets. flat: the number of its unknown
     positions. Default: the method's own."""
@@ -113,11 +115,16 @@ class TrainConfig:
     compiler. Not measured on a GPU."""
     seed: int = 0
     """Random seed of initial weights, data, masks and orders."""
-    resume: Literal["no", "yes", "auto"] = "no"
+    resume: Literal["no", "yes", "auto", "extend"] = "no"
     """Whether to resume the run in --out from its latest checkpoint. yes: it must exist. auto: resume it, or
-    start it if it does not exist."""
+    start it if it does not exist. extend: resume it with more --steps. A constant learning rate continues, a
+    cosine starts again."""
+    start: str | Path | None = None
+    """Model whose weights are trained on, also with another method: a run directory, model directory, bundled
+    model or OWNER/NAME. Default: random weights."""
 
     def __post_init__(self) -> None:
+        self._set_default_shape()
         for name in (
             "steps",
             "batch_size",
@@ -134,10 +141,10 @@ class TrainConfig:
         for name in ("weight_decay", "ema", "dropout"):
             check_min(name, getattr(self, name), 0)
         check_threads(self.threads)
-        check_choice("size", self.size, tuple(SIZES))
+        check_choice("size", self.size, (None, *SIZES))
         check_choice("schedule", self.schedule, ("cosine", "constant"))
-        check_choice("positions", self.positions, get_args(PositionName))
-        check_choice("gelu", self.gelu, ("exact", "tanh"))
+        check_choice("positions", self.positions, (None, *get_args(PositionName)))
+        check_choice("gelu", self.gelu, (None, "exact", "tanh"))
         check_choice("weight", self.weight, (None, "elbo", "flat"))
         check_choice("targets", self.targets, (None, "all", "next"))
         check_choice("noise", self.noise, ("answer", "all"))
@@ -145,7 +152,7 @@ class TrainConfig:
         check_choice("track", self.track, (None, *get_args(TrackerName)))
         check_choice("parallel", self.parallel, ("ddp", "fsdp"))
         check_choice("on_nan", self.on_nan, ("stop", "skip"))
-        check_choice("resume", self.resume, ("no", "yes", "auto"))
+        check_choice("resume", self.resume, ("no", "yes", "auto", "extend"))
         for name in ("lr", "weight_decay"):
             if not math.isfinite(getattr(self, name)):
                 raise ValueError(f"{name}={getattr(self, name)}: must be a finite number")
@@ -166,7 +173,14 @@ class TrainConfig:
                 f"compile=True with dropout={self.dropout}: {problem}. Leave one of the two out."
             )
 
+    def _set_default_shape(self) -> None:
+        for name, value in DEFAULT_SHAPE.items():
+            if self.start is None and getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+
     @property
     def folder(self) -> Path:
-        name = f"{self.task}-{self.method}-{self.size}-{self.seed}".replace(":", ".")
-        return Path("runs", name) if self.out is None else self.out
+        if self.out is not None:
+            return self.out
+        origin = self.size if self.start is None else f"from-{Path(self.start).name}"
+        return Path("runs", f"{self.task}-{self.method}-{origin}-{self.seed}".replace(":", "."))

@@ -10,12 +10,14 @@ from typing import Protocol, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from latent_tokens import processes
 from latent_tokens.checkpoints.pretrained import check_fits
 from latent_tokens.configs import EvalConfig, Precision
 from latent_tokens.core.cost import relative_cost
 from latent_tokens.core.decoding import Decoding, Step, check_decoding
+from latent_tokens.core.wrappers import unwrap
 from latent_tokens.data.datasets import fingerprint
 from latent_tokens.evaluation.intervals import wilson
 from latent_tokens.evaluation.origin import trained_run
@@ -55,7 +57,7 @@ class Watcher(Protocol):
 
 
 def evaluate(
-    net: Transformer,
+    net: Transformer | nn.Module,
     task: Task,
     config: EvalConfig,
     *,
@@ -71,7 +73,7 @@ def evaluate(
     decoding only.
 
     Args:
-        net: the model. It is left in eval mode.
+        net: the model, also in a wrapper. It is left in eval mode.
         task: the task that it learned.
         config: the settings.
         adjust: changes the decoding of each row last.
@@ -82,6 +84,7 @@ def evaluate(
         ValueError: the net is not of the task, its method cannot decode so, or it does not suit the protocol.
     """
     # Check the request before anything is computed.
+    net = cast(Transformer, unwrap(net))
     config = with_protocol(net, task, config)
     decodings = checked_decodings(net, task, config)
     problems = find_problems(task, config)

@@ -11,6 +11,7 @@ from torch import nn
 
 from latent_tokens.checks import check_int
 from latent_tokens.core.methods import Denoiser, Method
+from latent_tokens.core.wrappers import unwrap
 from latent_tokens.network.probes import (
     check_hidden_slots,
     check_input_matters,
@@ -71,7 +72,7 @@ def check_network(net: Denoiser, method: Method, length: int, vocab_size: int) -
 
 def check_once(net: Denoiser, method: Method, length: int) -> None:
     """Call `check_network` unless the net is ours, has no weights, or has passed with this method before."""
-    net = getattr(net, "_orig_mod", net)  # of what torch.compile returned
+    net = unwrap(net)
     if isinstance(net, Transformer) or not modules_of(net) or (id(net), method) in PASSED:
         return
     check_network(net, method, length, getattr(net, "vocab_size", net.mask_id))

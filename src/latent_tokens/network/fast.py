@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import agree, bidirectional, dense_mask, is_cacheable
@@ -21,6 +21,7 @@ from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Denoiser, Method, supports_slots
 from latent_tokens.core.sampling import decode, finish
 from latent_tokens.core.state import State, start
+from latent_tokens.core.wrappers import as_denoiser, unwrap
 from latent_tokens.network.block import select_slots
 from latent_tokens.network.buckets import bucket_by_length
 from latent_tokens.network.cached import CachedDecoder
@@ -32,7 +33,7 @@ TABLE_BYTES = 1 << 28  # the size limit of the first layer's table
 
 
 def generate(
-    net: Denoiser,
+    net: Denoiser | nn.Module,
     method: Method,
     tokens: Int[Tensor, "B L"],
     known: Bool[Tensor, "B L"],
@@ -54,7 +55,7 @@ def generate(
     reference implementation, and is tested by `check_network` at its first call.
 
     Args:
-        net: the network.
+        net: the network, also in a wrapper: DDP, torch.compile or PEFT.
         method: how it was trained.
         tokens: token ids. Ignored where `known` is false.
         known: true at given positions.
@@ -74,11 +75,14 @@ def generate(
         >>> generate(net, net.method, known.long(), known, decoding, seed=0).tokens.shape
         torch.Size([2, 36])
     """
-    if not isinstance(net, Transformer) or not is_plain(net):
-        check_once(net, method, tokens.shape[1])
+    inner = unwrap(net)
+    if not isinstance(inner, Transformer) or not is_plain(inner):
+        check_once(inner, method, tokens.shape[1])
         return reference.generate(
-            net, method, tokens, known, decoding, seed, rows=rows, lengths=lengths, on_step=on_step
-        )
+            as_denoiser(net), method, tokens, known, decoding, seed,
+            rows=rows, lengths=lengths, on_step=on_step,
+        )  # fmt: skip
+    net = inner
     state = start(net, method, tokens, known, decoding, seed, rows, lengths)
     with torch.inference_mode():
         table = qkv_table(net, *tokens.shape)

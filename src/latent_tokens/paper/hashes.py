@@ -52,6 +52,7 @@ def training_content(config: TrainConfig) -> dict[str, Content]:
             "num_validation": config.num_validation,
             "evaluate_every": config.evaluate_every,
             "seed": config.seed,
+            "start": None if config.start is None else str(config.start),
         }
     )
 

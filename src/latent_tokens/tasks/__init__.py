@@ -75,6 +75,7 @@ __all__ = [
     "configured",
     "described",
     "description",
+    "form",
     "hash_rows",
     "joined",
     "named",
@@ -119,6 +120,16 @@ def description(task: Language) -> dict[str, Json]:
     if isinstance(task, TaskBase):
         entries["module"] = f"{type(task).__module__}:{type(task).__qualname__}"
     return entries | settings
+
+
+def form(task: Language) -> str:
+    """Return the properties that a data set and a model must share. How puzzles are made may differ."""
+    properties = {"padding": "none", **description(task)}
+    if isinstance(task, Text):
+        properties = {"tokenizer": f"{task.tokenizer} ({task.fingerprint})"}
+    names = [name for name in ("padding", "numbers", "tokenizer") if name in properties]
+    settings = ", ".join(f"{name}={properties[name]}" for name in names)
+    return f"{type(task).__name__} of {task.length} positions over {task.vocab_size} tokens, {settings}"
 
 
 def configured(name: str, settings: Mapping[str, Json]) -> Solvable:

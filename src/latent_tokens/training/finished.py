@@ -19,5 +19,5 @@ def is_finished(config: TrainConfig) -> bool:
     started = read_started(config)
     if started is None:
         return False
-    resume_config(config, started, processes.join().device)
+    resume_config(config, started, processes.join().device, ignored=())
     return saved_step(config.folder) == config.steps

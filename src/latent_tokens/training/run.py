@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 
 import torch
 from accelerate import Accelerator
+from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
 from latent_tokens.configs import Split, TrainConfig
 from latent_tokens.core.methods import Method
-from latent_tokens.network.transformer import Transformer
+from latent_tokens.core.wrappers import unwrap
 from latent_tokens.storage import append_line
 from latent_tokens.tasks import Examples
+from latent_tokens.training.extension import Stretch
 from latent_tokens.training.state import State, save_state
-from latent_tokens.training.step import TrainableDenoiser
 
 
 @dataclass
@@ -27,15 +28,21 @@ class Run:
     config: TrainConfig
     method: Method
     splits: dict[Split, Examples]
-    net: Transformer
+    net: nn.Module  # without wrappers
     ema: AveragedModel
     optimizer: torch.optim.Optimizer
-    model: TrainableDenoiser  # the network as the ranks share it
+    model: nn.Module  # the network as it is called: compiled if it was given so, DDP for several ranks
     accelerator: Accelerator
     state: State
     unchanged: Callable[[], bool]  # whether the data set is the one that the run started with
     pad: int | None = None  # the token after the end of an answer
+    stretches: tuple[Stretch, ...] = ()  # of a run that was extended
     start_time: float = field(default_factory=time.perf_counter)  # of this process
+
+    @property
+    def mask_id(self) -> int:
+        """The token of masked slots."""
+        return unwrap(self.net).mask_id
 
     def save(self) -> None:
         """Write a checkpoint, once for all ranks. Raise ValueError instead if the data changed."""

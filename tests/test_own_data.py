@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 from torch.utils.data import DataLoader
 
 from latent_tokens import TASKS, Examples, dataset
@@ -60,3 +61,22 @@ def test_examples_convert_to_a_hugging_face_data_set(monkeypatch):
 
 def test_split_without_examples_is_empty():
     assert len(dataset(TASK, "test", 0)) == 0
+
+
+@pytest.mark.parametrize("name", ["sudoku-4", "sudoku-6-puzzle", "zebra-3", "countdown-3"])
+def test_tasks_take_tensors_arrays_and_lists(name):
+    task = TASKS[name]
+    tokens = task.generate(2, 0).tokens
+    for same in (torch.from_numpy(tokens.astype(np.int64)), tokens.astype(np.int64), tokens.tolist()):
+        assert task.decode(same[0]) == task.decode(tokens[0])
+        assert task.verify(same[0]) == task.verify(tokens[0])
+        scores = task.score(same)
+        assert {name: values.tolist() for name, values in scores.items()} == {
+            name: values.tolist() for name, values in task.score(tokens).items()
+        }
+
+
+@pytest.mark.parametrize("tokens", [[0.5] * 16, [-1] * 16, [70_000] * 16])
+def test_numbers_that_are_no_tokens_are_refused(tokens):
+    with pytest.raises(ValueError, match=r"tokens of type|must be at most 65535"):
+        TASK.decode(tokens)

@@ -10,9 +10,13 @@ from latent_tokens import METHODS, TrainConfig, from_pretrained, load_method
 from latent_tokens.checkpoints import stored_methods
 from latent_tokens.checkpoints.stored_methods import method_from, method_to
 from latent_tokens.cli import main
+from latent_tokens.commands.shared import task_of
 from latent_tokens.core.methods import name_of
 from latent_tokens.plugins import installed
 from latent_tokens.tasks import named
+from latent_tokens.trace.record import trace
+from latent_tokens.web.model_cache import ModelCache
+from latent_tokens.web.questions import Question
 
 MODULE = """
 from dataclasses import replace
@@ -176,3 +180,19 @@ def test_dotted_method_has_a_name_and_a_run_directory(module):
     assert name_of(load_method(f"{module}:short")) == f"{module}:short"
     config = TrainConfig(f"{module}:Pairs", f"{module}:short")
     assert config.folder.name == f"{module}.Pairs-{module}.short-nano-0"
+
+
+def test_own_task_is_traced_and_served(module, tmp_path, capsys):
+    own = f"{module}:Pairs"
+    run(capsys, "train", own, "scdm", "--out", "run", *SMALL)
+    code, out, _ = run(capsys, "trace", "run", "aabb....", "--task", own, "-o", "trace.html")
+    assert code == 0
+    assert "trace.html" in out
+    models = ModelCache(["run"], lambda folder: task_of(folder, own))
+    (entry,) = models.entries
+    assert (entry["task"], entry["kind"], entry["side"]) == ("Pairs", "sequence", None)
+    puzzles = [example["puzzle"] for example in entry["examples"]]
+    assert len(puzzles) == 3
+    assert all(set(puzzle[2:]) == {"."} for puzzle in puzzles)
+    events = trace(Question(model="run", puzzle=puzzles[0]).to_request(models))
+    assert events["start"]["tokens"][2:] == [None] * 6

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     )
     from latent_tokens.core.relevance import influence as influence, relevant as relevant
     from latent_tokens.data.datasets import load_data as load_data, make_data as make_data
+    from latent_tokens.data.splits import dataset as dataset
     from latent_tokens.data.tensors import as_numpy as as_numpy, as_tensors as as_tensors
     from latent_tokens.evaluation.evaluate import evaluate as evaluate
     from latent_tokens.evaluation.held_out import nats_along_orders as nats_along_orders
@@ -102,6 +103,7 @@ HOMES = {
     "sizes": ("SIZES", "Size"),
     "network.sweep": ("sweep",),
     "tasks": ("TASKS", "Examples", "Task", "TaskBase", "Text"),
+    "data.splits": ("dataset",),
     "data.tensors": ("as_numpy", "as_tensors"),
     "training.loop": ("fit",),
 }

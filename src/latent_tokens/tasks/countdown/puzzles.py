@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.checks import check_choice, check_int, is_whole
-from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, hash_rows, split_by_key
+from latent_tokens.tasks.base import Examples, Keys, Scores, hash_rows, split_by_key
 from latent_tokens.tasks.countdown.equations import (
     MOST_NUMBER,
     draw_puzzles,
@@ -36,6 +36,7 @@ from latent_tokens.tasks.countdown.notation import (
     parts_of,
     texts,
 )
+from latent_tokens.tasks.examples import TokensLike, as_array
 
 # Of the test of Ye et al.: the first nine of shuffle(10..100), seed 4.
 HELD_OUT_TARGETS = (14, 39, 41, 57, 62, 81, 87, 89, 96)
@@ -196,9 +197,9 @@ class Countdown:
         steps = np.empty((self.numbers - 1, 4), np.int64)
         return int(first_solution(stack_of(given), self.numbers, target, steps))
 
-    def decode(self, tokens: Tokens) -> str:
+    def decode(self, tokens: TokensLike) -> str:
         """Return the problem in words and one equation per line."""
-        problem, answer = texts(tokens)
+        problem, answer = texts(as_array(tokens))
         *given, target = problem.split(",")
         equations = (
             [re.sub(r"([-+*/=])", r" \1 ", equation) for equation in answer.split(",")] if answer else []
@@ -207,13 +208,13 @@ class Countdown:
             [f"make {target} of {', '.join(given)}", *(f"  {equation}" for equation in equations)]
         )
 
-    def verify(self, tokens: Tokens) -> list[str]:
+    def verify(self, tokens: TokensLike) -> list[str]:
         """Return errors of the strict rules.
 
         Every equation is true, each given or computed number is used at most once, all given numbers are
         used, and the last result is the target.
         """
-        problem, answer = texts(tokens)
+        problem, answer = texts(as_array(tokens))
         *given, target = numbers_of(problem)
         wrong: list[str] = []
         results: list[int] = []
@@ -235,8 +236,9 @@ class Countdown:
             wrong.append(f"the last result is {c}, not {target}")
         return wrong + [f"{', '.join(map(str, given))} not used"] * bool(given)
 
-    def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
+    def score(self, tokens: TokensLike, truth: Examples | None = None) -> Scores:
         """Score samples: lenient (Ye et al.'s, by the equations alone), strict, exact and cells."""
+        tokens = as_array(tokens)
         figures: dict[str, Sequence[float]] = {
             "lenient": [lenient(row) for row in tokens],
             "strict": [not self.verify(row) for row in tokens],

@@ -26,6 +26,8 @@ CHECKED = (
     "network.block",
     "network.rotary",
     "network.transformer",
+    "network.contract",
+    "network.probes",
     "core.cost",
     "evaluation.solve",
     "network.fast",

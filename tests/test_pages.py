@@ -54,7 +54,7 @@ def test_the_commands_of_a_page_run(tmp_path, page, written):
 def test_the_python_of_a_page_runs(tmp_path):
     pytest.importorskip("transformers")
     lines = blocks(PAGES["hugging-face.md"], "python")
-    assert len(lines) == 4
+    assert len(lines) == 7
     command, environment = (
         [sys.executable, "-c", "".join(lines)],
         ENVIRONMENT | {"HF_HOME": str(tmp_path / "home")},

@@ -55,10 +55,13 @@ if TYPE_CHECKING:
     from latent_tokens.data.tensors import as_numpy as as_numpy, as_tensors as as_tensors
     from latent_tokens.evaluation.evaluate import evaluate as evaluate
     from latent_tokens.evaluation.held_out import nats_along_orders as nats_along_orders
+    from latent_tokens.evaluation.measurements import results as results
     from latent_tokens.evaluation.solve import solve as solve
+    from latent_tokens.network.contract import check_network as check_network
     from latent_tokens.network.fast import generate as generate
     from latent_tokens.network.sweep import sweep as sweep
     from latent_tokens.network.transformer import Transformer as Transformer
+    from latent_tokens.sharing.collator import DiffusionCollator as DiffusionCollator
     from latent_tokens.sizes import SIZES as SIZES, Size as Size
     from latent_tokens.tasks import (
         TASKS as TASKS,
@@ -79,6 +82,7 @@ HOMES = {
     "evaluation.evaluate": ("evaluate",),
     "network.fast": ("generate",),
     "evaluation.held_out": ("nats_along_orders",),
+    "evaluation.measurements": ("results",),
     "evaluation.solve": ("solve",),
     "core.layout": ("Layout", "next_layout"),
     "core.likelihood": ("log_likelihood",),
@@ -89,7 +93,9 @@ HOMES = {
     "checkpoints.pretrained": ("from_pretrained", "save_pretrained"),
     "checkpoints.stored_methods": ("load_method",),
     "core.relevance": ("influence", "relevant"),
+    "network.contract": ("check_network",),
     "network.transformer": ("Transformer",),
+    "sharing.collator": ("DiffusionCollator",),
     "sizes": ("SIZES", "Size"),
     "network.sweep": ("sweep",),
     "tasks": ("TASKS", "Examples", "Task", "TaskBase", "Text"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from latent_tokens.evaluation.evaluators import Judge
     from latent_tokens.evaluation.rows import Row
     from latent_tokens.tasks import Text
+    from latent_tokens.training.tracking import Log
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Evaluate:
     trigrams."""
     json: bool = False
     """Print the rows as JSON lines instead of a table."""
+    track: bool = False
+    """Also log the rows to the tracker that the run was trained with (train --track)."""
 
 
 def run_evaluate(command: Evaluate) -> int:
@@ -54,6 +58,7 @@ def run_evaluate(command: Evaluate) -> int:
     from latent_tokens.evaluation.rounding import count_differing_tokens
     from latent_tokens.evaluation.settings import order_for
     from latent_tokens.tasks import Text
+    from latent_tokens.training.tracking import resumed_tracker
 
     net = model_of(command.run, command.own.method)
     folder = find(command.run)
@@ -81,11 +86,19 @@ def run_evaluate(command: Evaluate) -> int:
         raise ValueError(
             f"judge={command.judge}: is for generated text, and {task.name} has a verifier. Leave it out."
         )
-    if isinstance(task, Text):
-        judge = judge_of(command, task, next(net.parameters()).device)
-        rows = evaluate_text(net, task, command.config, judge, on_row=keep)
-    else:
-        rows = evaluate(net, task, command.config, on_row=keep)
+    tracker: AbstractContextManager[Log | None] = resumed_tracker(folder) if command.track else nullcontext()
+    with tracker as log:
+
+        def on_row(row: Row) -> None:
+            keep(row)
+            if log is not None:
+                log(tracked(row), row.get("train_steps"))
+
+        if isinstance(task, Text):
+            judge = judge_of(command, task, next(net.parameters()).device)
+            rows = evaluate_text(net, task, command.config, judge, on_row=on_row)
+        else:
+            rows = evaluate(net, task, command.config, on_row=on_row)
     if command.config.precision == "bf16":
         print_difference(*count_differing_tokens(net, task, command.config))
     if not command.json and processes.is_main():
@@ -93,6 +106,17 @@ def run_evaluate(command: Evaluate) -> int:
             table(rows, f"{command.run}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}")
         )
     return 0
+
+
+def tracked(row: Row) -> dict[str, float]:
+    """Return the values of a row to log, each named after the row's order, k and n."""
+    from latent_tokens.evaluation.rows import metric_of
+
+    values = {row["metric"]: metric_of(row), "relative_cost": row["relative_cost"]}
+    if row["ci95"] is not None:
+        values |= zip(("ci_low", "ci_high"), row["ci95"], strict=True)
+    setting = f"{row['order']}-k{row['candidates']}-n{row['latents']}"
+    return {f"evaluate/{setting}/{name}": value for name, value in values.items()}
 
 
 def print_difference(differing: int, decoded: int, num_samples: int) -> None:

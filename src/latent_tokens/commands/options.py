@@ -25,7 +25,7 @@ from tyro.constructors import (
 METAVARS = {
     "task": "TASK", "method": "METHOD", "run": "RUN", "runs": "[RUN ...]", "puzzle": "PUZZLE",
     "experiment": "NAME", "methods": "METHOD [METHOD ...]", "train": "SIZE:BATCHxLENGTH [...]",
-    "apart_from": "DIR [DIR ...]",
+    "apart_from": "DIR [DIR ...]", "size": "SIZE [SIZE ...]", "metric": "NAME", "csv": "FILE",
     "out": "DIR", "data": "DIR", "growth": "DIR", "gif": "FILE", "png": "FILE", "text": "FILE",
     "source": "SOURCE", "tokenizer": "TOKENIZER", "field": "NAME", "judge": "EVALUATOR", "prompt": "TEXT",
     "license": "LICENSE", "host": "HOST", "port": "PORT", "compare": "N|all|RUN", "clues": "N|minimal",

@@ -18,6 +18,7 @@ from latent_tokens.core.cost import relative_cost
 from latent_tokens.core.decoding import Decoding, Step, check_decoding
 from latent_tokens.data.datasets import fingerprint
 from latent_tokens.evaluation.intervals import wilson
+from latent_tokens.evaluation.origin import trained_run
 from latent_tokens.evaluation.problems import batches, decode_batch, device_of, find_problems, policy_for
 from latent_tokens.evaluation.protocol import with_protocol
 from latent_tokens.evaluation.results import in_percent
@@ -30,6 +31,7 @@ from latent_tokens.evaluation.settings import (
     shown_candidates,
     shown_latents,
 )
+from latent_tokens.network.contract import check_once
 from latent_tokens.network.precision import warn_if_slow
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
@@ -110,6 +112,7 @@ def checked_decodings(net: Transformer, task: Language, config: EvalConfig) -> l
         ValueError: the net is not of the task, or its method cannot decode so.
     """
     check_fits(net, task)
+    check_once(net, net.method, task.length)
     decodings = [decoding_for(net.method, task, sampling) for sampling in config.samplings]
     for decoding in decodings:
         check_decoding(net.method, decoding)
@@ -156,6 +159,7 @@ def measure(
         {} if watcher is None else watcher.found(),
         {"problems": config.data.name if config.data else None, "problems_sha256": problems_sha256},
         {"precision": config.precision, "made_with": provenance()},
+        trained_run(net),
     )
 
 

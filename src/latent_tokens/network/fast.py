@@ -24,6 +24,7 @@ from latent_tokens.core.state import State, start
 from latent_tokens.network.block import select_slots
 from latent_tokens.network.buckets import bucket_by_length
 from latent_tokens.network.cached import CachedDecoder
+from latent_tokens.network.contract import check_once
 from latent_tokens.network.memory import decoding_rows
 from latent_tokens.network.transformer import Transformer
 
@@ -50,7 +51,7 @@ def generate(
 
     For our Transformer in eval mode, without hooks, the logits equal those of the reference implementation up
     to rounding, and so do the samples, unless two choices are that close. Any other network runs the
-    reference implementation.
+    reference implementation, and is tested by `check_network` at its first call.
 
     Args:
         net: the network.
@@ -64,7 +65,8 @@ def generate(
         on_step: called with every step.
 
     Raises:
-        ValueError: the decoding does not suit the method, shapes or values are off, or logits are not finite.
+        ValueError: the decoding does not suit the method, shapes or values are off, logits are not finite, or
+            the network does not pass `check_network`.
 
     Example:
         >>> known = torch.zeros(2, 36, dtype=torch.bool)
@@ -73,6 +75,7 @@ def generate(
         torch.Size([2, 36])
     """
     if not isinstance(net, Transformer) or not is_plain(net):
+        check_once(net, method, tokens.shape[1])
         return reference.generate(
             net, method, tokens, known, decoding, seed, rows=rows, lengths=lengths, on_step=on_step
         )

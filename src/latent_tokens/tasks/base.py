@@ -65,7 +65,8 @@ class Task(Language, Protocol):
     """A problem that can be generated and scored.
 
     A task may also have a `temperature`, the default one of sampling (otherwise 1.0), a `note` for manifests,
-    and a `pad`, the token that follows the end of an answer.
+    a `pad`, the token that follows the end of an answer, and `symbols`, the text of each token, from which a
+    tokenizer is made.
 
     Example:
         >>> task = TASKS["sudoku-4"]

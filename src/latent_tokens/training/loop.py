@@ -25,7 +25,7 @@ from latent_tokens.training.locking import LockedError, locked
 from latent_tokens.training.run import Run
 from latent_tokens.training.setup import join_ranks, setup
 from latent_tokens.training.signals import Preempted, interruptible
-from latent_tokens.training.step import NotFinite, keep_batch, train_step
+from latent_tokens.training.step import NotFinite, keep_batch, learning_rate, train_step
 from latent_tokens.training.validation import keep_if_best, validation_loss
 
 LOG_EVERY = 50  # steps between two lines of metrics.jsonl
@@ -124,7 +124,14 @@ def train(run: Run, observe: Observer) -> None:
             # Metrics and validation.
             if (state.step % LOG_EVERY == 0 or is_last) and not num_skipped:
                 mean_loss = sum(state.recent) / len(state.recent)
-                run.log({"loss": mean_loss, "grad_norm": grad_norm, "tokens_per_second": round(speed)})
+                run.log(
+                    {
+                        "loss": mean_loss,
+                        "grad_norm": grad_norm,
+                        "lr": learning_rate(config, state.step - 1),
+                        "tokens_per_second": round(speed),
+                    }
+                )
                 state.recent.clear()
             if state.step % config.evaluate_every == 0 or is_last:
                 validate(run, observe)

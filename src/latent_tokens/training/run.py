@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from accelerate import Accelerator
@@ -34,6 +35,7 @@ class Run:
     state: State
     unchanged: Callable[[], bool]  # whether the data set is the one that the run started with
     pad: int | None = None  # the token after the end of an answer
+    start_time: float = field(default_factory=time.perf_counter)  # of this process
 
     def save(self) -> None:
         """Write a checkpoint, once for all ranks. Raise ValueError instead if the data changed."""
@@ -48,7 +50,8 @@ class Run:
             )
 
     def log(self, row: dict[str, float | str]) -> None:
-        """Append a row to the metrics, once for all ranks."""
+        """Append a row to the metrics, with the seconds since this process began, once for all ranks."""
+        row = {**row, "seconds": round(time.perf_counter() - self.start_time, 3)}
         if processes.is_main():
             append_line(self.config.folder / "metrics.jsonl", {"step": self.state.step, **row})
         if self.config.track is not None:

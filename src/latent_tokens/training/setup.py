@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from latent_tokens.training.run import Run
 from latent_tokens.training.sharding import shard
 from latent_tokens.training.state import State, discard_after, load_state
 from latent_tokens.training.step import ema_update
+from latent_tokens.training.tracking import check_installed, start_tracker
 from latent_tokens.training.validation import restore_best
 
 CHECKED_AT_ONCE = 10_000  # examples
@@ -100,16 +100,14 @@ def setup(config: TrainConfig, task: Language | None, method: Method | None, acc
         compile_blocks(net)  # after the EMA weights were copied, which are validated as they are
     if config.track is not None:
         values = {name: value for name, value in settings(config).items() if value is not None}
-        accelerator.init_trackers("latent-tokens", values)
+        start_tracker(accelerator, config.track, folder, state.step, values)
     pad = getattr(task, "pad", None)
     return Run(config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged, pad)
 
 
 def join_ranks(config: TrainConfig) -> Accelerator:
     """Join the other ranks, with the config's tracker. Raise ValueError if the tracker is not installed."""
-    if config.track is not None and find_spec(config.track) is None:
-        fix = f"pip install {config.track}, or leave it out: metrics.jsonl is always written"
-        raise ValueError(f"track={config.track}: is not installed; {fix}")
+    check_installed(config.track)
     return processes.join(config.track, config.folder)
 
 

@@ -25,6 +25,7 @@ from latent_tokens.tasks.countdown.notation import (
     EOS,
     PAD,
     SEP,
+    SYMBOLS,
     agreement,
     answer_text,
     checked_numbers,
@@ -71,7 +72,8 @@ class Countdown:
     padding: Literal["none", "paper"] = "none"
     answer_length: int | None = None
 
-    vocab_size = 4 + len(CHARACTERS)
+    symbols = SYMBOLS
+    vocab_size = len(SYMBOLS)
 
     def __post_init__(self) -> None:
         check_choice("padding", self.padding, ("none", "paper"))

@@ -23,7 +23,7 @@ from latent_tokens.tasks.base import (
     split_by_key,
 )
 from latent_tokens.tasks.sudoku import pattern, solver
-from latent_tokens.tasks.sudoku.grid import Cells, Grid, symbols_of
+from latent_tokens.tasks.sudoku.grid import SYMBOLS, Cells, Grid, symbols_of
 
 T = TypeVar("T", bound=np.generic)
 
@@ -74,6 +74,10 @@ class Sudoku:
     @property
     def vocab_size(self) -> int:
         return self.side if self.padding == "none" else self.side + 2
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        return (*SYMBOLS[: self.side], "[BOS]", "[EOS]")[: self.vocab_size]
 
     @property
     def note(self) -> str | None:

@@ -23,7 +23,7 @@ from latent_tokens.tasks.base import (
 )
 from latent_tokens.tasks.sudoku import digging
 from latent_tokens.tasks.sudoku.boards import NODES_PER_CELL, Sudoku
-from latent_tokens.tasks.sudoku.grid import Cells, Grid
+from latent_tokens.tasks.sudoku.grid import SYMBOLS, Cells, Grid
 
 PAD = 0
 LEAST_CLUES = {
@@ -98,6 +98,10 @@ class SudokuPuzzle:
     @property
     def vocab_size(self) -> int:
         return self.side + 5
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        return ("[PAD]", *SYMBOLS[: self.side], ".", "[SEP]", "[BOS]", "[EOS]")
 
     @property
     def metric(self) -> str:

@@ -81,6 +81,11 @@ class Zebra:
         return len(WORDS)
 
     @property
+    def symbols(self) -> tuple[str, ...]:
+        """The text of each token."""
+        return WORDS
+
+    @property
     def metric(self) -> str:
         """The main key of `score`."""
         return "exact"

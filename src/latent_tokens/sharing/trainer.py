@@ -64,8 +64,8 @@ class LatentTokensTrainer(Trainer):
             model,
             args,
             data_collator=self.collator,
-            train_dataset=as_items(train_dataset),
-            eval_dataset=as_items(eval_dataset),
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
             **options,
         )
         self.model_accepts_loss_kwargs = False  # the loss is a mean over the batch, not a sum over items
@@ -86,16 +86,6 @@ class LatentTokensTrainer(Trainer):
         """Return the batches of an evaluation, drawn by a new collator."""
         self.data_collator = replace(self.collator)
         try:
-            return super().get_eval_dataloader(as_items(eval_dataset))
+            return super().get_eval_dataloader(eval_dataset)
         finally:
             self.data_collator = self.collator
-
-
-def as_items(dataset: Any) -> Any:
-    """Return `Examples` as a list of items. Return any other data set as it is."""
-    if not isinstance(dataset, Examples):
-        return dataset
-    return [
-        Item(tokens=tokens, known=known, length=int(length))
-        for tokens, known, length in zip(*dataset, strict=True)
-    ]

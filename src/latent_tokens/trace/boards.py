@@ -15,7 +15,7 @@ from latent_tokens.checkpoints.pretrained import SHIPPED
 from latent_tokens.storage import sha256_of
 from latent_tokens.tasks import Countdown, Examples, Solvable, Sudoku, SudokuPuzzle, TaskBase, Zebra
 from latent_tokens.tasks.base import Tokens
-from latent_tokens.tasks.countdown import puzzles as countdown
+from latent_tokens.tasks.countdown.notation import CHARACTERS, texts
 from latent_tokens.tasks.sudoku.grid import Cells, Grid
 from latent_tokens.tasks.zebra import clues, puzzles as zebra
 from latent_tokens.trace.equations import broken_equations
@@ -161,9 +161,9 @@ def countdown_view(problem: Examples) -> View:
 
     The `words` are the numbers and the target.
     """
-    numbers = tuple(countdown.texts(problem.tokens[0])[0].split(","))
+    numbers = tuple(texts(problem.tokens[0])[0].split(","))
     positions = tuple(range(int(problem.known[0].sum()), int(problem.lengths[0])))
-    signs = ("", UNKNOWN, ".", UNKNOWN, *countdown.CHARACTERS)
+    signs = ("", UNKNOWN, ".", UNKNOWN, *CHARACTERS)
     broken = partial(broken_equations, numbers[-1])
     return View("countdown", positions, len(positions), signs, broken, numbers)
 
@@ -195,7 +195,7 @@ def examples(task: Solvable) -> list[str]:
     prompts = [row[:count].tolist() for row, count in zip(problems.tokens, num_given, strict=True)]
     if isinstance(task, Zebra):
         return [" ".join(zebra.WORDS[token] for token in prompt[1:-1]) for prompt in prompts]
-    return [countdown.texts(np.array(prompt, np.uint8))[0] for prompt in prompts]
+    return [texts(np.array(prompt, np.uint8))[0] for prompt in prompts]
 
 
 def sudoku_examples(task: Sudoku | SudokuPuzzle) -> list[str]:

@@ -21,7 +21,6 @@ from latent_tokens.tasks.countdown.equations import (
 )
 from latent_tokens.tasks.countdown.notation import (
     BOS,
-    CHARACTERS,
     EOS,
     PAD,
     SEP,
@@ -42,7 +41,7 @@ from latent_tokens.tasks.examples import TokensLike, as_array
 HELD_OUT_TARGETS = (14, 39, 41, 57, 62, 81, 87, 89, 96)
 ANSWER_LENGTHS_0_1 = {3: 34, 4: 47, 5: 60}  # of version 0.1, by the count of numbers
 
-__all__ = ["CHARACTERS", "HELD_OUT_TARGETS", "Countdown", "answer_text", "holds", "parts_of", "texts"]
+__all__ = ["HELD_OUT_TARGETS", "Countdown", "answer_text", "holds", "parts_of", "texts"]
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,7 @@ class Countdown:
         num_train: The default number of training examples.
         targets: The lowest and the highest target.
         padding: "none" or "paper".
-        answer_length: The positions of an answer with padding "none". None: the longest possible answer and
-            its end.
+        answer_length: The positions of an answer with padding "none". None: of the longest, with its end.
 
     Example:
         >>> TASKS["countdown-3"].generate(2, seed=0).tokens.shape

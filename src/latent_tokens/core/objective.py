@@ -52,7 +52,7 @@ def loss(
     method: Method,
     tokens: Int[Tensor, "B L"],
     known: Bool[Tensor, "B L"],
-    generator: torch.Generator,
+    generator: torch.Generator | None = None,
     *,
     lengths: Int[Tensor, " B"] | None = None,
 ) -> Float[Tensor, ""]:
@@ -67,13 +67,15 @@ def loss(
         method: how to train it.
         tokens: complete sequences.
         known: true at given positions, which are never masked.
-        generator: draws orders and numbers of clean tokens.
+        generator: draws orders and numbers of clean tokens. None is torch's own, which `torch.manual_seed`
+            seeds.
         lengths: the length of each row. Later positions take no part.
 
     Raises:
         ValueError: a row has no unknown position, a token is MASK, or the method cannot take the known
             positions.
     """
+    generator = torch.default_generator if generator is None else generator
     return weighted_nll(
         net, method, corrupt(method, tokens, known, generator, mask_id=net.mask_id, lengths=lengths)
     )

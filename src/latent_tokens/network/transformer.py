@@ -16,14 +16,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask
 
+from latent_tokens.configs import SizeName
 from latent_tokens.network.block import Block, Selection, select_slots
 from latent_tokens.network.compiling import begin_pass
 from latent_tokens.network.kernels import Linear
 from latent_tokens.network.rotary import Rotation, rotary_table
 from latent_tokens.network.weight_names import read_both_spellings
-from latent_tokens.sizes import Size
+from latent_tokens.sizes import SIZES, Size
 
 HUB_METHODS = "latent_tokens.sharing.hub_methods"
+MISSING = {"generate": "load(NAME).generate() or generate(net, ...)", "task": "load(NAME).task"}
 
 
 class Transformer(nn.Module):
@@ -35,7 +37,7 @@ class Transformer(nn.Module):
     with, `folder` the directory that it was read from.
 
     Args:
-        size: width, heads and layers.
+        size: width, heads and layers, or a name of SIZES.
         vocab_size: the number of tokens without MASK.
         max_length: the number of positions.
         positions: "rotary" embedding, "learned" embedding, or "both".
@@ -53,7 +55,7 @@ class Transformer(nn.Module):
 
     def __init__(
         self,
-        size: Size,
+        size: Size | SizeName,
         vocab_size: int,
         max_length: int,
         positions: Literal["both", "rotary", "learned"] = "both",
@@ -61,6 +63,7 @@ class Transformer(nn.Module):
         gelu: Literal["tanh", "exact"] = "tanh",
     ) -> None:
         super().__init__()
+        size = SIZES[size] if isinstance(size, str) else size
         self.size = size
         self.vocab_size = vocab_size
         self.max_length = max_length
@@ -78,6 +81,16 @@ class Transformer(nn.Module):
         self.register_load_state_dict_pre_hook(read_both_spellings)  # type: ignore[no-untyped-call]
 
     @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return self.head.weight.device
+
+    def __getattr__(self, name: str) -> Any:
+        if name in MISSING:
+            raise AttributeError(f"Transformer has no {name}. Use {MISSING[name]}.")
+        return super().__getattr__(name)
+
+    @property
     def position_embedding(self) -> nn.Embedding | None:
         """The learned embedding of positions. Until version 1.0 its weights are stored as `place.weight`."""
         return self.place
@@ -92,8 +105,7 @@ class Transformer(nn.Module):
         """Return the logits of every slot, (B, S, V), or with `slots` of these only, (N, V), row by row.
 
         Args:
-            ids: the token id that each slot receives.
-            positions: the position in the sequence of each slot.
+            ids, positions: the token id that each slot receives, and its position in the sequence.
             mask: true if slot i attends to slot j. A BlockMask needs `slots`.
             slots: the slots whose logits are returned. None is all.
         """
@@ -127,8 +139,7 @@ class Transformer(nn.Module):
         The last layer has queries, MLP and head for these only, which is exact under every rule.
 
         Args:
-            ids: the token id that each slot receives.
-            positions: the position in the sequence of each slot.
+            ids, positions: as in `forward`.
             mask: which slots attend to which. None is all to all.
             slots: the slots whose logits are returned.
             qkv_table: the projections of the first layer, `self.qkv_table()`. None computes them.
@@ -184,7 +195,7 @@ class Transformer(nn.Module):
         """Return the row of `qkv_table` that each slot has."""
         return ids if self.position_embedding is None else ids * self.max_length + positions
 
-    # These methods need packages above this one, which they load when they are called.
+    # These methods load packages above this one when they are called.
 
     @staticmethod
     def from_pretrained(
@@ -211,13 +222,9 @@ class Transformer(nn.Module):
         return net
 
     def save_pretrained(
-        self,
-        folder: str | Path,
-        *,
-        dtype: torch.dtype | None = None,
-        license: str = "apache-2.0",
+        self, folder: str | Path, *, dtype: torch.dtype | None = None, license: str = "apache-2.0",
         name: str | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Write a model directory with its card, README.md, which transformers opens too.
 
         Task, training and results are carried over from the directory that the network was read from. If its
@@ -231,17 +238,10 @@ class Transformer(nn.Module):
         import_module(HUB_METHODS).save_pretrained(self, folder, dtype=dtype, license=license, name=name)
 
     def push_to_hub(
-        self,
-        name: str,
-        *,
-        dtype: torch.dtype | None = None,
-        license: str = "apache-2.0",
-        private: bool | None = None,
-        token: str | bool | None = None,
-        branch: str | None = None,
-        create_pr: bool = False,
-        commit_message: str = "A model of latent-tokens",
-    ) -> str:
+        self, name: str, *, dtype: torch.dtype | None = None, license: str = "apache-2.0",
+        private: bool | None = None, token: str | bool | None = None, branch: str | None = None,
+        create_pr: bool = False, commit_message: str = "A model of latent-tokens",
+    ) -> str:  # fmt: skip
         """Save the model as OWNER/NAME on the Hugging Face Hub in one commit, and return its address."""
         address: str = import_module(HUB_METHODS).push_to_hub(
             self, name, dtype=dtype, license=license, private=private, token=token, branch=branch,

@@ -129,7 +129,7 @@ def microbatches(
 
 def qkv_table(net: Transformer, batch: int, length: int) -> Float[Tensor, "T W"] | None:
     """Return the first layer's table, or None if it takes too much memory, or more time than it saves."""
-    size = net.table_rows * 3 * net.size.width * net.head.weight.element_size()
+    size = net.table_rows * 3 * net.size.width * net.embedding.weight.element_size()
     if size > TABLE_BYTES or 8 * net.table_rows > batch * length**2:
         return None
     return net.qkv_table()

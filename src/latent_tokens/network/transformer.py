@@ -19,7 +19,7 @@ from torch.nn.attention.flex_attention import BlockMask
 from latent_tokens.configs import SizeName
 from latent_tokens.network.block import Block, Selection, select_slots
 from latent_tokens.network.compiling import begin_pass
-from latent_tokens.network.kernels import Linear
+from latent_tokens.network.kernels import linear
 from latent_tokens.network.rotary import Rotation, rotary_table
 from latent_tokens.network.weight_names import read_both_spellings
 from latent_tokens.sizes import SIZES, Size
@@ -77,13 +77,13 @@ class Transformer(nn.Module):
         self.place = None if positions == "rotary" else nn.Embedding(max_length, size.width)
         self.blocks = nn.ModuleList(Block(size, dropout, gelu) for _ in range(size.layers))
         self.norm = nn.LayerNorm(size.width)
-        self.head = Linear(size.width, vocab_size + 1)
+        self.head = nn.Linear(size.width, vocab_size + 1)
         self.register_load_state_dict_pre_hook(read_both_spellings)  # type: ignore[no-untyped-call]
 
     @property
     def device(self) -> torch.device:
         """The device of the weights."""
-        return self.head.weight.device
+        return self.embedding.weight.device
 
     def __getattr__(self, name: str) -> Any:
         if name in MISSING:
@@ -123,7 +123,7 @@ class Transformer(nn.Module):
         rotation = self.rotation(positions)
         for block in self.blocks:
             x = block(x, rotation, cast(Tensor, mask)[:, None])
-        return cast(Tensor, self.head(self.norm(x)))
+        return linear(self.head, self.norm(x))
 
     def forward_at(
         self,
@@ -156,7 +156,7 @@ class Transformer(nn.Module):
             if number == 0 and qkv_table is not None:
                 projected = F.embedding(self.table_index(ids, positions), qkv_table)
             x = cast(Block, block).forward_at(x, rotation, mask, slots if number == last else None, projected)
-        return cast(Tensor, self.head(self.norm(x)))
+        return linear(self.head, self.norm(x))
 
     def embed(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
         """Return the input of the first block: the embedding of each token, plus its learned position."""
@@ -173,7 +173,7 @@ class Transformer(nn.Module):
         if length is None and self.positions == "rotary" and positions.numel():
             length = int(positions.max()) + 1
         length = max(self.max_length, length or 0)
-        weight = self.head.weight
+        weight = self.embedding.weight
         half = self.size.width // self.size.heads // 2
         cos, sin = rotary_table(length, half, weight.dtype, weight.device)
         return cos[positions][:, None], sin[positions][:, None]

@@ -150,7 +150,9 @@ class Method:
         return next_layout(order, num_clean, candidates=torch.ones_like(num_masked), latents=latents)
 
     def check_known(self, known: Bool[Tensor, "B L"]) -> None:
-        """Raise ValueError if the readout is shifted and the known positions of a row are not a prefix."""
+        """Raise ValueError if `known` is not of bool, or not a prefix of each row for a shifted readout."""
+        if known.dtype != torch.bool:
+            raise ValueError(f"known of {known.dtype}: must be torch.bool. Use known.bool().")
         gap = known[:, 1:] & ~known[:, :-1]
         if self.readout == "shifted" and gap.any():
             row = int(gap.any(1).nonzero()[0])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latent_tokens.checkpoints.pretrained import check_fits, find
-from latent_tokens.checks import check_choice
+from latent_tokens.checks import changed, check_choice
 from latent_tokens.commands.evaluate import judge_of, judged_by
 from latent_tokens.commands.shared import check_counts, model_of, task_of
 from latent_tokens.configs import EvalConfig, SamplingConfig, TrainConfig
@@ -28,10 +28,6 @@ from latent_tokens.tasks import Language, Task, Text
 from latent_tokens.training.loop import fit
 
 FOR_SAMPLING = (*(setting.name for setting in fields(SamplingConfig)), "confidence")
-FOR_EVALUATION = tuple(setting.name for setting in fields(EvalConfig))
-FOR_TRAINING = tuple(
-    setting.name for setting in fields(TrainConfig) if setting.name not in ("task", "method")
-)
 
 
 @dataclass(frozen=True)
@@ -111,8 +107,7 @@ class Model:
             >>> [row["latents"] for row in results.rows]
             [0, 4]
         """
-        check_names(settings, FOR_EVALUATION)
-        config = EvalConfig(**settings)
+        config = changed(EvalConfig(), settings)
         order = order_for(self.method, self.task, config)
         check_counts(self.method, order, config.latents or (), config.candidates)
         if isinstance(self.task, Text):
@@ -141,7 +136,8 @@ class Model:
         Raises:
             ValueError: a setting is unknown, out of range, or not supported by the method.
         """
-        check_names(settings, FOR_SAMPLING)
+        for name in settings:
+            check_choice("setting", name, FOR_SAMPLING)
         functions = {name: value for name, value in settings.items() if callable(value)}
         named = {name: value for name, value in settings.items() if name not in functions}
         if "confidence" in named:
@@ -200,17 +196,10 @@ def train(task: str | Language, method: str | Method, **settings: Any) -> Model:
         mine = train("sudoku-4", "scdm", steps=600)
         print(mine.generate(num_samples=100, latents="all").valid.mean())
     """
-    check_names(settings, FOR_TRAINING)
     task_name = task if isinstance(task, str) else task.name
     method_name = method if isinstance(method, str) else name_of(method)
-    config = TrainConfig(task_name, method_name, **settings)
+    config = changed(TrainConfig(task_name, method_name), settings)
     own_task = None if isinstance(task, str) else task
     own_method = None if isinstance(method, str) else method
     folder = fit(config, task=own_task, method=own_method)
     return load(folder, task=task if own_task is not None or is_dotted(task_name) else None)
-
-
-def check_names(settings: dict[str, Any], names: tuple[str, ...]) -> None:
-    """Raise ValueError, with the closest name, if a setting is none of the names."""
-    for name in settings:
-        check_choice("setting", name, names)

@@ -18,6 +18,8 @@ from latent_tokens import (
     TrainConfig,
     Transformer,
     evaluate,
+    fit,
+    from_pretrained,
     generate,
     load_data,
     loss,
@@ -156,6 +158,27 @@ def test_load_data_takes_a_path_as_text(tmp_path):
     task, splits = load_data(str(folder))
     assert task == TASK
     assert np.array_equal(splits["train"].tokens, load_data(folder)[1]["train"].tokens)
+
+
+def test_fit_takes_names_and_settings(tmp_path):
+    settings = {"steps": 1, "size": "pico", "batch_size": 4, "num_train": 16, "num_validation": 4}
+    run = fit("sudoku-4", "scdm", out=str(tmp_path / "run"), **settings)
+    assert from_pretrained(run).method == SCDM
+    assert fit(TrainConfig("sudoku-4", "mdm", out=tmp_path / "other", **settings), METHODS["sidm"], seed=1)
+    assert from_pretrained(tmp_path / "other").method == METHODS["sidm"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "message"),
+    [
+        ((TrainConfig("sudoku-4", "scdm"),), {"train": TASK.generate(4, seed=0)}, "setting=train: must be"),
+        ((TrainConfig("sudoku-4", "scdm"), "mdm"), {}, "Use METHODS['mdm']"),
+        (("sudoku-4",), {}, "Use fit('sudoku-4', METHOD)"),
+    ],
+)
+def test_fit_names_what_to_write(arguments, settings, message):
+    with refused(message):
+        fit(*arguments, **settings)
 
 
 def test_names_of_tasks_in_errors_include_text():

@@ -70,10 +70,15 @@ def check_choice(name: str, value: object, allowed: tuple[object, ...]) -> None:
 
 def changed(config: C, settings: Mapping[str, Any]) -> C:
     """Return a config with other values. Raise ValueError, with the closest name, for an unknown setting."""
-    names = tuple(field.name for field in fields(config))
+    check_settings(type(config), settings)
+    return replace(config, **settings)
+
+
+def check_settings(kind: type[DataclassInstance], settings: Iterable[str]) -> None:
+    """Raise ValueError, with the closest name, unless all settings are fields of a config."""
+    names = tuple(field.name for field in fields(kind))
     for name in settings:
         check_choice("setting", name, names)
-    return replace(config, **settings)
 
 
 def did_you_mean(value: object, names: Iterable[str]) -> str:

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from latent_tokens.evaluation.held_out import nats_along_orders as nats_along_orders
     from latent_tokens.evaluation.solve import solve as solve
     from latent_tokens.network.fast import generate as generate
+    from latent_tokens.network.hf import HuggingFaceDenoiser as HuggingFaceDenoiser
     from latent_tokens.network.sweep import sweep as sweep
     from latent_tokens.network.transformer import Transformer as Transformer
     from latent_tokens.sizes import SIZES as SIZES, Size as Size
@@ -70,6 +71,7 @@ HOMES = {
     "core.decoding": ("Decoding", "Generated", "Step", "growing"),
     "evaluation.evaluate": ("evaluate",),
     "network.fast": ("generate",),
+    "network.hf": ("HuggingFaceDenoiser",),
     "evaluation.held_out": ("nats_along_orders",),
     "evaluation.solve": ("solve",),
     "core.layout": ("Layout", "next_layout"),

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from latent_tokens.checkpoints.hugging_face import from_transformers as from_transformers
     from latent_tokens.checkpoints.pretrained import (
         from_pretrained as from_pretrained,
         save_pretrained as save_pretrained,
@@ -80,6 +81,7 @@ HOMES = {
     "core.objective": ("loss",),
     "core.order": ("PolicyInput", "Showing", "any_order", "given", "left_to_right", "nearest", "random"),
     "core.partition": ("equal_parts", "given_partition", "reverse_process"),
+    "checkpoints.hugging_face": ("from_transformers",),
     "checkpoints.pretrained": ("from_pretrained", "save_pretrained"),
     "core.relevance": ("influence", "relevant"),
     "network.transformer": ("Transformer",),

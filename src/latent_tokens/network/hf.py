@@ -79,7 +79,10 @@ class HuggingFaceDenoiser(nn.Module):
             check_mask_id(model, mask_id)
         self.mask_id = mask_id
         self.model = model
-        self.keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self.train(model.training)
+        parameters = inspect.signature(model.forward).parameters
+        self.keeps_logits = "logits_to_keep" in parameters
+        self.has_cache = "past_key_values" in parameters
 
     def forward(
         self,
@@ -142,8 +145,8 @@ class HuggingFaceDenoiser(nn.Module):
                 input_ids=ids,
                 position_ids=positions,
                 attention_mask=self.layer_masks(mask, positions, key_positions),
-                past_key_values=cache,
                 use_cache=cache is not None,
+                **({} if cache is None else {"past_key_values": cache}),
                 **({} if columns is None else {"logits_to_keep": columns}),
             ).logits,
         )

@@ -160,6 +160,19 @@ def test_shifted_readout_is_the_autoregressive_model_itself(family, tokens):
     assert difference(ours, own) < 1e-5
 
 
+@pytest.mark.parametrize("family", ["qwen2", "gpt2"])
+def test_left_readout_reads_the_slot_before(family, tokens):
+    """As Dream and DiffuGPT: every slot attends to every other, and position i is read at i - 1."""
+    net = HuggingFaceDenoiser(tiny_model(family), MASK, "left")
+    layout = Layout(positions(), torch.tensor([4, 6]), torch.tensor([9, 9]))
+    ids = net.method.input_ids(tokens, layout, MASK)
+    in_place = net(ids, positions(), torch.ones(2, LENGTH, LENGTH, dtype=torch.bool))
+    logits = net.method.logits(net, tokens, layout)
+    assert difference(logits[:, 1:, :MASK], in_place[:, :-1, :MASK]) < 1e-5
+    targets = layout.shown & ~layout.clean
+    assert difference(net.method.logits_at(targets, net, tokens, layout).exp(), logits[targets].exp()) < 1e-5
+
+
 def infill(net, method, rows):
     """Decode prompts with gaps, of different lengths."""
     known = torch.rand(4, LENGTH, generator=torch.Generator().manual_seed(6)) < 0.3

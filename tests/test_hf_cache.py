@@ -1,10 +1,12 @@
 """The KV cache of a network of transformers: the logits and samples of the pass without one."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from helpers.tiny_models import DECODERS, VOCAB, WITH_WINDOW, tiny_model
-from latent_tokens import METHODS, Decoding, HuggingFaceDenoiser, generate
+from latent_tokens import METHODS, Decoding, HuggingFaceDenoiser, generate, left_to_right
 from latent_tokens.core import sampling
 from latent_tokens.core.state import start
 from latent_tokens.network.hf_cache import CachedModel, supports_cache
@@ -87,5 +89,7 @@ def test_cache_is_for_decoders_in_eval_mode_under_causal_rules():
     decoder = denoiser("llama", METHODS["esolm"])
     assert supports_cache(decoder, METHODS["esolm"])
     assert not supports_cache(decoder, METHODS["scdm"])
+    left = replace(METHODS["esolm"], order=left_to_right, readout="left")
+    assert not supports_cache(decoder, left)
     assert not supports_cache(decoder.train(), METHODS["esolm"])
     assert not supports_cache(denoiser("modernbert", METHODS["esolm"]), METHODS["esolm"])

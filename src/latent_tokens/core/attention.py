@@ -55,6 +55,11 @@ def attends_earlier(rule: Rule) -> bool:
     return bool(rule(1, 0, 0))
 
 
+def clean_attends_to_masked(rule: Rule) -> bool:
+    """Return whether a clean slot attends to masked ones."""
+    return bool(rule(0, 1, 1))
+
+
 def is_cacheable(rule: Rule) -> bool:
     """Return whether no slot attends to a later one, clean or masked.
 

@@ -182,7 +182,8 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         raise ValueError(
             f"candidates={k} is not supported by {name}: {reason}. Use candidates=1, or a mdm or scdm model."
         )
-    if method.readout == "shifted" and decoding.order is not None and not is_left_to_right(decoding.order):
+    reads_before = method.is_left_to_right and method.readout != "in_place"
+    if reads_before and decoding.order is not None and not is_left_to_right(decoding.order):
         reason = "it decodes from left to right only"
         raise ValueError(
             f"order is not supported by {name}: {reason}. Use order=left_to_right, or a mdm or scdm model."

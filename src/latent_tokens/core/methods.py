@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,37 +18,31 @@ from latent_tokens.core.attention import (
     bidirectional,
     block_mask,
     causal,
+    clean_attends_to_masked,
     dense_mask,
     independent,
     semi_causal,
 )
+from latent_tokens.core.denoiser import Denoiser, exclude_mask_token, supports_slots
 from latent_tokens.core.depth import check_depth, draw_rows, draw_visible, read_depth
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.order import Order, any_order, first_order, is_left_to_right, left_to_right
+from latent_tokens.core.readout import check_first_known, check_left, left_of, read_left
+
+__all__ = [
+    "METHODS",
+    "Denoiser",
+    "LatentControl",
+    "Method",
+    "exclude_mask_token",
+    "name_of",
+    "supports_slots",
+    "windowed",
+]
 
 BLOCK_MASK_FROM = 1_024  # slots: on an accelerator, longer inputs get their mask in blocks
 
 LatentControl = Literal["none", "fixed", "free"]
-
-
-@runtime_checkable
-class Denoiser(Protocol):
-    """Any callable (ids, positions, mask) -> logits with an integer `mask_id`.
-
-    ids, positions: Int[B, S]; mask: Bool[B, S, S]; logits: Float[B, S, V]. A column `mask_id` of the logits
-    is never chosen. If `supports_slots` is true (`reads`, its name in version 0.1, is understood too), it
-    takes a fourth argument, slots Bool[B, S], and returns the logits of these slots only, (N, V), row by row.
-    On an accelerator its mask may then be a FlexAttention BlockMask.
-    """
-
-    mask_id: int
-
-    def __call__(self, ids: Tensor, positions: Tensor, mask: Tensor, /) -> Tensor: ...
-
-
-def supports_slots(net: Denoiser) -> bool:
-    """Return whether a denoiser takes slots as its fourth argument. In version 0.1 it says `reads`."""
-    return bool(getattr(net, "supports_slots", False) or getattr(net, "reads", False))
 
 
 @dataclass(frozen=True)
@@ -60,7 +54,8 @@ class Method:
     window: int | None = None  # the largest number of masked tokens in the input; None = all
     targets: Literal["all", "next"] = "all"  # which masked tokens of the input training scores
     weight: Literal["elbo", "flat"] = "elbo"  # divide by targets or by unknowns (D-4, loss weight)
-    readout: Literal["in_place", "shifted"] = "in_place"  # shifted: slot j receives the token before it
+    # shifted: slot j receives the token before it; left: position i is read at the slot of i - 1
+    readout: Literal["in_place", "shifted", "left"] = "in_place"
     latents: int | None = 0  # n if Decoding.latents is None; None = all
     depth: str = "all"  # or "none:SHARE" or "uniform:SHARE" of the rows (D-38, depth of training)
 
@@ -80,14 +75,18 @@ class Method:
             )
         check_choice("targets", self.targets, ("all", "next"))
         check_choice("weight", self.weight, ("elbo", "flat"))
-        check_choice("readout", self.readout, ("in_place", "shifted"))
+        check_choice("readout", self.readout, ("in_place", "shifted", "left"))
+        if self.readout == "left":
+            check_left(self.is_left_to_right, self.attention, self.window, self.depth)
         if self.depth != "all":
             check_depth(self.depth, self._attends_to_masked, self.targets)
 
     @property
     def _attends_to_masked(self) -> bool:
-        is_in_place = self.readout == "in_place"
-        return is_in_place and (attends_later(self.attention) or attends_earlier(self.attention))
+        if self.readout == "left" and self.is_left_to_right:
+            return clean_attends_to_masked(self.attention)
+        is_shifted = self.readout == "shifted"
+        return not is_shifted and (attends_later(self.attention) or attends_earlier(self.attention))
 
     @property
     def is_left_to_right(self) -> bool:
@@ -128,7 +127,7 @@ class Method:
         order = first_order(self.order, known, lengths, lambda: uniform(*known.shape))
         num_clean = known.sum(1)
         ends = lengths if ends is None else ends
-        if self.readout == "in_place":
+        if self.readout != "shifted":
             stratum = (torch.arange(len(known), device=known.device) / len(known) + uniform(1)) % 1
             num_clean = num_clean + (stratum * (ends - num_clean)).long()
         num_masked = self.max_visible(lengths - num_clean)
@@ -145,7 +144,12 @@ class Method:
         return next_layout(order, num_clean, candidates=torch.ones_like(num_masked), latents=latents)
 
     def check_known(self, known: Bool[Tensor, "B L"]) -> None:
-        """Raise ValueError if the readout is shifted and the known positions of a row are not a prefix."""
+        """Raise ValueError if the readout cannot take the known positions of a row.
+
+        A shifted one takes a prefix. The readout "left" needs the first position.
+        """
+        if self.readout == "left":
+            check_first_known(known)
         gap = known[:, 1:] & ~known[:, :-1]
         if self.readout == "shifted" and gap.any():
             row = int(gap.any(1).nonzero()[0])
@@ -161,7 +165,9 @@ class Method:
     def logits(self, net: Denoiser, tokens: Int[Tensor, "B L"], layout: Layout) -> Float[Tensor, "B S V"]:
         """Return the network's logits at every slot of the layout, with MASK excluded (D-2, MASK token)."""
         ids = self.input_ids(tokens, layout, net.mask_id)
-        return exclude_mask_token(net.mask_id, net(ids, layout.positions, dense_mask(self.attention, layout)))
+        logits = net(ids, layout.positions, dense_mask(self.attention, layout))
+        logits = exclude_mask_token(net.mask_id, logits)
+        return read_left(logits, layout) if self.readout == "left" else logits
 
     def logits_at(
         self, slots: Bool[Tensor, "B S"], net: Denoiser, tokens: Int[Tensor, "B L"], layout: Layout
@@ -175,7 +181,10 @@ class Method:
         ids = self.input_ids(tokens, layout, net.mask_id)
         is_long = layout.positions.shape[1] >= BLOCK_MASK_FROM and tokens.is_cuda
         mask = block_mask(self.attention, layout) if is_long else dense_mask(self.attention, layout)
-        return exclude_mask_token(net.mask_id, cast(Any, net)(ids, layout.positions, mask, slots))
+        if self.readout != "left":
+            return exclude_mask_token(net.mask_id, cast(Any, net)(ids, layout.positions, mask, slots))
+        read, number = left_of(slots, layout)
+        return exclude_mask_token(net.mask_id, cast(Any, net)(ids, layout.positions, mask, read))[number]
 
     def input_ids(self, tokens: Int[Tensor, "B L"], layout: Layout, mask_id: int) -> Int[Tensor, "B S"]:
         """Return the token id that every slot receives: its token if clean, else MASK.
@@ -186,13 +195,6 @@ class Method:
         if self.readout == "shifted":
             return tokens_at.roll(1, dims=1).masked_fill(~layout.shown | (layout.slots == 0), mask_id)
         return tokens_at.masked_fill(~layout.clean, mask_id)
-
-
-def exclude_mask_token(mask_id: int, logits: Float[Tensor, "*N V"]) -> Float[Tensor, "*N V"]:
-    """Return the logits with the column of MASK, if there is one, at minus infinity."""
-    if logits.shape[-1] > mask_id:
-        return logits.index_fill(-1, torch.tensor([mask_id], device=logits.device), -torch.inf)
-    return logits
 
 
 def windowed(window: int, targets: Literal["all", "next"]) -> Method:

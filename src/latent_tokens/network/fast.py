@@ -52,8 +52,8 @@ def generate(
 
     For our Transformer in eval mode, without hooks, the logits equal those of the reference implementation up
     to rounding, and so do the samples, unless two choices are that close. So they do for a decoder of
-    `transformers` under a causal rule, with a KV cache. Any other network runs the reference implementation,
-    and only our Transformer splits a batch.
+    `transformers` under a causal rule, with a KV cache. Any other network, and the readout "left", run the
+    reference implementation. Only our Transformer splits a batch.
 
     Args:
         net: the network.
@@ -81,7 +81,7 @@ def generate(
         with torch.inference_mode():
             decode(net, method, decoding, state, every_row, CachedModel(net, method, every_row), on_step)
         return finish(state)
-    if not isinstance(net, Transformer) or not is_plain(net):
+    if not isinstance(net, Transformer) or not is_plain(net) or method.readout == "left":
         return reference.generate(
             net, method, tokens, known, decoding, seed, rows=rows, lengths=lengths, on_step=on_step
         )

@@ -6,6 +6,7 @@ All of them take position ids, and pass a mask of four dimensions on as it is.
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, cast
 
 import torch
@@ -25,23 +26,27 @@ FAMILIES = (
     "bert", "eurobert", "gemma3_text", "gpt2", "gpt_neox", "llama", "mistral", "modernbert", "olmo2",
     "qwen2", "qwen3", "smollm3",
 )  # fmt: skip
-OWN_METHODS = {"in_place": METHODS["mdm"], "shifted": METHODS["arm"]}
+OWN_METHODS = {
+    "in_place": METHODS["mdm"],
+    "left": replace(METHODS["mdm"], readout="left"),
+    "shifted": METHODS["arm"],
+}
 
 
 class HuggingFaceDenoiser(nn.Module):
     """A denoiser that calls a network of `transformers`, and returns its logits as they are.
 
     It has `mask_id`, `vocab_size`, the number of tokens without a row that was added for MASK, and
-    `max_length`, the number of positions by the config. `method` is `mdm`, with a shifted readout `arm`. Set
-    another for a network that was trained otherwise.
+    `max_length`, the number of positions by the config. `method` is `mdm` with this readout, or `arm` if it
+    is shifted. Set another for a network that was trained otherwise.
 
     Args:
         model: a causal or masked language model with sdpa or eager attention. It is not copied.
         mask_id: the id of MASK, a reserved one of the vocabulary. None adds a row to the embeddings, the mean
             of the others.
-        readout: "in_place", or "shifted" for an autoregressive model as it is. It receives its BOS token
-            where a shifted readout has MASK, in front of the first token. `mask_id` is then None, and no row
-            is added.
+        readout: "in_place"; "left" for a diffusion model that predicts the next position, as Dream; or
+            "shifted" for an autoregressive model as it is. This receives its BOS token where a shifted
+            readout has MASK, in front of the first token. `mask_id` is then None, and no row is added.
 
     Raises:
         ValueError: the architecture or its attention is not supported, or `mask_id` is not free.
@@ -59,7 +64,7 @@ class HuggingFaceDenoiser(nn.Module):
         self,
         model: PreTrainedModel,
         mask_id: int | None,
-        readout: Literal["in_place", "shifted"] = "in_place",
+        readout: Literal["in_place", "left", "shifted"] = "in_place",
     ) -> None:
         super().__init__()
         check_model(model)

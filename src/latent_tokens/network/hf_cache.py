@@ -15,8 +15,12 @@ from latent_tokens.network.hf import HuggingFaceDenoiser
 
 
 def supports_cache(net: HuggingFaceDenoiser, method: Method) -> bool:
-    """Return whether a network in eval mode has a cache, and keys and values of clean slots never change."""
-    return net.has_cache and not net.training and is_cacheable(method.attention)
+    """Return whether the cache is exact for a network: a decoder in eval mode, under a causal rule.
+
+    The readout "left" reads slots that it would have dropped.
+    """
+    is_exact = is_cacheable(method.attention) and method.readout != "left"
+    return net.has_cache and not net.training and is_exact
 
 
 class CachedModel:

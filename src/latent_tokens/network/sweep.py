@@ -56,10 +56,10 @@ def sweep(
         raise ValueError(
             "sweep: the net is in training mode, where dropout makes its logits random; call net.eval() first"
         )
-    if attends_later(method.attention) or method.readout == "shifted" or method.window is not None:
+    if attends_later(method.attention) or method.readout != "in_place" or method.window is not None:
         raise ValueError(
             "sweep: a pass is shared only if masked tokens attend to none after them, "
-            "without a shifted readout and without a window; use scdm or esolm"
+            "with readout=in_place and without a window; use scdm or esolm"
         )
     if not latents or min(latents) < 0 or candidates < 1:
         numbers = f"latents={list(latents)} with candidates={candidates}"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         TrainConfig as TrainConfig,
     )
     from latent_tokens.core.attention import dense_mask as dense_mask
+    from latent_tokens.core.blocks import block_causal as block_causal, blockwise as blockwise
     from latent_tokens.core.confidence import entropy as entropy, margin as margin, top_prob as top_prob
     from latent_tokens.core.cost import (
         cached_cost as cached_cost,
@@ -67,6 +68,7 @@ HOMES = {
     "configs": ("DataConfig", "EvalConfig", "TrainConfig"),
     "data.datasets": ("load_data", "make_data"),
     "core.attention": ("dense_mask",),
+    "core.blocks": ("block_causal", "blockwise"),
     "core.confidence": ("entropy", "margin", "top_prob"),
     "core.cost": ("cached_cost", "most_tokens", "relative_cost", "tokens_processed"),
     "core.decoding": ("Decoding", "Generated", "Step", "growing"),

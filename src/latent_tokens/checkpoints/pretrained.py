@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from latent_tokens.checkpoints.fingerprint import check_fingerprint, fingerprint
 from latent_tokens.checkpoints.hub import fetch, is_name
-from latent_tokens.checkpoints.tensor_files import read_tensor_file, tensors_to_bytes
+from latent_tokens.checkpoints.tensor_files import read_tensor_file, weights_bytes
 from latent_tokens.checks import check_choice, check_int, check_min, did_you_mean, first_line
 from latent_tokens.core import attention, order
+from latent_tokens.core.blocks import BlockCausal, Blockwise, with_name
 from latent_tokens.core.methods import Method
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
@@ -165,16 +165,6 @@ def save_pretrained(
     )
 
 
-def weights_bytes(weights: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> bytes:
-    """Return the content of a .safetensors file with these weights."""
-    return tensors_to_bytes(
-        {
-            name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous()
-            for name, tensor in weights.items()
-        }
-    )
-
-
 def check_fits(net: Transformer, task: Language) -> None:
     """Raise ValueError if the net has no method, or another length or vocabulary than the task."""
     if net.method is None:
@@ -211,7 +201,7 @@ def method_to(method: Method) -> dict[str, Json]:
     if method.depth == "all":
         del row["depth"]
     for name, known in (("order", ORDERS), ("attention", RULES)):
-        if row[name] not in known.values():
+        if row[name] not in known.values() and not isinstance(row[name], (Blockwise, BlockCausal)):
             ours = ", ".join(known)
             given = getattr(row[name], "__name__", row[name])
             raise ValueError(
@@ -224,7 +214,9 @@ def method_to(method: Method) -> dict[str, Json]:
 
 def method_from(row: Mapping[str, Any]) -> Method:
     """Return the Method of the entries that `method_to` returns."""
-    return Method(**{**row, "order": ORDERS[row["order"]], "attention": RULES[row["attention"]]})
+    order = with_name(row["order"]) or ORDERS[row["order"]]
+    attention = with_name(row["attention"]) or RULES[row["attention"]]
+    return Method(**{**row, "order": order, "attention": attention})
 
 
 def shipped_names() -> list[str]:

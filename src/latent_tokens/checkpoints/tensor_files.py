@@ -63,3 +63,13 @@ def check_tensors(tensors: Mapping[str, Tensor], written: str | None) -> None:
     """Raise ValueError if tensors do not match the hash written with them; None is accepted (version 0.1)."""
     if written is not None and written != tensors_sha256(tensors):
         raise ValueError("its tensors are not those that were written")
+
+
+def weights_bytes(weights: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> bytes:
+    """Return the content of a .safetensors file with these weights."""
+    return tensors_to_bytes(
+        {
+            name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous()
+            for name, tensor in weights.items()
+        }
+    )

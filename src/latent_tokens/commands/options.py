@@ -29,6 +29,7 @@ METAVARS = {
     "out": "DIR", "data": "DIR", "growth": "DIR", "gif": "FILE", "png": "FILE", "text": "FILE",
     "source": "SOURCE", "tokenizer": "TOKENIZER", "field": "NAME", "judge": "EVALUATOR", "prompt": "TEXT",
     "license": "LICENSE", "host": "HOST", "port": "PORT", "compare": "N|all|RUN", "clues": "N|minimal",
+    "order": "top_prob|margin|entropy|uniform|left_to_right|blockwise:N",
 }  # fmt: skip
 OF_COMMANDS = {("Trace", "out"): "FILE", ("ReproduceConfig", "runs"): "DIR"}  # of names with two meanings
 NEW_NAMES = {"judge": "evaluator"}  # the flag of a field, whose name stays as an alias

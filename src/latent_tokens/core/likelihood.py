@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from latent_tokens.core.attention import is_cacheable
+from latent_tokens.core.blocks import block_of, check_blocks
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.methods import Denoiser, Method, exclude_mask_token
 
@@ -62,7 +63,7 @@ def log_likelihood(
         if not len(rows):
             continue
         num_clean = torch.full_like(rows, step)
-        most = method.max_visible(lengths[rows] - num_clean) - 1
+        most = method.num_visible(order[rows], num_clean, lengths[rows]) - 1
         num_latents = most if n in (None, "all") else most.clamp(max=int(n))
         layout = next_layout(order[rows], num_clean, torch.ones_like(rows), num_latents)
         target = layout.slots == layout.num_shown[:, None] - 1
@@ -124,6 +125,9 @@ def check(
     """Raise ValueError if the method does not support the order, what is known, or the latent tokens."""
     rank = torch.arange(order.shape[1], device=order.device).expand_as(order)
     method.check_known(torch.zeros_like(order, dtype=torch.bool).scatter(1, order, rank < num_known[:, None]))
+    block = block_of(method.attention)
+    if block is not None:
+        check_blocks(order, num_known, lengths, block)
     if method.is_left_to_right and (order != rank)[rank < lengths[:, None]].any():
         raise ValueError(
             "order: this method decodes from left to right; use order=left_to_right, or esolm, scdm or mdm"

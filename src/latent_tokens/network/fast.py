@@ -16,6 +16,7 @@ from torch import Tensor
 
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import agree, bidirectional, dense_mask, is_cacheable
+from latent_tokens.core.blocks import block_of
 from latent_tokens.core.decoding import Decoding, Generated, Step
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Denoiser, Method, supports_slots
@@ -187,7 +188,7 @@ class FastCandidateLogits:
         slots = np.arange(layout.positions.shape[1])
         is_candidate = (slots >= (num_shown - num_candidates)[:, None]) & (slots < num_shown[:, None])
         is_equal = bool((num_clean == num_clean[0]).all() and (num_shown == num_shown[0]).all())
-        if not is_equal:
+        if not is_equal or block_of(self.method.attention) is not None:
             mask = dense_mask(self.method.attention, layout)[:, None]
         elif self.sees_all:
             mask = None

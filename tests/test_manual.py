@@ -22,7 +22,7 @@ SHORTER = {
 }
 
 
-@pytest.mark.parametrize("page", ["concepts.md", "cost.md", "own-method.md", "own-network.md"])
+@pytest.mark.parametrize("page", ["concepts.md", "cost.md", "own-method.md", "own-network.md", "adapting.md"])
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     found = blocks((DOCS / page).read_text(), "python")

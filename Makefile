@@ -5,6 +5,7 @@
 # release-models: train and evaluate the bundled 6x6 models again, and write all that depends on them.
 # check also says which of what is installed has a known weakness, where a network can tell; that fails nothing.
 # fuzz: every reader is given what it must refuse, for minutes.  docs: the manual as a site in site/; a broken link fails.
+# page-sources: the generated files of the page, from web/. check also checks web/, if npm is installed.
 # space: what a Hugging Face Space of the app holds, in OUT.
 DEMO ?= full
 OUT ?= runs/demo
@@ -12,9 +13,12 @@ RUN = .venv/bin/latent-tokens
 BASE = .venv/.base
 READY = .venv/.ready
 MANUAL = .venv/.manual
+NODE_MODULES = web/node_modules/.package-lock.json
+NPM := $(shell command -v npm)
+NO_NPM = npm is missing: web/ was not checked
 PARALLEL = -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup demo release-models test test-all check drill fuzz docs space
+.PHONY: setup demo release-models test test-all check check-page page-sources drill fuzz docs space
 
 setup: $(READY)
 
@@ -42,18 +46,28 @@ release-models: setup
 test: setup
 	.venv/bin/pytest $(PARALLEL) -m "not slow"
 
-test-all: setup
+test-all: setup $(if $(NPM),$(NODE_MODULES))
 	.venv/bin/pytest $(PARALLEL) --ignore tests/test_compiling.py
 	CHECK_SHAPES= .venv/bin/pytest tests/test_compiling.py  # torch.compile cannot trace checks of shapes
 	OMP_NUM_THREADS=1 $(RUN) bench --check --max-drop 0.5
 
-check: setup
+check: setup check-page
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 	-@.venv/bin/pip-audit --skip-editable --progress-spinner off --timeout 5 2>&1 \
 		| awk '/could not be audited/ { unknown++; next } { print } END { if (unknown) print unknown, "packages could not be looked up" }'
+
+# With NEEDS_NODE, as in .ci/run, a missing npm is an error.
+check-page: $(if $(NPM)$(NEEDS_NODE),$(NODE_MODULES))
+	@$(if $(NPM)$(NEEDS_NODE),cd web && npm run --silent check && npm test --silent,echo "$(NO_NPM)")
+
+page-sources: $(NODE_MODULES)
+	cd web && npm run --silent build
+
+$(NODE_MODULES): web/package-lock.json
+	cd web && npm ci --silent
 
 drill: setup
 	OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES= PYTHONPATH=tests .venv/bin/python -m faults.drill

@@ -33,8 +33,9 @@ class SamplingConfig:
     """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or
     growing (clean tokens + 1). For adaptive orders only. Default: 8."""
     order: str | None = None
-    """Decoding order. top_prob, margin and entropy are adaptive. blockwise:N is top_prob within blocks of N
-    positions, from left to right. Default: top_prob, uniform for text, left_to_right for arm and ar-mtp."""
+    """Decoding order. top_prob, margin, entropy, uniform, left_to_right or blockwise:N. The first three are
+    adaptive. The last is top_prob within blocks of N positions, from left to right. Default: top_prob,
+    uniform for text, left_to_right for arm and ar-mtp."""
     tokens_per_step: int | None = None
     """Tokens decoded per step, sampled independently. Default: 1."""
     latent_policy: PolicyName | None = None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens.checks import check_choice, check_int, is_whole
+from latent_tokens.checks import check_choice, check_int, check_label, is_whole
 from latent_tokens.core.attention import (
     Rule,
     attends_earlier,
@@ -21,13 +21,12 @@ from latent_tokens.core.attention import (
 from latent_tokens.core.blocks import block_of, check_rule, rest_of_block
 from latent_tokens.core.denoiser import Denoiser, exclude_mask_token, supports_slots
 from latent_tokens.core.depth import check_depth, draw_rows, draw_visible, read_depth
+from latent_tokens.core.latents import LatentControl, check_latents
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.order import Order, first_order, is_left_to_right
 from latent_tokens.core.readout import check_first_known, check_left, left_of, read_left
 
 BLOCK_MASK_FROM = 1_024  # slots: on an accelerator, longer inputs get their mask in blocks
-
-LatentControl = Literal["none", "fixed", "free"]
 
 
 @dataclass(frozen=True)
@@ -41,10 +40,15 @@ class Method:
     weight: Literal["elbo", "flat"] = "elbo"  # divide by targets or by unknowns (D-4, loss weight)
     # shifted: slot j receives the token before it; left: position i is read at the slot of i - 1
     readout: Literal["in_place", "shifted", "left"] = "in_place"
-    latents: int | None = 0  # n if Decoding.latents is None; None = all
+    latents: int | None = 0  # n if it is free and Decoding.latents is None; None = all
     depth: str = "all"  # or "none:SHARE" or "uniform:SHARE" of the rows (D-38, depth of training)
+    name: str | None = field(
+        default=None, kw_only=True, compare=False
+    )  # in results, if it is no METHODS entry
 
     def __post_init__(self) -> None:
+        if self.name is not None:
+            check_label("name", self.name)
         if self.latents is not None:
             check_int("latents", self.latents, 0)
         if self.window is not None and not is_whole(self.window, 1):
@@ -66,6 +70,8 @@ class Method:
         check_rule(self.attention, self.order, self.is_left_to_right)
         if self.depth != "all":
             check_depth(self.depth, self._attends_to_masked, self.targets)
+        if self.latents:
+            check_latents(self.latents, self.latent_control, self.window, self.attention)
 
     @property
     def _attends_to_masked(self) -> bool:
@@ -87,6 +93,13 @@ class Method:
         if attends_later(self.attention) and read_depth(self.depth)[0] != "uniform":
             return "fixed"
         return "free"
+
+    @property
+    def default_latents(self) -> int | Literal["all"]:
+        """The number of latent tokens if `Decoding.latents` is None."""
+        if self.latent_control == "none":
+            return 0
+        return "all" if self.latents is None or self.latent_control == "fixed" else self.latents
 
     def draw(
         self,

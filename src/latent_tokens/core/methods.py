@@ -10,7 +10,8 @@ from latent_tokens.checks import Registry
 from latent_tokens.core.attention import bidirectional, causal, independent, semi_causal
 from latent_tokens.core.blocks import block_causal, block_of, blockwise
 from latent_tokens.core.denoiser import Denoiser, exclude_mask_token, supports_slots
-from latent_tokens.core.method import BLOCK_MASK_FROM, LatentControl, Method
+from latent_tokens.core.latents import LatentControl
+from latent_tokens.core.method import BLOCK_MASK_FROM, Method
 from latent_tokens.core.order import any_order, left_to_right
 
 __all__ = [
@@ -66,19 +67,24 @@ METHODS: Registry[Method] = Registry("method", {
 
 
 def name_of(method: Method) -> str:
-    """Return the method's name in METHODS, with weight, targets or depth if these differ, or "custom"."""
+    """Return the name of a method in results.
+
+    It is that of METHODS, else the method's own, else that of METHODS with weight, targets or depth if only
+    these differ, else "custom".
+    """
     names = [*METHODS, *(f"{kind}-{method.window}" for kind in ("ar-mtp-window", "ar-ntp") if method.window)]
     names += [f"block-mdm-{block_of(method.attention)}"] if block_of(method.attention) else []
     for changed in ((), ("weight",), ("targets",), ("weight", "targets"), ("depth",), ("weight", "depth")):
+        if changed and method.name is not None:
+            return method.name
         for name in names:
             if differences(METHODS[name], method) <= set(changed):
-                return (
-                    f"{name} ({', '.join(getattr(method, field) for field in changed)})" if changed else name
-                )
+                values = ", ".join(getattr(method, field) for field in changed)
+                return f"{name} ({values})" if changed else name
     return "custom"
 
 
 def differences(first: Method, second: Method) -> set[str]:
-    """Return the names of the fields in which two methods differ."""
-    names = [field.name for field in fields(first)]
+    """Return the names of the fields in which two methods differ, apart from `name`."""
+    names = [field.name for field in fields(first) if field.compare]
     return {name for name in names if getattr(first, name) != getattr(second, name)}

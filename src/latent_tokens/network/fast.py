@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import agree, bidirectional, dense_mask, is_cacheable
@@ -22,9 +22,11 @@ from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Denoiser, Method, supports_slots
 from latent_tokens.core.sampling import decode, finish
 from latent_tokens.core.state import State, start
+from latent_tokens.core.wrappers import as_denoiser, unwrap
 from latent_tokens.network.block import select_slots
 from latent_tokens.network.buckets import bucket_by_length
 from latent_tokens.network.cached import CachedDecoder
+from latent_tokens.network.contract import check_once
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.hf_cache import CachedModel, supports_cache
 from latent_tokens.network.memory import decoding_rows
@@ -34,7 +36,7 @@ TABLE_BYTES = 1 << 28  # the size limit of the first layer's table
 
 
 def generate(
-    net: Denoiser,
+    net: Denoiser | nn.Module,
     method: Method,
     tokens: Int[Tensor, "B L"],
     known: Bool[Tensor, "B L"],
@@ -53,11 +55,12 @@ def generate(
 
     For our Transformer in eval mode, without hooks, the logits equal those of the reference implementation up
     to rounding, and so do the samples, unless two choices are that close. So they do for a decoder of
-    `transformers` under a causal rule, with a KV cache. Any other network, and the readout "left", run the
-    reference implementation. Only our Transformer splits a batch.
+    `transformers` under a causal rule, with a KV cache. Any other network, or the readout "left", runs the
+    reference implementation, and is tested by `check_network` at its first call. Only our Transformer splits
+    a batch.
 
     Args:
-        net: the network.
+        net: the network, also in a wrapper: DDP, torch.compile or PEFT.
         method: how it was trained.
         tokens: token ids. Ignored where `known` is false.
         known: true at given positions.
@@ -68,7 +71,8 @@ def generate(
         on_step: called with every step.
 
     Raises:
-        ValueError: the decoding does not suit the method, shapes or values are off, or logits are not finite.
+        ValueError: the decoding does not suit the method, shapes or values are off, logits are not finite, or
+            the network does not pass `check_network`.
 
     Example:
         >>> known = torch.zeros(2, 36, dtype=torch.bool)
@@ -76,16 +80,20 @@ def generate(
         >>> generate(net, net.method, known.long(), known, decoding, seed=0).tokens.shape
         torch.Size([2, 36])
     """
-    if isinstance(net, HuggingFaceDenoiser) and supports_cache(net, method):
-        state = start(net, method, tokens, known, decoding, seed, rows, lengths)
+    inner = unwrap(net)
+    if isinstance(inner, HuggingFaceDenoiser) and supports_cache(inner, method):
+        state = start(inner, method, tokens, known, decoding, seed, rows, lengths)
         every_row = torch.arange(len(tokens), device=tokens.device)
         with torch.inference_mode():
-            decode(net, method, decoding, state, every_row, CachedModel(net, method, every_row), on_step)
+            decode(inner, method, decoding, state, every_row, CachedModel(inner, method, every_row), on_step)
         return finish(state)
-    if not isinstance(net, Transformer) or not is_plain(net) or method.readout == "left":
+    if not isinstance(inner, Transformer) or not is_plain(inner) or method.readout == "left":
+        check_once(inner, method, tokens.shape[1])
         return reference.generate(
-            net, method, tokens, known, decoding, seed, rows=rows, lengths=lengths, on_step=on_step
-        )
+            as_denoiser(net), method, tokens, known, decoding, seed,
+            rows=rows, lengths=lengths, on_step=on_step,
+        )  # fmt: skip
+    net = inner
     state = start(net, method, tokens, known, decoding, seed, rows, lengths)
     with torch.inference_mode():
         table = qkv_table(net, *tokens.shape)

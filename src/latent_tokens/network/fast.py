@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from latent_tokens.checks import changed
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import agree, bidirectional, dense_mask, is_cacheable
+from latent_tokens.core.blocks import block_of
 from latent_tokens.core.decoding import Decoding, Generated, Step
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Denoiser, Method, supports_slots
@@ -29,6 +30,8 @@ from latent_tokens.network.block import select_slots
 from latent_tokens.network.buckets import bucket_by_length
 from latent_tokens.network.cached import CachedDecoder
 from latent_tokens.network.contract import check_once
+from latent_tokens.network.hf import HuggingFaceDenoiser
+from latent_tokens.network.hf_cache import CachedModel, supports_cache
 from latent_tokens.network.memory import decoding_rows
 from latent_tokens.network.transformer import Transformer
 
@@ -55,8 +58,10 @@ def generate(
     another.
 
     For our Transformer in eval mode, without hooks, the logits equal those of the reference implementation up
-    to rounding, and so do the samples, unless two choices are that close. Any other network runs the
-    reference implementation, and is tested by `check_network` at its first call.
+    to rounding, and so do the samples, unless two choices are that close. So they do for a decoder of
+    `transformers` under a causal rule, with a KV cache. Any other network, or the readout "left", runs the
+    reference implementation, and is tested by `check_network` at its first call. Only our Transformer splits
+    a batch.
 
     Args:
         net: the network, also in a wrapper: DDP, torch.compile or PEFT.
@@ -84,7 +89,13 @@ def generate(
     tokens = check_tensor("tokens", tokens)
     known = check_tensor("known", known)
     decoding = changed(Decoding() if decoding is None else decoding, settings)
-    if not isinstance(inner, Transformer) or not is_plain(inner):
+    if isinstance(inner, HuggingFaceDenoiser) and supports_cache(inner, method):
+        state = start(inner, method, tokens, known, decoding, seed, rows, lengths)
+        every_row = torch.arange(len(tokens), device=tokens.device)
+        with torch.inference_mode():
+            decode(inner, method, decoding, state, every_row, CachedModel(inner, method, every_row), on_step)
+        return finish(state)
+    if not isinstance(inner, Transformer) or not is_plain(inner) or method.readout == "left":
         check_once(inner, method, tokens.shape[1])
         return reference.generate(
             as_denoiser(net), method, tokens, known, decoding, seed,
@@ -193,7 +204,7 @@ class FastCandidateLogits:
         slots = np.arange(layout.positions.shape[1])
         is_candidate = (slots >= (num_shown - num_candidates)[:, None]) & (slots < num_shown[:, None])
         is_equal = bool((num_clean == num_clean[0]).all() and (num_shown == num_shown[0]).all())
-        if not is_equal:
+        if not is_equal or block_of(self.method.attention) is not None:
             mask = dense_mask(self.method.attention, layout)[:, None]
         elif self.sees_all:
             mask = None

@@ -7,9 +7,6 @@ that of the key.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -17,31 +14,30 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 from latent_tokens.core.blocks import block_of
 from latent_tokens.core.layout import Layout
+from latent_tokens.core.rule import Rule, Slot, Verdict
 
-Rule = Callable[..., Any]
 
-
-def bidirectional(q: Any, k: Any, c: Any) -> Any:
+def bidirectional(q: Slot, k: Slot, c: Slot) -> Verdict:
     """Return true: every slot attends to every slot (MDM and AR-MTP)."""
     return (q >= 0) & (k >= 0)
 
 
-def independent(q: Any, k: Any, c: Any) -> Any:
+def independent(q: Slot, k: Slot, c: Slot) -> Verdict:
     """Return true for clean keys and for the slot itself (SIDM, equation 1)."""
     return (k < c) | (k == q)
 
 
-def semi_causal(q: Any, k: Any, c: Any) -> Any:
+def semi_causal(q: Slot, k: Slot, c: Slot) -> Verdict:
     """Return true for clean keys and for keys up to the slot itself (SCDM, equation 2)."""
     return (k < c) | (k <= q)
 
 
-def causal(q: Any, k: Any, c: Any) -> Any:
+def causal(q: Slot, k: Slot, c: Slot) -> Verdict:
     """Return true for keys up to the slot itself, clean or not (Eso-LM (B) and ARM)."""
     return k <= q
 
 
-def allows(rule: Rule, q: Any, k: Any, c: Any, query_block: Any = 0, key_block: Any = 0) -> Any:
+def allows(rule: Rule, q: Slot, k: Slot, c: Slot, query_block: Slot = 0, key_block: Slot = 0) -> Verdict:
     """Return what a rule returns, called with the blocks if it has any. By default, both are the first."""
     return rule(q, k, c) if block_of(rule) is None else rule(q, k, c, query_block, key_block)
 
@@ -108,7 +104,7 @@ def visible(
 
     In independent rows a slot attends, of those that the rule allows, to clean slots and itself.
     """
-    inside: Tensor = allows(rule, q, k, num_clean, query_block, key_block)
+    inside = allows(rule, q, k, num_clean, query_block, key_block)
     if is_independent is not None:
         inside = inside & (independent(q, k, num_clean) | ~is_independent)
     return (inside & (q < num_shown) & (k < num_shown)) | (q == k)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from latent_tokens.checks import check_int
-from latent_tokens.core.order import Draw, Noise, any_order
+from latent_tokens.core.order import Draw, Noise, Order, any_order
+from latent_tokens.core.rule import Rule, Slot, Verdict
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class BlockCausal:
     def __name__(self) -> str:
         return f"block_causal({self.block})"
 
-    def __call__(self, q: Any, k: Any, c: Any, query_block: Any, key_block: Any) -> Any:
+    def __call__(self, q: Slot, k: Slot, c: Slot, query_block: Slot, key_block: Slot) -> Verdict:
         """Return true for keys of earlier blocks and of the query's own."""
         return key_block <= query_block
 
@@ -108,7 +107,7 @@ def rest_of_block(order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], block
     return block_ends(order, block).gather(1, first)[:, 0] - num_clean
 
 
-def check_rule(attention: Callable[..., Any], order: Callable[..., Any], is_left_to_right: bool) -> None:
+def check_rule(attention: Rule, order: Order, is_left_to_right: bool) -> None:
     """Raise ValueError if a rule has blocks, and an order does not decode these from left to right."""
     block = block_of(attention)
     if block is not None and block_of(order) != block and not is_left_to_right:

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from latent_tokens.checks import check_choice, check_int, check_label, is_whole
 from latent_tokens.core.attention import (
-    Rule,
     attends_earlier,
     attends_later,
     block_mask,
@@ -25,6 +24,7 @@ from latent_tokens.core.latents import LatentControl, check_latents
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.order import Order, first_order, is_left_to_right
 from latent_tokens.core.readout import check_first_known, check_left, left_of, read_left
+from latent_tokens.core.rule import Rule
 
 BLOCK_MASK_FROM = 1_024  # slots: on an accelerator, longer inputs get their mask in blocks
 

@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens.core.attention import Rule, attends_later
+from latent_tokens.core.attention import attends_later
 from latent_tokens.core.layout import Layout
+from latent_tokens.core.rule import Rule
 
 
 def check_left(is_left_to_right: bool, attention: Rule, window: int | None, depth: str) -> None:

@@ -84,7 +84,7 @@
   var number = (value) => value.toLocaleString("en");
   var percent = (share) => share > 0 && share < 5e-3 ? "<1%" : `${Math.round(100 * share)}%`;
   var times = (ratio) => `${ratio.toFixed(2)}×`;
-  var plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+  var plural = (count2, noun) => `${count2} ${noun}${count2 === 1 ? "" : "s"}`;
   var shortName = (name) => name.split("/").at(-1) ?? name;
   function clone(selector) {
     const element = find(selector, HTMLTemplateElement).content.firstElementChild?.cloneNode(true);
@@ -116,99 +116,32 @@
     return settled(() => history.replaceState(null, "", `#${new URLSearchParams(state())}`), QUIET);
   }
 
-  // src/page/plot.js
-  var MARKS = [
-    "M-6 0a6 6 0 1 0 12 0a6 6 0 1 0 -12 0",
-    "M-5 -5h10v10h-10z",
-    "M0 -7l7 7l-7 7l-7 -7z",
-    "M0 -7l7 12h-14z"
-  ];
-  var INKS = ["var(--blue)", "var(--orange-line)", "var(--green)", "var(--soft)"];
-  var FRAME = { left: 52, right: 24, top: 16, bottom: 46, height: 360 };
-  function legend(series) {
-    return series.map(({ name, look }) => {
-      const key = svg("svg", { viewBox: "-9 -9 18 18", width: 18, height: 18, "aria-hidden": "true" });
-      key.append(mark(look, 0, 0, true));
-      return el("li", {}, key, name);
+  // src/page/marks.js
+  function marks(start2, beliefs) {
+    const isSudoku = start2.kind === "sudoku";
+    const columns = isSudoku ? Math.ceil(Math.sqrt(start2.columns)) : 2;
+    const rows = isSudoku ? Math.ceil(start2.columns / columns) : 2;
+    const many = svg("g", { class: "many" });
+    (isSudoku ? beliefs : beliefs.slice(0, 4)).forEach(([token, p], rank) => {
+      if (p < 0.02) return;
+      const place = isSudoku ? start2.signs.indexOf(start2.signs[token]) - firstDigit(start2) : rank;
+      const pull = Math.max(0, 4 * p - 3);
+      const x = (place % columns + 0.5) * 82 / columns + 9;
+      const y = (Math.floor(place / columns) + 0.5) * 74 / rows + 20;
+      many.append(mark(start2, token, p, x + (50 - x) * pull, y + (53 - y) * pull, 15 + 17 * p + 18 * pull));
     });
-  }
-  function plot(series, width, isBusy) {
-    const all = series.flatMap(({ points }) => [...points.values()]);
-    const axes = axesOf(all, width);
-    const label = all.length ? "Accuracy over relative cost, with the numbers in the table below" : "An empty plot";
-    const { height } = FRAME;
-    const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": label });
-    picture.append(...grid(axes));
-    const center = { x: (width + FRAME.left) / 2, "text-anchor": "middle" };
-    const words = isBusy ? "The first points are being decoded." : "Press Run to measure the curve.";
-    if (!all.length) picture.append(svg("text", { ...center, y: height / 2 - 30, class: "name" }, words));
-    const title = width < 500 ? "tokens processed, relative to n = all" : "relative cost: tokens processed / tokens processed with n = all";
-    picture.append(svg("text", { ...center, y: height - 6 }, title));
-    for (const entry of series) picture.append(...curve(entry, axes));
-    return picture;
-  }
-  function axesOf(points, width) {
-    const low = Math.min(0.5, ...points.map(({ relative }) => relative));
-    const start2 = Math.floor(10 * low - 1e-3) / 10;
-    const top = Math.min(1, Math.ceil(10 * Math.max(0.2, ...points.map(({ high }) => high))) / 10);
-    const height = FRAME.height - FRAME.top - FRAME.bottom;
-    return {
-      width,
-      start: start2,
-      top,
-      x: (relative) => FRAME.left + (relative - start2) / (1 - start2) * (width - FRAME.left - FRAME.right),
-      y: (accuracy) => FRAME.top + (1 - accuracy / top) * height
-    };
-  }
-  function grid({ width, start: start2, top, x, y }) {
-    const parts = [];
-    for (let tenth = 0; tenth <= Math.round(10 * top); tenth += top > 0.6 ? 2 : 1) {
-      const at = y(tenth / 10);
-      const line = { x1: FRAME.left, x2: width - FRAME.right, y1: at, y2: at, stroke: "var(--line)" };
-      const label = { x: FRAME.left - 8, y: at + 4, "text-anchor": "end" };
-      parts.push(svg("line", line), svg("text", label, `${10 * tenth}%`));
-    }
-    for (let tenth = Math.round(10 * start2); tenth <= 10; tenth++) {
-      const label = { x: x(tenth / 10), y: FRAME.height - FRAME.bottom + 18, "text-anchor": "middle" };
-      parts.push(svg("text", label, times(tenth / 10).replace("0×", "×")));
-    }
-    return parts;
-  }
-  function curve({ look, points }, { x, y }) {
-    const dots = [...points.values()].filter(({ done }) => done).sort((a, b) => a.relative - b.relative);
-    const path = dots.map((p) => `${x(p.relative)},${y(p.right / p.done)}`).join(" ");
-    const stroke = INKS[look];
-    const dash = look ? "6 4" : null;
-    const line = svg("polyline", {
-      points: path,
-      fill: "none",
-      stroke,
-      "stroke-width": 1.5,
-      "stroke-dasharray": dash
+    const few = svg("g", { class: "few" });
+    beliefs.slice(0, 2).forEach(([token, p], rank) => {
+      const isAlone = beliefs[0][1] > 0.75;
+      if (p >= 0.1 && !(isAlone && rank))
+        few.append(mark(start2, token, p, isAlone ? 50 : 30 + 40 * rank, 56, 50));
     });
-    const marks2 = dots.flatMap((p) => {
-      const cx = x(p.relative);
-      const cy = y(p.right / p.done);
-      const bar = `M${cx} ${y(p.low)}V${y(p.high)}M${cx - 5} ${y(p.low)}h10M${cx - 5} ${y(p.high)}h10`;
-      const isFirst = cx < FRAME.left + 60;
-      const side = { x: cx + (isFirst ? 10 : -10), "text-anchor": isFirst ? "start" : "end" };
-      return [
-        svg("path", { d: bar, stroke, "stroke-width": 1.5 }),
-        mark(look, cx, cy, p.done === p.of),
-        svg("text", { ...side, y: cy - 8, class: "name" }, `n = ${p.latents}`)
-      ];
-    });
-    return [line, ...marks2];
+    return svg("svg", { viewBox: "0 0 100 100", "aria-hidden": "true" }, many, few);
   }
-  function mark(look, x, y, isFilled) {
-    const fill = isFilled ? INKS[look] : "var(--paper)";
-    return svg("path", {
-      d: MARKS[look],
-      transform: `translate(${x} ${y})`,
-      fill,
-      stroke: INKS[look],
-      "stroke-width": 2
-    });
+  var firstDigit = (start2) => Math.max(0, start2.signs.indexOf("1"));
+  function mark(start2, token, p, x, y, size) {
+    const attributes = { x, y, "font-size": size, "fill-opacity": Math.min(1, 0.3 + 0.7 * p) };
+    return svg("text", attributes, start2.signs[token] || "_");
   }
 
   // src/page/server.js
@@ -269,610 +202,9 @@
   }
   var query = (values) => new URLSearchParams(Object.entries(values)).toString();
 
-  // src/page/curve.js
-  var HEADS = ["model", "n", "correct", "accuracy", "95% interval", "tokens processed", "relative cost"];
-  var Curve = class {
-    run = $("#curve-run");
-    stop = $("#curve-stop");
-    clear = $("#curve-clear");
-    words = $("#curve-words");
-    model = find("#curve-model", HTMLSelectElement);
-    count = find("#curve-count", HTMLInputElement);
-    candidates = find("#curve-candidates", HTMLSelectElement);
-    order = find("#curve-order", HTMLSelectElement);
-    seed = find("#curve-seed", HTMLInputElement);
-    /** @type {Series[]} */
-    series = [];
-    wished = { order: "top_prob", candidates: "4" };
-    /** @type {AbortController | null} that of the running measurement */
-    control = null;
-    /** @param {ModelEntry[]} models */
-    constructor(models) {
-      this.models = models;
-      const pairs = models.map(({ name }) => (
-        /** @type {const} */
-        [name, shortName(name)]
-      ));
-      offer(this.model, pairs, models.find(({ method }) => method === "scdm")?.name);
-      offer(this.candidates, CANDIDATES, "4");
-      this.fitOrder();
-      this.model.addEventListener("change", () => this.fitOrder());
-      this.order.addEventListener("change", () => {
-        this.wished.order = this.order.value;
-        this.fitCandidates();
-      });
-      this.candidates.addEventListener("change", () => {
-        this.wished.candidates = this.candidates.value;
-      });
-      new ResizeObserver(() => this.draw()).observe($("#plot"));
-      $("#run").addEventListener("submit", (event) => {
-        event.preventDefault();
-        if (!this.control) void this.measure();
-      });
-      onPress(this.stop, () => this.control?.abort());
-      onPress(this.clear, () => {
-        this.series = [];
-        write(this.words, "");
-        this.draw();
-      });
-    }
-    fitOrder() {
-      const model = this.models.find(({ name }) => name === this.model.value) ?? this.models[0];
-      offer(this.order, ordersFor(model), this.wished.order);
-      this.fitCandidates();
-    }
-    fitCandidates() {
-      this.candidates.disabled = !isAdaptive(this.order.value);
-      this.candidates.value = this.candidates.disabled ? "1" : this.wished.candidates;
-    }
-    get values() {
-      const [model, count, candidates, order, seed] = [
-        this.model,
-        this.count,
-        this.candidates,
-        this.order,
-        this.seed
-      ].map(({ value }) => value);
-      return { model, count, candidates, order, seed };
-    }
-    /** The settings of the next curve in a few words. */
-    get name() {
-      const { model, order, candidates, seed } = this.values;
-      const k = this.candidates.disabled ? [] : [`k = ${candidates}`];
-      return [shortName(model), orderName(order), ...k, ...seed === "0" ? [] : [`seed ${seed}`]].join(", ");
-    }
-    /** Return a series with an unused look. A fifth one replaces the oldest. The others keep their looks. */
-    addSeries() {
-      const replaced = this.series.length === MARKS.length ? this.series.shift() : void 0;
-      const free = MARKS.findIndex((_, look) => this.series.every((series2) => series2.look !== look));
-      const series = { name: this.name, look: free, points: /* @__PURE__ */ new Map() };
-      this.series.push(series);
-      write(
-        this.words,
-        `Decoding the first samples.${replaced ? ` The curve of ${replaced.name} is removed.` : ""}`
-      );
-      return series;
-    }
-    async measure() {
-      const control = new AbortController();
-      this.control = control;
-      const series = this.addSeries();
-      this.draw();
-      try {
-        await this.receive(series, control.signal);
-        const shares = [...series.points.values()].map(
-          (p) => `n = ${p.latents}: ${percent(p.right / p.done)} correct`
-        );
-        write(this.words, `${shares.join(", ")}.`);
-      } catch (error) {
-        if (control.signal.aborted) write(this.words, "Stopped. The points measured so far remain.");
-        else if (error instanceof Fault) write(this.words, error.message, true);
-        else throw error;
-      } finally {
-        if (!series.points.size) this.series = this.series.filter((other) => other !== series);
-        this.control = null;
-        this.draw();
-      }
-    }
-    /**
-     * @param {Series} series
-     * @param {AbortSignal} signal
-     */
-    async receive(series, signal) {
-      for await (const [name, data] of events(`/api/curve?${query(this.values)}`, signal)) {
-        if (name !== "point") continue;
-        const point = (
-          /** @type {Point} */
-          data
-        );
-        series.points.set(String(point.latents), point);
-        this.draw();
-        const { latents, done, of, right } = point;
-        write(
-          this.words,
-          `n = ${latents}: ${right} of ${done} correct${done < of ? `, ${of - done} to go` : ""}.`
-        );
-      }
-    }
-    draw() {
-      const box = $("#plot");
-      const busy = this.control !== null;
-      $("#curve-legend").replaceChildren(...legend(this.series));
-      box.replaceChildren(plot(this.series, Math.max(box.clientWidth, 280), busy));
-      const rows = this.series.flatMap(
-        ({ name, points }) => [...points.values()].map((point) => rowOf(name, point))
-      );
-      $("#points thead").replaceChildren(...this.series.length ? [row("th", HEADS)] : []);
-      $("#points tbody").replaceChildren(...rows);
-      disable(this.run, busy);
-      disable(this.stop, !busy);
-      disable(this.clear, busy || !this.series.length);
-    }
-  };
-  function rowOf(name, { latents, right, done, low, high, processed, relative }) {
-    const interval = `${percent(low)} to ${percent(high)}`;
-    const cost = [number(Math.round(processed)), times(relative)];
-    return row("td", [name, String(latents), `${right} of ${done}`, percent(right / done), interval, ...cost]);
-  }
-  function row(kind, texts) {
-    return el("tr", {}, ...texts.map((text) => el(kind, kind === "th" ? { scope: "col" } : {}, text)));
-  }
-
-  // src/page/mask_view.js
-  var NOUNS = { clean: "clean", latent: "latent", candidate: "candidate", hidden: "skipped" };
-  var LETTERS = { clean: "C", latent: "L", candidate: "K", hidden: "" };
-  var STEP = 52;
-  var SIDE = 40;
-  var TOP = 20;
-  var BOTTOM = 130;
-  var LEFT = 90;
-  function drawMask(table, { slots, mask, chosen }) {
-    const heads = slots.slice(0, mask.length).map((slot) => {
-      const title = `${NOUNS[slot.kind]}, position ${slot.position + 1}`;
-      return el("th", { scope: "col", title }, `${LETTERS[slot.kind]}${slot.position + 1}`);
-    });
-    const rows = mask.map((row2, query2) => {
-      const head = el("th", { scope: "row" }, `${NOUNS[slots[query2].kind]} ${slots[query2].position + 1}`);
-      const cells = row2.slice(0, mask.length).map((sees, key) => {
-        const words = el("span", { class: "unseen" }, sees ? "attends" : "no");
-        return el("td", { class: sees ? `sees to-${slots[key].kind}` : null }, el("i"), words);
-      });
-      return el("tr", { class: query2 === chosen ? "asked" : null }, head, ...cells);
-    });
-    table.replaceChildren(
-      el("caption", { class: "unseen" }, "Attention mask: queries by keys"),
-      el("thead", {}, el("tr", {}, el("td"), ...heads)),
-      el("tbody", {}, ...rows)
-    );
-  }
-  function drawDiagram(box, view, choose) {
-    const { slots, mask, chosen } = view;
-    const size = `0 0 ${LEFT + slots.length * STEP} 190`;
-    const picture = svg("svg", { viewBox: size, role: "radiogroup", "aria-label": "Outputs" });
-    picture.append(
-      svg("text", { x: 30, y: TOP }, "Output"),
-      svg("text", { x: 30, y: BOTTOM }, "Input"),
-      svg("text", { x: 30, y: BOTTOM + 38, class: "small" }, "position")
-    );
-    (mask[chosen] ?? []).forEach((sees, key) => {
-      const line = { x1: xOf(key), y1: BOTTOM - SIDE / 2, x2: xOf(chosen), y2: TOP + SIDE / 2 };
-      if (sees) picture.append(svg("line", { ...line, class: `ray to-${slots[key].kind}` }));
-    });
-    slots.forEach((slot, place) => picture.append(outputOf(view, place, choose), inputOf(view, slot, place)));
-    box.replaceChildren(picture);
-  }
-  var xOf = (slot) => LEFT + slot * STEP;
-  function outputOf({ slots, mask, chosen }, place, choose) {
-    const slot = slots[place];
-    const isLive = place < mask.length;
-    const isChosen = place === chosen;
-    const radio = {
-      role: "radio",
-      "aria-checked": isChosen,
-      tabindex: isChosen ? 0 : -1,
-      "aria-label": `${NOUNS[slot.kind]}, position ${slot.position + 1}`,
-      "data-slot": place
-    };
-    const text = svg("text", { x: xOf(place), y: TOP }, isLive ? `x${slot.position + 1}` : "");
-    const shape = square(slot, xOf(place), TOP, isChosen ? "target" : "");
-    const output = svg("g", isLive ? radio : { "aria-hidden": "true" }, shape, text);
-    if (!isLive) return output;
-    output.addEventListener("click", () => choose(place));
-    output.addEventListener("keydown", (event) => {
-      const way = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, " ": 0, Enter: 0 }[event.key];
-      if (way === void 0) return;
-      event.preventDefault();
-      choose((place + way + mask.length) % mask.length);
-    });
-    return output;
-  }
-  function inputOf({ slots, isShifted }, slot, place) {
-    const source = slots[isShifted ? place - 1 : place];
-    const text = source?.kind === "clean" ? `x${source.position + 1}` : "M";
-    const x = xOf(place);
-    const position = svg("text", { x, y: BOTTOM + 38, class: "small" }, String(slot.position + 1));
-    const shape = square(slot, x, BOTTOM, "");
-    return svg("g", { "aria-hidden": "true" }, shape, svg("text", { x, y: BOTTOM }, text), position);
-  }
-  function square({ kind }, x, y, more) {
-    const rx = kind === "latent" ? SIDE / 2 : 5;
-    const corner = { x: x - SIDE / 2, y: y - SIDE / 2 };
-    return svg("rect", { ...corner, width: SIDE, height: SIDE, rx, class: `box ${kind} ${more}` });
-  }
-
-  // src/page/masks.js
-  var LENGTH = 8;
-  var NUM_CLEAN = 3;
-  var WINDOW = 3;
-  var WINDOW_MTP = `ar-mtp-window-${WINDOW}`;
-  var WINDOW_NTP = `ar-ntp-${WINDOW}`;
-  var FREE = ["scdm", "esolm"];
-  var LEFT_TO_RIGHT = ["arm", "ar-mtp", WINDOW_MTP, WINDOW_NTP];
-  var METHODS = [
-    ["mdm", "MDM"],
-    ["sidm", "SIDM"],
-    ["scdm", "SCDM"],
-    ["esolm", "Eso-LM"],
-    ["arm", "ARM"],
-    ["ar-mtp", "AR-MTP"],
-    [WINDOW_MTP, `AR-MTP, window ${WINDOW}`],
-    [WINDOW_NTP, `AR-NTP, window ${WINDOW}`]
-  ];
-  var FIGURES = [
-    {
-      name: "Attention: MDM",
-      method: "mdm",
-      latents: 4,
-      words: "The target attends to every masked token, so all of them are in the input: they are all latent."
-    },
-    {
-      name: "Attention: SIDM",
-      method: "sidm",
-      latents: 0,
-      words: "The target attends to clean tokens and itself. The other masked tokens can be skipped: cheaper, but less accurate."
-    },
-    {
-      name: "Standard SCDM",
-      method: "scdm",
-      latents: 0,
-      words: "A masked token attends only to slots before it. The target is the first masked token, so the others are skipped."
-    },
-    {
-      name: "Modulation, n = 2",
-      method: "scdm",
-      latents: 2,
-      words: "Two masked tokens are placed before the target, which now attends to them. The weights are the same: n is set at inference."
-    },
-    {
-      name: "Standard ARM",
-      method: "arm",
-      latents: 0,
-      words: "The next token is predicted at the token before it. No masked token is in the input, except at the first position."
-    },
-    {
-      name: "AR-MTP",
-      method: "ar-mtp",
-      latents: 4,
-      words: "Left-to-right decoding in which all later tokens are predicted too: latent tokens for an autoregressive model."
-    },
-    {
-      name: "AR-MTP, window",
-      method: WINDOW_MTP,
-      latents: WINDOW - 1,
-      words: "Only a window of later tokens is in the input, so the number of latent tokens is bounded. The window is set in training."
-    }
-  ];
-  var Masks = class {
-    method = find("#mask-method", HTMLSelectElement);
-    clean = find("#mask-clean", HTMLInputElement);
-    latents = find("#mask-latents", HTMLInputElement);
-    candidates = find("#mask-candidates", HTMLInputElement);
-    note = $("#mask-note");
-    /** @type {Mask | null} */
-    shown = null;
-    chosen = 0;
-    // the slot whose attention is drawn
-    /** @type {Figure | null} */
-    figure = null;
-    constructor() {
-      offer(this.method, METHODS, "scdm");
-      $("#figures").append(...FIGURES.map((figure) => this.figureButton(figure)));
-      for (const control of [this.method, this.clean, this.latents, this.candidates]) {
-        control.addEventListener("input", () => this.refresh(null));
-      }
-      $("#mask-settings").addEventListener("submit", (event) => event.preventDefault());
-      this.load = settled(() => void this.request(), 120);
-    }
-    /** @param {Figure} figure */
-    figureButton(figure) {
-      const button = el("button", { type: "button", "aria-pressed": "false" }, figure.name);
-      button.addEventListener("click", () => {
-        this.method.value = figure.method;
-        this.clean.value = String(NUM_CLEAN);
-        this.latents.value = String(figure.latents);
-        this.candidates.value = "1";
-        this.refresh(figure);
-      });
-      return button;
-    }
-    /** Load the first figure, unless one is drawn. */
-    open() {
-      if (!this.shown) this.refresh(FIGURES.find(({ name }) => name.startsWith("Modulation")) ?? null);
-    }
-    /** @param {Figure | null} figure */
-    refresh(figure) {
-      this.figure = figure;
-      FIGURES.forEach(
-        (other, i) => $("#figures").children[i].setAttribute("aria-pressed", String(other === figure))
-      );
-      for (const slider of [this.clean, this.latents, this.candidates])
-        $(`#${slider.id}-out`).textContent = slider.value;
-      this.load();
-    }
-    async request() {
-      const isFree = FREE.includes(this.method.value);
-      this.latents.disabled = !isFree;
-      this.candidates.disabled = LEFT_TO_RIGHT.includes(this.method.value);
-      if (this.candidates.disabled) $("#mask-candidates-out").textContent = this.candidates.value = "1";
-      const latents = isFree ? { latents: this.latents.value } : {};
-      const counts = { clean: this.clean.value, candidates: this.candidates.value, ...latents };
-      try {
-        this.shown = await get(`/api/masks?${query({ method: this.method.value, length: LENGTH, ...counts })}`);
-        this.draw();
-      } catch (error) {
-        if (!(error instanceof Fault)) throw error;
-        write(this.note, error.message, true);
-      }
-    }
-    draw() {
-      if (!this.shown) return;
-      const { slots, words } = this.shown;
-      const count = (kind) => slots.filter((slot) => slot.kind === kind).length;
-      const latents = count("latent");
-      if (this.latents.disabled) $("#mask-latents-out").textContent = this.latents.value = String(latents);
-      const most = [
-        ...latents === Number(this.latents.value) ? [] : [plural(latents, "latent")],
-        ...count("candidate") === Number(this.candidates.value) ? [] : [plural(count("candidate"), "candidate")]
-      ];
-      const reason = this.latents.disabled ? `This method fixes the number of latent tokens: here ${latents}. ` : "";
-      write(this.note, reason + (most.length ? `At most ${most.join(" and ")} here.` : ""));
-      $("#mask-words").textContent = [this.figure?.words, words].filter(Boolean).join(" ");
-      this.choose(slots.findLastIndex(({ kind }) => kind === "candidate"));
-    }
-    /** @param {number} slot whose attention is drawn */
-    choose(slot) {
-      if (!this.shown) return;
-      const { slots, mask } = this.shown;
-      const numShown = slots.filter(({ kind }) => kind !== "hidden").length;
-      const view = {
-        slots,
-        mask: mask.slice(0, numShown),
-        chosen: slot,
-        isShifted: this.method.value === "arm"
-      };
-      const hadFocus = $("#diagram").contains(document.activeElement);
-      drawMask($("#mask"), view);
-      drawDiagram($("#diagram"), view, (next) => this.choose(next));
-      if (hadFocus) find(`#diagram [data-slot="${slot}"]`, SVGElement).focus();
-    }
-  };
-
-  // src/page/source.js
-  var server = {
-    check: async ({ name }, puzzle) => {
-      const { solutions, conflicts } = await post("/api/check", { model: name, puzzle });
-      return conflicts.length ? 0 : solutions;
-    },
-    decode: (request2, _, signal) => events(`/api/decode?${query(request2)}`, signal)
-  };
-
-  // src/page/tabs.js
-  var Tabs = class {
-    current = "";
-    /**
-     * @param {string[]} names of the tabs that are offered
-     * @param {(name: string) => void} opened
-     */
-    constructor(names, opened) {
-      this.names = names;
-      this.opened = opened;
-      names.forEach((name, place) => {
-        const tab = this.tab(name);
-        tab.hidden = false;
-        tab.addEventListener("click", () => this.open(name));
-        tab.addEventListener("keydown", (event) => this.onKey(event, place));
-      });
-    }
-    /** @param {string} name */
-    tab(name) {
-      return $(`#tab-${name}`);
-    }
-    /**
-     * @param {KeyboardEvent} event
-     * @param {number} place
-     */
-    onKey(event, place) {
-      const count = this.names.length;
-      const goals = { ArrowRight: place + 1, ArrowLeft: place + count - 1, Home: 0, End: count - 1 };
-      const goal = goals[
-        /** @type {keyof typeof goals} */
-        event.key
-      ];
-      if (goal === void 0) return;
-      event.preventDefault();
-      const name = this.names[goal % count];
-      this.open(name);
-      this.tab(name).focus();
-    }
-    /** @param {string} name */
-    open(name) {
-      this.current = this.names.includes(name) ? name : this.names[0];
-      for (const other of this.names) {
-        const isOpen = other === this.current;
-        this.tab(other).setAttribute("aria-selected", String(isOpen));
-        this.tab(other).tabIndex = isOpen ? 0 : -1;
-        $(`#${other}`).hidden = !isOpen;
-      }
-      this.opened(this.current);
-    }
-  };
-
-  // src/page/theme.js
-  var KEY = "latent-tokens-theme";
-  var dark = matchMedia("(prefers-color-scheme: dark)");
-  function startTheme(theme) {
-    dress(theme ?? stored() ?? system());
-    dark.addEventListener("change", () => stored() ?? dress(system()));
-    $("#theme").addEventListener("click", () => {
-      const next = currentTheme() === "dark" ? "light" : "dark";
-      dress(next);
-      store(next);
-    });
-  }
-  var currentTheme = () => document.documentElement.dataset.theme ?? "light";
-  var system = () => dark.matches ? "dark" : "light";
-  function dress(theme) {
-    document.documentElement.dataset.theme = theme === "dark" ? "dark" : "light";
-    $("#theme").setAttribute("aria-pressed", String(theme === "dark"));
-  }
-  function stored() {
-    try {
-      return localStorage.getItem(KEY);
-    } catch {
-      return null;
-    }
-  }
-  function store(theme) {
-    try {
-      localStorage.setItem(KEY, theme);
-    } catch {
-    }
-  }
-
-  // src/page/decode.js
-  var IDLE = { kind: "idle" };
-  function loading(decode, control) {
-    const previous = decode.kind === "loading" ? decode.previous : traceOf(decode);
-    return { kind: "loading", previous, incoming: { start: null, frames: [], end: null }, control };
-  }
-  function traceOf(decode) {
-    if (decode.kind === "playing") return decode.trace;
-    if (decode.kind !== "loading") return null;
-    const { start: start2, frames, end } = decode.incoming;
-    return start2 && end ? { start: start2, frames, end } : null;
-  }
-  function withEvent(decode, [name, data]) {
-    if (decode.kind !== "loading") return decode;
-    const { incoming } = decode;
-    const change = name === "frame" ? { frames: [...incoming.frames, data] } : { [name]: data };
-    return { ...decode, incoming: { ...incoming, ...change } };
-  }
-  function drawnTrace(decode, at) {
-    if (decode.kind !== "loading") return traceOf(decode);
-    const { start: start2, frames, end } = decode.incoming;
-    return start2 && (end || frames.length >= at) ? { start: start2, frames, end } : decode.previous;
-  }
-  function hasArrived(decode, at) {
-    return decode.kind !== "loading" || decode.incoming.frames.length >= at;
-  }
-
-  // src/page/decoder.js
-  var KEPT = 60;
-  var Decoder = class {
-    /** @type {Map<string, Trace>} */
-    kept = /* @__PURE__ */ new Map();
-    /**
-     * @param {import("./source.js").Source} source
-     * @param {() => void} draw a lane has changed
-     * @param {() => number} at the step that is drawn
-     */
-    constructor(source, draw, at) {
-      this.source = source;
-      this.draw = draw;
-      this.at = at;
-    }
-    /**
-     * Decode a puzzle for a lane. An earlier decode of the lane ends.
-     *
-     * @param {Lane} lane
-     * @param {import("./types.js").Request} request
-     * @param {import("./sudoku.js").Digits} digits
-     */
-    async decode(lane, request2, digits) {
-      const control = new AbortController();
-      lane.wait(control);
-      const key = query(request2);
-      const trace = this.kept.get(key) ?? await this.receive(lane, request2, digits, control.signal);
-      if (control.signal.aborted) return;
-      if (trace) {
-        lane.finish(trace, query({ ...request2, latents: "" }));
-        this.keep(key, trace);
-      }
-      this.draw();
-    }
-    /**
-     * Return the trace, or null if the decode failed or was ended.
-     *
-     * @param {Lane} lane
-     * @param {import("./types.js").Request} request
-     * @param {import("./sudoku.js").Digits} digits
-     * @param {AbortSignal} signal
-     */
-    async receive(lane, request2, digits, signal) {
-      try {
-        for await (const event of this.source.decode(request2, digits, signal)) {
-          if (signal.aborted) return null;
-          lane.take(event);
-          if (hasArrived(lane.decode, this.at())) this.draw();
-        }
-        return traceOf(lane.decode);
-      } catch (error) {
-        if (signal.aborted) return null;
-        if (!(error instanceof Fault)) throw error;
-        lane.fail(error.message);
-        return null;
-      }
-    }
-    /**
-     * @param {string} key
-     * @param {Trace} trace
-     */
-    keep(key, trace) {
-      this.kept.set(key, trace);
-      if (this.kept.size > KEPT) this.kept.delete([...this.kept.keys()][0]);
-    }
-  };
-
-  // src/page/marks.js
-  function marks(start2, beliefs) {
-    const isSudoku = start2.kind === "sudoku";
-    const columns = isSudoku ? Math.ceil(Math.sqrt(start2.columns)) : 2;
-    const rows = isSudoku ? Math.ceil(start2.columns / columns) : 2;
-    const many = svg("g", { class: "many" });
-    (isSudoku ? beliefs : beliefs.slice(0, 4)).forEach(([token, p], rank) => {
-      if (p < 0.02) return;
-      const place = isSudoku ? start2.signs.indexOf(start2.signs[token]) - firstDigit(start2) : rank;
-      const pull = Math.max(0, 4 * p - 3);
-      const x = (place % columns + 0.5) * 82 / columns + 9;
-      const y = (Math.floor(place / columns) + 0.5) * 74 / rows + 20;
-      many.append(mark2(start2, token, p, x + (50 - x) * pull, y + (53 - y) * pull, 15 + 17 * p + 18 * pull));
-    });
-    const few = svg("g", { class: "few" });
-    beliefs.slice(0, 2).forEach(([token, p], rank) => {
-      const isAlone = beliefs[0][1] > 0.75;
-      if (p >= 0.1 && !(isAlone && rank))
-        few.append(mark2(start2, token, p, isAlone ? 50 : 30 + 40 * rank, 56, 50));
-    });
-    return svg("svg", { viewBox: "0 0 100 100", "aria-hidden": "true" }, many, few);
-  }
-  var firstDigit = (start2) => Math.max(0, start2.signs.indexOf("1"));
-  function mark2(start2, token, p, x, y, size) {
-    const attributes = { x, y, "font-size": size, "fill-opacity": Math.min(1, 0.3 + 0.7 * p) };
-    return svg("text", attributes, start2.signs[token] || "_");
-  }
-
   // src/page/sudoku.js
   var SIGNS = "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ@";
+  var UNITS = ["row", "column", "box"];
   function unitsOf(side, [rows, columns]) {
     const units = Array.from({ length: 3 * side }, () => []);
     for (let cell = 0; cell < side * side; cell++) {
@@ -885,7 +217,11 @@
     }
     return units;
   }
-  var unitName = (unit, side) => `${["row", "column", "box"][Math.floor(unit / side)]} ${unit % side + 1}`;
+  var unitName = (unit, side) => `${UNITS[Math.floor(unit / side)]} ${unit % side + 1}`;
+  function sharedUnit(first, second, side, box) {
+    const unit = unitsOf(side, box).findIndex((cells) => cells.includes(first) && cells.includes(second));
+    return unit < 0 ? null : UNITS[Math.floor(unit / side)];
+  }
   function clashes(digits, side, box) {
     const cells = /* @__PURE__ */ new Set();
     const words = [];
@@ -905,7 +241,7 @@
     const isSpaced = words.length > 1 && words.every(({ length }) => length <= 2);
     return isSpaced && sideOfCount(words.length) ? words : [...words.join("")];
   }
-  var sideOfCount = (count) => Number.isInteger(Math.sqrt(count)) ? Math.sqrt(count) : null;
+  var sideOfCount = (count2) => Number.isInteger(Math.sqrt(count2)) ? Math.sqrt(count2) : null;
   var sideOf = (text) => sideOfCount(signsOf(text).length);
   function readSudoku(text, side) {
     const signs = signsOf(text);
@@ -925,6 +261,32 @@
   }
   var writeSudoku = (digits) => digits.map((digit) => digit === null ? "." : SIGNS[digit]).join("");
   var cellName = (cell, side) => `row ${Math.floor(cell / side) + 1} column ${cell % side + 1}`;
+  function countSolutions(digits, side, box, most) {
+    const units = unitsOf(side, box);
+    const peers = digits.map((_, cell) => [...new Set(units.filter((unit) => unit.includes(cell)).flat())]);
+    const board = [...digits];
+    let count2 = 0;
+    const possible = (cell) => {
+      const taken = new Set(peers[cell].map((peer) => board[peer]));
+      return Array.from({ length: side }, (_, digit) => digit).filter((digit) => !taken.has(digit));
+    };
+    const search = () => {
+      const empty = [...board.keys()].filter((cell2) => board[cell2] === null);
+      if (!empty.length) {
+        count2 += 1;
+        return;
+      }
+      const cell = empty.reduce((best, next) => possible(next).length < possible(best).length ? next : best);
+      for (const digit of possible(cell)) {
+        if (count2 >= most) return;
+        board[cell] = digit;
+        search();
+        board[cell] = null;
+      }
+    };
+    search();
+    return count2;
+  }
 
   // src/page/trace.js
   var KINDS = {
@@ -1076,14 +438,14 @@
     }
     /** @param {Board} start */
     build(start2) {
-      const count = start2.tokens.length;
+      const count2 = start2.tokens.length;
       const isSquare = start2.kind === "sudoku" || start2.kind === "zebra";
-      this.columns = isSquare ? start2.columns : count;
+      this.columns = isSquare ? start2.columns : count2;
       this.cells = Array.from(
-        { length: count },
+        { length: count2 },
         () => el("div", { class: "cell", role: "gridcell", tabindex: -1 })
       );
-      this.setEntry(Math.max(0, Math.min(this.entry, count - 1)));
+      this.setEntry(Math.max(0, Math.min(this.entry, count2 - 1)));
       this.root.replaceChildren((isSquare ? gridOf : flowOf)(start2, this.cells, nameOf(start2)));
     }
     /** @param {BoardView} view */
@@ -1156,6 +518,1126 @@
     /** @param {import("./types.js").Prediction} prediction */
     ([token, probability]) => `${signOf(start2, token)} ${percent(probability)}`
   );
+
+  // src/page/lane_view.js
+  var RESTING = "Choose a cell to see its predicted probabilities.";
+  var MOST_PREDICTIONS = 4;
+  function triedMark(latents, most, right) {
+    const mark3 = el("span", { class: right ? "yes" : "no" }, right ? "✓" : "✕");
+    mark3.style.left = `${most ? Math.min(100, 100 * latents / most) : 0}%`;
+    return mark3;
+  }
+  function drawOutcome(line, decode, seen) {
+    if (decode.kind !== "playing") return write(line, decode.kind === "loading" ? "Decoding." : "");
+    const { start: start2, frames, end } = decode.trace;
+    if (!seen.has(end)) {
+      return write(line, `Decoded in ${plural(frames.length, "step")}. Play to the end for the verdict.`);
+    }
+    const ratio = start2.all_processed ? ` (${times(end.processed / start2.all_processed)})` : "";
+    const before = `n = ${start2.settings.latents}: `;
+    const verdict = end.right ? "✓ solved" : "✕ wrong";
+    const after = `, ${number(end.processed)} tokens processed${ratio}`;
+    if (line.textContent === before + verdict + after) return void 0;
+    return line.replaceChildren(before, el("b", { class: end.right ? "yes" : "no" }, verdict), after);
+  }
+  function drawCost(box, trace, all, at) {
+    const input = inputAt(trace, at);
+    const frame = trace.frames[at - 1] ?? { processed: 0, all_processed: 0 };
+    const most = all || frame.all_processed || 1;
+    $(".slots", box).replaceChildren(...input ? slotsOf(input) : [el("p", {}, "No step yet.")]);
+    $(".meter i", box).style.width = `${100 * frame.processed / most}%`;
+    $(".meter b", box).style.left = `calc(${100 * frame.all_processed / most}% - 2px)`;
+    const ratio = frame.all_processed ? ` (${times(frame.processed / frame.all_processed)})` : "";
+    const counts = `${number(frame.processed)} of ${number(frame.all_processed)}`;
+    $(".sum", box).textContent = input ? `${counts} with all latent tokens (mark)${ratio}` : "";
+  }
+  function slotsOf(input) {
+    const strip = el("div", { class: "strip", "aria-hidden": "true" });
+    for (const [kind, count2] of Object.entries(input)) {
+      if (!count2) continue;
+      const run = el("i", { class: `slot-${kind}` });
+      run.style.flexGrow = String(count2);
+      run.style.setProperty("--count", String(count2));
+      strip.append(run);
+    }
+    const skipped = input.out ? `${input.out} skipped.` : "None skipped.";
+    const masked = `${input.latent} latent, ${plural(input.candidate, "candidate")}`;
+    const words = `${input.clean} clean, ${masked}. ${skipped}`;
+    return [strip, el("p", {}, words)];
+  }
+  function drawWrong(list, wrong) {
+    list.hidden = !wrong.length;
+    list.replaceChildren(...wrong.map((words) => el("li", {}, words)));
+  }
+  function drawPredictions(box, start2, cells, index) {
+    const head = $("h3", box);
+    const list = $("ol", box);
+    const cell = index === void 0 ? void 0 : cells[index];
+    if (!cell || index === void 0) {
+      write(head, RESTING);
+      return list.replaceChildren();
+    }
+    const kind = KINDS[cell.kind](cell);
+    const place = placeOf(start2, index);
+    write(head, cell.beliefs ? `Predicted probabilities in ${place}, ${kind}` : `${place}: ${kind}`);
+    return list.replaceChildren(...bars(start2, (cell.beliefs ?? []).slice(0, MOST_PREDICTIONS)));
+  }
+  function bars(start2, predictions) {
+    return predictions.map(([token, probability]) => {
+      const bar = el("i");
+      bar.style.width = `${100 * probability}%`;
+      return el("li", {}, el("span", {}, signOf(start2, token)), bar, el("span", {}, percent(probability)));
+    });
+  }
+
+  // src/page/cell.js
+  var MOST_BARS = 3;
+  var DIGIT_RADIUS = 0.3;
+  var SIDE = 6;
+  var BOX = [2, 3];
+  var OneCell = class {
+    dial = find("#cell-dial", HTMLInputElement);
+    /** @type {number[]} the latent cells, in the order of their slots */
+    latents = [];
+    /** @type {Prediction | null} */
+    prediction = null;
+    isDecoded = false;
+    version = 0;
+    // of the latest request
+    /**
+     * @param {PageRecord} record
+     * @param {import("./engine.js").Engine} engine
+     * @param {(puzzle: string) => void} watch show the puzzle in the tab Watch
+     */
+    constructor(record, engine, watch) {
+      this.record = record;
+      this.engine = engine;
+      const { puzzle, others } = record.cell;
+      this.tokens = readSudoku(puzzle, SIDE);
+      const signs = Array.from({ length: SIDE }, (_, digit) => `${digit + 1}`);
+      this.start = {
+        kind: "sudoku",
+        columns: SIDE,
+        box: BOX,
+        heads: [],
+        words: [],
+        signs,
+        tokens: this.tokens
+      };
+      this.board = new BoardGrid($("#cell-board"), {
+        typed: () => {
+        },
+        picked: () => {
+        },
+        pressed: (cell) => this.press(cell)
+      });
+      this.dial.max = String(others.length);
+      this.dial.addEventListener("input", () => this.predict(others.slice(0, Number(this.dial.value))));
+      onPress($("#cell-decode"), () => this.decode());
+      onPress($("#cell-again"), () => this.predict([]));
+      onPress($("#cell-watch"), () => watch(puzzle));
+      const { mistake, probability } = record.cell;
+      $("#cell-title").textContent = `The model predicts ${signs[mistake]} (${percent(probability)}), and is wrong. Let it guess one more cell.`;
+      $("#cell-rates").textContent = ratesOf(record);
+    }
+    /** Predict the cell without latent tokens, unless it was predicted. */
+    open() {
+      if (!this.version) this.predict([]);
+    }
+    /** @param {number} cell that becomes a latent token, or ends being one */
+    press(cell) {
+      if (!this.record.cell.others.includes(cell)) return;
+      const isLatent = this.latents.includes(cell);
+      this.predict(isLatent ? this.latents.filter((other) => other !== cell) : [...this.latents, cell]);
+    }
+    /** @param {number[]} latents */
+    predict(latents) {
+      this.latents = latents;
+      this.isDecoded = false;
+      void this.request();
+    }
+    /** Predict with the latent tokens. An answer that is overtaken is not drawn. */
+    async request() {
+      const version = ++this.version;
+      const { model, cell } = this.record;
+      const request2 = { tokens: this.tokens, candidates: [cell.target], latents: [...this.latents] };
+      try {
+        const prediction = await this.engine.predict(model, request2);
+        if (version !== this.version) return;
+        this.prediction = prediction;
+        this.draw();
+      } catch (error) {
+        if (!(error instanceof Fault)) throw error;
+        write($("#cell-story"), error.message, true);
+      }
+    }
+    /** Keep the predicted digit, and discard the guesses. */
+    decode() {
+      this.isDecoded = true;
+      this.draw();
+    }
+    /** The digit that is predicted for the cell to decode. */
+    get predicted() {
+      return this.prediction?.beliefs[this.record.cell.target]?.[0][0] ?? null;
+    }
+    draw() {
+      const { target } = this.record.cell;
+      const beliefs = this.prediction?.beliefs ?? {};
+      const cells = this.tokens.map((token, cell) => this.cellOf(token, cell));
+      const none = /* @__PURE__ */ new Set();
+      this.board.draw({ start: this.start, cells, chosen: null, clash: none, broken: none, editable: true });
+      find("#cell-rays", SVGElement).replaceChildren(...this.isDecoded ? [] : this.rays());
+      $("#cell-bars").replaceChildren(...bars(this.start, (beliefs[target] ?? []).slice(0, MOST_BARS)));
+      write($("#cell-story"), this.story());
+      const count2 = this.latents.length;
+      $("#cell-count").textContent = String(count2);
+      this.dial.value = String(count2);
+      this.dial.setAttribute("aria-valuetext", plural(count2, "latent token"));
+      disable($("#cell-decode"), this.isDecoded);
+      disable($("#cell-again"), count2 === 0 && !this.isDecoded);
+      $("#cell").dataset.right = String(this.predicted === this.record.cell.answer);
+    }
+    /**
+     * @param {number | null} token
+     * @param {number} cell
+     * @returns {import("./trace.js").Cell}
+     */
+    cellOf(token, cell) {
+      const beliefs = this.prediction?.beliefs[cell] ?? null;
+      if (token !== null) return { kind: "given", token, step: null, beliefs: null };
+      if (cell === this.record.cell.target) {
+        const decoded = this.isDecoded ? this.predicted : null;
+        return { kind: this.isDecoded ? "new" : "candidate", token: decoded, step: null, beliefs };
+      }
+      const isLatent = !this.isDecoded && this.latents.includes(cell);
+      return {
+        kind: isLatent ? "latent" : "ready",
+        token: null,
+        step: null,
+        beliefs: isLatent ? beliefs : null
+      };
+    }
+    /** Return a line per latent token, as wide as the attention of the cell to decode is large. */
+    rays() {
+      const { target } = this.record.cell;
+      const attention = this.prediction?.attention[target] ?? [];
+      return this.latents.map((cell) => {
+        const weight = attention[cell] ?? 0;
+        const width = { "stroke-width": Math.min(0.15, weight), opacity: 0.2 + 4 * weight };
+        return svg("line", { ...between(target, cell), ...width });
+      });
+    }
+    /** The prediction in words. */
+    story() {
+      if (this.predicted === null) return "";
+      const { answer } = this.record.cell;
+      const isRight = this.predicted === answer;
+      const verdict = isRight ? "✓ Right" : "✕ Wrong";
+      const digit = this.start.signs[this.predicted];
+      if (this.isDecoded) return `${verdict}: ${digit} is decoded.${discarded(this.latents.length)}`;
+      if (isRight) return `${verdict}: ${digit}. ${this.reason()}`;
+      const solution = this.start.signs[answer];
+      if (!this.latents.length) return `${verdict}: the only solution has ${solution} here. Tap an empty cell.`;
+      const { helpful, others } = this.record.cell;
+      return `${verdict}: still ${digit}. Tap another empty cell. ${helpful} of the ${others.length} change the prediction to ${solution} alone.`;
+    }
+    /** Why a latent token corrects the prediction, if it has the mistaken digit in a unit of the cell. */
+    reason() {
+      const { mistake } = this.record.cell;
+      const digit = this.start.signs[mistake];
+      const cause = this.latents.find((cell) => this.guess(cell) === mistake && this.unit(cell));
+      if (cause === void 0) return "The solution has this digit.";
+      const unit = this.unit(cause);
+      const place = placeOf(this.start, cause);
+      return `The model now predicts ${digit} in ${place}, in the same ${unit}. A ${unit} has one ${digit}, so the blue cell is not ${digit}.`;
+    }
+    /** @param {number} cell */
+    guess(cell) {
+      return this.prediction?.beliefs[cell]?.[0][0];
+    }
+    /** @param {number} cell */
+    unit(cell) {
+      return sharedUnit(this.record.cell.target, cell, SIDE, BOX);
+    }
+  };
+  function between(first, second) {
+    const x = first % SIDE + 0.5;
+    const y = Math.floor(first / SIDE) + 0.5;
+    const dx = second % SIDE - first % SIDE;
+    const dy = Math.floor(second / SIDE) - Math.floor(first / SIDE);
+    const gap = DIGIT_RADIUS / Math.hypot(dx, dy);
+    return { x1: x + gap * dx, y1: y + gap * dy, x2: x + (1 - gap) * dx, y2: y + (1 - gap) * dy };
+  }
+  function discarded(count2) {
+    if (!count2) return "";
+    return count2 === 1 ? " The guess in the other cell is discarded." : " The guesses in the other cells are discarded.";
+  }
+  function ratesOf({ counts, givens }) {
+    const { states, wrong, mended, mended_by_one: byOne, spoiled } = counts;
+    return `This board is selected: of those that one latent token corrects, it shows the effect most clearly. The sample has ${states} random 6x6 boards with ${givens} givens, each with one random empty cell to decode. Without latent tokens, ${wrong} predictions are wrong. All latent tokens correct ${mended} of them, and one is enough for ${byOne}. They also make ${spoiled} right predictions wrong.`;
+  }
+
+  // src/page/plot.js
+  var MARKS = [
+    "M-6 0a6 6 0 1 0 12 0a6 6 0 1 0 -12 0",
+    "M-5 -5h10v10h-10z",
+    "M0 -7l7 7l-7 7l-7 -7z",
+    "M0 -7l7 12h-14z"
+  ];
+  var INKS = ["var(--blue)", "var(--orange-line)", "var(--green)", "var(--soft)"];
+  var FRAME = { left: 52, right: 24, top: 16, bottom: 46, height: 360 };
+  function legend(series) {
+    return series.map(({ name, look }) => {
+      const key = svg("svg", { viewBox: "-9 -9 18 18", width: 18, height: 18, "aria-hidden": "true" });
+      key.append(mark2(look, 0, 0, true));
+      return el("li", {}, key, name);
+    });
+  }
+  function plot(series, width, isBusy) {
+    const all = series.flatMap(({ points }) => [...points.values()]);
+    const axes = axesOf(all, width);
+    const label = all.length ? "Accuracy over relative cost, with the numbers in the table below" : "An empty plot";
+    const { height } = FRAME;
+    const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": label });
+    picture.append(...grid(axes));
+    const center = { x: (width + FRAME.left) / 2, "text-anchor": "middle" };
+    const words = isBusy ? "The first points are being decoded." : "Press Run to measure the curve.";
+    if (!all.length) picture.append(svg("text", { ...center, y: height / 2 - 30, class: "name" }, words));
+    const title = width < 500 ? "tokens processed, relative to n = all" : "relative cost: tokens processed / tokens processed with n = all";
+    picture.append(svg("text", { ...center, y: height - 6 }, title));
+    for (const entry of series) picture.append(...curve(entry, axes));
+    return picture;
+  }
+  function axesOf(points, width) {
+    const low = Math.min(0.5, ...points.map(({ relative }) => relative));
+    const start2 = Math.floor(10 * low - 1e-3) / 10;
+    const top = Math.min(1, Math.ceil(10 * Math.max(0.2, ...points.map(({ high }) => high))) / 10);
+    const height = FRAME.height - FRAME.top - FRAME.bottom;
+    return {
+      width,
+      start: start2,
+      top,
+      x: (relative) => FRAME.left + (relative - start2) / (1 - start2) * (width - FRAME.left - FRAME.right),
+      y: (accuracy) => FRAME.top + (1 - accuracy / top) * height
+    };
+  }
+  function grid({ width, start: start2, top, x, y }) {
+    const parts = [];
+    for (let tenth = 0; tenth <= Math.round(10 * top); tenth += top > 0.6 ? 2 : 1) {
+      const at = y(tenth / 10);
+      const line = { x1: FRAME.left, x2: width - FRAME.right, y1: at, y2: at, stroke: "var(--line)" };
+      const label = { x: FRAME.left - 8, y: at + 4, "text-anchor": "end" };
+      parts.push(svg("line", line), svg("text", label, `${10 * tenth}%`));
+    }
+    for (let tenth = Math.round(10 * start2); tenth <= 10; tenth++) {
+      const label = { x: x(tenth / 10), y: FRAME.height - FRAME.bottom + 18, "text-anchor": "middle" };
+      parts.push(svg("text", label, times(tenth / 10).replace("0×", "×")));
+    }
+    return parts;
+  }
+  function curve({ look, points }, { x, y }) {
+    const dots = [...points.values()].filter(({ done }) => done).sort((a, b) => a.relative - b.relative);
+    const path = dots.map((p) => `${x(p.relative)},${y(p.right / p.done)}`).join(" ");
+    const stroke = INKS[look];
+    const dash = look ? "6 4" : null;
+    const line = svg("polyline", {
+      points: path,
+      fill: "none",
+      stroke,
+      "stroke-width": 1.5,
+      "stroke-dasharray": dash
+    });
+    const marks2 = dots.flatMap((p) => {
+      const cx = x(p.relative);
+      const cy = y(p.right / p.done);
+      const bar = `M${cx} ${y(p.low)}V${y(p.high)}M${cx - 5} ${y(p.low)}h10M${cx - 5} ${y(p.high)}h10`;
+      const isFirst = cx < FRAME.left + 60;
+      const side = { x: cx + (isFirst ? 10 : -10), "text-anchor": isFirst ? "start" : "end" };
+      return [
+        svg("path", { d: bar, stroke, "stroke-width": 1.5 }),
+        mark2(look, cx, cy, p.done === p.of),
+        svg("text", { ...side, y: cy - 8, class: "name" }, `n = ${p.latents}`)
+      ];
+    });
+    return [line, ...marks2];
+  }
+  function mark2(look, x, y, isFilled) {
+    const fill = isFilled ? INKS[look] : "var(--paper)";
+    return svg("path", {
+      d: MARKS[look],
+      transform: `translate(${x} ${y})`,
+      fill,
+      stroke: INKS[look],
+      "stroke-width": 2
+    });
+  }
+
+  // src/page/curve.js
+  var HEADS = ["model", "n", "correct", "accuracy", "95% interval", "tokens processed", "relative cost"];
+  var Curve = class {
+    run = $("#curve-run");
+    stop = $("#curve-stop");
+    clear = $("#curve-clear");
+    words = $("#curve-words");
+    model = find("#curve-model", HTMLSelectElement);
+    count = find("#curve-count", HTMLInputElement);
+    candidates = find("#curve-candidates", HTMLSelectElement);
+    order = find("#curve-order", HTMLSelectElement);
+    seed = find("#curve-seed", HTMLInputElement);
+    /** @type {Series[]} */
+    series = [];
+    wished = { order: "top_prob", candidates: "4" };
+    /** @type {AbortController | null} that of the running measurement */
+    control = null;
+    /** @param {ModelEntry[]} models */
+    constructor(models) {
+      this.models = models;
+      const pairs = models.map(({ name }) => (
+        /** @type {const} */
+        [name, shortName(name)]
+      ));
+      offer(this.model, pairs, models.find(({ method }) => method === "scdm")?.name);
+      offer(this.candidates, CANDIDATES, "4");
+      this.fitOrder();
+      this.model.addEventListener("change", () => this.fitOrder());
+      this.order.addEventListener("change", () => {
+        this.wished.order = this.order.value;
+        this.fitCandidates();
+      });
+      this.candidates.addEventListener("change", () => {
+        this.wished.candidates = this.candidates.value;
+      });
+      new ResizeObserver(() => this.draw()).observe($("#plot"));
+      $("#run").addEventListener("submit", (event) => {
+        event.preventDefault();
+        if (!this.control) void this.measure();
+      });
+      onPress(this.stop, () => this.control?.abort());
+      onPress(this.clear, () => {
+        this.series = [];
+        write(this.words, "");
+        this.draw();
+      });
+    }
+    fitOrder() {
+      const model = this.models.find(({ name }) => name === this.model.value) ?? this.models[0];
+      offer(this.order, ordersFor(model), this.wished.order);
+      this.fitCandidates();
+    }
+    fitCandidates() {
+      this.candidates.disabled = !isAdaptive(this.order.value);
+      this.candidates.value = this.candidates.disabled ? "1" : this.wished.candidates;
+    }
+    get values() {
+      const [model, count2, candidates, order, seed] = [
+        this.model,
+        this.count,
+        this.candidates,
+        this.order,
+        this.seed
+      ].map(({ value }) => value);
+      return { model, count: count2, candidates, order, seed };
+    }
+    /** The settings of the next curve in a few words. */
+    get name() {
+      const { model, order, candidates, seed } = this.values;
+      const k = this.candidates.disabled ? [] : [`k = ${candidates}`];
+      return [shortName(model), orderName(order), ...k, ...seed === "0" ? [] : [`seed ${seed}`]].join(", ");
+    }
+    /** Return a series with an unused look. A fifth one replaces the oldest. The others keep their looks. */
+    addSeries() {
+      const replaced = this.series.length === MARKS.length ? this.series.shift() : void 0;
+      const free = MARKS.findIndex((_, look) => this.series.every((series2) => series2.look !== look));
+      const series = { name: this.name, look: free, points: /* @__PURE__ */ new Map() };
+      this.series.push(series);
+      write(
+        this.words,
+        `Decoding the first samples.${replaced ? ` The curve of ${replaced.name} is removed.` : ""}`
+      );
+      return series;
+    }
+    async measure() {
+      const control = new AbortController();
+      this.control = control;
+      const series = this.addSeries();
+      this.draw();
+      try {
+        await this.receive(series, control.signal);
+        const shares = [...series.points.values()].map(
+          (p) => `n = ${p.latents}: ${percent(p.right / p.done)} correct`
+        );
+        write(this.words, `${shares.join(", ")}.`);
+      } catch (error) {
+        if (control.signal.aborted) write(this.words, "Stopped. The points measured so far remain.");
+        else if (error instanceof Fault) write(this.words, error.message, true);
+        else throw error;
+      } finally {
+        if (!series.points.size) this.series = this.series.filter((other) => other !== series);
+        this.control = null;
+        this.draw();
+      }
+    }
+    /**
+     * @param {Series} series
+     * @param {AbortSignal} signal
+     */
+    async receive(series, signal) {
+      for await (const [name, data] of events(`/api/curve?${query(this.values)}`, signal)) {
+        if (name !== "point") continue;
+        const point = (
+          /** @type {Point} */
+          data
+        );
+        series.points.set(String(point.latents), point);
+        this.draw();
+        const { latents, done, of, right } = point;
+        write(
+          this.words,
+          `n = ${latents}: ${right} of ${done} correct${done < of ? `, ${of - done} to go` : ""}.`
+        );
+      }
+    }
+    draw() {
+      const box = $("#plot");
+      const busy = this.control !== null;
+      $("#curve-legend").replaceChildren(...legend(this.series));
+      box.replaceChildren(plot(this.series, Math.max(box.clientWidth, 280), busy));
+      const rows = this.series.flatMap(
+        ({ name, points }) => [...points.values()].map((point) => rowOf(name, point))
+      );
+      $("#points thead").replaceChildren(...this.series.length ? [row("th", HEADS)] : []);
+      $("#points tbody").replaceChildren(...rows);
+      disable(this.run, busy);
+      disable(this.stop, !busy);
+      disable(this.clear, busy || !this.series.length);
+    }
+  };
+  function rowOf(name, { latents, right, done, low, high, processed, relative }) {
+    const interval = `${percent(low)} to ${percent(high)}`;
+    const cost = [number(Math.round(processed)), times(relative)];
+    return row("td", [name, String(latents), `${right} of ${done}`, percent(right / done), interval, ...cost]);
+  }
+  function row(kind, texts) {
+    return el("tr", {}, ...texts.map((text) => el(kind, kind === "th" ? { scope: "col" } : {}, text)));
+  }
+
+  // src/page/engine.js
+  var Engine = class {
+    /** @type {Client | null} */
+    client = null;
+    /** @type {Map<string, Promise<unknown>>} */
+    loading = /* @__PURE__ */ new Map();
+    /** @param {ModelReader} read */
+    constructor(read) {
+      this.read = read;
+    }
+    /**
+     * Return the client, after the model is loaded.
+     *
+     * @param {string} name
+     */
+    async ready(name) {
+      const { startWorker } = (
+        /** @type {{ latentTokens: typeof import("../engine/index.js") }} */
+        /** @type {unknown} */
+        globalThis.latentTokens
+      );
+      const client = this.client ??= startWorker();
+      const loading2 = this.loading.get(name) ?? this.load(client, name);
+      this.loading.set(name, loading2);
+      await loading2;
+      return client;
+    }
+    /**
+     * @param {Client} client
+     * @param {string} name
+     */
+    async load(client, name) {
+      const { bytes, config } = await this.read(name);
+      await client.load(name, bytes, config);
+    }
+    /**
+     * Predict some cells of a frozen board.
+     *
+     * @param {string} name
+     * @param {PredictionRequest} request
+     * @throws {Fault} in one line
+     */
+    async predict(name, request2) {
+      const client = await this.ready(name).catch(asFault);
+      return client.predict(name, request2).catch(asFault);
+    }
+    /**
+     * Decode a puzzle and return its trace.
+     *
+     * @param {string} name
+     * @param {EngineRequest} request
+     * @param {AbortSignal} signal
+     * @throws {Fault} in one line
+     */
+    async decode(name, request2, signal) {
+      const client = await this.ready(name).catch(asFault);
+      return client.decode(name, request2, { signal }).catch(asFault);
+    }
+  };
+  function asFault(error) {
+    throw error.name === "AbortError" ? error : new Fault(error.message);
+  }
+  async function fetchModel(name) {
+    const [weights, config] = await Promise.all(
+      ["model.safetensors", "config.json"].map((file) => fetch(`models/${name}/${file}`))
+    );
+    if (!weights.ok || !config.ok)
+      throw new Fault(`The weights of ${name} cannot be read. Load the page again.`);
+    return { bytes: await weights.arrayBuffer(), config: await config.json() };
+  }
+  var inlineReader = (models) => async (name) => {
+    const { weights, config } = models[name];
+    const bytes = Uint8Array.from(atob(weights), (character) => character.charCodeAt(0));
+    return { bytes: bytes.buffer, config };
+  };
+
+  // src/page/mask_view.js
+  var NOUNS = { clean: "clean", latent: "latent", candidate: "candidate", hidden: "skipped" };
+  var LETTERS = { clean: "C", latent: "L", candidate: "K", hidden: "" };
+  var STEP = 52;
+  var SIDE2 = 40;
+  var TOP = 20;
+  var BOTTOM = 130;
+  var LEFT = 90;
+  function drawMask(table, { slots, mask, chosen }) {
+    const heads = slots.slice(0, mask.length).map((slot) => {
+      const title = `${NOUNS[slot.kind]}, position ${slot.position + 1}`;
+      return el("th", { scope: "col", title }, `${LETTERS[slot.kind]}${slot.position + 1}`);
+    });
+    const rows = mask.map((row2, query2) => {
+      const head = el("th", { scope: "row" }, `${NOUNS[slots[query2].kind]} ${slots[query2].position + 1}`);
+      const cells = row2.slice(0, mask.length).map((sees, key) => {
+        const words = el("span", { class: "unseen" }, sees ? "attends" : "no");
+        return el("td", { class: sees ? `sees to-${slots[key].kind}` : null }, el("i"), words);
+      });
+      return el("tr", { class: query2 === chosen ? "asked" : null }, head, ...cells);
+    });
+    table.replaceChildren(
+      el("caption", { class: "unseen" }, "Attention mask: queries by keys"),
+      el("thead", {}, el("tr", {}, el("td"), ...heads)),
+      el("tbody", {}, ...rows)
+    );
+  }
+  function drawDiagram(box, view, choose) {
+    const { slots, mask, chosen } = view;
+    const size = `0 0 ${LEFT + slots.length * STEP} 190`;
+    const picture = svg("svg", { viewBox: size, role: "radiogroup", "aria-label": "Outputs" });
+    picture.append(
+      svg("text", { x: 30, y: TOP }, "Output"),
+      svg("text", { x: 30, y: BOTTOM }, "Input"),
+      svg("text", { x: 30, y: BOTTOM + 38, class: "small" }, "position")
+    );
+    (mask[chosen] ?? []).forEach((sees, key) => {
+      const line = { x1: xOf(key), y1: BOTTOM - SIDE2 / 2, x2: xOf(chosen), y2: TOP + SIDE2 / 2 };
+      if (sees) picture.append(svg("line", { ...line, class: `ray to-${slots[key].kind}` }));
+    });
+    slots.forEach((slot, place) => picture.append(outputOf(view, place, choose), inputOf(view, slot, place)));
+    box.replaceChildren(picture);
+  }
+  var xOf = (slot) => LEFT + slot * STEP;
+  function outputOf({ slots, mask, chosen }, place, choose) {
+    const slot = slots[place];
+    const isLive = place < mask.length;
+    const isChosen = place === chosen;
+    const radio = {
+      role: "radio",
+      "aria-checked": isChosen,
+      tabindex: isChosen ? 0 : -1,
+      "aria-label": `${NOUNS[slot.kind]}, position ${slot.position + 1}`,
+      "data-slot": place
+    };
+    const text = svg("text", { x: xOf(place), y: TOP }, isLive ? `x${slot.position + 1}` : "");
+    const shape = square(slot, xOf(place), TOP, isChosen ? "target" : "");
+    const output = svg("g", isLive ? radio : { "aria-hidden": "true" }, shape, text);
+    if (!isLive) return output;
+    output.addEventListener("click", () => choose(place));
+    output.addEventListener("keydown", (event) => {
+      const way = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, " ": 0, Enter: 0 }[event.key];
+      if (way === void 0) return;
+      event.preventDefault();
+      choose((place + way + mask.length) % mask.length);
+    });
+    return output;
+  }
+  function inputOf({ slots, isShifted }, slot, place) {
+    const source = slots[isShifted ? place - 1 : place];
+    const text = source?.kind === "clean" ? `x${source.position + 1}` : "M";
+    const x = xOf(place);
+    const position = svg("text", { x, y: BOTTOM + 38, class: "small" }, String(slot.position + 1));
+    const shape = square(slot, x, BOTTOM, "");
+    return svg("g", { "aria-hidden": "true" }, shape, svg("text", { x, y: BOTTOM }, text), position);
+  }
+  function square({ kind }, x, y, more) {
+    const rx = kind === "latent" ? SIDE2 / 2 : 5;
+    const corner = { x: x - SIDE2 / 2, y: y - SIDE2 / 2 };
+    return svg("rect", { ...corner, width: SIDE2, height: SIDE2, rx, class: `box ${kind} ${more}` });
+  }
+
+  // src/page/masks.js
+  var LENGTH = 8;
+  var NUM_CLEAN = 3;
+  var WINDOW = 3;
+  var WINDOW_MTP = `ar-mtp-window-${WINDOW}`;
+  var WINDOW_NTP = `ar-ntp-${WINDOW}`;
+  var FREE = ["scdm", "esolm"];
+  var LEFT_TO_RIGHT = ["arm", "ar-mtp", WINDOW_MTP, WINDOW_NTP];
+  var METHODS = [
+    ["mdm", "MDM"],
+    ["sidm", "SIDM"],
+    ["scdm", "SCDM"],
+    ["esolm", "Eso-LM"],
+    ["arm", "ARM"],
+    ["ar-mtp", "AR-MTP"],
+    [WINDOW_MTP, `AR-MTP, window ${WINDOW}`],
+    [WINDOW_NTP, `AR-NTP, window ${WINDOW}`]
+  ];
+  var FIGURES = [
+    {
+      name: "Attention: MDM",
+      method: "mdm",
+      latents: 4,
+      words: "The target attends to every masked token, so all of them are in the input: they are all latent."
+    },
+    {
+      name: "Attention: SIDM",
+      method: "sidm",
+      latents: 0,
+      words: "The target attends to clean tokens and itself. The other masked tokens can be skipped: cheaper, but less accurate."
+    },
+    {
+      name: "Standard SCDM",
+      method: "scdm",
+      latents: 0,
+      words: "A masked token attends only to slots before it. The target is the first masked token, so the others are skipped."
+    },
+    {
+      name: "Modulation, n = 2",
+      method: "scdm",
+      latents: 2,
+      words: "Two masked tokens are placed before the target, which now attends to them. The weights are the same: n is set at inference."
+    },
+    {
+      name: "Standard ARM",
+      method: "arm",
+      latents: 0,
+      words: "The next token is predicted at the token before it. No masked token is in the input, except at the first position."
+    },
+    {
+      name: "AR-MTP",
+      method: "ar-mtp",
+      latents: 4,
+      words: "Left-to-right decoding in which all later tokens are predicted too: latent tokens for an autoregressive model."
+    },
+    {
+      name: "AR-MTP, window",
+      method: WINDOW_MTP,
+      latents: WINDOW - 1,
+      words: "Only a window of later tokens is in the input, so the number of latent tokens is bounded. The window is set in training."
+    }
+  ];
+  var Masks = class {
+    method = find("#mask-method", HTMLSelectElement);
+    clean = find("#mask-clean", HTMLInputElement);
+    latents = find("#mask-latents", HTMLInputElement);
+    candidates = find("#mask-candidates", HTMLInputElement);
+    note = $("#mask-note");
+    /** @type {Mask | null} */
+    shown = null;
+    chosen = 0;
+    // the slot whose attention is drawn
+    /** @type {Figure | null} */
+    figure = null;
+    constructor() {
+      offer(this.method, METHODS, "scdm");
+      $("#figures").append(...FIGURES.map((figure) => this.figureButton(figure)));
+      for (const control of [this.method, this.clean, this.latents, this.candidates]) {
+        control.addEventListener("input", () => this.refresh(null));
+      }
+      $("#mask-settings").addEventListener("submit", (event) => event.preventDefault());
+      this.load = settled(() => void this.request(), 120);
+    }
+    /** @param {Figure} figure */
+    figureButton(figure) {
+      const button = el("button", { type: "button", "aria-pressed": "false" }, figure.name);
+      button.addEventListener("click", () => {
+        this.method.value = figure.method;
+        this.clean.value = String(NUM_CLEAN);
+        this.latents.value = String(figure.latents);
+        this.candidates.value = "1";
+        this.refresh(figure);
+      });
+      return button;
+    }
+    /** Load the first figure, unless one is drawn. */
+    open() {
+      if (!this.shown) this.refresh(FIGURES.find(({ name }) => name.startsWith("Modulation")) ?? null);
+    }
+    /** @param {Figure | null} figure */
+    refresh(figure) {
+      this.figure = figure;
+      FIGURES.forEach(
+        (other, i) => $("#figures").children[i].setAttribute("aria-pressed", String(other === figure))
+      );
+      for (const slider of [this.clean, this.latents, this.candidates])
+        $(`#${slider.id}-out`).textContent = slider.value;
+      this.load();
+    }
+    async request() {
+      const isFree = FREE.includes(this.method.value);
+      this.latents.disabled = !isFree;
+      this.candidates.disabled = LEFT_TO_RIGHT.includes(this.method.value);
+      if (this.candidates.disabled) $("#mask-candidates-out").textContent = this.candidates.value = "1";
+      const latents = isFree ? { latents: this.latents.value } : {};
+      const counts = { clean: this.clean.value, candidates: this.candidates.value, ...latents };
+      try {
+        this.shown = await get(`/api/masks?${query({ method: this.method.value, length: LENGTH, ...counts })}`);
+        this.draw();
+      } catch (error) {
+        if (!(error instanceof Fault)) throw error;
+        write(this.note, error.message, true);
+      }
+    }
+    draw() {
+      if (!this.shown) return;
+      const { slots, words } = this.shown;
+      const count2 = (kind) => slots.filter((slot) => slot.kind === kind).length;
+      const latents = count2("latent");
+      if (this.latents.disabled) $("#mask-latents-out").textContent = this.latents.value = String(latents);
+      const most = [
+        ...latents === Number(this.latents.value) ? [] : [plural(latents, "latent")],
+        ...count2("candidate") === Number(this.candidates.value) ? [] : [plural(count2("candidate"), "candidate")]
+      ];
+      const reason = this.latents.disabled ? `This method fixes the number of latent tokens: here ${latents}. ` : "";
+      write(this.note, reason + (most.length ? `At most ${most.join(" and ")} here.` : ""));
+      $("#mask-words").textContent = [this.figure?.words, words].filter(Boolean).join(" ");
+      this.choose(slots.findLastIndex(({ kind }) => kind === "candidate"));
+    }
+    /** @param {number} slot whose attention is drawn */
+    choose(slot) {
+      if (!this.shown) return;
+      const { slots, mask } = this.shown;
+      const numShown = slots.filter(({ kind }) => kind !== "hidden").length;
+      const view = {
+        slots,
+        mask: mask.slice(0, numShown),
+        chosen: slot,
+        isShifted: this.method.value === "arm"
+      };
+      const hadFocus = $("#diagram").contains(document.activeElement);
+      drawMask($("#mask"), view);
+      drawDiagram($("#diagram"), view, (next) => this.choose(next));
+      if (hadFocus) find(`#diagram [data-slot="${slot}"]`, SVGElement).focus();
+    }
+  };
+
+  // src/page/race.js
+  var SIDE3 = 6;
+  var SETTINGS = { candidates: 1, order: "uniform", temperature: 0 };
+  var Runner = class {
+    root = clone("#runner");
+    solved = 0;
+    done = 0;
+    processed = 0;
+    all = 0;
+    // tokens that all latent tokens process
+    /**
+     * @param {Latents} latents
+     * @param {string} name
+     */
+    constructor(latents, name) {
+      this.latents = latents;
+      $("h3", this.root).textContent = name;
+      $("#runners").append(this.root);
+      this.draw();
+    }
+    clear() {
+      Object.assign(this, { solved: 0, done: 0, processed: 0, all: 0 });
+      $(".squares", this.root).replaceChildren();
+      this.draw();
+    }
+    /** @param {import("../engine/trace.js").Trace} trace */
+    add({ start: start2, end }) {
+      this.done += 1;
+      this.solved += end.right ? 1 : 0;
+      this.processed += end.processed;
+      this.all += start2.all_processed;
+      $(".squares", this.root).append(el("i", { class: end.right ? "solved" : null }));
+      this.draw();
+    }
+    /** The number of solved puzzles in words. */
+    get words() {
+      return `${this.solved} of ${this.done} solved`;
+    }
+    draw() {
+      $(".tally", this.root).textContent = this.words;
+      $(".squares", this.root).setAttribute("aria-label", this.words);
+      const ratio = this.all ? ` (${times(this.processed / this.all)})` : "";
+      $(".cost", this.root).textContent = `${number(this.processed)} tokens processed${ratio}`;
+    }
+  };
+  var Race = class {
+    runners = [new Runner(0, "No latent tokens (n = 0)"), new Runner("all", "All latent tokens (n = all)")];
+    /** @type {AbortController | null} that of the running race */
+    control = null;
+    /**
+     * @param {PageRecord} record
+     * @param {import("./engine.js").Engine} engine
+     */
+    constructor(record, engine) {
+      this.record = record;
+      this.engine = engine;
+      onPress($("#race-run"), () => void this.run());
+      onPress($("#race-stop"), () => this.control?.abort());
+      this.drawButtons();
+    }
+    async run() {
+      const { signal } = this.control = new AbortController();
+      for (const runner of this.runners) runner.clear();
+      this.drawButtons();
+      write($("#race-words"), "Decoding.");
+      try {
+        for (const puzzle of this.record.race.puzzles) {
+          await Promise.all(this.runners.map((runner) => this.decode(runner, puzzle, signal)));
+        }
+        write($("#race-words"), this.summary);
+      } catch (error) {
+        if (signal.aborted) write($("#race-words"), `Stopped. ${this.summary}`);
+        else if (error instanceof Fault) write($("#race-words"), error.message, true);
+        else throw error;
+      } finally {
+        this.control = null;
+        this.drawButtons();
+      }
+    }
+    /**
+     * @param {Runner} runner
+     * @param {string} puzzle
+     * @param {AbortSignal} signal
+     */
+    async decode(runner, puzzle, signal) {
+      const { model, seed } = this.record;
+      const request2 = { ...SETTINGS, tokens: readSudoku(puzzle, SIDE3), latents: runner.latents, seed };
+      const trace = await this.engine.decode(model, request2, signal);
+      if (!signal.aborted) runner.add(trace);
+    }
+    get summary() {
+      const [without, withAll] = this.runners;
+      return `No latent tokens: ${without.words}. All latent tokens: ${withAll.words}.`;
+    }
+    drawButtons() {
+      disable($("#race-run"), this.control !== null);
+      disable($("#race-stop"), this.control === null);
+    }
+  };
+
+  // src/page/source.js
+  var server = {
+    check: async ({ name }, puzzle) => {
+      const { solutions, conflicts } = await post("/api/check", { model: name, puzzle });
+      return conflicts.length ? 0 : solutions;
+    },
+    decode: (request2, _, signal) => events(`/api/decode?${query(request2)}`, signal)
+  };
+  var inPage = (engine) => ({
+    check: async ({ side, box }, _, digits) => side && box ? countSolutions(digits, side, box, 2) : null,
+    decode: (request2, digits, signal) => decodeInPage(engine, request2, digits, signal)
+  });
+  async function* decodeInPage(engine, request2, tokens, signal) {
+    const { model, latents, candidates, order, temperature, seed } = request2;
+    const n = latents === void 0 ? {} : { latents: count(latents) };
+    const settings = { ...n, candidates: count(candidates), order, temperature, seed: Number(seed) };
+    const { start: start2, frames, end } = await engine.decode(model, { tokens, ...settings }, signal);
+    yield ["start", start2];
+    for (const frame of frames) yield ["frame", frame];
+    yield ["end", end];
+  }
+  var count = (value) => /^\d+$/.test(value) ? Number(value) : (
+    /** @type {"all"} */
+    value
+  );
+
+  // src/page/tabs.js
+  var Tabs = class {
+    current = "";
+    /**
+     * @param {string[]} names of the tabs that are offered
+     * @param {(name: string) => void} opened
+     */
+    constructor(names, opened) {
+      this.names = names;
+      this.opened = opened;
+      names.forEach((name, place) => {
+        const tab = this.tab(name);
+        tab.hidden = false;
+        tab.addEventListener("click", () => this.open(name));
+        tab.addEventListener("keydown", (event) => this.onKey(event, place));
+      });
+    }
+    /** @param {string} name */
+    tab(name) {
+      return $(`#tab-${name}`);
+    }
+    /**
+     * @param {KeyboardEvent} event
+     * @param {number} place
+     */
+    onKey(event, place) {
+      const count2 = this.names.length;
+      const goals = { ArrowRight: place + 1, ArrowLeft: place + count2 - 1, Home: 0, End: count2 - 1 };
+      const goal = goals[
+        /** @type {keyof typeof goals} */
+        event.key
+      ];
+      if (goal === void 0) return;
+      event.preventDefault();
+      const name = this.names[goal % count2];
+      this.open(name);
+      this.tab(name).focus();
+    }
+    /** @param {string} name */
+    open(name) {
+      this.current = this.names.includes(name) ? name : this.names[0];
+      for (const other of this.names) {
+        const isOpen = other === this.current;
+        this.tab(other).setAttribute("aria-selected", String(isOpen));
+        this.tab(other).tabIndex = isOpen ? 0 : -1;
+        $(`#${other}`).hidden = !isOpen;
+      }
+      this.opened(this.current);
+    }
+  };
+
+  // src/page/theme.js
+  var KEY = "latent-tokens-theme";
+  var dark = matchMedia("(prefers-color-scheme: dark)");
+  function startTheme(theme) {
+    dress(theme ?? stored() ?? system());
+    dark.addEventListener("change", () => stored() ?? dress(system()));
+    $("#theme").addEventListener("click", () => {
+      const next = currentTheme() === "dark" ? "light" : "dark";
+      dress(next);
+      store(next);
+    });
+  }
+  var currentTheme = () => document.documentElement.dataset.theme ?? "light";
+  var system = () => dark.matches ? "dark" : "light";
+  function dress(theme) {
+    document.documentElement.dataset.theme = theme === "dark" ? "dark" : "light";
+    $("#theme").setAttribute("aria-pressed", String(theme === "dark"));
+  }
+  function stored() {
+    try {
+      return localStorage.getItem(KEY);
+    } catch {
+      return null;
+    }
+  }
+  function store(theme) {
+    try {
+      localStorage.setItem(KEY, theme);
+    } catch {
+    }
+  }
+
+  // src/page/decode.js
+  var IDLE = { kind: "idle" };
+  function loading(decode, control) {
+    const previous = decode.kind === "loading" ? decode.previous : traceOf(decode);
+    return { kind: "loading", previous, incoming: { start: null, frames: [], end: null }, control };
+  }
+  function traceOf(decode) {
+    if (decode.kind === "playing") return decode.trace;
+    if (decode.kind !== "loading") return null;
+    const { start: start2, frames, end } = decode.incoming;
+    return start2 && end ? { start: start2, frames, end } : null;
+  }
+  function withEvent(decode, [name, data]) {
+    if (decode.kind !== "loading") return decode;
+    const { incoming } = decode;
+    const change = name === "frame" ? { frames: [...incoming.frames, data] } : { [name]: data };
+    return { ...decode, incoming: { ...incoming, ...change } };
+  }
+  function drawnTrace(decode, at) {
+    if (decode.kind !== "loading") return traceOf(decode);
+    const { start: start2, frames, end } = decode.incoming;
+    return start2 && (end || frames.length >= at) ? { start: start2, frames, end } : decode.previous;
+  }
+  function hasArrived(decode, at) {
+    return decode.kind !== "loading" || decode.incoming.frames.length >= at;
+  }
+
+  // src/page/decoder.js
+  var KEPT = 60;
+  var Decoder = class {
+    /** @type {Map<string, Trace>} */
+    kept = /* @__PURE__ */ new Map();
+    /**
+     * @param {import("./source.js").Source} source
+     * @param {() => void} draw a lane has changed
+     * @param {() => number} at the step that is drawn
+     */
+    constructor(source, draw, at) {
+      this.source = source;
+      this.draw = draw;
+      this.at = at;
+    }
+    /**
+     * Decode a puzzle for a lane. An earlier decode of the lane ends.
+     *
+     * @param {Lane} lane
+     * @param {import("./types.js").Request} request
+     * @param {import("./sudoku.js").Digits} digits
+     */
+    async decode(lane, request2, digits) {
+      const control = new AbortController();
+      lane.wait(control);
+      const key = query(request2);
+      const trace = this.kept.get(key) ?? await this.receive(lane, request2, digits, control.signal);
+      if (control.signal.aborted) return;
+      if (trace) {
+        lane.finish(trace, query({ ...request2, latents: "" }));
+        this.keep(key, trace);
+      }
+      this.draw();
+    }
+    /**
+     * Return the trace, or null if the decode failed or was ended.
+     *
+     * @param {Lane} lane
+     * @param {import("./types.js").Request} request
+     * @param {import("./sudoku.js").Digits} digits
+     * @param {AbortSignal} signal
+     */
+    async receive(lane, request2, digits, signal) {
+      try {
+        for await (const event of this.source.decode(request2, digits, signal)) {
+          if (signal.aborted) return null;
+          lane.take(event);
+          if (hasArrived(lane.decode, this.at())) this.draw();
+        }
+        return traceOf(lane.decode);
+      } catch (error) {
+        if (signal.aborted) return null;
+        if (!(error instanceof Fault)) throw error;
+        lane.fail(error.message);
+        return null;
+      }
+    }
+    /**
+     * @param {string} key
+     * @param {Trace} trace
+     */
+    keep(key, trace) {
+      this.kept.set(key, trace);
+      if (this.kept.size > KEPT) this.kept.delete([...this.kept.keys()][0]);
+    }
+  };
 
   // src/page/lane_settings.js
   var LaneSettings = class {
@@ -1243,77 +1725,6 @@
     }
   };
 
-  // src/page/lane_view.js
-  var RESTING = "Choose a cell to see its predicted probabilities.";
-  var MOST_PREDICTIONS = 4;
-  function triedMark(latents, most, right) {
-    const mark3 = el("span", { class: right ? "yes" : "no" }, right ? "✓" : "✕");
-    mark3.style.left = `${most ? Math.min(100, 100 * latents / most) : 0}%`;
-    return mark3;
-  }
-  function drawOutcome(line, decode, seen) {
-    if (decode.kind !== "playing") return write(line, decode.kind === "loading" ? "Decoding." : "");
-    const { start: start2, frames, end } = decode.trace;
-    if (!seen.has(end)) {
-      return write(line, `Decoded in ${plural(frames.length, "step")}. Play to the end for the verdict.`);
-    }
-    const ratio = start2.all_processed ? ` (${times(end.processed / start2.all_processed)})` : "";
-    const before = `n = ${start2.settings.latents}: `;
-    const verdict = end.right ? "✓ solved" : "✕ wrong";
-    const after = `, ${number(end.processed)} tokens processed${ratio}`;
-    if (line.textContent === before + verdict + after) return void 0;
-    return line.replaceChildren(before, el("b", { class: end.right ? "yes" : "no" }, verdict), after);
-  }
-  function drawCost(box, trace, all, at) {
-    const input = inputAt(trace, at);
-    const frame = trace.frames[at - 1] ?? { processed: 0, all_processed: 0 };
-    const most = all || frame.all_processed || 1;
-    $(".slots", box).replaceChildren(...input ? slotsOf(input) : [el("p", {}, "No step yet.")]);
-    $(".meter i", box).style.width = `${100 * frame.processed / most}%`;
-    $(".meter b", box).style.left = `calc(${100 * frame.all_processed / most}% - 2px)`;
-    const ratio = frame.all_processed ? ` (${times(frame.processed / frame.all_processed)})` : "";
-    const counts = `${number(frame.processed)} of ${number(frame.all_processed)}`;
-    $(".sum", box).textContent = input ? `${counts} with all latent tokens (mark)${ratio}` : "";
-  }
-  function slotsOf(input) {
-    const strip = el("div", { class: "strip", "aria-hidden": "true" });
-    for (const [kind, count] of Object.entries(input)) {
-      if (!count) continue;
-      const run = el("i", { class: `slot-${kind}` });
-      run.style.flexGrow = String(count);
-      run.style.setProperty("--count", String(count));
-      strip.append(run);
-    }
-    const skipped = input.out ? `${input.out} skipped.` : "None skipped.";
-    const masked = `${input.latent} latent, ${plural(input.candidate, "candidate")}`;
-    const words = `${input.clean} clean, ${masked}. ${skipped}`;
-    return [strip, el("p", {}, words)];
-  }
-  function drawWrong(list, wrong) {
-    list.hidden = !wrong.length;
-    list.replaceChildren(...wrong.map((words) => el("li", {}, words)));
-  }
-  function drawPredictions(box, start2, cells, index) {
-    const head = $("h3", box);
-    const list = $("ol", box);
-    const cell = index === void 0 ? void 0 : cells[index];
-    if (!cell || index === void 0) {
-      write(head, RESTING);
-      return list.replaceChildren();
-    }
-    const kind = KINDS[cell.kind](cell);
-    const place = placeOf(start2, index);
-    write(head, cell.beliefs ? `Predicted probabilities in ${place}, ${kind}` : `${place}: ${kind}`);
-    return list.replaceChildren(...bars(start2, (cell.beliefs ?? []).slice(0, MOST_PREDICTIONS)));
-  }
-  function bars(start2, predictions) {
-    return predictions.map(([token, probability]) => {
-      const bar = el("i");
-      bar.style.width = `${100 * probability}%`;
-      return el("li", {}, el("span", {}, signOf(start2, token)), bar, el("span", {}, percent(probability)));
-    });
-  }
-
   // src/page/lane.js
   var HINT = "How many empty cells, besides the candidates, are in the input. Each step chooses other cells at random.";
   var Lane = class {
@@ -1356,7 +1767,11 @@
     get requested() {
       const { model, candidates, order, wished } = this.settings;
       const latents = this.isAll ? "all" : wished.latents;
-      const settings = { model: model.name, candidates: candidates.value, order: order.value };
+      const name = (
+        /** @type {import("../engine/decoding.js").OrderName} */
+        order.value
+      );
+      const settings = { model: model.name, candidates: candidates.value, order: name };
       return model.dial ? { ...settings, latents } : settings;
     }
     /** Forget the decode and the verdicts. */
@@ -2036,36 +2451,50 @@
     $("#tabs").hidden = true;
     new Watch(null).show(traces);
   }
-  function start(models) {
+  function start(models, record, engine, source) {
     const { address } = readAddress();
+    const hasServer = source === server;
     const writeSoon = addressWriter(() => ({ tab: tabs.current, ...addressOf(watch), theme: currentTheme() }));
-    const watch = new Watch(server, () => writeSoon());
-    const curve2 = new Curve(models);
-    const masks = new Masks();
-    const tabs = new Tabs(["watch", "curve", "masks"], (name) => {
+    const watch = new Watch(source, () => writeSoon());
+    const cell = new OneCell(record, engine, (puzzle) => {
+      watch.puzzle.load(puzzle, 0);
+      tabs.open("watch");
+      $("#play").focus();
+    });
+    new Race(record, engine);
+    const curve2 = hasServer ? new Curve(models) : null;
+    const masks = hasServer ? new Masks() : null;
+    const tabs = new Tabs(["cell", "watch", "race", ...hasServer ? ["curve", "masks"] : []], (name) => {
       if (name !== "watch") watch.player.pause();
-      if (name === "curve") curve2.draw();
-      if (name === "masks") masks.open();
+      if (name === "cell") cell.open();
+      if (name === "curve") curve2?.draw();
+      if (name === "masks") masks?.open();
       writeSoon();
     });
     $("#theme").addEventListener("click", () => writeSoon());
     onPress($("#copy"), () => void copyLink());
     watch.begin(models, address);
-    tabs.open(address.tab ?? "watch");
+    tabs.open(address.tab ?? (models[0].name === record.model ? "cell" : "watch"));
     addEventListener("hashchange", () => {
       const { address: next } = readAddress();
       restore(watch, next);
       tabs.open(next.tab ?? tabs.current);
     });
   }
+  var inlined = (selector) => JSON.parse($(selector).textContent ?? "null");
   async function begin() {
     const { address, invalid } = readAddress();
     startTheme(address.theme ?? null);
     startSkipLink();
-    const traces = JSON.parse($("#traces").textContent ?? "[]");
+    const traces = inlined("#traces");
     if (traces.length) return showTraces(traces);
+    const record = inlined("#record");
+    const entries = inlined("#entries");
+    const weights = inlined("#weights");
+    const engine = new Engine(weights ? inlineReader(weights) : fetchModel);
     try {
-      start(await get("/api/models"));
+      if (entries) start(entries, record, engine, inPage(engine));
+      else start(await get("/api/models"), record, engine, server);
       if (invalid.length)
         complain(`${invalid.join(", ")} in the address: is not a setting. The page has its default.`);
     } catch (error) {

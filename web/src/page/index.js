@@ -1,11 +1,14 @@
 /** The page: its tabs, its theme and its address. */
 
 import { addressWriter, readAddress } from "./address.js";
+import { OneCell } from "./cell.js";
 import { Curve } from "./curve.js";
 import { $, onPress, write } from "./dom.js";
+import { Engine, fetchModel, inlineReader } from "./engine.js";
 import { Masks } from "./masks.js";
+import { Race } from "./race.js";
 import { Fault, get } from "./server.js";
-import { server } from "./source.js";
+import { inPage, server } from "./source.js";
 import { Tabs } from "./tabs.js";
 import { currentTheme, startTheme } from "./theme.js";
 import { Watch } from "./watch.js";
@@ -46,23 +49,38 @@ function showTraces(traces) {
   new Watch(null).show(traces);
 }
 
-/** @param {ModelEntry[]} models */
-function start(models) {
+/**
+ * Start the tabs. Without a server, the page has the models in it, and no tab that needs the server.
+ *
+ * @param {ModelEntry[]} models
+ * @param {import("./types.js").PageRecord} record
+ * @param {Engine} engine
+ * @param {import("./source.js").Source} source
+ */
+function start(models, record, engine, source) {
   const { address } = readAddress();
+  const hasServer = source === server;
   const writeSoon = addressWriter(() => ({ tab: tabs.current, ...addressOf(watch), theme: currentTheme() }));
-  const watch = new Watch(server, () => writeSoon());
-  const curve = new Curve(models);
-  const masks = new Masks();
-  const tabs = new Tabs(["watch", "curve", "masks"], (name) => {
+  const watch = new Watch(source, () => writeSoon());
+  const cell = new OneCell(record, engine, (puzzle) => {
+    watch.puzzle.load(puzzle, 0);
+    tabs.open("watch");
+    $("#play").focus();
+  });
+  new Race(record, engine);
+  const curve = hasServer ? new Curve(models) : null;
+  const masks = hasServer ? new Masks() : null;
+  const tabs = new Tabs(["cell", "watch", "race", ...(hasServer ? ["curve", "masks"] : [])], (name) => {
     if (name !== "watch") watch.player.pause();
-    if (name === "curve") curve.draw();
-    if (name === "masks") masks.open();
+    if (name === "cell") cell.open();
+    if (name === "curve") curve?.draw();
+    if (name === "masks") masks?.open();
     writeSoon();
   });
   $("#theme").addEventListener("click", () => writeSoon());
   onPress($("#copy"), () => void copyLink());
   watch.begin(models, address);
-  tabs.open(address.tab ?? "watch");
+  tabs.open(address.tab ?? (models[0].name === record.model ? "cell" : "watch"));
   addEventListener("hashchange", () => {
     const { address: next } = readAddress();
     restore(watch, next);
@@ -70,14 +88,26 @@ function start(models) {
   });
 }
 
+/**
+ * Return the JSON in an element of the page.
+ *
+ * @param {string} selector
+ */
+const inlined = (selector) => JSON.parse($(selector).textContent ?? "null");
+
 async function begin() {
   const { address, invalid } = readAddress();
   startTheme(address.theme ?? null);
   startSkipLink();
-  const traces = JSON.parse($("#traces").textContent ?? "[]");
+  const traces = inlined("#traces");
   if (traces.length) return showTraces(traces);
+  const record = inlined("#record");
+  const entries = inlined("#entries");
+  const weights = inlined("#weights");
+  const engine = new Engine(weights ? inlineReader(weights) : fetchModel);
   try {
-    start(await get("/api/models"));
+    if (entries) start(entries, record, engine, inPage(engine));
+    else start(await get("/api/models"), record, engine, server);
     if (invalid.length)
       complain(`${invalid.join(", ")} in the address: is not a setting. The page has its default.`);
   } catch (error) {

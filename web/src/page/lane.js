@@ -71,7 +71,8 @@ export class Lane {
   get requested() {
     const { model, candidates, order, wished } = this.settings;
     const latents = this.isAll ? "all" : wished.latents;
-    const settings = { model: model.name, candidates: candidates.value, order: order.value };
+    const name = /** @type {import("../engine/decoding.js").OrderName} */ (order.value);
+    const settings = { model: model.name, candidates: candidates.value, order: name };
     return model.dial ? { ...settings, latents } : settings;
   }
 

@@ -1,6 +1,7 @@
-/** A source decodes puzzles: the server of the page. */
+/** A source decodes puzzles: the server of the page, or the engine in the page. */
 
 import { events, post, query } from "./server.js";
+import { countSolutions } from "./sudoku.js";
 
 /** @typedef {import("./sudoku.js").Digits} Digits */
 /** @typedef {import("./types.js").Request} Request */
@@ -19,3 +20,38 @@ export const server = {
   },
   decode: (request, _, signal) => events(`/api/decode?${query(request)}`, signal),
 };
+
+/**
+ * Return the source that decodes in the page.
+ *
+ * @param {import("./engine.js").Engine} engine
+ * @returns {Source}
+ */
+export const inPage = (engine) => ({
+  check: async ({ side, box }, _, digits) => (side && box ? countSolutions(digits, side, box, 2) : null),
+  decode: (request, digits, signal) => decodeInPage(engine, request, digits, signal),
+});
+
+/**
+ * @param {import("./engine.js").Engine} engine
+ * @param {Request} request
+ * @param {Digits} tokens
+ * @param {AbortSignal} signal
+ * @returns {import("./types.js").Events}
+ */
+async function* decodeInPage(engine, request, tokens, signal) {
+  const { model, latents, candidates, order, temperature, seed } = request;
+  const n = latents === undefined ? {} : { latents: count(latents) };
+  const settings = { ...n, candidates: count(candidates), order, temperature, seed: Number(seed) };
+  const { start, frames, end } = await engine.decode(model, { tokens, ...settings }, signal);
+  yield ["start", start];
+  for (const frame of frames) yield ["frame", frame];
+  yield ["end", end];
+}
+
+/**
+ * Return the number that a setting names, or its word.
+ *
+ * @param {string} value
+ */
+const count = (value) => (/^\d+$/.test(value) ? Number(value) : /** @type {"all"} */ (value));

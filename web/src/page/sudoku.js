@@ -5,6 +5,7 @@ import { Fault } from "./server.js";
 /** @typedef {(number | null)[]} Digits */
 
 export const SIGNS = "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ@"; // the characters of the digits
+const UNITS = ["row", "column", "box"];
 
 /**
  * Return the cells of each row, column and box.
@@ -32,8 +33,20 @@ export function unitsOf(side, [rows, columns]) {
  * @param {number} unit
  * @param {number} side
  */
-export const unitName = (unit, side) =>
-  `${["row", "column", "box"][Math.floor(unit / side)]} ${(unit % side) + 1}`;
+export const unitName = (unit, side) => `${UNITS[Math.floor(unit / side)]} ${(unit % side) + 1}`;
+
+/**
+ * Return the kind of the first unit that has both cells, for example "box", or null.
+ *
+ * @param {number} first
+ * @param {number} second
+ * @param {number} side
+ * @param {readonly number[]} box
+ */
+export function sharedUnit(first, second, side, box) {
+  const unit = unitsOf(side, box).findIndex((cells) => cells.includes(first) && cells.includes(second));
+  return unit < 0 ? null : UNITS[Math.floor(unit / side)];
+}
 
 /**
  * Return the cells whose digit is also in another cell of a unit, and these contradictions in words.

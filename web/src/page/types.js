@@ -79,7 +79,7 @@
  * @property {string} model
  * @property {string} [latents] left out if the model fixes it
  * @property {string} candidates
- * @property {string} order
+ * @property {import("../engine/decoding.js").OrderName} order
  */
 
 /** @typedef {Settings & { puzzle: string, temperature: number, seed: string }} Request */
@@ -93,6 +93,18 @@
  * Playing: a complete trace is drawn.
  */
 
-/** @typedef {AsyncIterable<[name: string, data: unknown]>} Events `start`, a `frame` per step, `end` */
+/**
+ * @typedef {object} PageRecord what the page shows of a bundled model (trace/frozen.py)
+ * @property {string} model
+ * @property {number} givens
+ * @property {number} seed
+ * @property {{ states: number, wrong: number, mended: number, mended_by_one: number,
+ *   spoiled: number }} counts
+ * @property {{ puzzle: string, target: number, latent: number, others: number[], answer: number,
+ *   mistake: number, probability: number, helpful: number }} cell
+ * @property {{ puzzles: string[], solved: Record<string, boolean[]> }} race
+ */
+
+/** @typedef {AsyncIterable<[name: string, data: unknown]>} Events `start`, `frame` per step, `end` */
 
 export {};

@@ -47,7 +47,7 @@ release-models: setup
 test: setup
 	.venv/bin/pytest $(PARALLEL) -m "not slow"
 
-test-all: setup
+test-all: setup $(if $(NPM),$(NODE_MODULES))
 	.venv/bin/pytest $(PARALLEL) --ignore tests/test_compiling.py
 	CHECK_SHAPES= .venv/bin/pytest tests/test_compiling.py  # torch.compile cannot trace checks of shapes
 	OMP_NUM_THREADS=1 $(RUN) bench --check --max-drop 0.5

@@ -184,14 +184,14 @@ def samples(net, method, decodings, batch):
     return found
 
 
-def methods_on(task):
-    """Losses and samples of every method on a task."""
+def methods_on(task, methods=ALL_METHODS):
+    """Losses and samples of methods on a task."""
     net, batch = network(task), batch_of(task)
     decodings = MANY if task.name in MANY_DECODINGS else FEW
     return {
         f"{name} on {task.name}": training_losses(net, METHODS[name], *batch)
         | samples(net, METHODS[name], decodings, batch)
-        for name in ALL_METHODS
+        for name in methods
     }
 
 

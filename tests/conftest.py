@@ -26,6 +26,8 @@ CHECKED = (
     "network.block",
     "network.rotary",
     "network.transformer",
+    "network.contract",
+    "network.probes",
     "core.cost",
     "evaluation.solve",
     "network.fast",
@@ -43,8 +45,8 @@ LONGEST = (
     "test_processes", "test_fingerprints", "test_pages", "test_page", "test_wheel", "test_paper",
     "test_examples", "test_fuzz", "test_drill", "test_readme", "test_manual",
     "test_fast", "test_frames", "test_serve", "test_cli", "test_oracle", "test_checkpoints",
-    "test_page_examples", "test_likelihood", "test_precision", "test_doctor", "test_equivalences",
-    "test_bench", "test_data", "test_tasks", "test_hub", "test_puzzle", "test_training",
+    "test_page_examples", "test_engine", "test_likelihood", "test_precision", "test_doctor",
+    "test_equivalences", "test_bench", "test_data", "test_tasks", "test_hub", "test_puzzle", "test_training",
 )  # fmt: skip
 
 import pytest

@@ -151,6 +151,60 @@ def test_data_then_train_then_evaluate(tmp_path, capsys):
     assert "does not match the checksum in its manifest" in capsys.readouterr().err
 
 
+FEW_STEPS = shlex.split("--steps 2 --batch-size 4 --num-train 8 --num-validation 8 --precision fp32")
+
+
+def test_train_writes_one_run_for_each_size_and_seed(tmp_path, monkeypatch, capsys):
+    """Each is what the command of one run writes; those that are finished are skipped when it is resumed."""
+    monkeypatch.chdir(tmp_path)
+    command = ["train", "sudoku-4", "scdm", *FEW_STEPS, "--size", "pico", "nano", "--seed", "0", "1"]
+    names = [f"sudoku-4-scdm-{size}-{seed}" for size in ("pico", "nano") for seed in (0, 1)]
+    assert main(command) == 0
+    assert capsys.readouterr().out.splitlines() == [f"runs/{name}" for name in names]
+    alone = [
+        "train",
+        "sudoku-4",
+        "scdm",
+        *FEW_STEPS,
+        "--size",
+        "pico",
+        "--seed",
+        "1",
+        "--out",
+        "{size}-{seed}",
+    ]
+    assert main(alone) == 0
+    for file in ("config.json", "model.safetensors"):
+        assert (tmp_path / "pico-1" / file).read_bytes() == (tmp_path / "runs" / names[1] / file).read_bytes()
+
+    # A run without its last checkpoints is resumed, and the others are as they were.
+    for state in (tmp_path / "runs" / names[2]).glob("state-*"):
+        state.unlink()
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/model.safetensors")}
+    capsys.readouterr()
+    assert main(command) == 2
+    assert (
+        "--out runs/sudoku-4-scdm-pico-0: exists and is not empty. Add --resume auto"
+        in capsys.readouterr().err
+    )
+    assert main([*command, "--resume", "auto"]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [f"runs/{name}" for name in names]
+    assert re.findall(r"^runs/(\S+): finished at step 2$", err, re.M) == [*names[:2], names[3]]
+    changed = {path.parent.name for path, time in before.items() if path.stat().st_mtime_ns != time}
+    assert changed == {names[2]}
+    assert main([*command, "--resume", "auto", "--lr", "1"]) == 2
+    assert "--lr 1.0: runs/sudoku-4-scdm-pico-0 was started with 0.002" in capsys.readouterr().err
+
+
+def test_several_runs_under_a_launcher_are_refused(monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(["train", "sudoku-4", "scdm", "--seed", "0", "1"]) == 2
+    assert (
+        "--seed 0 1: several runs take one process each. Leave out the launcher." in capsys.readouterr().err
+    )
+
+
 def test_sample_prints_boards_or_json(runs, capsys):
     assert main(["sample", runs["arm"], "--num-samples", "3", "--json"]) == 0
     found = lines(capsys.readouterr().out)
@@ -319,6 +373,15 @@ REFUSED = [
     ("train sudoku-4 scdm -x", "-x: train has no such option; see latent-tokens train --help"),
     ("train sudoku-4 scdm --size huge", "--size huge: must be one of pico, nano, tiny, mini, sminy, small"),
     ("train sudoku-4 scdm --size smal", "Did you mean small?"),
+    ("train sudoku-4 scdm --seed 0 0", "--seed 0 0: must be one or more different values"),
+    (
+        "train sudoku-4 scdm --seed 0 1 --out runs/x",
+        "--out runs/x: is one directory for several runs; use --out 'runs/x-{seed}' instead",
+    ),
+    (
+        "train sudoku-4 scdm --size pico nano --seed 0 1 --out runs/x-{seed}",
+        "use --out 'runs/x-{seed}-{size}' instead",
+    ),
     ("train sudoku-4 scdm --steps", "--steps: its value is missing, a whole number; see"),
     ("train sudoku-4 scdm --steps few", "--steps few: must be a whole number; see"),
     ("train sudoku-4 scdm --steps 0", "--steps 0: must be a whole number from 1"),

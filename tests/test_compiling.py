@@ -96,3 +96,44 @@ def test_compile_refuses_what_it_would_change(wrong):
 def test_compile_needs_blocks():
     with pytest.raises(ValueError, match="has no blocks"):
         compile_blocks(torch.nn.Linear(1, 1))
+
+
+@pytest.mark.parametrize(("name", "positions"), [("scdm", "rotary"), ("ar-mtp-window-4", "both")])
+def test_compiled_network_trains_as_one_graph(name, positions, caplog):
+    """The graph is that of torch.compile. Only the selection of scored slots comes after it."""
+    torch.manual_seed(0)
+    net = Transformer(Size(16, 2, 2), 7, 9, positions)
+    copy = deepcopy(net)
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    copy.compile(backend="eager")
+    tokens = torch.randint(0, 7, (3, 9))
+    for seed in range(8):
+        values = []
+        for network in (net, copy):
+            network.zero_grad()
+            values.append(loss(network, METHODS[name], tokens, NOTHING, torch.Generator().manual_seed(seed)))
+            values[-1].backward()
+        assert torch.allclose(*values)
+        gradients = [[weight.grad for weight in network.parameters()] for network in (net, copy)]
+        assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(*gradients, strict=True))
+    breaks = torch._dynamo.utils.counters["graph_break"]
+    assert all("aten.nonzero" in reason for reason in breaks)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 3  # of a fixed and of any length
+    assert not [record for record in caplog.records if record.name.startswith("torch._dynamo")]
+    torch._dynamo.reset()
+
+
+def test_network_of_transformers_decodes_compiled():
+    pytest.importorskip("transformers")
+    from latent_tokens.hugging_face import LatentTokensForMaskedLM
+
+    model = LatentTokensForMaskedLM.from_pretrained("sudoku-6-scdm")
+    board = torch.full((1, 36), 6)
+    expected = model(board).logits
+    samples = model.generate(board, seed=1).sequences
+    torch._dynamo.reset()
+    model.net.compile(backend="eager")
+    assert torch.allclose(model(board).logits, expected, atol=1e-5)
+    assert torch.equal(model.generate(board, seed=1).sequences, samples)
+    torch._dynamo.reset()

@@ -12,9 +12,8 @@ from latent_tokens import METHODS, TASKS
 from latent_tokens.configs import TrainConfig
 from latent_tokens.tasks import configured, described, description
 from latent_tokens.tasks.countdown.equations import first_solution, longest_answer, stack_of
-from latent_tokens.tasks.countdown.notation import EOS, PAD
+from latent_tokens.tasks.countdown.notation import CHARACTERS, EOS, PAD
 from latent_tokens.tasks.countdown.puzzles import (
-    CHARACTERS,
     HELD_OUT_TARGETS,
     Countdown,
     answer_text,

@@ -194,7 +194,8 @@ def test_a_seed_fixes_the_samples_and_another_changes_them():
 
 
 IMPOSSIBLE = [
-    ("mdm", Decoding(latents=16), "a scdm or esolm model, or train ar-mtp-window-17"),
+    ("mdm", Decoding(latents=16), "a scdm or esolm model, or train mdm-depth"),
+    ("ar-mtp", Decoding(latents=16), "a scdm or esolm model, or train ar-mtp-window-17"),
     ("mdm", Decoding(latents=lambda masked: 1), "Use latents=all, a scdm or esolm model"),
     ("ar-mtp", Decoding(latents=0), "Use latents=all, a scdm or esolm model"),
     ("ar-mtp-window-2", Decoding(latents=1), "Use latents=all, a scdm or esolm model"),

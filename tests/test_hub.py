@@ -110,7 +110,10 @@ def test_uploaded_model_is_fetched_and_cached_without_the_hub(run, tmp_path):
     assert "'someone/nothing' not found: not a run directory, not a bundled model" in refused
     assert "no model of that name that you can read: 404" in refused
     files = repositories["someone/mine"]
-    assert set(files) == {"README.md", "config.json", "model.safetensors", "results.jsonl", f"{MODULE}.py"}
+    assert set(files) == {
+        "README.md", "config.json", "model.safetensors", "results.jsonl", f"{MODULE}.py",
+        "tokenizer.json", "tokenizer_config.json",
+    }  # fmt: skip
     assert json.loads(files["config.json"])["task"] == read_description(run, "config.json", "run")["task"]
     about = front(files["README.md"].decode())
     assert (about["library_name"], about["pipeline_tag"], about["license"]) == (
@@ -125,6 +128,7 @@ def test_uploaded_model_is_fetched_and_cached_without_the_hub(run, tmp_path):
         "config.json",
         "model.safetensors",
         "results.jsonl",
+        "tokenizer.json",
     }  # nothing that could be executed
     said, wrong = script(AGAIN, address, tmp_path)
     kept, not_fetched, not_put, *_ = said.splitlines()

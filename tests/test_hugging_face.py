@@ -62,13 +62,15 @@ def test_transformers_loads_a_saved_model_to_equal_logits(nano, tmp_path):
     nano.save_pretrained(tmp_path / "given")
     script = """
 import json, sys
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 import torch
+assert AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=False).mask_token_id == 4
 assert "latent_tokens" not in sys.modules
 settings = {"trust_remote_code": True, "output_loading_info": True}
 model, info = AutoModelForMaskedLM.from_pretrained(sys.argv[1], **settings)
 assert not any(info.values()), info
 assert type(model).__module__ == "latent_tokens.sharing.hugging_face"
+assert isinstance(AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True), type(model))
 ids = torch.tensor(json.loads(sys.argv[2]))
 print(json.dumps([model(ids).logits[..., :-1].tolist(), model.generate(ids, seed=5).sequences.tolist()]))
 model.save_pretrained(sys.argv[1] + "-again")

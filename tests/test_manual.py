@@ -2,13 +2,15 @@
 
 import json
 import re
+import shlex
 import sys
 
 import numpy as np
 import pytest
 
 import latent_tokens
-from helpers.documentation import ROOT, blocks, run
+from helpers.documentation import ROOT, blocks, commands, run
+from latent_tokens.cli import main
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import figures
@@ -22,7 +24,7 @@ SHORTER = {
 }
 
 
-@pytest.mark.parametrize("page", ["concepts.md", "cost.md", "own-method.md", "own-network.md"])
+@pytest.mark.parametrize("page", ["concepts.md", "cost.md", "own-method.md", "own-network.md", "own-task.md"])
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     found = blocks((DOCS / page).read_text(), "python")
@@ -31,6 +33,21 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
     for block in found:
         exec(compile(block, page, "exec"), names)
     assert capsys.readouterr().out or "assert" in "".join(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("page", "block", "name"), [("own-task.md", 0, "my_task"), ("own-method.md", 1, "my_method")]
+)
+def test_commands_of_a_page_run_with_its_module(page, block, name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    text = (DOCS / page).read_text()
+    (tmp_path / f"{name}.py").write_text(blocks(text, "python")[block])
+    typed = [line for line in commands(text) if f"{name}:" in line]
+    assert len(typed) >= 2
+    for command in typed:
+        assert main(shlex.split(command)[1:]) in (0, 1), command  # 1 is an unsolved puzzle
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ HOLDING = {
     "SECURITY.md",
     "docs/index.md",
     "pyproject.toml",
+    "src/latent_tokens/sharing/hub_methods.py",
     "src/latent_tokens/web/page.html",
     "tests/test_page.py",
 }

@@ -68,7 +68,7 @@ def lines(folder, file):
 def losses(run, last):
     """What was learned up to a step: the rows of its metrics."""
     return [
-        {name: value for name, value in row.items() if name != "tokens_per_second"}
+        {name: value for name, value in row.items() if name not in ("tokens_per_second", "seconds")}
         for row in lines(run, "metrics.jsonl")
         if row["step"] <= last
     ]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from latent_tokens import METHODS, TASKS, EvalConfig, Size, Transformer, evaluate
+from latent_tokens import METHODS, TASKS, EvalConfig, Size, Transformer, evaluate, from_pretrained
 from latent_tokens.checkpoints.pretrained import SHIPPED
 from latent_tokens.configs import ReproduceConfig
 from latent_tokens.evaluation.results import HASH, SHARES, append_result, read_results, row_hash
@@ -93,6 +93,19 @@ def test_new_rows_have_every_share_in_percent(task, monkeypatch):
     (row,) = evaluate(net, TASKS[task], EvalConfig(num_samples=2))
     assert row["units"] == 2
     assert [row[name] for name in scores] == [50, 50, 100, 75, 1.75]
+
+
+def test_new_rows_name_the_training_run_of_their_model():
+    """A network that was not read from a directory has no run, and its rows have none of the keys."""
+    net = from_pretrained("sudoku-6-scdm")
+    config = EvalConfig(num_samples=1)
+    (row,) = evaluate(net, TASKS["sudoku-6"], config)
+    trained = {"run": "sudoku-6-scdm", "method_name": "scdm", "size": "nano", "length": 36}
+    trained |= {"train_seed": 0, "train_steps": 5500}
+    assert trained.items() <= row.items()
+    net.folder = None
+    (without,) = evaluate(net, TASKS["sudoku-6"], config)
+    assert row.keys() - without.keys() == trained.keys()
 
 
 @pytest.mark.parametrize("value", ["six", None, [0.5]])

@@ -1,5 +1,6 @@
 """What an ablation changes is what its name says, and what is watched is what was predicted."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from latent_tokens import METHODS, TASKS, Decoding, EvalConfig, Showing, evaluat
 from latent_tokens.configs import ExperimentName
 from latent_tokens.core.sampling import generate
 from latent_tokens.data.datasets import task_of
+from latent_tokens.evaluation.report import COLORS
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.dead_ends import DeadEnds
 from latent_tokens.paper.experiments import EXPERIMENTS
@@ -24,6 +26,7 @@ from latent_tokens.paper.figures import draw, painter, panel_title
 from latent_tokens.paper.foresight import Foresight
 from latent_tokens.paper.hashes import evaluation_content, training_content
 from latent_tokens.paper.recipes import recipes
+from latent_tokens.paper.reproduce import write
 from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import lines, markdown
 from latent_tokens.paper.tokens import token_panels
@@ -306,8 +309,44 @@ def test_curves_have_a_true_axis():
     axes = drawn("figure-compute", 40.0)
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["12.5", "25", "50", "100"]
     axes = drawn("ablation-refresh", 40.0)
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["scdm\nnot reshuffled", "scdm\ndefault"]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["not reshuffled", "default"]
     assert axes.get_legend_handles_labels()[1] == ["n = 4", "n = 8", "n = all"]
+
+
+def test_numbers_of_one_policy_only_are_dashed_lines():
+    axes = drawn("ablation-latents", 40.0)
+    assert axes.get_legend_handles_labels()[1] == ["n = 4", "n = 8", "n = 0", "n = all"]
+    assert [tick.get_text() for tick in axes.get_yticklabels()][-2:] == ["random", "default"]
+
+
+def test_methods_have_one_order_in_legends():
+    for name in ("figure-1", "ablation-candidates"):
+        labels = [text.get_text() for text in drawn(name, 40.0).get_legend().get_texts()]
+        methods = [re.split("[ ,]", label)[0] for label in labels]
+        assert methods == sorted(methods, key=list(COLORS).index)
+
+
+def test_captions_name_samples_seeds_candidates_and_threads(tmp_path):
+    row = {"metric": "valid", "valid": 40.0, "num_samples": 1_000, "train_seed": 0, "order": "top_prob"}
+    measured = row | {"candidates": 4, "device": "cpu", "threads": 1, "forward_passes": 36}
+    asked = recipes("ablation-refresh", "cpu", Path("runs"))
+    draw(
+        lines(asked, {recipe.hash: measured for recipe in asked}),
+        "ablation-refresh",
+        "a command",
+        tmp_path / "a",
+    )
+    caption = (tmp_path / "a.svg").read_text()  # it names its texts in comments
+    expected = (
+        "1,000 samples per seed, 3 training seeds, k = 4 in top-prob order, 1 thread (cpu),"
+        " 95% intervals of all samples together"
+    )
+    assert all(line in caption for line in (expected, "a command"))
+
+
+def test_tables_have_no_figure(tmp_path):
+    write(recipes("table-1", "cpu", Path("runs")), "table-1", "cpu", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["table-1.md"]
 
 
 def results_of(name):

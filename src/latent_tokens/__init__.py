@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         from_pretrained as from_pretrained,
         save_pretrained as save_pretrained,
     )
+    from latent_tokens.checkpoints.stored_methods import load_method as load_method
     from latent_tokens.configs import (
         DataConfig as DataConfig,
         EvalConfig as EvalConfig,
@@ -50,15 +51,27 @@ if TYPE_CHECKING:
     )
     from latent_tokens.core.relevance import influence as influence, relevant as relevant
     from latent_tokens.data.datasets import load_data as load_data, make_data as make_data
+    from latent_tokens.data.splits import dataset as dataset
     from latent_tokens.data.tensors import as_numpy as as_numpy, as_tensors as as_tensors
     from latent_tokens.evaluation.evaluate import evaluate as evaluate
     from latent_tokens.evaluation.held_out import nats_along_orders as nats_along_orders
+    from latent_tokens.evaluation.measurements import results as results
     from latent_tokens.evaluation.solve import solve as solve
+    from latent_tokens.model.model import Model as Model, load as load, train as train
+    from latent_tokens.model.outputs import ResultTable as ResultTable, Samples as Samples
+    from latent_tokens.network.contract import check_network as check_network
     from latent_tokens.network.fast import generate as generate
     from latent_tokens.network.sweep import sweep as sweep
     from latent_tokens.network.transformer import Transformer as Transformer
+    from latent_tokens.sharing.collator import DiffusionCollator as DiffusionCollator
     from latent_tokens.sizes import SIZES as SIZES, Size as Size
-    from latent_tokens.tasks import TASKS as TASKS, Examples as Examples, Task as Task, Text as Text
+    from latent_tokens.tasks import (
+        TASKS as TASKS,
+        Examples as Examples,
+        Task as Task,
+        TaskBase as TaskBase,
+        Text as Text,
+    )
     from latent_tokens.training.loop import fit as fit
 
 HOMES = {
@@ -71,6 +84,7 @@ HOMES = {
     "evaluation.evaluate": ("evaluate",),
     "network.fast": ("generate",),
     "evaluation.held_out": ("nats_along_orders",),
+    "evaluation.measurements": ("results",),
     "evaluation.solve": ("solve",),
     "core.layout": ("Layout", "next_layout"),
     "core.likelihood": ("log_likelihood",),
@@ -79,11 +93,17 @@ HOMES = {
     "core.order": ("PolicyInput", "Showing", "any_order", "given", "left_to_right", "nearest", "random"),
     "core.partition": ("equal_parts", "given_partition", "reverse_process"),
     "checkpoints.pretrained": ("from_pretrained", "save_pretrained"),
+    "checkpoints.stored_methods": ("load_method",),
     "core.relevance": ("influence", "relevant"),
+    "model.model": ("Model", "load", "train"),
+    "model.outputs": ("ResultTable", "Samples"),
+    "network.contract": ("check_network",),
     "network.transformer": ("Transformer",),
+    "sharing.collator": ("DiffusionCollator",),
     "sizes": ("SIZES", "Size"),
     "network.sweep": ("sweep",),
-    "tasks": ("TASKS", "Examples", "Task", "Text"),
+    "tasks": ("TASKS", "Examples", "Task", "TaskBase", "Text"),
+    "data.splits": ("dataset",),
     "data.tensors": ("as_numpy", "as_tensors"),
     "training.loop": ("fit",),
 }
@@ -95,6 +115,8 @@ __all__ = [  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("latent_tokens.storage.versions").package_version()
     if name not in HOME_OF:
         raise AttributeError(f"module 'latent_tokens' has no attribute {name!r}")
     return getattr(import_module(f"latent_tokens.{HOME_OF[name]}"), name)

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 LONGEST_LINE = 1_000  # characters
+LONGEST_LABEL = 100
 MOST_THREADS = 1_024
 INT64_END = 1 << 63  # the first whole number that no tensor can store
 
@@ -33,6 +34,17 @@ def check_int(name: str, value: object, least: int) -> None:
     """Raise ValueError if `value` is not a whole number from `least` to 2^63 - 1."""
     if not is_whole(value, least):
         raise ValueError(f"{name}={value}: must be a whole number from {least}, below 2^63")
+
+
+def check_label(name: str, value: object) -> None:
+    """Raise ValueError unless a value is a text of one line that fits into a table."""
+    if (
+        not isinstance(value, str)
+        or not value.strip()
+        or not value.isprintable()
+        or len(value) > LONGEST_LABEL
+    ):
+        raise ValueError(f"{name}={value!r}: must be a text of 1 to {LONGEST_LABEL} printable characters")
 
 
 def check_threads(threads: object) -> None:

@@ -37,7 +37,12 @@ def join(tracker: str | None = None, folder: Path | None = None) -> Accelerator:
 
 def rank() -> int:
     """Return the rank of this process, from 0."""
-    return int(os.environ.get("RANK", "0")) if int(os.environ.get("WORLD_SIZE", "1")) > 1 else 0
+    return int(os.environ.get("RANK", "0")) if num_launched() > 1 else 0
+
+
+def num_launched() -> int:
+    """Return how many ranks the launcher started, whether or not they have joined."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def is_main() -> bool:

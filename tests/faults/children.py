@@ -21,8 +21,7 @@ from socket import socket
 
 from latent_tokens.cli import main
 from latent_tokens.commands import RUN
-from latent_tokens.commands.train import run_train
-from latent_tokens.configs import TrainConfig
+from latent_tokens.commands.train import Train, run_train
 from latent_tokens.training.locking import LOCK
 
 SAVE_EVERY, EVALUATE_EVERY, KEEP = 3, 7, 3
@@ -130,7 +129,7 @@ class Drill:
                 def tell(stage, about):
                     os.write(report_to, f"{stage} {about}\n".encode())
 
-                RUN[TrainConfig] = partial(run_train, observe=tell)
+                RUN[Train] = partial(run_train, observe=tell)
                 if die_at:
                     die_at_file(folder, die_at, tell)
                 os._exit(work())
@@ -244,6 +243,9 @@ def comparable(folder, but):
 
 
 def timeless(metrics):
-    """Return rows of metrics without the speed."""
+    """Return rows of metrics without times."""
     rows = [json.loads(line) for line in metrics.read_text().splitlines()]
-    return [{name: value for name, value in row.items() if name != "tokens_per_second"} for row in rows]
+    return [
+        {name: value for name, value in row.items() if name not in ("tokens_per_second", "seconds")}
+        for row in rows
+    ]

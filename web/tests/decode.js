@@ -1,4 +1,4 @@
-/** Decode the requests of standard input, a list of {folder, name, request}, and print a trace per line. */
+/** Decode the requests of standard input, a list of {folder, name, request}, and print a result per line. */
 
 import { readFileSync } from "node:fs";
 import { decode, loadModel } from "../src/engine/index.js";
@@ -21,5 +21,11 @@ function modelOf(folder, name) {
 }
 
 for (const { folder, name, request } of JSON.parse(readFileSync(0, "utf8"))) {
-  console.log(JSON.stringify(decode(modelOf(folder, name), request)));
+  let result;
+  try {
+    result = { trace: decode(modelOf(folder, name), request) };
+  } catch (error) {
+    result = { error: error instanceof Error ? error.message : String(error) };
+  }
+  console.log(JSON.stringify(result));
 }

@@ -13,6 +13,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
 from latent_tokens.bench.machine import count_flop
+from latent_tokens.checkpoints.stored_methods import load_method
 from latent_tokens.configs import (
     DEFAULT_CANDIDATES,
     BenchConfig,
@@ -63,7 +64,7 @@ def settings(config: BenchConfig) -> list[Setting]:
     """
     chosen: list[Setting] = []
     for name in config.methods:
-        method = METHODS[name]
+        method = load_method(name)
         latents = config.latents if method.latent_control == "free" else (None,)
         if method.is_left_to_right:
             candidates: tuple[int, ...] = (1,)
@@ -109,7 +110,7 @@ def decoding_case(
     top_p: float,
 ) -> Case:
     """Return the decoding of sequences without given tokens, one token per step."""
-    method = METHODS[name]
+    method = load_method(name)
     decoding = Decoding(candidates, latents, top_p=top_p)
     known = torch.zeros(batch, length, dtype=torch.bool, device=net.head.weight.device)
     tokens = known.long()
@@ -223,11 +224,10 @@ def training_step(
     config = TrainConfig(task="random tokens", method="mdm", size=size, batch_size=batch, precision=precision)
     method = METHODS["mdm"]
     accelerator = processes.join()
-    net = untrained(size, length, config.positions, config.gelu, VOCABULARY)
+    net = untrained(size, length, "learned", "exact", VOCABULARY)
     ema = AveragedModel(net, multi_avg_fn=ema_update(config.ema)).to(accelerator.device)
     model, optimizer = accelerator.prepare(net, torch.optim.AdamW(net.parameters(), config.lr, fused=True))
-    model.mask_id = net.mask_id
-    model.supports_slots = supports_slots
+    net.supports_slots = supports_slots
 
     # Random tokens.
     tokens = np.random.default_rng(0).integers(VOCABULARY - 1, size=(4 * batch, length)).astype(np.uint8)

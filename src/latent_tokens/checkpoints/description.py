@@ -1,11 +1,13 @@
-"""Checks of the entries of config.json that describe a model's origin."""
+"""Checks of the entries of config.json that describe a model and its origin."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
+from latent_tokens.checks import check_choice, check_int, check_min
+from latent_tokens.sizes import LONGEST
 from latent_tokens.storage import Json
 
 
@@ -48,3 +50,14 @@ def check_about(about: Mapping[str, Json], file: Path) -> None:
                 f"{file}: corrupt ({holder}.{name} is a {type(value).__name__}, must be a str). "
                 "Save the model again"
             )
+
+
+def check_model(model: Mapping[str, Any]) -> None:
+    """Raise ValueError if a config describes an impossible network."""
+    for name in ("vocab_size", "max_length"):
+        check_int(name, model[name], 1)
+    if model["max_length"] > LONGEST:
+        raise ValueError(f"max_length={model['max_length']}: must be at most {LONGEST:,}")
+    check_choice("positions", model["positions"], ("both", "rotary", "learned"))
+    check_choice("gelu", model.get("gelu", "tanh"), ("exact", "tanh"))
+    check_min("dropout", model["dropout"], 0)

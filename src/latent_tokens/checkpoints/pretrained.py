@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast, overload
 
 import torch
-from safetensors import SafetensorError, safe_open
-from torch import Tensor
+from safetensors import SafetensorError
+from torch import nn
 
+from latent_tokens.checkpoints.description import check_model
+from latent_tokens.checkpoints.finding import SHIPPED, find, shipped_names
 from latent_tokens.checkpoints.fingerprint import check_fingerprint, fingerprint
-from latent_tokens.checkpoints.hub import fetch, is_name
-from latent_tokens.checkpoints.tensor_files import read_tensor_file, tensors_to_bytes
-from latent_tokens.checks import check_choice, check_int, check_min, did_you_mean, first_line
-from latent_tokens.core import attention, order
+from latent_tokens.checkpoints.own_network import (
+    adopt,
+    check_attributes,
+    check_can_build,
+    describe_own,
+    load_weights,
+)
+from latent_tokens.checkpoints.stored_methods import ORDERS, RULES, check_loaded, method_from, method_to
+from latent_tokens.checkpoints.tensor_files import read_tensor_file, shapes_of, weights_bytes
+from latent_tokens.checks import first_line
 from latent_tokens.core.methods import Method
+from latent_tokens.core.wrappers import unwrap
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
-from latent_tokens.sizes import LONGEST, Size
+from latent_tokens.sizes import Size
 from latent_tokens.storage import FORMAT, Json, json_bytes, read_description, write_atomic
 from latent_tokens.tasks import Language
 
-SHIPPED = Path(__file__).parents[1] / "shipped"
-RULES = {
-    rule.__name__: rule
-    for rule in (attention.bidirectional, attention.independent, attention.semi_causal, attention.causal)
-}
-ORDERS = {rule.__name__: rule for rule in (order.any_order, order.left_to_right)}
+Net = TypeVar("Net", bound=nn.Module)
 
 __all__ = [
     "ORDERS",
@@ -50,7 +54,15 @@ __all__ = [
 ]
 
 
-def from_pretrained(folder_or_name: str | Path) -> Transformer:
+@overload
+def from_pretrained(folder_or_name: str | Path) -> Transformer: ...
+
+
+@overload
+def from_pretrained(folder_or_name: str | Path, *, net: Net) -> Net: ...
+
+
+def from_pretrained(folder_or_name: str | Path, *, net: nn.Module | None = None) -> nn.Module:
     """Return the model of a directory or of a name.
 
     A name is that of a bundled model or, as OWNER/NAME, of the Hugging Face Hub. A directory is a run
@@ -58,17 +70,26 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
 
     The model is on the CPU, in float32 and in eval mode, with `.mask_id`, `.method` and `.folder`.
 
+    Args:
+        folder_or_name: the directory or name.
+        net: the network that receives the weights, in its precision and on its device. A run that trained a
+            network of your own needs it. None builds our Transformer.
+
     Raises:
-        ValueError: the directory is missing, incomplete, corrupt or of another version.
+        ValueError: the directory is missing, incomplete, corrupt, of another version or of another network.
     """
     folder = find(folder_or_name)
     config = read_description(folder, "config.json", "model")
+    check_loaded(config.get("method"))
     weights = folder / "model.safetensors"
     if not weights.is_file():
         raise ValueError(
             f"{folder}: incomplete, model.safetensors is missing. "
             "Resume its training (resume=auto) until it has saved weights."
         )
+    if net is not None:
+        return filled(net, config, folder)
+    check_can_build(config, folder)
     try:
         stored = {stored_name(name): shape for name, shape in shapes_of(weights).items()}
     except (SafetensorError, OSError) as error:
@@ -78,12 +99,12 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
         if isinstance(layers, int) and layers > len(stored):
             raise ValueError(f"{layers} layers of {len(stored)} weights")
         with torch.device("meta"):  # allocate nothing before the size is checked
-            net = build(config)
+            ours = build(config)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise ValueError(
             f"{folder / 'config.json'}: corrupt ({first_line(error)}); save the model again"
         ) from None
-    shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in ours.state_dict().items()}
     if stored != shapes:
         name = min(name for name in stored.keys() | shapes.keys() if stored.get(name) != shapes.get(name))
         difference = (
@@ -92,14 +113,34 @@ def from_pretrained(folder_or_name: str | Path) -> Transformer:
         raise ValueError(f"{weights}: corrupt, or not of this config ({difference}); save the model again")
     tensors = read_tensor_file(weights)
     try:
-        net.to_empty(device="cpu").load_state_dict(tensors)
+        ours.to_empty(device="cpu").load_state_dict(tensors)
     except RuntimeError as error:
         raise ValueError(
             f"{weights}: corrupt, or not of this config ({first_line(error)}); save the model again"
         ) from None
-    check_fingerprint(net.eval(), config.get("fingerprint"), folder)
-    net.folder = folder.absolute()
-    return net
+    check_fingerprint(ours.eval(), config.get("fingerprint"), folder)
+    ours.folder = folder.absolute()
+    return ours
+
+
+def filled(net: nn.Module, config: Mapping[str, Any], folder: Path) -> nn.Module:
+    """Return a given network in eval mode with the weights and the method of a directory.
+
+    Raises:
+        ValueError: the directory is corrupt or of another network.
+    """
+    inner: Any = unwrap(net)
+    try:
+        numbers = {name: config["model"][name] for name in ("vocab_size", "max_length")}
+        method = method_from(config["method"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        problem = f"corrupt ({first_line(error)})"
+        raise ValueError(f"{folder / 'config.json'}: {problem}; save the model again") from None
+    adopt(inner, numbers, str(folder))
+    load_weights(inner, folder / "model.safetensors")
+    inner.method = method
+    inner.folder = folder.absolute()
+    return net.eval()
 
 
 def build(config: Mapping[str, Any]) -> Transformer:
@@ -119,25 +160,8 @@ def build(config: Mapping[str, Any]) -> Transformer:
     return net
 
 
-def shapes_of(weights: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor of a .safetensors file. Read only its header."""
-    with safe_open(weights, "pt") as content:
-        return {name: tuple(content.get_slice(name).get_shape()) for name in content.keys()}  # noqa: SIM118
-
-
-def check_model(model: Mapping[str, Any]) -> None:
-    """Raise ValueError if a config describes an impossible network."""
-    for name in ("vocab_size", "max_length"):
-        check_int(name, model[name], 1)
-    if model["max_length"] > LONGEST:
-        raise ValueError(f"max_length={model['max_length']}: must be at most {LONGEST:,}")
-    check_choice("positions", model["positions"], ("both", "rotary", "learned"))
-    check_choice("gelu", model.get("gelu", "tanh"), ("exact", "tanh"))
-    check_min("dropout", model["dropout"], 0)
-
-
 def save_pretrained(
-    net: Transformer,
+    net: nn.Module,
     folder: str | Path,
     *,
     dtype: torch.dtype | None = None,
@@ -146,13 +170,15 @@ def save_pretrained(
 ) -> None:
     """Write config.json and model.safetensors, in `dtype` if it is set.
 
-    `about` is added to the config, and `beside` are other files. Existing files stay if an error is raised.
+    A wrapper of the network is looked through. `about` is added to the config, and `beside` are other files.
+    Existing files stay if an error is raised.
 
     Raises:
         ValueError: the method is missing or cannot be saved.
         OSError: the disk is full.
     """
     folder = Path(folder)
+    net = cast(nn.Module, unwrap(net))
     config = json_bytes({**describe(net), **(about or {})})
     folder.mkdir(parents=True, exist_ok=True)
     others = {folder / name: content for name, content in (beside or {}).items()}
@@ -165,20 +191,9 @@ def save_pretrained(
     )
 
 
-def weights_bytes(weights: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> bytes:
-    """Return the content of a .safetensors file with these weights."""
-    return tensors_to_bytes(
-        {
-            name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous()
-            for name, tensor in weights.items()
-        }
-    )
-
-
 def check_fits(net: Transformer, task: Language) -> None:
     """Raise ValueError if the net has no method, or another length or vocabulary than the task."""
-    if net.method is None:
-        raise ValueError("net.method is None: set it to the Method that the net was trained with")
+    check_attributes(net)
     if (net.max_length, net.vocab_size) != (task.length, task.vocab_size):
         learned = f"this model learned sequences of {net.max_length} over {net.vocab_size} tokens"
         raise ValueError(
@@ -187,11 +202,16 @@ def check_fits(net: Transformer, task: Language) -> None:
         )
 
 
-def describe(net: Transformer) -> dict[str, Json]:
+def describe(net: nn.Module) -> dict[str, Json]:
     """Return the entries of config.json for a model. Raise ValueError if it has no method."""
-    if net.method is None:
-        raise ValueError("net.method is None: set it to the Method that the net was trained with")
-    model: dict[str, Json] = {
+    check_attributes(net)
+    model = describe_ours(net) if isinstance(net, Transformer) else describe_own(net)
+    return {"format": FORMAT, "model": model, "method": method_to(cast(Method, net.method))}
+
+
+def describe_ours(net: Transformer) -> dict[str, Json]:
+    """Return the entry of config.json from which `build` builds a network."""
+    return {
         "size": asdict(net.size),
         "vocab_size": net.vocab_size,
         "max_length": net.max_length,
@@ -199,52 +219,3 @@ def describe(net: Transformer) -> dict[str, Json]:
         "dropout": net.dropout,
         "gelu": net.gelu,
     }
-    return {"format": FORMAT, "model": model, "method": method_to(net.method)}
-
-
-def method_to(method: Method) -> dict[str, Json]:
-    """Return a method's fields, its functions by name. Raise ValueError if one is not built in.
-
-    A depth of "all" is left out, as in the models of earlier versions.
-    """
-    row = {field.name: getattr(method, field.name) for field in fields(method)}
-    if method.depth == "all":
-        del row["depth"]
-    for name, known in (("order", ORDERS), ("attention", RULES)):
-        if row[name] not in known.values():
-            ours = ", ".join(known)
-            given = getattr(row[name], "__name__", row[name])
-            raise ValueError(
-                f"{name}={given}: only {ours} can be saved; "
-                "save the state_dict yourself and build the Method in code"
-            )
-        row[name] = row[name].__name__
-    return row
-
-
-def method_from(row: Mapping[str, Any]) -> Method:
-    """Return the Method of the entries that `method_to` returns."""
-    return Method(**{**row, "order": ORDERS[row["order"]], "attention": RULES[row["attention"]]})
-
-
-def shipped_names() -> list[str]:
-    """Return the names of the bundled models."""
-    return sorted(path.parent.name for path in SHIPPED.glob("*/config.json"))
-
-
-def find(folder_or_name: str | Path, fetched: Callable[[str], Path] = fetch) -> Path:
-    """Return the directory of a name, fetched if it is OWNER/NAME. Raise ValueError if missing."""
-    folder = Path(folder_or_name)
-    name = str(folder_or_name)
-    if folder.is_dir():
-        return folder
-    if name in shipped_names():
-        return SHIPPED / name
-    bundled = shipped_names()
-    missing = f"{name!r} not found: not a run directory, not a bundled model ({', '.join(bundled) or 'none'})"
-    if not is_name(name):
-        raise ValueError(f"{missing}{did_you_mean(name, bundled)}")
-    try:
-        return fetched(name)
-    except ValueError as error:
-        raise ValueError(f"{missing}, and not on the Hugging Face Hub ({error})") from None

@@ -33,9 +33,20 @@ def file_sha256(tensors: Mapping[str, Tensor]) -> str:
     return hashlib.sha256(save(dict(tensors))).hexdigest()
 
 
+def without_sharing(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors, with a copy of each that shares storage with one before it. A file has no views."""
+    seen = set[int]()
+    separate = dict[str, Tensor]()
+    for name, tensor in tensors.items():
+        storage = tensor.untyped_storage().data_ptr()
+        separate[name] = tensor.clone() if storage in seen else tensor
+        seen.add(storage)
+    return separate
+
+
 def tensors_to_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
     """Return a .safetensors file with the hash of the tensors. Equal tensors give equal bytes."""
-    content = save(dict(tensors))
+    content = save(without_sharing(tensors))
     start = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
     known = {"format": "pt", SHA256: tensors_sha256(tensors), **(metadata or {})}
     # safetensors writes several entries of metadata in an order that differs from process to process.
@@ -43,6 +54,22 @@ def tensors_to_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] 
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % LENGTH_BYTES)
     return b"".join([len(text).to_bytes(LENGTH_BYTES, "little"), text, memoryview(content)[start:]])
+
+
+def weights_bytes(weights: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> bytes:
+    """Return the content of a .safetensors file with these weights."""
+    return tensors_to_bytes(
+        {
+            name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous()
+            for name, tensor in weights.items()
+        }
+    )
+
+
+def shapes_of(weights: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor of a .safetensors file. Read only its header."""
+    with safe_open(weights, "pt") as content:
+        return {name: tuple(content.get_slice(name).get_shape()) for name in content.keys()}  # noqa: SIM118
 
 
 def read_tensor_file(path: Path) -> dict[str, Tensor]:

@@ -17,19 +17,21 @@ from latent_tokens.commands.export import Export, run_export
 from latent_tokens.commands.importing import Import, run_import
 from latent_tokens.commands.likelihood import Likelihood, run_likelihood
 from latent_tokens.commands.reproduce import run_reproduce
+from latent_tokens.commands.results import Results, run_results
 from latent_tokens.commands.sample import Sample, run_sample
 from latent_tokens.commands.serve import Serve, run_serve
 from latent_tokens.commands.solve import Solve, run_solve
 from latent_tokens.commands.trace import Trace, run_trace
-from latent_tokens.commands.train import run_train
-from latent_tokens.configs import DemoConfig, ReproduceConfig, TrainConfig
+from latent_tokens.commands.train import Train, run_train
+from latent_tokens.configs import DemoConfig, ReproduceConfig
 
 __all__ = ["COMMANDS", "DESCRIPTIONS", "EXAMPLES", "RUN"]
 
 COMMANDS: dict[str, type] = {
     "data": Data,
-    "train": TrainConfig,
+    "train": Train,
     "evaluate": Evaluate,
+    "results": Results,
     "sample": Sample,
     "solve": Solve,
     "serve": Serve,
@@ -45,8 +47,9 @@ COMMANDS: dict[str, type] = {
 
 DESCRIPTIONS = {
     "data": "Make a data set, or convert one from a file.",
-    "train": "Train a model.",
+    "train": "Train a model, or one for each size and seed.",
     "evaluate": "Evaluate a model: accuracy and cost for each number of latent tokens.",
+    "results": "Print the results of several runs as one table, or write them as CSV.",
     "sample": "Draw samples from a model and print them.",
     "solve": "Solve a puzzle with a model and verify the answer. The exit code is 1 if it is not solved.",
     "serve": "Serve the interactive demo: watch models decode puzzles in a browser.",
@@ -72,13 +75,14 @@ EXAMPLES = {  # two of each command; "" is the program itself
         "data text --source book.txt --tokenizer bpe:4096 --length 128",
     ),
     "train": (
-        "train sudoku-4 scdm --steps 600 --out runs/four",
         "train text esolm --data data/text --size tiny --resume auto",
+        "train sudoku-4 scdm --steps 600 --seed 0 1 2 --out runs/four-{seed}",
     ),
     "evaluate": (
         "evaluate sudoku-6-scdm --latents 0 4 all --num-samples 100",
         "evaluate runs/four --candidates growing --json",
     ),
+    "results": ("results runs/four runs/five", "results 'runs/*' --metric cells --csv results.csv"),
     "sample": (
         "sample sudoku-6-scdm --latents all --num-samples 3",
         "sample runs/text --prompt 'Once upon a time' --show",
@@ -106,8 +110,9 @@ EXAMPLES = {  # two of each command; "" is the program itself
 
 RUN: dict[type, Callable[[Any], int]] = {
     Data: run_data,
-    TrainConfig: run_train,
+    Train: run_train,
     Evaluate: run_evaluate,
+    Results: run_results,
     Sample: run_sample,
     Solve: run_solve,
     Serve: run_serve,

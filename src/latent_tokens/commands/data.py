@@ -38,12 +38,13 @@ def run_data(command: Data) -> int:
     if not processes.is_main():
         return 0  # rank 0 makes the data set, with one worker process per core
 
-    from latent_tokens.data.datasets import make_counted, read_manifest
+    from latent_tokens.data.datasets import make_counted, read_manifest, task_of
     from latent_tokens.progress import CONSOLE
-    from latent_tokens.tasks import SPLITS
+    from latent_tokens.tasks import SPLITS, Text
 
     folder = make_counted(command.config)
-    _, manifest = read_manifest(folder)
+    task = None if command.config.task == Text.name else task_of(command.config)
+    _, manifest = read_manifest(folder, task)
     sizes = ", ".join(f"{split} {entry['examples']:,}" for split, entry in manifest["splits"].items())
     counts = ", ".join(
         f"{manifest[name]:,} {name.replace('_', ' ')}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from tyro.conf import Positional
 
 from latent_tokens import processes
 from latent_tokens.checks import check_out
-from latent_tokens.commands.shared import check_counts, model_of, task_of
+from latent_tokens.commands.shared import OwnCode, check_counts, model_of, task_of
 from latent_tokens.configs import EvalConfig
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from latent_tokens.evaluation.evaluators import Judge
     from latent_tokens.evaluation.rows import Row
     from latent_tokens.tasks import Text
+    from latent_tokens.training.tracking import Log
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Evaluate:
     run: Positional[str]
     """Model to evaluate. A run directory, a bundled model, or a name on the Hugging Face Hub."""
     config: EvalConfig = field(default_factory=EvalConfig)
+    own: OwnCode = field(default_factory=OwnCode)
     out: Path | None = None
     """Directory for results.jsonl. It must be missing or empty. Default: the run directory, whose rows are
     kept."""
@@ -39,6 +42,8 @@ class Evaluate:
     trigrams."""
     json: bool = False
     """Print the rows as JSON lines instead of a table."""
+    track: bool = False
+    """Also log the rows to the tracker that the run was trained with (train --track)."""
 
 
 def run_evaluate(command: Evaluate) -> int:
@@ -53,8 +58,9 @@ def run_evaluate(command: Evaluate) -> int:
     from latent_tokens.evaluation.rounding import count_differing_tokens
     from latent_tokens.evaluation.settings import order_for
     from latent_tokens.tasks import Text
+    from latent_tokens.training.tracking import resumed_tracker
 
-    net = model_of(command.run)
+    net = model_of(command.run, command.own.method)
     folder = find(command.run)
     if command.out is not None:
         check_out(command.out)
@@ -69,7 +75,7 @@ def run_evaluate(command: Evaluate) -> int:
             kept.mkdir(parents=True, exist_ok=True)
             append_result(kept / "results.jsonl", row)
 
-    task = task_of(folder)
+    task = task_of(folder, command.own.task)
     order = order_for(net.method, task, command.config)
     check_counts(net.method, order, command.config.latents or (), command.config.candidates)
     if order == "left_to_right" and not command.config.refresh:
@@ -80,11 +86,19 @@ def run_evaluate(command: Evaluate) -> int:
         raise ValueError(
             f"judge={command.judge}: is for generated text, and {task.name} has a verifier. Leave it out."
         )
-    if isinstance(task, Text):
-        judge = judge_of(command, task, next(net.parameters()).device)
-        rows = evaluate_text(net, task, command.config, judge, on_row=keep)
-    else:
-        rows = evaluate(net, task, command.config, on_row=keep)
+    tracker: AbstractContextManager[Log | None] = resumed_tracker(folder) if command.track else nullcontext()
+    with tracker as log:
+
+        def on_row(row: Row) -> None:
+            keep(row)
+            if log is not None:
+                log(tracked(row), row.get("train_steps"))
+
+        if isinstance(task, Text):
+            judge = judge_of(command.judge, command.config.data, task, next(net.parameters()).device)
+            rows = evaluate_text(net, task, command.config, judge, on_row=on_row)
+        else:
+            rows = evaluate(net, task, command.config, on_row=on_row)
     if command.config.precision == "bf16":
         print_difference(*count_differing_tokens(net, task, command.config))
     if not command.json and processes.is_main():
@@ -92,6 +106,17 @@ def run_evaluate(command: Evaluate) -> int:
             table(rows, f"{command.run}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}")
         )
     return 0
+
+
+def tracked(row: Row) -> dict[str, float]:
+    """Return the values of a row to log, each named after the row's order, k and n."""
+    from latent_tokens.evaluation.rows import metric_of
+
+    values = {row["metric"]: metric_of(row), "relative_cost": row["relative_cost"]}
+    if row["ci95"] is not None:
+        values |= zip(("ci_low", "ci_high"), row["ci95"], strict=True)
+    setting = f"{row['order']}-k{row['candidates']}-n{row['latents']}"
+    return {f"evaluate/{setting}/{name}": value for name, value in values.items()}
 
 
 def print_difference(differing: int, decoded: int, num_samples: int) -> None:
@@ -107,14 +132,13 @@ def judged_by(row: Row) -> str:
     return f", evaluator {row['judge']}" if "judge" in row else ""
 
 
-def judge_of(command: Evaluate, task: Text, device: torch.device) -> Judge:
-    """Return the evaluator model that the command names.
+def judge_of(name: str | None, data: Path | None, task: Text, device: torch.device) -> Judge:
+    """Return the evaluator model of a name, by default trigrams.
 
     Raise ValueError if the data set that it learns from has other tokens.
     """
     from latent_tokens.evaluation.evaluators import find_judge
     from latent_tokens.evaluation.problems import read_split
 
-    data = command.config.data
     held_out = None if data is None else read_split(task, data, "validation")
-    return find_judge(command.judge or "trigrams", task, held_out, device)
+    return find_judge(name or "trigrams", task, held_out, device)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from tyro.conf import Positional
 
 from latent_tokens.checks import check_out
+from latent_tokens.commands.options import Settings
+from latent_tokens.commands.shared import OwnCode, opened
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class Export:
     """Model to export. A run directory, a bundled model, or a name on the Hugging Face Hub."""
     out: Positional[Path]
     """Model directory to write. It must be missing or empty."""
+    own: Annotated[OwnCode, Settings(("method",))] = field(default_factory=OwnCode)
     precision: Literal["fp32", "bf16"] = "fp32"
     """Floating-point format of the weights. bf16 halves the size of the file."""
     license: str = "apache-2.0"
@@ -32,11 +35,12 @@ def run_export(command: Export) -> int:
     """Run `latent-tokens export`. Print the directory."""
     import torch
 
-    from latent_tokens.checkpoints.pretrained import from_pretrained
     from latent_tokens.sharing.hub_methods import save_pretrained
 
     check_out(command.out)
     dtype = torch.bfloat16 if command.precision == "bf16" else torch.float32
-    save_pretrained(from_pretrained(command.run), command.out, dtype=dtype, license=command.license)
+    save_pretrained(
+        opened(command.run, command.own.method), command.out, dtype=dtype, license=command.license
+    )
     print(command.out)
     return 0

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from tyro.conf import Positional
 
 from latent_tokens.checks import check_choice, check_int
-from latent_tokens.commands.shared import model_of, task_of
+from latent_tokens.commands.options import Settings
+from latent_tokens.commands.shared import OwnCode, model_of, task_of
 from latent_tokens.configs import SamplingConfig
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Likelihood:
 
     run: Positional[str]
     """Text model. A run directory, a model directory, or a name on the Hugging Face Hub."""
+    own: Annotated[OwnCode, Settings(("method",))] = field(default_factory=OwnCode)
     text: Path | None = None
     """UTF-8 text file to measure. Give either --text or --data."""
     data: Path | None = None
@@ -79,7 +81,7 @@ def run_likelihood(command: Likelihood) -> int:
         if getattr(command, name) is not None:
             check_int(name, getattr(command, name), 1)
     check_choice("order", command.order, (None, "uniform", "left_to_right"))
-    net = model_of(command.run)
+    net = model_of(command.run, command.own.method)
     task = task_of(find(command.run))
     if not isinstance(task, Text):
         raise ValueError(

@@ -13,7 +13,7 @@ from tyro.conf import Positional
 from latent_tokens import processes
 from latent_tokens.checks import check_int, printable
 from latent_tokens.commands.options import Settings
-from latent_tokens.commands.shared import check_counts, model_of, task_of
+from latent_tokens.commands.shared import OwnCode, check_counts, model_of, task_of
 from latent_tokens.configs import SamplingConfig
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Sample:
         SamplingConfig,
         Settings(("latents", "candidates", "order", "tokens_per_step", "temperature", "top_p", "seed")),
     ] = field(default_factory=SamplingConfig)
+    own: OwnCode = field(default_factory=OwnCode)
     prompt: str | None = None
     """Start of the text, for text. A gap of three or more underscores is filled in with as many tokens, and
     nothing is added after the end."""
@@ -62,10 +63,10 @@ def run_sample(command: Sample) -> int:
     if count is None:
         count = 1 if command.show else 2
     check_int("num_samples", count, 1)
-    net = model_of(command.run)
+    net = model_of(command.run, command.own.method)
     if command.compile:
         compile_blocks(net)
-    task = task_of(find(command.run))
+    task = task_of(find(command.run), command.own.task)
     check_fits(net, task)
     if not isinstance(task, Text) and (command.prompt is not None or command.show):
         name = f"prompt={command.prompt!r}" if command.prompt is not None else "show=True"

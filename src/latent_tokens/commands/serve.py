@@ -8,12 +8,17 @@ import socket
 import sys
 import threading
 import webbrowser
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
 from latent_tokens.checks import check_int
-from latent_tokens.commands.shared import task_of
+from latent_tokens.commands.shared import OwnCode, task_of
+
+if TYPE_CHECKING:
+    from latent_tokens.tasks import Language
 
 SECONDS = 120.0  # the longest decode
 MOST_PORT = 65_535
@@ -25,6 +30,7 @@ class Serve:
 
     runs: Positional[tuple[str, ...]] = ()
     """Run directories to offer in addition to the bundled models."""
+    own: OwnCode = field(default_factory=OwnCode)
     host: str = "127.0.0.1"
     """Host name or address to listen on. One that is not of this machine alone lets others decode here."""
     allow_host: tuple[str, ...] = ()
@@ -57,12 +63,21 @@ def run_serve(command: Serve) -> int:
         ) from None
     import torch
 
-    from latent_tokens.checkpoints.pretrained import shipped_names
+    from latent_tokens.checkpoints.pretrained import find, shipped_names
+    from latent_tokens.checkpoints.stored_methods import load_method
     from latent_tokens.web.model_cache import ModelCache
 
     # Serve the page.
     names = dict.fromkeys([*command.runs, *shipped_names()])
-    models = ModelCache(list(names), task_of)
+    served = {find(run) for run in command.runs}
+    if command.own.method is not None:
+        load_method(command.own.method)
+
+    def served_task(folder: Path) -> Language:
+        """Return the task of a model. The typed one is that of the run directories."""
+        return task_of(folder, command.own.task if folder in served else None)
+
+    models = ModelCache(list(names), served_task)
     app = app_for(models, command.at_once, SECONDS, (command.host, *command.allow_host))
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // command.at_once))
     with bound(command.host, command.port) as listener:

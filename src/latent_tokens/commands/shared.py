@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,17 @@ if TYPE_CHECKING:
     from latent_tokens.core.methods import Method
     from latent_tokens.network.transformer import Transformer
     from latent_tokens.tasks import Solvable, Text
+
+
+@dataclass(frozen=True)
+class OwnCode:
+    """Code of a user that a model needs. A module is imported only if its name is typed."""
+
+    task: str | None = None
+    """Task of the model if it is your own, as module:Name. Default: that of the model."""
+    method: str | None = None
+    """Method of the model if it has functions of your own, as module:name. Default: that of the model."""
+
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
@@ -29,19 +41,58 @@ def keep_freed_memory() -> None:
         libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
-def model_of(run: str | Path) -> Transformer:
-    """Return the model of a run directory or a bundled model, on the fastest device available."""
+def model_of(run: str | Path, method: str | None = None) -> Transformer:
+    """Return the model of a run directory or a bundled model, on the fastest device available.
+
+    Args:
+        run: the directory or name.
+        method: the typed name of its method. None: that of the model.
+
+    Raises:
+        ValueError: there is no such model, or it has another method.
+    """
     from latent_tokens.bench.machine import fastest_device
+
+    return opened(run, method).to(fastest_device())
+
+
+def opened(run: str | Path, method: str | None = None) -> Transformer:
+    """Return the model of `model_of`, on the CPU. Raise as it does."""
     from latent_tokens.checkpoints.pretrained import from_pretrained
+    from latent_tokens.checkpoints.stored_methods import load_method
+    from latent_tokens.core.methods import name_of
 
-    return from_pretrained(run).to(fastest_device())
+    loaded = None if method is None else load_method(method)
+    net = from_pretrained(run)
+    if loaded is not None and net.method != loaded:
+        other = name_of(net.method)
+        raise ValueError(f"method={method}: the model has another method, {other}. Leave it out.")
+    return net
 
 
-def task_of(folder: Path) -> Solvable | Text:
-    """Return the task that the model of a run directory learned."""
+def task_of(folder: Path, name: str | None = None) -> Solvable | Text:
+    """Return the task that the model of a run directory learned.
+
+    Args:
+        folder: the directory.
+        name: the typed name of the task. None: that of the model.
+
+    Raises:
+        ValueError: the task cannot be made from its description, or is another one than the typed one.
+    """
     from latent_tokens.storage import read_description
-    from latent_tokens.tasks import described
+    from latent_tokens.tasks import Solvable, Text, described, named
 
+    if name is not None:
+        task = named(name)
+        learned = read_description(folder, "config.json", "model").get("task")
+        learned_name = learned.get("name") if isinstance(learned, dict) else None
+        if learned_name not in (None, task.name):
+            problem = f"is {task.name}, and the model learned {learned_name}"
+            raise ValueError(f"task={name}: {problem}. Leave it out.")
+        if not isinstance(task, Solvable | Text):
+            raise ValueError(f"task={name}: has no count_solutions. Inherit from latent_tokens.TaskBase.")
+        return task
     description = read_description(folder, "config.json", "model")
     if "imported" in description and "task" not in description:
         raise ValueError(
@@ -51,9 +102,7 @@ def task_of(folder: Path) -> Solvable | Text:
     try:
         return described(description.get("task"), folder)
     except ValueError as error:
-        raise ValueError(
-            f"{folder}: {error}. Evaluate it in Python with its task: evaluate(net, task, ...)."
-        ) from None
+        raise ValueError(f"{folder}: {error}. In Python, pass the task: evaluate(net, task, ...).") from None
 
 
 def check_counts(

@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 from latent_tokens.checks import check_int
 from latent_tokens.commands.options import Settings
-from latent_tokens.commands.shared import check_counts, latents_in_words, task_of
+from latent_tokens.commands.shared import OwnCode, check_counts, latents_in_words, opened, task_of
 from latent_tokens.configs import SamplingConfig
 
 PUZZLE_DEFAULTS = {
@@ -39,6 +39,7 @@ class Solve:
             helps={"seed": "Random seed. Attempt i depends on (seed, i) only."},
         ),
     ] = field(default_factory=SamplingConfig)
+    own: OwnCode = field(default_factory=OwnCode)
     attempts: int = 1
     """Number of answers to try. The first valid one is shown."""
 
@@ -77,8 +78,8 @@ def run_solve(command: Solve) -> int:
         task: Solvable = sudoku
     else:
         name = command.run
-        net = from_pretrained(name)
-        learned = task_of(find(name))
+        net = opened(name, command.own.method)
+        learned = task_of(find(name), command.own.task)
         if isinstance(learned, Text):
             raise ValueError(
                 f"run={name}: learned {learned.name}, which has no puzzles. Use latent-tokens sample."
@@ -97,7 +98,9 @@ def run_solve(command: Solve) -> int:
     verdict = "\n  ".join(["not solved:", *attempt.wrong]) if attempt.wrong else "solved"
     tried = f"attempt {attempt.number + 1} of {command.attempts}; " if command.attempts > 1 else ""
     cost = f"{tried}{attempt.processed:,} tokens processed by {name}"
-    num_latents = latents_in_words(shown_latents(net.method, decoding), shown_candidates(decoding))
+    num_latents = latents_in_words(
+        shown_latents(net.method, decoding), shown_candidates(net.method, decoding)
+    )
     print(task.decode(attempt.tokens), verdict, cost, num_latents, sep="\n")
     return 1 if attempt.wrong else 0
 

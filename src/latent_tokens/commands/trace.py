@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional
 
 from latent_tokens.commands.options import Settings
-from latent_tokens.commands.shared import check_counts, latents_in_words, task_of
+from latent_tokens.commands.shared import OwnCode, check_counts, latents_in_words, opened, task_of
 from latent_tokens.commands.solve import PUZZLE_DEFAULTS, puzzle_text
 from latent_tokens.configs import NumLatents, SamplingConfig
 
@@ -42,6 +42,7 @@ class Trace:
             helps={"seed": "Random seed. The decode is the first attempt of solve with this seed."},
         ),
     ] = field(default_factory=SamplingConfig)
+    own: OwnCode = field(default_factory=OwnCode)
     replace: bool = False
     """Overwrite files that exist."""
 
@@ -122,7 +123,7 @@ def caption_of(decodes: list[DecodeRequest]) -> str:
     kinds = {example["puzzle"]: example["kind"] for example in record["examples"]}
     settings = {
         (
-            shown_candidates(request.decoding),
+            shown_candidates(request.model.net.method, request.decoding),
             request.order,
             request.decoding.temperature,
             request.setting.seed,
@@ -138,11 +139,13 @@ def caption_of(decodes: list[DecodeRequest]) -> str:
 
 def decodes_of(command: Trace) -> list[DecodeRequest]:
     """Return the decode, and the one to compare it with."""
-    from latent_tokens.checkpoints.pretrained import find, from_pretrained
+    from latent_tokens.checkpoints.pretrained import find
     from latent_tokens.trace.record import DecodeRequest, LoadedModel, solvable
 
+    own = command.own
+
     def request_of(run: str, latents: NumLatents | None) -> DecodeRequest:
-        model = LoadedModel(run, from_pretrained(run), solvable(run, task_of(find(run))))
+        model = LoadedModel(run, opened(run, own.method), solvable(run, task_of(find(run), own.task)))
         setting = replace(command.sampling, latents=latents)
         request = DecodeRequest(model, model.task.encode(puzzle_text(command.puzzle)), setting)
         check_counts(model.net.method, request.order, [latents], setting.candidates)

@@ -16,10 +16,11 @@ from latent_tokens.configs.sampling import (
     PolicyName,
     SamplingConfig,
 )
-from latent_tokens.configs.train import MAY_CHANGE_ON_RESUME, TrackerName, TrainConfig
+from latent_tokens.configs.train import DEFAULT_SHAPE, MAY_CHANGE_ON_RESUME, TrackerName, TrainConfig
 
 __all__ = [
     "DEFAULT_CANDIDATES",
+    "DEFAULT_SHAPE",
     "MAY_CHANGE_ON_RESUME",
     "MOST_PROCESSES",
     "BenchConfig",

@@ -21,10 +21,10 @@ MOST_PROCESSES = 1_024
 class DataConfig:
     """A data set to make or to convert: splits that share no puzzle, and a manifest with checksums."""
 
-    task: TaskName
+    task: str
     """Task to make data for. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36 (or
     sudoku-large), sudoku-9-pattern, sudoku-puzzle, sudoku-6-puzzle, zebra, zebra-3, countdown, countdown-3,
-    countdown-4 or text, which needs --source."""
+    countdown-4, module:Name of your own or text, which needs --source."""
     out: Path | None = None
     """Directory to write. It must be missing or empty. Default: data/TASK."""
     source: str | None = None
@@ -104,7 +104,7 @@ class DataConfig:
 
     @property
     def folder(self) -> Path:
-        return Path("data", self.task) if self.out is None else self.out
+        return Path("data", self.task.replace(":", ".")) if self.out is None else self.out
 
     @property
     def from_file(self) -> bool:

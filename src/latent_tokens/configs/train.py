@@ -12,6 +12,7 @@ from latent_tokens.configs.names import PositionName, PrecisionSetting, SizeName
 from latent_tokens.sizes import SIZES
 
 TrackerName = Literal["wandb", "trackio", "tensorboard", "mlflow"]
+DEFAULT_NUM_TRAIN = 100_000
 MAY_CHANGE_ON_RESUME = (
     "out",
     "resume",
@@ -25,6 +26,8 @@ MAY_CHANGE_ON_RESUME = (
     "compile",
 )
 """Settings that may change when a run is resumed."""
+DEFAULT_SHAPE = {"size": "nano", "positions": "learned", "gelu": "exact"}
+"""The network of a run that does not start from a model."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +39,17 @@ class TrainConfig:
 
     task: str
     """Task to learn. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36 (or sudoku-large),
-    sudoku-9-pattern, sudoku-puzzle, sudoku-6-puzzle, zebra, zebra-3, countdown, countdown-3, countdown-4 or
-    text, which needs --data."""
+    sudoku-9-pattern, sudoku-puzzle, sudoku-6-puzzle, zebra, zebra-3, countdown, countdown-3, countdown-4,
+    module:Name of your own or text, which needs --data."""
     method: str
     """Method to train. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any window N
-    from 1, or mdm-depth or scdm-depth, trained with mixed numbers of latent tokens."""
+    from 1, mdm-depth or scdm-depth, trained with mixed numbers of latent tokens, or module:name of your
+    own."""
     out: Path | None = None
     """Run directory to write. It must be missing or empty unless --resume auto is given. Default:
-    runs/TASK-METHOD-SIZE-SEED."""
-    size: SizeName = "nano"
-    """Network size."""
+    runs/TASK-METHOD-SIZE-SEED, with from-NAME as the size of a run that starts from a model."""
+    size: SizeName | None = None
+    """Network size. Default: nano, or that of --from."""
     steps: int = 5_000
     """Number of optimizer steps."""
     batch_size: int = 32
@@ -65,11 +69,11 @@ class TrainConfig:
     step)). 0 for none."""
     dropout: float = 0.0
     """Dropout rate of the residual branches."""
-    positions: PositionName = "learned"
-    """Position encoding. learned embeddings, rotary or both."""
-    gelu: Literal["exact", "tanh"] = "exact"
+    positions: PositionName | None = None
+    """Position encoding. learned embeddings, rotary or both. Default: learned, or that of --from."""
+    gelu: Literal["exact", "tanh"] | None = None
     """GELU of the MLP. exact, or tanh, the paper's approximation: it differs by at most 5e-4 and is slower on
-    a CPU."""
+    a CPU. Default: exact, or that of --from."""
     weight: Literal["elbo", "flat"] | None = None
     """Normalization of a sequence's loss. elbo: the number of its targets. flat: the number of its unknown
     positions. Default: the method's own."""
@@ -83,8 +87,9 @@ class TrainConfig:
     another CPU. A resumed run keeps its format."""
     data: Path | None = None
     """Data set directory made by `latent-tokens data`. Default: examples are generated before training."""
-    num_train: int = 100_000
-    """Number of training examples to generate without --data."""
+    num_train: int | None = None
+    """Number of training examples to generate without --data. Default: 100,000, or num_train of a
+    TaskBase."""
     num_validation: int = 1_024
     """Number of validation examples to generate without --data."""
     evaluate_every: int = 1_000
@@ -110,30 +115,36 @@ class TrainConfig:
     compiler. Not measured on a GPU."""
     seed: int = 0
     """Random seed of initial weights, data, masks and orders."""
-    resume: Literal["no", "yes", "auto"] = "no"
+    resume: Literal["no", "yes", "auto", "extend"] = "no"
     """Whether to resume the run in --out from its latest checkpoint. yes: it must exist. auto: resume it, or
-    start it if it does not exist."""
+    start it if it does not exist. extend: resume it with more --steps. A constant learning rate continues, a
+    cosine starts again."""
+    start: str | Path | None = None
+    """Model whose weights are trained on, also with another method: a run directory, model directory, bundled
+    model or OWNER/NAME. Default: random weights."""
 
     def __post_init__(self) -> None:
+        self._set_default_shape()
         for name in (
             "steps",
             "batch_size",
-            "num_train",
             "num_validation",
             "evaluate_every",
             "save_every",
             "keep",
         ):
             check_int(name, getattr(self, name), 1)
+        if self.num_train is not None:
+            check_int("num_train", self.num_train, 1)
         for name in ("warmup", "seed"):
             check_int(name, getattr(self, name), 0)
         for name in ("weight_decay", "ema", "dropout"):
             check_min(name, getattr(self, name), 0)
         check_threads(self.threads)
-        check_choice("size", self.size, tuple(SIZES))
+        check_choice("size", self.size, (None, *SIZES))
         check_choice("schedule", self.schedule, ("cosine", "constant"))
-        check_choice("positions", self.positions, get_args(PositionName))
-        check_choice("gelu", self.gelu, ("exact", "tanh"))
+        check_choice("positions", self.positions, (None, *get_args(PositionName)))
+        check_choice("gelu", self.gelu, (None, "exact", "tanh"))
         check_choice("weight", self.weight, (None, "elbo", "flat"))
         check_choice("targets", self.targets, (None, "all", "next"))
         check_choice("noise", self.noise, ("answer", "all"))
@@ -141,7 +152,7 @@ class TrainConfig:
         check_choice("track", self.track, (None, *get_args(TrackerName)))
         check_choice("parallel", self.parallel, ("ddp", "fsdp"))
         check_choice("on_nan", self.on_nan, ("stop", "skip"))
-        check_choice("resume", self.resume, ("no", "yes", "auto"))
+        check_choice("resume", self.resume, ("no", "yes", "auto", "extend"))
         for name in ("lr", "weight_decay"):
             if not math.isfinite(getattr(self, name)):
                 raise ValueError(f"{name}={getattr(self, name)}: must be a finite number")
@@ -162,10 +173,14 @@ class TrainConfig:
                 f"compile=True with dropout={self.dropout}: {problem}. Leave one of the two out."
             )
 
+    def _set_default_shape(self) -> None:
+        for name, value in DEFAULT_SHAPE.items():
+            if self.start is None and getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+
     @property
     def folder(self) -> Path:
-        return (
-            Path("runs", f"{self.task}-{self.method}-{self.size}-{self.seed}")
-            if self.out is None
-            else self.out
-        )
+        if self.out is not None:
+            return self.out
+        origin = self.size if self.start is None else f"from-{Path(self.start).name}"
+        return Path("runs", f"{self.task}-{self.method}-{origin}-{self.seed}".replace(":", "."))

@@ -133,9 +133,7 @@ def num_candidates_and_latents(
             "it shows no more masked tokens than that; use fewer a step"
         )
     k = resolve_count(decoding.candidates, visible, num_clean, "candidates", least=1).maximum(step_size)
-    latents = method.latents if decoding.latents is None else decoding.latents
-    if latents is None or method.latent_control == "fixed":
-        latents = "all"
+    latents = method.default_latents if decoding.latents is None else decoding.latents
     n = resolve_count(latents, visible - k, num_masked, "latents", least=0)
     return k, n
 
@@ -164,11 +162,10 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
     name = "this method" if name_of(method) == "custom" else name_of(method)
     n = getattr(decoding.latents, "__name__", decoding.latents)
     if method.latent_control == "fixed" and n is not None and n != "all":
-        trained = f"ar-mtp-window-{n + 1}" if isinstance(n, int) else "ar-mtp-window-N"
         reason = "its number of latent tokens is fixed when it is trained"
         raise ValueError(
             f"latents={n} is not supported by {name}: {reason}. "
-            f"Use latents=all, a scdm or esolm model, or train {trained}."
+            f"Use latents=all, a scdm or esolm model, or train {trainable_with(method, decoding.latents)}."
         )
     if method.latent_control == "none" and n is not None and n != 0:
         reason = "it has no latent tokens"
@@ -193,3 +190,10 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         raise ValueError(
             f"tokens_per_step={tokens} is not supported by {name}: {reason}. Use tokens_per_step=1."
         )
+
+
+def trainable_with(method: Method, latents: Count | None) -> str:
+    """Return the name of a method with the same order that can be trained for n latent tokens."""
+    if not method.is_left_to_right:
+        return "mdm-depth"
+    return f"ar-mtp-window-{latents + 1}" if isinstance(latents, int) else "ar-mtp-window-N"

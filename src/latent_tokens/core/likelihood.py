@@ -11,18 +11,19 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.methods import Denoiser, Method, exclude_mask_token
+from latent_tokens.core.wrappers import as_denoiser
 
 Report = Callable[[int], None]
 
 
 @torch.no_grad()
 def log_likelihood(
-    net: Denoiser,
+    net: Denoiser | nn.Module,
     method: Method,
     tokens: Int[Tensor, "B L"],
     order: Int[Tensor, "B L"],
@@ -34,7 +35,7 @@ def log_likelihood(
     """Return the log-probability of each token given those before it in `order`.
 
     Args:
-        net: the network.
+        net: the network, also in a wrapper: DDP, torch.compile or PEFT.
         method: how it was trained.
         tokens: complete sequences.
         order: a permutation per row, known positions first.
@@ -52,8 +53,9 @@ def log_likelihood(
         ValueError: a left-to-right method gets another order, or a method latent tokens that it does not
             support.
     """
+    net = as_denoiser(net)
     check(method, order, num_known, lengths, latents)
-    n = method.latents if latents is None else latents
+    n = method.default_latents if latents is None else latents
     if method.readout == "shifted" or (is_cacheable(method.attention) and n == 0):
         return in_one_pass(net, method, tokens, order, num_known, lengths)
     log_probabilities = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
@@ -63,7 +65,7 @@ def log_likelihood(
             continue
         num_clean = torch.full_like(rows, step)
         most = method.max_visible(lengths[rows] - num_clean) - 1
-        num_latents = most if n in (None, "all") else most.clamp(max=int(n))
+        num_latents = most if n == "all" else most.clamp(max=n)
         layout = next_layout(order[rows], num_clean, torch.ones_like(rows), num_latents)
         target = layout.slots == layout.num_shown[:, None] - 1
         logits = method.logits_at(target, net, tokens[rows], layout)  # (R, V)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens.checks import Registry, check_choice, check_int, is_whole
+from latent_tokens.checks import Registry, check_choice, check_int, check_label, is_whole
 from latent_tokens.core.attention import (
     Rule,
     attends_earlier,
@@ -22,33 +22,24 @@ from latent_tokens.core.attention import (
     independent,
     semi_causal,
 )
+from latent_tokens.core.denoiser import Denoiser, exclude_mask_token, supports_slots
 from latent_tokens.core.depth import check_depth, draw_rows, draw_visible, read_depth
+from latent_tokens.core.latents import LatentControl, check_latents
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.order import Order, any_order, first_order, is_left_to_right, left_to_right
 
+__all__ = [
+    "METHODS",
+    "Denoiser",
+    "LatentControl",
+    "Method",
+    "exclude_mask_token",
+    "name_of",
+    "supports_slots",
+    "windowed",
+]
+
 BLOCK_MASK_FROM = 1_024  # slots: on an accelerator, longer inputs get their mask in blocks
-
-LatentControl = Literal["none", "fixed", "free"]
-
-
-@runtime_checkable
-class Denoiser(Protocol):
-    """Any callable (ids, positions, mask) -> logits with an integer `mask_id`.
-
-    ids, positions: Int[B, S]; mask: Bool[B, S, S]; logits: Float[B, S, V]. A column `mask_id` of the logits
-    is never chosen. If `supports_slots` is true (`reads`, its name in version 0.1, is understood too), it
-    takes a fourth argument, slots Bool[B, S], and returns the logits of these slots only, (N, V), row by row.
-    On an accelerator its mask may then be a FlexAttention BlockMask.
-    """
-
-    mask_id: int
-
-    def __call__(self, ids: Tensor, positions: Tensor, mask: Tensor, /) -> Tensor: ...
-
-
-def supports_slots(net: Denoiser) -> bool:
-    """Return whether a denoiser takes slots as its fourth argument. In version 0.1 it says `reads`."""
-    return bool(getattr(net, "supports_slots", False) or getattr(net, "reads", False))
 
 
 @dataclass(frozen=True)
@@ -61,10 +52,15 @@ class Method:
     targets: Literal["all", "next"] = "all"  # which masked tokens of the input training scores
     weight: Literal["elbo", "flat"] = "elbo"  # divide by targets or by unknowns (D-4, loss weight)
     readout: Literal["in_place", "shifted"] = "in_place"  # shifted: slot j receives the token before it
-    latents: int | None = 0  # n if Decoding.latents is None; None = all
+    latents: int | None = 0  # n if it is free and Decoding.latents is None; None = all
     depth: str = "all"  # or "none:SHARE" or "uniform:SHARE" of the rows (D-38, depth of training)
+    name: str | None = field(
+        default=None, kw_only=True, compare=False
+    )  # in results, if it is no METHODS entry
 
     def __post_init__(self) -> None:
+        if self.name is not None:
+            check_label("name", self.name)
         if self.latents is not None:
             check_int("latents", self.latents, 0)
         if self.window is not None and not is_whole(self.window, 1):
@@ -83,6 +79,8 @@ class Method:
         check_choice("readout", self.readout, ("in_place", "shifted"))
         if self.depth != "all":
             check_depth(self.depth, self._attends_to_masked, self.targets)
+        if self.latents:
+            check_latents(self.latents, self.latent_control, self.window, self.attention)
 
     @property
     def _attends_to_masked(self) -> bool:
@@ -102,6 +100,13 @@ class Method:
         if attends_later(self.attention) and read_depth(self.depth)[0] != "uniform":
             return "fixed"
         return "free"
+
+    @property
+    def default_latents(self) -> int | Literal["all"]:
+        """The number of latent tokens if `Decoding.latents` is None."""
+        if self.latent_control == "none":
+            return 0
+        return "all" if self.latents is None or self.latent_control == "fixed" else self.latents
 
     def draw(
         self,
@@ -188,13 +193,6 @@ class Method:
         return tokens_at.masked_fill(~layout.clean, mask_id)
 
 
-def exclude_mask_token(mask_id: int, logits: Float[Tensor, "*N V"]) -> Float[Tensor, "*N V"]:
-    """Return the logits with the column of MASK, if there is one, at minus infinity."""
-    if logits.shape[-1] > mask_id:
-        return logits.index_fill(-1, torch.tensor([mask_id], device=logits.device), -torch.inf)
-    return logits
-
-
 def windowed(window: int, targets: Literal["all", "next"]) -> Method:
     """Return AR-MTP-Window-n (targets="all") or AR-NTP-n (targets="next") for n = window (section 5.3).
 
@@ -226,18 +224,23 @@ METHODS: Registry[Method] = Registry("method", {
 
 
 def name_of(method: Method) -> str:
-    """Return the method's name in METHODS, with weight, targets or depth if these differ, or "custom"."""
+    """Return the name of a method in results.
+
+    It is that of METHODS, else the method's own, else that of METHODS with weight, targets or depth if only
+    these differ, else "custom".
+    """
     names = [*METHODS, *(f"{kind}-{method.window}" for kind in ("ar-mtp-window", "ar-ntp") if method.window)]
     for changed in ((), ("weight",), ("targets",), ("weight", "targets"), ("depth",), ("weight", "depth")):
+        if changed and method.name is not None:
+            return method.name
         for name in names:
             if differences(METHODS[name], method) <= set(changed):
-                return (
-                    f"{name} ({', '.join(getattr(method, field) for field in changed)})" if changed else name
-                )
+                values = ", ".join(getattr(method, field) for field in changed)
+                return f"{name} ({values})" if changed else name
     return "custom"
 
 
 def differences(first: Method, second: Method) -> set[str]:
-    """Return the names of the fields in which two methods differ."""
-    names = [field.name for field in fields(first)]
+    """Return the names of the fields in which two methods differ, apart from `name`."""
+    names = [field.name for field in fields(first) if field.compare]
     return {name for name in names if getattr(first, name) != getattr(second, name)}

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Denoiser, Method
+from latent_tokens.core.wrappers import as_denoiser
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class TrainingBatch:
 
 
 def loss(
-    net: Denoiser,
+    net: Denoiser | nn.Module,
     method: Method,
     tokens: Int[Tensor, "B L"],
     known: Bool[Tensor, "B L"],
@@ -63,7 +64,7 @@ def loss(
     token. With "flat" it is the sum over targets divided by the number of unknown positions.
 
     Args:
-        net: the network.
+        net: the network, also in a wrapper: DDP, torch.compile or PEFT.
         method: how to train it.
         tokens: complete sequences.
         known: true at given positions, which are never masked.
@@ -74,9 +75,9 @@ def loss(
         ValueError: a row has no unknown position, a token is MASK, or the method cannot take the known
             positions.
     """
-    return weighted_nll(
-        net, method, corrupt(method, tokens, known, generator, mask_id=net.mask_id, lengths=lengths)
-    )
+    net = as_denoiser(net)
+    batch = corrupt(method, tokens, known, generator, mask_id=net.mask_id, lengths=lengths)
+    return weighted_nll(net, method, batch)
 
 
 def corrupt(

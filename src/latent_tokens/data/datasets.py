@@ -96,7 +96,7 @@ def make_data(config: DataConfig, report: Report = lambda num_examples: None) ->
             "format": FORMAT,
             "task": settings,
             "note": getattr(task, "note", None),
-            "apart_from": {str(other): splits_of(other) for other in config.apart_from},
+            "apart_from": {str(other): splits_of(other, task) for other in config.apart_from},
             **origin,
             "splits": entries,
             "made_with": provenance(),
@@ -105,9 +105,9 @@ def make_data(config: DataConfig, report: Report = lambda num_examples: None) ->
     return config.folder
 
 
-def splits_of(folder: Path) -> dict[str, Json]:
+def splits_of(folder: Path, task: Task) -> dict[str, Json]:
     """Return the splits of a data set, as its manifest lists them."""
-    return cast(dict[str, Json], read_manifest(folder)[1]["splits"])
+    return cast(dict[str, Json], read_manifest(folder, task)[1]["splits"])
 
 
 def make_counted(config: DataConfig) -> Path:
@@ -210,7 +210,7 @@ def keys_of(folders: Sequence[Path], task: Task) -> set[int]:
     """
     keys: set[int] = set()
     for folder in folders:
-        other, splits = load_data(folder)
+        other, splits = load_data(folder, task=task)
         if not isinstance(other, Task) or puzzles_of(other) != puzzles_of(task):
             raise ValueError(
                 f"apart_from={folder}: holds {other.name}, which has no puzzle in common with {task.name}"

@@ -11,7 +11,7 @@ import numpy as np
 
 from latent_tokens.configs import Split
 from latent_tokens.data.splits import chunks_of
-from latent_tokens.storage import Json, read_description, sha256_of
+from latent_tokens.storage import Json, json_bytes, read_description, sha256_of
 from latent_tokens.tasks import SPLITS, Examples, Language, Text, Tokens, described, description
 from latent_tokens.tasks.readers.arrays import load_npy
 
@@ -52,15 +52,19 @@ def fingerprint(examples: Examples) -> str:
     return digest.hexdigest()
 
 
-def read_manifest(folder: Path) -> tuple[Language, Manifest]:
+def read_manifest(folder: Path, task: Language | None = None) -> tuple[Language, Manifest]:
     """Return the task of a directory that `make_data` wrote, and its manifest.
+
+    `task` is used if the data set has its description. It may be code of a user, which is not imported here.
 
     Raises:
         ValueError: The manifest is missing or corrupt.
     """
     manifest = read_description(folder, "manifest.json", "data set", ("task", "splits"))
     try:
-        task = described(manifest["task"], folder)
+        is_same = task is not None and json_bytes(description(task)) == json_bytes(manifest["task"])
+        if task is None or isinstance(task, Text) or not is_same:
+            task = described(manifest["task"], folder)
     except ValueError as error:
         raise ValueError(f"data={folder}: {error}; make the data set again") from None
     splits = manifest["splits"]
@@ -72,13 +76,16 @@ def read_manifest(folder: Path) -> tuple[Language, Manifest]:
 
 
 def load_data(
-    folder: Path, splits: Sequence[Split] = ("train", "validation", "test")
+    folder: Path,
+    splits: Sequence[Split] = ("train", "validation", "test"),
+    task: Language | None = None,
 ) -> tuple[Language, dict[Split, Examples]]:
     """Return the task of a data set and those of the splits that it has.
 
     Args:
         folder: The directory that `make_data` wrote.
         splits: The splits to load.
+        task: The task, if it is your own: its code is not imported by the name in the files.
 
     Returns:
         The task, and the examples by split.
@@ -91,7 +98,7 @@ def load_data(
         >>> splits["train"].tokens.shape
         (48000, 81)
     """
-    task, manifest = read_manifest(folder)
+    task, manifest = read_manifest(folder, task)
     entries = manifest["splits"]
     return task, {
         split: load_split(folder, task, split, entries[split]) for split in splits if split in entries
@@ -140,8 +147,10 @@ def read_arrays(folder: Path, task: Language, split: Split) -> Examples:
 def fits(task: Language, examples: Examples) -> bool:
     """Return whether arrays are examples of a task, by their types, shapes, lengths and tokens."""
     tokens, known, lengths = examples
-    token_type = "uint16" if isinstance(task, Text) else "uint8"
-    if [part.dtype.name for part in examples] != [token_type, "bool", "uint16"] or tokens.ndim != 2:
+    token_types = ("uint16",) if isinstance(task, Text) else ("uint8", "uint16")
+    if tokens.dtype.name not in token_types or tokens.ndim != 2:
+        return False
+    if [known.dtype.name, lengths.dtype.name] != ["bool", "uint16"]:
         return False
     if known.shape != tokens.shape or lengths.shape != tokens.shape[:1]:
         return False

@@ -212,6 +212,24 @@ def make_problems(task: Task, count: int, seed: int, report: Report = lambda num
     return splits["test"]
 
 
+def dataset(task: Task, split: Split, count: int, seed: int = 0) -> Examples:
+    """Return generated examples of a split, which torch's DataLoader takes.
+
+    Args:
+        task: The task.
+        split: "train", "validation" or "test". No example is in two splits.
+        count: The number of examples. There are fewer if the task has no more.
+        seed: The seed. Equal seeds are equal examples.
+
+    Example:
+        >>> batch = next(iter(DataLoader(dataset(TASKS["sudoku-4"], "train", 64), batch_size=8)))
+        >>> batch["tokens"].shape
+        torch.Size([8, 16])
+    """
+    examples = make_splits(task, {split: count}, seed).examples()
+    return examples[split] if split in examples else task.generate(0, seed)
+
+
 def chunks_of(examples: Examples, size: int) -> Iterator[Examples]:
     """Yield the examples, `size` at a time."""
     for start in range(0, len(examples.tokens), size):

@@ -10,14 +10,17 @@ from typing import Protocol, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from latent_tokens import processes
 from latent_tokens.checkpoints.pretrained import check_fits
 from latent_tokens.configs import EvalConfig, Precision
 from latent_tokens.core.cost import relative_cost
 from latent_tokens.core.decoding import Decoding, Step, check_decoding
+from latent_tokens.core.wrappers import unwrap
 from latent_tokens.data.datasets import fingerprint
 from latent_tokens.evaluation.intervals import wilson
+from latent_tokens.evaluation.origin import trained_run
 from latent_tokens.evaluation.problems import batches, decode_batch, device_of, find_problems, policy_for
 from latent_tokens.evaluation.protocol import with_protocol
 from latent_tokens.evaluation.results import in_percent
@@ -27,8 +30,10 @@ from latent_tokens.evaluation.settings import (
     decoding_for,
     label,
     row_settings,
+    shown_candidates,
     shown_latents,
 )
+from latent_tokens.network.contract import check_once
 from latent_tokens.network.precision import warn_if_slow
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
@@ -52,7 +57,7 @@ class Watcher(Protocol):
 
 
 def evaluate(
-    net: Transformer,
+    net: Transformer | nn.Module,
     task: Task,
     config: EvalConfig,
     *,
@@ -68,7 +73,7 @@ def evaluate(
     decoding only.
 
     Args:
-        net: the model. It is left in eval mode.
+        net: the model, also in a wrapper. It is left in eval mode.
         task: the task that it learned.
         config: the settings.
         adjust: changes the decoding of each row last.
@@ -79,6 +84,7 @@ def evaluate(
         ValueError: the net is not of the task, its method cannot decode so, or it does not suit the protocol.
     """
     # Check the request before anything is computed.
+    net = cast(Transformer, unwrap(net))
     config = with_protocol(net, task, config)
     decodings = checked_decodings(net, task, config)
     problems = find_problems(task, config)
@@ -109,6 +115,7 @@ def checked_decodings(net: Transformer, task: Language, config: EvalConfig) -> l
         ValueError: the net is not of the task, or its method cannot decode so.
     """
     check_fits(net, task)
+    check_once(net, net.method, task.length)
     decodings = [decoding_for(net.method, task, sampling) for sampling in config.samplings]
     for decoding in decodings:
         check_decoding(net.method, decoding)
@@ -155,6 +162,7 @@ def measure(
         {} if watcher is None else watcher.found(),
         {"problems": config.data.name if config.data else None, "problems_sha256": problems_sha256},
         {"precision": config.precision, "made_with": provenance()},
+        trained_run(net),
     )
 
 
@@ -209,7 +217,9 @@ def answer(
     costs = RowCosts(
         processed=sum(all_processed) / count,
         relative_cost=round(sum(all_processed) / sum(all_most), 4),
-        paper_cost=paper_cost(length, decoding, shown_latents(net.method, decoding)),
+        paper_cost=paper_cost(
+            length, shown_candidates(net.method, decoding), shown_latents(net.method, decoding)
+        ),
         forward_passes=max(all_passes),
         seconds=round(slowest, 3),
         samples_per_second=round(count / slowest, 2),
@@ -224,10 +234,9 @@ def answer(
     return processes.gather_rows(np.concatenate(samples)), costs
 
 
-def paper_cost(length: int, decoding: Decoding, latents: int | str) -> float | None:
+def paper_cost(length: int, candidates: int | str, latents: int | str) -> float | None:
     """Return `relative_cost` by the paper's formula, to 4 digits; None if n or k is a rule."""
-    if (isinstance(latents, str) and latents != "all") or callable(decoding.candidates):
+    if any(isinstance(count, str) and count != "all" for count in (candidates, latents)):
         return None
-    candidates = length if decoding.candidates == "all" else decoding.candidates
-    num_latents = length if isinstance(latents, str) else latents
-    return round(relative_cost(length, candidates, num_latents), 4)
+    k, n = (length if isinstance(count, str) else count for count in (candidates, latents))
+    return round(relative_cost(length, k, n), 4)

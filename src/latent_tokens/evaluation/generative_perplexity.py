@@ -18,6 +18,7 @@ from latent_tokens.configs import EvalConfig
 from latent_tokens.evaluation.evaluate import answer, checked_decodings, in_precision
 from latent_tokens.evaluation.evaluators import Judge
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio
+from latent_tokens.evaluation.origin import trained_run
 from latent_tokens.evaluation.problems import device_of, policy_for
 from latent_tokens.evaluation.results import in_percent
 from latent_tokens.evaluation.rows import Measured, Row, joined
@@ -103,6 +104,7 @@ def evaluate_text(
                 {},
                 {},
                 {"precision": config.precision, "made_with": provenance()},
+                trained_run(net),
             )
             rows.append(in_percent(row))
             on_row(rows[-1])

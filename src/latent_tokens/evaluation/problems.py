@@ -24,7 +24,7 @@ from latent_tokens.evaluation.settings import POLICIES
 from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import counting
-from latent_tokens.tasks import Examples, Language, Sudoku, SudokuPuzzle, Task, Text, description
+from latent_tokens.tasks import Examples, Language, Sudoku, SudokuPuzzle, Task, form
 from latent_tokens.tasks.base import Tokens
 
 DEFAULT_SAMPLES = 1_000
@@ -140,7 +140,7 @@ def read_split(task: Language, folder: Path, split: Split) -> Examples:
     Raises:
         ValueError: the data set is of another task.
     """
-    data_task, splits = load_data(folder, (split,))
+    data_task, splits = load_data(folder, (split,), task)
     examples = splits.get(split, Examples.of(np.zeros((0, data_task.length), np.uint8), 0))
     if isinstance(task, Sudoku) and isinstance(data_task, SudokuPuzzle) and task.grid == data_task.grid:
         return data_task.to_infill(examples, task)
@@ -161,16 +161,6 @@ def check_enough(count: int, available: int, name: str) -> None:
             f"num_samples={count}: the test split of {name} has {available} problems. "
             f"Use at most num_samples={available}."
         )
-
-
-def form(task: Language) -> str:
-    """Return the properties that a data set and a model must share. How puzzles are made may differ."""
-    properties = {"padding": "none", **description(task)}
-    if isinstance(task, Text):
-        properties = {"tokenizer": f"{task.tokenizer} ({task.fingerprint})"}
-    names = [name for name in ("padding", "numbers", "tokenizer") if name in properties]
-    settings = ", ".join(f"{name}={properties[name]}" for name in names)
-    return f"{type(task).__name__} of {task.length} positions over {task.vocab_size} tokens, {settings}"
 
 
 def policy_for(net: Transformer, task: Language, config: EvalConfig) -> LatentPolicy:

@@ -18,15 +18,17 @@ if TYPE_CHECKING:
 BenchRow = Mapping[str, Any]  # of `bench --json`
 
 COLORS = {
-    "scdm": "#0072B2",
     "mdm": "#D55E00",
     "sidm": "#009E73",
+    "scdm": "#0072B2",
+    "esolm": "#56B4E9",
     "arm": "#666666",
     "ar-mtp": "#CC79A7",
-    "esolm": "#56B4E9",
+    "ar-mtp-window": "#CC79A7",
+    "ar-ntp": "#882255",
     "mdm-depth": "#E69F00",
-    "scdm-depth": "#56B4E9",  # in no figure with esolm
-}  # Okabe and Ito (2008)
+    "scdm-depth": "#332288",
+}  # of every figure, in the order of its legend. Okabe and Ito (2008), and two of Tol's muted colors
 ORDER_NAMES = {"top_prob": "top-prob", "uniform": "uniform", "left_to_right": "left to right"}
 
 

@@ -119,12 +119,22 @@ class HeldOut(Problems, total=False):
     held_out_tokens: int
 
 
+class TrainedRun(TypedDict, total=False):
+    """The training run of the model, by its config.json. Rows of version 0.1 have `train_seed` at most."""
+
+    run: str  # the name of its directory
+    method_name: str  # as it was trained: `method` also names what was changed
+    size: str  # of the network, by name
+    length: int  # positions of a sequence
+    train_seed: int
+    train_steps: int
+
+
 class RowOfRecipe(TypedDict, total=False):
     """The recipe of a row of the paper, its data and its model."""
 
     recipe: str  # hash
     model: str
-    train_seed: int
     cell: dict[str, object]  # the fields of `paper.experiments.Cell`
     data_sha256: str | None  # of the training examples
     weights_sha256: str
@@ -136,7 +146,7 @@ class RowOfRecipe(TypedDict, total=False):
     evaluate_seconds: float
 
 
-class Row(RowSettings, Measured, RowCosts, Watched, Software, HeldOut, RowOfRecipe):
+class Row(RowSettings, Measured, RowCosts, Watched, Software, HeldOut, TrainedRun, RowOfRecipe):
     """A result: one model in one setting.
 
     Rows of version 0.1 have no `units` and no `row_sha256`, and their shares are fractions of 1.
@@ -153,9 +163,10 @@ def joined(
     watched: Watched,
     problems: Problems,
     software: Software,
+    trained: TrainedRun,
 ) -> Row:
     """Return the row of these parts, with the keys in their order."""
-    return cast(Row, {**settings, **measured, **costs, **watched, **problems, **software})
+    return cast(Row, {**settings, **measured, **costs, **watched, **problems, **software, **trained})
 
 
 def value_of(row: Row, name: str) -> float:

@@ -93,17 +93,28 @@ def check_policy(method: Method, config: SamplingConfig) -> None:
 
 
 def shown_latents(method: Method, decoding: Decoding) -> int | str:
-    """Return the number of latent tokens that a row reports, or the name of its rule."""
-    latents = method.latents if decoding.latents is None else decoding.latents
-    if latents is None or latents == "all":
-        return "all" if method.window is None else method.window - 1
-    return latents if isinstance(latents, int) else getattr(latents, "__name__", "custom")
+    """Return the number of latent tokens that a row reports, at most what the window has room for.
+
+    It is the name of the rule if the number follows one.
+    """
+    latents = method.default_latents if decoding.latents is None else decoding.latents
+    if callable(latents):
+        return getattr(latents, "__name__", "custom")
+    if method.window is None:
+        return latents
+    candidates = shown_candidates(method, decoding)
+    most = method.window - (candidates if isinstance(candidates, int) else 1)
+    return most if latents == "all" else min(latents, most)
 
 
-def shown_candidates(decoding: Decoding) -> int | str:
-    """Return the number of candidates that a row reports, or the name of its rule."""
+def shown_candidates(method: Method, decoding: Decoding) -> int | str:
+    """Return the number of candidates that a row reports, at most the window, or the name of its rule."""
     candidates = decoding.candidates
-    return getattr(candidates, "__name__", "custom") if callable(candidates) else candidates
+    if callable(candidates):
+        return getattr(candidates, "__name__", "custom")
+    if method.window is None:
+        return candidates
+    return method.window if candidates == "all" else min(candidates, method.window)
 
 
 def row_settings(method: Method, task: Language, config: SamplingConfig, decoding: Decoding) -> RowSettings:
@@ -113,7 +124,7 @@ def row_settings(method: Method, task: Language, config: SamplingConfig, decodin
         method=name_of(method),
         order=order_for(method, task, config),
         latents=shown_latents(method, decoding),
-        candidates=shown_candidates(decoding),
+        candidates=shown_candidates(method, decoding),
     )
     if decoding.tokens_per_step != 1:
         settings["tokens_per_step"] = decoding.tokens_per_step
@@ -122,4 +133,4 @@ def row_settings(method: Method, task: Language, config: SamplingConfig, decodin
 
 def label(method: Method, decoding: Decoding) -> str:
     """Return the label of a row's progress bar."""
-    return f"{name_of(method)} n={shown_latents(method, decoding)} k={shown_candidates(decoding)}"
+    return f"{name_of(method)} n={shown_latents(method, decoding)} k={shown_candidates(method, decoding)}"

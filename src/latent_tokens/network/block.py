@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, cast
+from functools import partial, wraps
+from typing import Concatenate, Literal, ParamSpec, cast
 
 import numpy as np
 import torch
@@ -11,6 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask
+from torch.utils.checkpoint import checkpoint
 
 from latent_tokens.network.compiling import compiled
 from latent_tokens.network.kernels import Linear, attend
@@ -20,11 +23,34 @@ from latent_tokens.sizes import Size
 TOKENS_PER_GROUP = 1_024  # on a CPU, rows of at most this many tokens attend together in the last layer
 
 
+P = ParamSpec("P")
+
+
+def checkpointed(
+    forward: Callable[Concatenate[Block, P], Tensor],
+) -> Callable[Concatenate[Block, P], Tensor]:
+    """Return a method of a block that obeys its `gradient_checkpointing`."""
+
+    @wraps(forward)
+    def with_checkpoint(block: Block, /, *inputs: P.args, **options: P.kwargs) -> Tensor:
+        if block.gradient_checkpointing and block.training and torch.is_grad_enabled():
+            return cast(
+                Tensor, block._gradient_checkpointing_func(partial(forward, block), *inputs, **options)
+            )
+        return forward(block, *inputs, **options)
+
+    return with_checkpoint
+
+
 class Block(nn.Module):
     """Attention, then MLP. Each takes a LayerNorm of the residual stream and adds its output to the stream.
 
     `forward` is the reference. `forward_at` computes less, and is tested equal.
+    With `gradient_checkpointing`, training keeps the input of a block only, and computes the rest again.
     """
+
+    gradient_checkpointing = False  # these two names are those of transformers, which sets both
+    _gradient_checkpointing_func = staticmethod(partial(checkpoint, use_reentrant=False))
 
     def __init__(self, size: Size, dropout: float, gelu: Literal["tanh", "exact"]) -> None:
         super().__init__()
@@ -40,6 +66,7 @@ class Block(nn.Module):
         self.mlp_out = Linear(4 * width, width)
         self.compiled = False
 
+    @checkpointed
     def forward(
         self, x: Float[Tensor, "B S D"], rotation: Rotation | None, mask: Bool[Tensor, "B 1 S S"]
     ) -> Float[Tensor, "B S D"]:
@@ -50,6 +77,7 @@ class Block(nn.Module):
         attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # (B, H, S, C)
         return self.residual_and_mlp(x, merge_heads(attended))
 
+    @checkpointed
     def forward_at(
         self,
         x: Float[Tensor, "B Q D"],

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import agree, bidirectional, dense_mask, is_cacheable
@@ -21,9 +21,11 @@ from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Denoiser, Method, supports_slots
 from latent_tokens.core.sampling import decode, finish
 from latent_tokens.core.state import State, start
+from latent_tokens.core.wrappers import as_denoiser, unwrap
 from latent_tokens.network.block import select_slots
 from latent_tokens.network.buckets import bucket_by_length
 from latent_tokens.network.cached import CachedDecoder
+from latent_tokens.network.contract import check_once
 from latent_tokens.network.memory import decoding_rows
 from latent_tokens.network.transformer import Transformer
 
@@ -31,7 +33,7 @@ TABLE_BYTES = 1 << 28  # the size limit of the first layer's table
 
 
 def generate(
-    net: Denoiser,
+    net: Denoiser | nn.Module,
     method: Method,
     tokens: Int[Tensor, "B L"],
     known: Bool[Tensor, "B L"],
@@ -50,10 +52,10 @@ def generate(
 
     For our Transformer in eval mode, without hooks, the logits equal those of the reference implementation up
     to rounding, and so do the samples, unless two choices are that close. Any other network runs the
-    reference implementation.
+    reference implementation, and is tested by `check_network` at its first call.
 
     Args:
-        net: the network.
+        net: the network, also in a wrapper: DDP, torch.compile or PEFT.
         method: how it was trained.
         tokens: token ids. Ignored where `known` is false.
         known: true at given positions.
@@ -64,7 +66,8 @@ def generate(
         on_step: called with every step.
 
     Raises:
-        ValueError: the decoding does not suit the method, shapes or values are off, or logits are not finite.
+        ValueError: the decoding does not suit the method, shapes or values are off, logits are not finite, or
+            the network does not pass `check_network`.
 
     Example:
         >>> known = torch.zeros(2, 36, dtype=torch.bool)
@@ -72,10 +75,14 @@ def generate(
         >>> generate(net, net.method, known.long(), known, decoding, seed=0).tokens.shape
         torch.Size([2, 36])
     """
-    if not isinstance(net, Transformer) or not is_plain(net):
+    inner = unwrap(net)
+    if not isinstance(inner, Transformer) or not is_plain(inner):
+        check_once(inner, method, tokens.shape[1])
         return reference.generate(
-            net, method, tokens, known, decoding, seed, rows=rows, lengths=lengths, on_step=on_step
-        )
+            as_denoiser(net), method, tokens, known, decoding, seed,
+            rows=rows, lengths=lengths, on_step=on_step,
+        )  # fmt: skip
+    net = inner
     state = start(net, method, tokens, known, decoding, seed, rows, lengths)
     with torch.inference_mode():
         table = qkv_table(net, *tokens.shape)

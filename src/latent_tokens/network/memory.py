@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import torch
+import sys
 
+import torch
+from torch import nn
+
+from latent_tokens.core.wrappers import unwrap
 from latent_tokens.network.transformer import Transformer
 
 DECODING_BYTES = 1 << 28  # on a CPU, where more does not make it faster
@@ -26,14 +30,18 @@ def decoding_rows(net: Transformer, candidates: int, length: int) -> int:
     return max(1, memory_budget(net, DECODING_BYTES) // max(1, row))
 
 
-def training_rows(net: Transformer, slots: int) -> int:
+def training_rows(net: nn.Module, slots: int) -> int:
     """Return how many rows of `slots` slots to train on at once, at least 1.
 
-    A row takes what each layer keeps for its gradient, in float32, and the logits.
+    A row takes what each layer keeps for its gradient, in float32, and the logits. The memory that a network
+    of the user's own takes is not known, so it gets all rows.
     """
-    layer = 20 * 4 * net.size.width + 4 * net.size.heads * slots
-    row = slots * (net.size.layers * layer + 16 * net.head.out_features)
-    return max(1, memory_budget(net, TRAINING_BYTES) // max(1, row))
+    inner = unwrap(net)
+    if not isinstance(inner, Transformer):
+        return sys.maxsize
+    layer = 20 * 4 * inner.size.width + 4 * inner.size.heads * slots
+    row = slots * (inner.size.layers * layer + 16 * inner.head.out_features)
+    return max(1, memory_budget(inner, TRAINING_BYTES) // max(1, row))
 
 
 def memory_budget(net: Transformer, on_cpu: int) -> int:

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 from torch.nn.attention.flex_attention import BlockMask
 
 from latent_tokens.network.block import Block, Selection, select_slots
@@ -99,19 +100,20 @@ class Transformer(nn.Module):
         """
         # A pass for some slots looks up its first projection if the table is smaller than the input.
         # In bf16 the gradient of the table would be summed with too few bits.
-        if slots is not None:
+        if slots is not None and (isinstance(mask, BlockMask) or not is_compiling()):
             is_small = 3 * self.table_rows < 2 * ids.numel()
             use_table = is_small and not torch.is_autocast_enabled(ids.device.type)
             qkv_table = self.qkv_table() if use_table else None
             for_heads = mask[:, None] if isinstance(mask, Tensor) else mask
             return self.forward_at(ids, positions, for_heads, slots, qkv_table)
 
-        # The reference computes every slot in every layer.
+        # The reference computes every slot in every layer, and so does a compiled network, as one graph.
         x = self.embed(ids, positions)
         rotation = self.rotation(positions)
         for block in self.blocks:
             x = block(x, rotation, cast(Tensor, mask)[:, None])
-        return cast(Tensor, self.head(self.norm(x)))
+        logits = cast(Tensor, self.head(self.norm(x)))
+        return logits if slots is None else logits[slots]
 
     def forward_at(
         self,
@@ -155,16 +157,15 @@ class Transformer(nn.Module):
     def rotation(self, positions: Int[Tensor, "B S"], length: int | None = None) -> Rotation | None:
         """Return cosine and sine of each slot's angles, or None without a rotary embedding.
 
-        All positions lie below `length`. None looks for the largest.
+        All positions lie below `length`. None looks for the largest, but in a graph it is `max_length`.
         """
         if self.positions == "learned":
             return None
-        if length is None and self.positions == "rotary" and positions.numel():
+        if length is None and self.positions == "rotary" and positions.numel() and not is_compiling():
             length = int(positions.max()) + 1
         length = max(self.max_length, length or 0)
         weight = self.head.weight
-        half = self.size.width // self.size.heads // 2
-        cos, sin = rotary_table(length, half, weight.dtype, weight.device)
+        cos, sin = rotary_table(length, self.size.width // self.size.heads // 2, weight.dtype, weight.device)
         return cos[positions][:, None], sin[positions][:, None]
 
     @property
@@ -174,11 +175,10 @@ class Transformer(nn.Module):
 
     def qkv_table(self) -> Float[Tensor, "T W"]:
         """Return the first block's queries, keys and values of each token at each position, unrotated."""
-        first = cast(Block, self.blocks[0])
         x = self.embedding.weight
         if self.position_embedding is not None:
             x = (x[:, None] + self.position_embedding.weight).flatten(0, 1)
-        return first.project(x)
+        return cast(Block, self.blocks[0]).project(x)
 
     def table_index(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
         """Return the row of `qkv_table` that each slot has."""

@@ -24,7 +24,6 @@ Value = float | str
 Key = tuple[str, str, Latents]
 """What the lines of one curve share: the kind of model, the order, and n unless n is the axis."""
 
-KIND_COLOURS = {**COLORS, "ar-mtp-window": "#E69F00", "ar-ntp": "#56B4E9"}
 LOWEST_TOP = 10  # percent: a shorter axis would show noise as a curve
 STYLES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "^", "D")
@@ -87,7 +86,7 @@ def draw_group(
     name, order, n = key
     kinds = ", ".join(dict.fromkeys(kind(line.cell) for line in lines))
     label = f"{kinds}, {ORDER_NAMES[order]}" if n is None else f"{kinds}, {ORDER_NAMES[order]}, n={n}"
-    color = KIND_COLOURS[name]
+    color = COLORS[name]
     if axis.value(lines[0].cell) is None:
         mean = lines[0].mean
         axes.axhline(mean, linewidth=1, linestyle="--", color=color, label=f"{label} {mean:.0f}")
@@ -159,8 +158,21 @@ def tick_label(value: Value, lines: Sequence[Line], axis: Axis) -> str:
 
 
 def legend_below(axes: Axes) -> None:
-    """Draw a legend of two columns under the panel, so that it hides no curve."""
-    axes.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    """Draw a legend of two columns under the panel, so that it hides no curve. Methods are in one order."""
+    order = list(COLORS)
+    handles, labels = axes.get_legend_handles_labels()
+    methods = [re.split("[ ,]", label)[0] for label in labels]
+    ranks = [order.index(method) if method in order else 0 for method in methods]
+    in_order = sorted(range(len(labels)), key=lambda i: ranks[i])
+    axes.legend(
+        [handles[i] for i in in_order],
+        [labels[i] for i in in_order],
+        fontsize=7,
+        frameon=False,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.16),
+        ncols=2,
+    )
 
 
 def kind(cell: Cell) -> str:

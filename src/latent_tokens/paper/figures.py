@@ -1,4 +1,4 @@
-"""Figures of an experiment: curves, or our values and the paper's on one axis."""
+"""Figures of an experiment: curves, or one marker per result. Tables have no figure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from latent_tokens.evaluation.report import ORDER_NAMES, save_sheet
+from latent_tokens.evaluation.report import COLORS, ORDER_NAMES, save_sheet
 from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.curves import (
     CANDIDATES,
-    KIND_COLOURS,
     LATENTS,
     MARKERS,
     STEPS,
@@ -25,7 +24,7 @@ from latent_tokens.paper.curves import (
 )
 from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED
 from latent_tokens.paper.scales import Latents
-from latent_tokens.paper.tables import Line, printed, stand_in
+from latent_tokens.paper.tables import Line, stand_in
 from latent_tokens.paper.tokens import Painter, Panel, token_panels
 from latent_tokens.paper.variants import VARIANTS, label
 
@@ -62,13 +61,37 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
         axes.set_title(panel.title, fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
 
-    # The caption.
-    notes = []
+    notes = measurement(shown)
     if paint not in (ahead, lost) and all(line.interval is not None for line in shown):
         notes.append("95% intervals of all samples together")
-    if paint is dots and any(printed(line.cell) for line in shown):
-        notes.append("the paper's tasks are larger")
-    return save_sheet(sheet, EXPERIMENTS[experiment].title, "; ".join([*notes, command]), stem)
+    caption = f"{', '.join(notes)}\n{command}"
+    return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
+
+
+def measurement(lines: Sequence[Line]) -> list[str]:
+    """Return the samples, training seeds, candidates and hardware of results, for a caption."""
+    rows = [row for line in lines for row in line.rows]
+    samples = span({row["num_samples"] for row in rows})
+    seeds = span({len(line.rows) for line in lines})
+    notes = [f"{samples} samples per seed", f"{seeds} training {plural('seed', seeds)}"]
+    candidates = {row.get("candidates") for row in rows if row.get("order") == "top_prob"}
+    if len(candidates) == 1:
+        notes.append(f"k = {candidates.pop()} in top-prob order")
+    threads = {row["threads"] for row in rows if "threads" in row}
+    if threads:
+        devices = ", ".join(sorted({str(row["device"]) for row in rows}))
+        notes.append(f"{span(threads)} {plural('thread', span(threads))} ({devices})")
+    return notes
+
+
+def plural(noun: str, number: str) -> str:
+    """Return a noun as it follows a number."""
+    return noun if number == "1" else f"{noun}s"
+
+
+def span(numbers: set[int]) -> str:
+    """Return the smallest and the largest number, or the only one."""
+    return "-".join(f"{number:,}" for number in sorted({min(numbers), max(numbers)}))
 
 
 def panels_of(lines: Sequence[Line]) -> list[Panel]:
@@ -123,13 +146,17 @@ def suits(axis: Axis, lines: Sequence[Line]) -> bool:
 
 
 def dots(axes: Axes, lines: Sequence[Line]) -> None:
-    """Draw one row per method and variant, with a marker per n. The paper's values are hollow markers."""
-    names = list(dict.fromkeys(named(line.cell) for line in reversed(lines)))
+    """Draw one row per method and variant, with a marker per n. An n of one row only is a dashed line."""
+    methods = {line.cell.method for line in lines}
     numbers = sorted({line.cell.latents for line in lines}, key=by_number)
+    rows_of = {n: {named(line.cell) for line in lines if line.cell.latents == n} for n in numbers}
+    limits = [n for n in numbers if len(rows_of[n]) == 1 < max(map(len, rows_of.values()))]
+    numbers = [n for n in numbers if n not in limits]
+    points = [line for line in lines if line.cell.latents in numbers]
+    names = list(dict.fromkeys(named(line.cell) for line in reversed(points)))
 
-    # Our values with their intervals, and the paper's.
-    for line in lines:
-        color = KIND_COLOURS[kind(line.cell)]
+    # Values with their intervals, and those that the rows lie between.
+    for line in points:
         index = numbers.index(line.cell.latents)
         height = names.index(named(line.cell)) + SPREAD * ((len(numbers) - 1) / 2 - index)
         axes.errorbar(
@@ -138,27 +165,28 @@ def dots(axes: Axes, lines: Sequence[Line]) -> None:
             xerr=bars([line]),
             marker=MARKERS[index],
             capsize=3,
-            color=color,
+            color=COLORS[kind(line.cell)],
             alpha=1 - FADING * index,
         )
-        number = printed(line.cell)
-        if number is not None:
-            axes.plot([number.accuracy], [height], "D", color=color, fillstyle="none")
+    for line in lines:
+        if line.cell.latents in limits:
+            style = STYLES[1 + limits.index(line.cell.latents)]
+            axes.axvline(line.mean, linewidth=1, linestyle=style, color=COLORS[kind(line.cell)])
 
-    # Labels and limits.
-    has_paper = any(printed(line.cell) is not None for line in lines)
-    axes.set(yticks=range(len(names)), yticklabels=names)
-    if has_paper:
-        axes.set(xlabel=f"{lines[0].unit} (hollow: the paper)", xlim=(0, 100))
-    else:
-        axes.set(xlabel=lines[0].unit, xlim=(0, None))
+    # Labels, limits and the legend.
+    labels = [name.split("\n")[-1] for name in names] if len(methods) == 1 else names
+    axes.set(yticks=range(len(names)), yticklabels=labels, xlabel=lines[0].unit, xlim=(0, None))
+    if len(methods) == 1:
+        axes.set_ylabel(lines[0].cell.method)
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.grid(axis="x", alpha=0.3)
-    if len(numbers) > 1:
-        color = KIND_COLOURS[kind(lines[0].cell)]
+    if len(numbers) + len(limits) > 1:
+        color = COLORS[kind(lines[0].cell)]
         for index, n in enumerate(numbers):
             axes.plot([], [], MARKERS[index], color=color, alpha=1 - FADING * index, label=f"n = {n}")
-        axes.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
+        for index, n in enumerate(limits):
+            axes.plot([], [], STYLES[1 + index], color=color, linewidth=1, label=f"n = {n}")
+        legend_below(axes)
 
 
 def by_number(latents: Latents) -> tuple[bool, bool, int]:
@@ -187,7 +215,7 @@ def ahead(axes: Axes, lines: Sequence[Line]) -> None:
             marker="o" if line.cell.order == "top_prob" else "s",
             markersize=3,
             linestyle=STYLES[line.cell.latents == "all"],
-            color=KIND_COLOURS[kind(line.cell)],
+            color=COLORS[kind(line.cell)],
             label=with_latents(
                 f"{line.cell.method}, {ORDER_NAMES[line.cell.order]}", line.cell.latents, ", "
             ),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from latent_tokens.configs import MAY_CHANGE_ON_RESUME, DataConfig, EvalConfig, TrainConfig
+from latent_tokens.configs.train import DEFAULT_NUM_TRAIN
 from latent_tokens.data.datasets import GENERATOR
 from latent_tokens.storage import Json, short_hash
 
@@ -47,10 +48,11 @@ def training_content(config: TrainConfig) -> dict[str, Content]:
             "targets": config.targets,
             "noise": config.noise,
             "precision": config.precision,
-            "num_train": config.num_train,
+            "num_train": config.num_train or DEFAULT_NUM_TRAIN,
             "num_validation": config.num_validation,
             "evaluate_every": config.evaluate_every,
             "seed": config.seed,
+            "start": None if config.start is None else str(config.start),
         }
     )
 

@@ -73,6 +73,7 @@ def estimate(works: Iterable[Work]) -> float:
             continue
         training, data = work.recipes[0].training, work.recipes[0].data
         length = data.length or Text.length if data.task == "text" else task_of(data).length
+        assert training.size is not None  # no recipe starts from a model
         rate = step_seconds(training.size, training.batch_size, length)
         total += work.steps_left * rate
         for recipe in work.missing:

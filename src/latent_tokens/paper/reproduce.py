@@ -88,7 +88,10 @@ def say(row: Row) -> None:
 
 
 def write(requested: list[Recipe], experiment: str, scale: ScaleName, folder: Path) -> str:
-    """Write the table and the figure of an experiment from the results that exist, and return the table."""
+    """Write the table of an experiment from the results that exist, and its figure. Return the table.
+
+    An experiment that is a table in the paper has no figure.
+    """
     rows = measured(folder / ROWS)
     check_together([rows[recipe.hash] for recipe in requested if recipe.hash in rows], folder / ROWS)
     shown = lines(requested, rows)
@@ -96,7 +99,8 @@ def write(requested: list[Recipe], experiment: str, scale: ScaleName, folder: Pa
     of_text = all(line.is_text for line in shown)
     table = (text_markdown if of_text else markdown)(shown, experiment, scale)
     write_atomic({folder / f"{experiment}.md": table.encode()})
-    (draw_text if of_text else draw)(shown, experiment, command, folder / experiment)
+    if not experiment.startswith("table"):
+        (draw_text if of_text else draw)(shown, experiment, command, folder / experiment)
     return table
 
 

@@ -165,7 +165,7 @@ def cells_of_rows(line: Line, lines: Sequence[Line]) -> list[tuple[str, ...]]:
 
 
 def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
-    """Write STEM.png and STEM.svg: held-out nats, perplexity and entropy over the number of latent tokens.
+    """Write STEM.png and STEM.svg: held-out nats and perplexity over the number of latent tokens.
 
     Fewer than two numbers with results make no figure.
     """
@@ -175,11 +175,8 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
     dial = list(dict.fromkeys(line.cell.latents for line in shown if line.cell.latents is not None))
     if len(dial) < 2:
         return []
-    sheet = Figure(figsize=(11, 4.2), layout="constrained")
-    panels = [
-        ("perplexity", "perplexity under the evaluator model"),
-        ("entropy", "entropy of a text's tokens, nats"),
-    ]
+    sheet = Figure(figsize=(9, 4.2), layout="constrained")
+    panels = [("perplexity", "perplexity under the evaluator model")]
     if any(held_out(line.rows[0]) is not None and without_latents(line, shown) for line in shown):
         panels.insert(0, ("difference", "held-out nats per token, difference to n = 0"))
     for axes, (what, text) in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
@@ -205,10 +202,8 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
         axes.spines[["top", "right"]].set_visible(False)
     sheet.axes[-1].legend(fontsize=8, frameon=False)
     judges = ", ".join(dict.fromkeys(line.rows[0]["judge"] for line in shown))
-    caption = (
-        f"evaluator model: {judges}; 95% intervals over texts or held-out sequences, one training seed;"
-        f" {command}"
-    )
+    intervals = "95% intervals over texts or held-out sequences, one training seed"
+    caption = f"evaluator model: {judges}, {intervals}\n{command}"
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
 
 

@@ -16,7 +16,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from latent_tokens.checkpoints.description import Origin, check_about
 from latent_tokens.checkpoints.pretrained import from_pretrained, shipped_names
 from latent_tokens.checks import one_line
-from latent_tokens.configs import MAY_CHANGE_ON_RESUME, TrainConfig
+from latent_tokens.configs import DEFAULT_SHAPE, MAY_CHANGE_ON_RESUME, TrainConfig
 from latent_tokens.core.methods import name_of
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.evaluation.rows import Row, metric_of
@@ -157,8 +157,10 @@ def recipe(origin: Origin) -> str:
         if field.name not in (*SEPARATE, *MAY_CHANGE_ON_RESUME, *(GENERATED_DATA_ONLY if data else ()))
     ]
     values = {field.name: trained[field.name] for field in settings if trained.get(field.name) is not None}
-    changed = [field.name for field in settings if values.get(field.name, field.default) != field.default]
-    options = [part for name in changed for part in (f"--{name.replace('_', '-')}", str(values[name]))]
+    usual = {field.name: field.default for field in settings} | DEFAULT_SHAPE
+    changed = [name for name, value in values.items() if value != usual[name]]
+    flags = {name: f"--{name.replace('_', '-')}" for name in changed} | {"start": "--from"}
+    options = [part for name in changed for part in (flags[name], str(values[name]))]
     options += ["--data", Path(str(data)).name] if data else []
     task = origin.get("task", {}).get("name", "TASK")
     command = shlex.join(["latent-tokens", "train", str(task), str(origin.get("name")), *options])

@@ -1,45 +1,20 @@
-"""Generation in transformers: the settings of `generate`, its output, and the record of its steps."""
+"""Generation in transformers: decoding, its output, and the record of its steps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
-from dataclasses import dataclass, replace
-from typing import Literal, TypedDict, Unpack, cast
+from typing import Any, TypedDict, cast
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel
-from transformers.utils.generic import ModelOutput
+from transformers import PreTrainedModel
 
-from latent_tokens.checks import check_int
-from latent_tokens.configs import OrderName, SamplingConfig
-from latent_tokens.core.decoding import Decoding, Step, check_decoding
-from latent_tokens.core.methods import Method
-from latent_tokens.core.partition import equal_parts
-from latent_tokens.evaluation.settings import decoding_for
-from latent_tokens.tasks import TASKS, Language, Text
-
-IGNORED_SETTINGS = ("transformers_version", "return_dict_in_generate")
+from latent_tokens.core.decoding import Decoding, Step
+from latent_tokens.network.fast import generate
+from latent_tokens.network.transformer import Transformer
+from latent_tokens.sharing.model_inputs import check_inputs
 
 StepCallback = Callable[[PreTrainedModel, int, float, dict[str, Tensor]], object]
-
-
-class GenerationSettings(TypedDict, total=False):
-    """The settings of `generate`, with the names of transformers and diffusers."""
-
-    num_latent_tokens: int | Literal["all"] | None  # latent tokens n per step
-    candidates: int | Literal["all", "growing"] | None  # candidate set size k
-    order: OrderName | None  # decoding order
-    temperature: float | None  # temperature of the samples
-    top_p: float | None  # nucleus of the samples
-    tokens_per_step: int | None  # tokens decoded per step
-    steps: int | None  # number of steps, instead of `tokens_per_step`
-    seed: int | None  # seed of the samples
-    do_sample: bool | None  # False is temperature 0
-
-
-SETTINGS = tuple(GenerationSettings.__annotations__)
 
 
 class TraceRow(TypedDict):
@@ -53,97 +28,62 @@ class TraceRow(TypedDict):
     latents: list[int]
 
 
-@dataclass
-class GeneratedOutput(ModelOutput):
-    """The result of `generate` for B samples of L positions."""
+class GeneratedOutput(Tensor):
+    """The result of `generate`: the tokens (B, L), a tensor, with the record of their decoding.
 
-    sequences: Tensor | None = None  # Int[B, L]
-    order: Tensor | None = None  # Int[B, L]: given positions, then the others in decoding order
-    nfe: int | None = None  # forward passes: the steps of the sample that took most
-    tokens_processed: Tensor | None = None  # Int[B]: summed over steps
-    tokens_per_forward: Tensor | None = None  # Float[B]: decoded tokens per step of the sample
-    trace: list[TraceRow] | None = None  # with `output_trace`
-
-
-class LatentTokensGenerationConfig(GenerationConfig):
-    """The settings of `generate`, with the names of transformers and diffusers.
-
-    A setting that is None has the default of `latent-tokens sample`.
-
-    Args:
-        settings: those of `GenerationSettings`. Others of transformers are kept, and decoding refuses them.
-
-    Example:
-        >>> model.generate(input_ids, LatentTokensGenerationConfig(num_latent_tokens=4, candidates=8))
+    A tokenizer decodes it as any other tensor. The result of an operation is a plain tensor.
     """
 
-    def __init__(self, **settings: Unpack[GenerationSettings]) -> None:
-        others = {name: value for name, value in settings.items() if name not in SETTINGS}
-        super().__init__(**others)  # type: ignore[no-untyped-call]
-        for name in SETTINGS:
-            setattr(self, name, settings.get(name))
+    sequences: Tensor  # Int[B, L], the tokens as a plain tensor
+    order: Tensor  # Int[B, L]: given positions, then the others in decoding order
+    nfe: int  # forward passes: the steps of the sample that took most
+    tokens_processed: Tensor  # Int[B]: summed over steps
+    tokens_per_forward: Tensor  # Float[B]: decoded tokens per step of the sample
+    trace: list[TraceRow] | None  # type: ignore[assignment] # with `output_trace`, instead of Tensor.trace
 
-    @property
-    def settings(self) -> GenerationSettings:
-        """The settings that decoding supports."""
-        return cast(GenerationSettings, {name: getattr(self, name) for name in SETTINGS})
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
-    def with_defaults(self, defaults: GenerationConfig | None) -> LatentTokensGenerationConfig:
-        """Return these settings, with those of `defaults` instead of None.
+    def __getitem__(self, index: Any) -> Any:
+        """Return the attribute of a name, as outputs of transformers do, or a part of the tensor."""
+        return getattr(self, index) if isinstance(index, str) else super().__getitem__(index)
 
-        Raise ValueError if it has other settings.
-        """
-        stored = {} if defaults is None else defaults.to_diff_dict()
-        others = sorted(set(stored) - {*SETTINGS, *IGNORED_SETTINGS})
-        if others:
-            raise ValueError(
-                f"generation_config.{others[0]}={stored[others[0]]}: no setting of this decoding. "
-                f"Its settings are {', '.join(SETTINGS)}."
-            )
-        merged = copy(self)
-        for name in SETTINGS:
-            if getattr(self, name) is None:
-                setattr(merged, name, stored.get(name))
-        return merged
 
-    def decoding(self, method: Method, task: Language) -> Decoding:
-        """Return the Decoding of these settings. Raise ValueError if the method does not support them."""
-        # Settings that exclude each other.
-        settings = self.settings
-        temperature = settings["temperature"]
-        if settings["steps"] is not None and settings["tokens_per_step"] is not None:
-            raise ValueError(
-                f"steps={settings['steps']} and tokens_per_step={settings['tokens_per_step']}: "
-                "one follows from the other. Set one of them."
-            )
-        if settings["do_sample"] is False and temperature:
-            raise ValueError(
-                f"do_sample=False with temperature={temperature}: "
-                "without sampling, the most likely token is chosen. Leave one out."
-            )
+def decode_masked(
+    model: PreTrainedModel,
+    input_ids: Tensor,
+    attended: Tensor,
+    decoding: Decoding,
+    seed: int,
+    callback: StepCallback | None,
+    keep_trace: bool,
+) -> GeneratedOutput:
+    """Return `input_ids` (B, L) with every MASK decoded. Padding, not `attended`, stays as it is.
 
-        # Ranges that SamplingConfig does not check, under the names of this class.
-        if settings["num_latent_tokens"] not in (None, "all"):
-            check_int("num_latent_tokens", settings["num_latent_tokens"], 0)
-        if settings["steps"] is not None:
-            check_int("steps", settings["steps"], 1)
+    Raises:
+        ValueError: an input has the wrong shape or is out of range.
+    """
+    # Check the input. Padding counts as known, so it is not decoded.
+    net = cast(Transformer, model.net)
+    check_inputs(net, input_ids, torch.arange(input_ids.shape[1], device=input_ids.device), attended)
+    if (attended[:, 1:] & ~attended[:, :-1]).any():
+        raise ValueError("attention_mask: padding must be at the end of a row")
+    known = (input_ids != net.mask_id) | ~attended
 
-        if settings["do_sample"] is False and temperature is None:
-            temperature = 0.0
-        config = SamplingConfig(
-            latents=settings["num_latent_tokens"],
-            candidates=settings["candidates"],
-            order=settings["order"],
-            tokens_per_step=settings["tokens_per_step"],
-            temperature=temperature,
-            top_p=settings["top_p"],
-            seed=settings["seed"] or 0,
-        )
-        decoding = decoding_for(method, task, config)
-        if settings["steps"] is not None:
-            decoding = replace(decoding, tokens_per_step=equal_parts(settings["steps"]))
-        check_decoding(method, decoding)
-        return decoding
+    # Decode.
+    recorder = StepRecorder(model, input_ids, ~known, callback, keep_trace)
+    lengths = attended.sum(1)
+    result = generate(net, net.method, input_ids, known, decoding, seed, lengths=lengths, on_step=recorder)
+
+    # The tokens with their record.
+    sequences = torch.where(attended, result.tokens, input_ids)
+    output = sequences.as_subclass(GeneratedOutput)
+    output.sequences = sequences
+    output.order = result.order
+    output.nfe = result.forward_passes
+    output.tokens_processed = result.processed
+    output.tokens_per_forward = (~known).sum(1) / recorder.steps.clamp(min=1)
+    output.trace = recorder.trace if keep_trace else None
+    return output
 
 
 class StepRecorder:
@@ -209,9 +149,3 @@ def trace_rows(step: Step) -> list[TraceRow]:
             }
         )
     return rows
-
-
-def task_of(config: PretrainedConfig) -> Language:
-    """Return the task whose decoding defaults a model has, or None for a task of another package."""
-    name = str((getattr(config, "task", None) or {}).get("name"))
-    return Text() if name == Text.name else cast(Language, TASKS.get(name))

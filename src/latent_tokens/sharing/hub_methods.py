@@ -23,8 +23,9 @@ from latent_tokens.evaluation.results import read_results
 from latent_tokens.evaluation.rows import Row
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
+from latent_tokens.sharing.tokenizer_files import tokenizer_files
 from latent_tokens.storage import Json, read_description
-from latent_tokens.tasks import Text, description
+from latent_tokens.tasks import Language, Text, described, description
 from latent_tokens.tasks.text.task import text_described
 
 RESULTS = "results.jsonl"
@@ -40,13 +41,18 @@ IN_RESULTS = (
     "relative_cost",
 )
 MODULE = "modeling_latent_tokens"
-CODE = (
-    '"""What transformers reads to open this folder (trust_remote_code=True): '
-    'two names of the package latent-tokens, and no more."""\n'
-    """
-from latent_tokens.hugging_face import LatentTokensConfig, LatentTokensForMaskedLM
-"""
-)
+REPOSITORY = "https://github.com/OWNER/latent-tokens"
+CODE = f'''"""The code of this model directory, for transformers: two names of the package latent-tokens."""
+
+try:
+    from latent_tokens.hugging_face import LatentTokensConfig, LatentTokensForMaskedLM
+except ModuleNotFoundError as error:
+    if error.name != "latent_tokens":
+        raise
+    raise ImportError(
+        "this model needs the package latent-tokens: pip install git+{REPOSITORY}"
+    ) from None
+'''
 OF_THE_TASK = ("task", "name")  # what is kept of a model whose weights have changed
 
 
@@ -88,8 +94,17 @@ def save_pretrained(
     stored = deepcopy(net).to("cpu", dtype).float().eval()
     settings = {**settings, "fingerprint": fingerprint(stored), **for_transformers(stored)}
     files[f"{MODULE}.py"] = CODE.encode()
+    files |= tokenizer_files(saved_task(settings.get("task"), net.folder), net.vocab_size, net.max_length)
     pretrained.save_pretrained(net, folder, dtype=dtype, about=settings, beside=files)
     write_card(folder, rows, license=license, name=name)
+
+
+def saved_task(entries: Json, folder: Path | None) -> Language | None:
+    """Return the task of a description, or None if this version has no such task."""
+    try:
+        return described(entries, folder)
+    except ValueError:
+        return None
 
 
 def push_to_hub(
@@ -185,6 +200,7 @@ def for_transformers(net: Transformer) -> dict[str, Json]:
         "architectures": ["LatentTokensForMaskedLM"],
         "auto_map": {
             "AutoConfig": f"{MODULE}.LatentTokensConfig",
+            "AutoModel": f"{MODULE}.LatentTokensForMaskedLM",
             "AutoModelForMaskedLM": f"{MODULE}.LatentTokensForMaskedLM",
         },
         "vocab_size": net.vocab_size + 1,

@@ -10,38 +10,31 @@ from typing import Any, Unpack, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForMaskedLM, GenerationConfig, PretrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, GenerationConfig, PreTrainedModel
 from transformers.modeling_outputs import MaskedLMOutput
 
 from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.pretrained import build, find
 from latent_tokens.core.methods import exclude_mask_token
-from latent_tokens.network.fast import generate
-from latent_tokens.sharing.generation import (
-    SETTINGS,
-    GeneratedOutput,
+from latent_tokens.sharing.collator import weighted_cross_entropy
+from latent_tokens.sharing.generation import GeneratedOutput, StepCallback, decode_masked
+from latent_tokens.sharing.generation_settings import (
     GenerationSettings,
     LatentTokensGenerationConfig,
-    StepCallback,
-    StepRecorder,
+    check_settings,
+    seed_from,
     task_of,
 )
 from latent_tokens.sharing.hub_methods import for_transformers, push_to_hub, save_pretrained
 from latent_tokens.sharing.loading import check_loaded
-from latent_tokens.sharing.model_inputs import arrange, attended_slots, check_inputs, mean_nats
+from latent_tokens.sharing.model_config import LatentTokensConfig
+from latent_tokens.sharing.model_inputs import arranged_logits, attended_slots, mean_nats
+from latent_tokens.sharing.saving import SavingOptions, check_saving, for_hub
 
+__all__ = ["GeneratedOutput", "LatentTokensConfig", "LatentTokensForMaskedLM", "LatentTokensGenerationConfig"]
 HUB_OPTIONS = ("revision", "token", "cache_dir", "local_files_only", "force_download")
 PREFIX = "net."
 NEW_SPELLING = {r"^position_embedding\.": "place."}  # a weight of version 1.0: the name that it has here
-
-
-class LatentTokensConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
-    """The config.json of a model directory.
-
-    `vocab_size` counts MASK. Its id, `mask_token_id`, is the last.
-    """
-
-    model_type = "latent_tokens"
 
 
 class LatentTokensForMaskedLM(PreTrainedModel):
@@ -52,6 +45,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
     main_input_name = "input_ids"
     _no_split_modules = ["Block"]  # noqa: RUF012
     _tied_weights_keys = {}  # noqa: RUF012
+    supports_gradient_checkpointing = True
 
     def __init__(self, config: LatentTokensConfig) -> None:
         super().__init__(config)
@@ -98,14 +92,25 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         is_main_process: bool = True,
         state_dict: dict[str, Tensor] | None = None,
         dtype: torch.dtype | None = None,
+        push_to_hub: bool = False,
+        **options: Unpack[SavingOptions],
     ) -> None:
-        """Write a model directory with its card, as `net.save_pretrained` does."""
+        """Write a model directory with its card, as `net.save_pretrained` does.
+
+        With push_to_hub=True upload it as `repo_id`, by default the name of the directory.
+
+        Raises:
+            ValueError: a keyword of transformers has a value that this format does not support.
+        """
+        check_saving(self.net, options)
         net = self.net
         if state_dict is not None:
             net = deepcopy(net)
             net.load_state_dict({name.removeprefix(PREFIX): weight for name, weight in state_dict.items()})
         if is_main_process:
             save_pretrained(net, save_directory, dtype=dtype)
+        if is_main_process and push_to_hub:
+            self.push_to_hub(options.get("repo_id") or Path(save_directory).name, **for_hub(options))
 
     def push_to_hub(  # type: ignore[override]
         self,
@@ -132,6 +137,18 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         """Return the embedding of tokens and MASK."""
         return self.net.embedding
 
+    def resize_token_embeddings(  # type: ignore[override]
+        self,
+        new_num_tokens: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        mean_resizing: bool = True,
+    ) -> nn.Module:
+        """Return the embedding. Raise ValueError for another number of tokens, as MASK must be the last."""
+        if pad_to_multiple_of is not None or new_num_tokens not in (None, self.config.vocab_size):
+            size = f"new_num_tokens={new_num_tokens}, pad_to_multiple_of={pad_to_multiple_of}"
+            raise ValueError(f"{size}: must be {self.config.vocab_size}, as MASK is the last token")
+        return self.get_input_embeddings()
+
     def get_output_embeddings(self) -> nn.Module:
         """Return the head. Its weights are not tied to the embedding."""
         return self.net.head
@@ -142,6 +159,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         position_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
+        weights: Tensor | None = None,
     ) -> MaskedLMOutput:
         """Return the logits (B, S, V + 1) of S slots: those with a token are clean, those with MASK masked.
 
@@ -154,29 +172,27 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             position_ids: the positions (S) or (B, S) of the slots, by default 0, 1, 2 and so on. Permute
                 `input_ids` and positions together to choose the order of masked slots. Leave out masked slots
                 to have fewer latent tokens.
-            attention_mask: 0 at padding (B, S).
+            attention_mask: 0 at padding (B, S). Or the attention pattern, Bool (B, 1, S, S), of an input that
+                is arranged already, as `DiffusionCollator` does.
             labels: tokens (B, S), or -100. With labels, `loss` is their mean cross-entropy in nats, or 0 if
                 there are none.
+            weights: weight of each label (B, S). With weights, `loss` is the weighted sum instead.
 
         Raises:
             ValueError: an input has the wrong shape or is out of range.
         """
         net = self.net
-        method = net.method
-        attended = attended_slots(input_ids, attention_mask)
-        if position_ids is None:
-            position_ids = torch.arange(input_ids.shape[1], device=input_ids.device)
-        check_inputs(net, input_ids, position_ids, attended)
-        tokens, layout, slot_of = arrange(net, input_ids, position_ids, attended)
-
-        # The logits of the arranged slots, in the order of the input.
-        logits = method.logits(net, tokens, layout).masked_fill(~layout.shown[..., None], 0)
-        logits = exclude_mask_token(net.mask_id, logits)  # (B, S, V + 1)
-        logits = logits.gather(1, slot_of[..., None].expand_as(logits))
+        if attention_mask is not None and attention_mask.dim() == 4:
+            logits = exclude_mask_token(net.mask_id, net(input_ids, position_ids, attention_mask[:, 0]))
+            predicted = torch.ones_like(input_ids, dtype=torch.bool)
+        else:
+            logits, predicted = arranged_logits(net, input_ids, position_ids, attention_mask)
         if labels is None:
             return MaskedLMOutput(logits=logits)
-        predicted = layout.shown if method.readout == "shifted" else layout.shown & ~layout.clean
-        loss = mean_nats(logits, labels, predicted.gather(1, slot_of), net.vocab_size)
+        if weights is None:
+            loss = mean_nats(logits, labels, predicted, net.vocab_size)
+        else:
+            loss = weighted_cross_entropy(logits, labels, weights)
         return MaskedLMOutput(loss=loss, logits=logits)
 
     def generate(
@@ -188,12 +204,14 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         callback_on_step_end: StepCallback | None = None,
         output_trace: bool = False,
         return_dict_in_generate: bool = True,
+        generator: torch.Generator | None = None,
         **settings: Unpack[GenerationSettings],
     ) -> GeneratedOutput | Tensor:
         """Return `input_ids` (B, L) with every MASK decoded, as `latent_tokens.generate` does.
 
         A setting of `GenerationSettings` that is None has the value of `generation_config`, or the
-        default of `latent-tokens sample`. Row b has the random numbers of (seed, b).
+        default of `latent-tokens sample`. Row b has the random numbers of (seed, b), counted after each row
+        is repeated `num_return_sequences` times.
 
         Args:
             input_ids: tokens and MASK (B, L).
@@ -202,45 +220,26 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             callback_on_step_end: called after each step as callback(model, step, t, {"sequences": ...}).
                 t is the largest fraction of masked tokens in a row before the step.
             output_trace: return every step.
-            return_dict_in_generate: return a GeneratedOutput instead of the sequences.
+            return_dict_in_generate: return the sequences with a record of their decoding as attributes.
+            generator: draws the seed.
             settings: those of `GenerationSettings`.
 
         Raises:
             ValueError: a setting is unknown, out of range or not supported by the method.
         """
-        unknown = sorted(set(settings) - set(SETTINGS))
-        if unknown:
-            raise TypeError(f"{unknown[0]}: no argument of generate. Its settings are {', '.join(SETTINGS)}.")
+        check_settings(settings)
         config = LatentTokensGenerationConfig(**settings).with_defaults(generation_config)
         decoding = config.decoding(self.net.method, task_of(self.config))
-
-        # Check the input. Padding counts as known, so it is not decoded.
-        attended = attended_slots(input_ids, attention_mask)
-        positions = torch.arange(input_ids.shape[1], device=input_ids.device)
-        check_inputs(self.net, input_ids, positions, attended)
-        if (attended[:, 1:] & ~attended[:, :-1]).any():
-            raise ValueError("attention_mask: padding must be at the end of a row")
-        known = (input_ids != self.net.mask_id) | ~attended
-
-        # Decode.
-        recorder = StepRecorder(self, input_ids, ~known, callback_on_step_end, output_trace)
-        seed = config.settings["seed"] or 0
-        lengths = attended.sum(1)
-        result = generate(
-            self.net, self.net.method, input_ids, known, decoding, seed, lengths=lengths, on_step=recorder
+        seed = seed_from(config.settings["seed"], generator)
+        repeats = config.settings["num_return_sequences"] or 1
+        repeated_ids = input_ids.repeat_interleave(repeats, dim=0)
+        attended = attended_slots(input_ids, attention_mask).repeat_interleave(repeats, dim=0)
+        output = decode_masked(
+            self, repeated_ids, attended, decoding, seed, callback_on_step_end, output_trace
         )
-        sequences = torch.where(attended, result.tokens, input_ids)
-        if not return_dict_in_generate:
-            return sequences
-        return GeneratedOutput(
-            sequences=sequences,
-            order=result.order,
-            nfe=result.forward_passes,
-            tokens_processed=result.processed,
-            tokens_per_forward=(~known).sum(1) / recorder.steps.clamp(min=1),
-            trace=recorder.trace if output_trace else None,
-        )
+        return output if return_dict_in_generate else output.sequences
 
 
 AutoConfig.register(LatentTokensConfig.model_type, LatentTokensConfig, exist_ok=True)
+AutoModel.register(LatentTokensConfig, LatentTokensForMaskedLM, exist_ok=True)
 AutoModelForMaskedLM.register(LatentTokensConfig, LatentTokensForMaskedLM, exist_ok=True)

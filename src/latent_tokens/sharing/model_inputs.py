@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from latent_tokens.core.layout import Layout
+from latent_tokens.core.methods import exclude_mask_token
 from latent_tokens.network.transformer import Transformer
 
 IGNORED_LABEL = -100  # as everywhere in transformers
@@ -49,6 +50,28 @@ def attended_slots(input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
     if attention_mask is None:
         return torch.ones_like(input_ids, dtype=torch.bool)
     return attention_mask.bool()
+
+
+def arranged_logits(
+    net: Transformer, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return the logits (B, S, V + 1) of slots in any order, and which of them (B, S) predict a token.
+
+    Raises:
+        ValueError: an input has the wrong shape or is out of range.
+    """
+    method = net.method
+    attended = attended_slots(input_ids, attention_mask)
+    if position_ids is None:
+        position_ids = torch.arange(input_ids.shape[1], device=input_ids.device)
+    check_inputs(net, input_ids, position_ids, attended)
+    tokens, layout, slot_of = arrange(net, input_ids, position_ids, attended)
+
+    # The logits of the arranged slots, in the order of the input.
+    logits = method.logits(net, tokens, layout).masked_fill(~layout.shown[..., None], 0)
+    logits = exclude_mask_token(net.mask_id, logits)  # (B, S, V + 1)
+    predicted = layout.shown if method.readout == "shifted" else layout.shown & ~layout.clean
+    return logits.gather(1, slot_of[..., None].expand_as(logits)), predicted.gather(1, slot_of)
 
 
 def arrange(

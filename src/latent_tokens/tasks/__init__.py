@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
+from typing import cast
 
-from latent_tokens.checks import Registry, check_choice
+from latent_tokens.checks import LONGEST_LABEL, Registry, check_choice, one_line
+from latent_tokens.plugins import installed, is_dotted, load_plugin
 from latent_tokens.storage import Json
 from latent_tokens.tasks.base import (
     SPLITS,
@@ -25,11 +27,16 @@ from latent_tokens.tasks.base import (
 from latent_tokens.tasks.countdown.puzzles import ANSWER_LENGTHS_0_1, Countdown
 from latent_tokens.tasks.sudoku.boards import PATTERN_9, SIZES, Sudoku
 from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
+from latent_tokens.tasks.task_base import TaskBase
 from latent_tokens.tasks.text.task import Text, text_described
 from latent_tokens.tasks.zebra.puzzles import Zebra
 
 OTHER_NAMES = {"sudoku-gen": "sudoku-9", "sudoku-large": "sudoku-36"}  # the paper's
 FIXED = ("name", "box_rows", "box_columns", "num_train", "length")  # fields that make a task what it is
+MEMBERS = (
+    *("name", "length", "vocab_size", "encode", "decode", "metric", "num_train"),
+    *("generate", "keys", "splits", "verify", "score"),
+)  # of a task
 SMALL = 100_000  # training examples of the small siblings
 
 EVERY: tuple[Solvable, ...] = (
@@ -61,12 +68,14 @@ __all__ = [
     "Sudoku",
     "SudokuPuzzle",
     "Task",
+    "TaskBase",
     "Text",
     "Tokens",
     "Zebra",
     "configured",
     "described",
     "description",
+    "form",
     "hash_rows",
     "joined",
     "named",
@@ -75,9 +84,30 @@ __all__ = [
 
 
 def named(name: str) -> Language:
-    """Return the task of a name, or text. Raise ValueError for any other name."""
-    check_choice("task", name, (*TASKS, Text.name))
+    """Return the task of a name: ours, text, that of an installed package, or module:Name of yours.
+
+    Raises:
+        ValueError: There is no such task, or it cannot be imported.
+    """
+    if is_dotted(name) or name in installed("task"):
+        return checked_task(name, load_plugin("task", name))
+    check_choice("task", name, (*TASKS, *installed("task"), Text.name))
     return Text() if name == Text.name else TASKS[name]
+
+
+def checked_task(name: str, task: object) -> Task:
+    """Return a task, made if it is a class. Raise ValueError, naming what is missing, if it is no task."""
+    try:
+        value = task() if isinstance(task, type) else task
+    except TypeError as error:
+        raise ValueError(f"task={name}: cannot be made without arguments ({error})") from None
+    if isinstance(value, Task):
+        return value
+    members = ("length", "vocab") if isinstance(value, TaskBase) else MEMBERS
+    missing = [member for member in members if not hasattr(value, member)]
+    raise ValueError(
+        f"task={name}: is not a task, it lacks {', '.join(missing)}. Inherit from latent_tokens.TaskBase."
+    )
 
 
 def description(task: Language) -> dict[str, Json]:
@@ -86,7 +116,20 @@ def description(task: Language) -> dict[str, Json]:
         return dict(task.description())
     names: list[str] = [field.name for field in fields(task)] if is_dataclass(task) else []
     settings = {name: getattr(task, name) for name in names if name not in FIXED}
-    return {"name": task.name} | settings
+    entries: dict[str, Json] = {"name": task.name}
+    if isinstance(task, TaskBase):
+        entries["module"] = f"{type(task).__module__}:{type(task).__qualname__}"
+    return entries | settings
+
+
+def form(task: Language) -> str:
+    """Return the properties that a data set and a model must share. How puzzles are made may differ."""
+    properties = {"padding": "none", **description(task)}
+    if isinstance(task, Text):
+        properties = {"tokenizer": f"{task.tokenizer} ({task.fingerprint})"}
+    names = [name for name in ("padding", "numbers", "tokenizer") if name in properties]
+    settings = ", ".join(f"{name}={properties[name]}" for name in names)
+    return f"{type(task).__name__} of {task.length} positions over {task.vocab_size} tokens, {settings}"
 
 
 def configured(name: str, settings: Mapping[str, Json]) -> Solvable:
@@ -96,22 +139,33 @@ def configured(name: str, settings: Mapping[str, Json]) -> Solvable:
         >>> configured("sudoku-6-puzzle", {"clues": 10}).clues
         10
     """
-    task = TASKS[name]
-    allowed = [other for other in description(task) if other != "name"]
+    task = cast(Solvable, named(name))
+    allowed = [other for other in description(task) if other not in ("name", "module")]
     for setting, value in settings.items():
         if setting not in allowed:
-            raise ValueError(f"{setting}={value}: {name} has no such setting; it has {', '.join(allowed)}")
+            settings_of_task = ", ".join(allowed) or "none"
+            raise ValueError(f"{setting}={value}: {name} has no such setting; it has {settings_of_task}")
     values = {
         setting: tuple(value) if isinstance(value, list) else value for setting, value in settings.items()
     }
-    return replace(task, **values)  # type: ignore[type-var]
+    return replace(task, **values) if values else task  # type: ignore[type-var]
 
 
 def described(entries: object, folder: Path | None = None) -> Solvable | Text:
-    """Return the task of a description. Raise ValueError if this version has no such task."""
+    """Return the task of a description.
+
+    Raises:
+        ValueError: This version has no such task, or it is code of a module, which is not imported.
+    """
     if isinstance(entries, dict) and entries.get("name") == Text.name:
         return text_described(entries, folder)
     name = entries.get("name") if isinstance(entries, dict) else None
+    if isinstance(entries, dict) and isinstance(name, str) and name in installed("task"):
+        return cast(Solvable, named(name))
+    if isinstance(entries, dict) and isinstance(entries.get("module"), str):
+        module = one_line(entries["module"], LONGEST_LABEL)
+        reason = "is code of another module, and opening files imports no code"
+        raise ValueError(f"its task {module} {reason}. Add --task {module}")
     if not isinstance(entries, dict) or not isinstance(name, str) or name not in TASKS:
         raise ValueError(f"{entries}: no task of this version")
     settings = {setting: value for setting, value in entries.items() if setting != "name"}

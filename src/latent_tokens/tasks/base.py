@@ -2,85 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from latent_tokens.tasks.examples import Examples, Known, Tokens, TokensLike, as_array, joined
 from latent_tokens.tasks.rng import mixed
 
-Tokens = NDArray[np.uint8 | np.uint16]
-Known = NDArray[np.bool_]
+__all__ = [
+    "HELD_OUT",
+    "SPLITS",
+    "Examples",
+    "Keys",
+    "Known",
+    "Language",
+    "Scores",
+    "Solvable",
+    "Task",
+    "Tokens",
+    "TokensLike",
+    "as_array",
+    "evenly",
+    "hash_rows",
+    "joined",
+    "split_by_key",
+]
+
 Keys = NDArray[np.uint64]
 Scores = dict[str, NDArray[np.float64]]
 
 SPLITS: tuple[Literal["train", "validation", "test"], ...] = ("train", "validation", "test")
 HELD_OUT = 16  # one in 16 examples is for validation, and as many are for the test
-
-
-class Examples(NamedTuple):
-    """N examples of at most L positions.
-
-    Attributes:
-        tokens: uint8 or uint16, (N, L). Tokens beyond a row's length have no meaning.
-        known: bool, (N, L), the given tokens.
-        lengths: uint16, (N,), the number of positions of each example.
-
-    Example:
-        >>> Examples.of(np.zeros((2, 16), np.uint8), known=3).known.sum()
-        6
-    """
-
-    tokens: Tokens
-    known: Known
-    lengths: NDArray[np.uint16]
-
-    @staticmethod
-    def of(tokens: Tokens, known: Known | int) -> Examples:
-        """Return examples of one length.
-
-        Args:
-            tokens: (N, L).
-            known: (N, L), or the number of positions that are given, counted from the first.
-        """
-        count, length = tokens.shape
-        if isinstance(known, int):
-            known = np.broadcast_to(np.arange(length) < known, tokens.shape).copy()
-        return Examples(tokens, known, np.full(count, length, np.uint16))
-
-    @staticmethod
-    def padded(
-        sequences: Sequence[Sequence[int]],
-        given: Sequence[int],
-        lengths: Sequence[int],
-        length: int,
-        pad: int,
-    ) -> Examples:
-        """Return sequences as examples of L positions.
-
-        Args:
-            sequences: N sequences of at most L tokens.
-            given: The number of given tokens of each, counted from the first.
-            lengths: The number of positions of each.
-            length: L.
-            pad: The token that follows each sequence.
-        """
-        tokens = np.full((len(sequences), length), pad, np.uint8)
-        for row, sequence in zip(tokens, sequences, strict=True):
-            row[: len(sequence)] = sequence
-        known = np.arange(length) < np.array(given, np.int64).reshape(-1, 1)
-        return Examples(tokens, known, np.array(lengths, np.uint16))
-
-    def take(self, which: NDArray[np.int64] | NDArray[np.bool_] | slice) -> Examples:
-        """Return the examples of an index, a mask or a slice."""
-        return Examples(self.tokens[which], self.known[which], self.lengths[which])
-
-
-def joined(parts: Sequence[Examples]) -> Examples:
-    """Return the examples of several sets as one, in their order."""
-    return Examples(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
 @runtime_checkable
@@ -111,7 +65,8 @@ class Task(Language, Protocol):
     """A problem that can be generated and scored.
 
     A task may also have a `temperature`, the default one of sampling (otherwise 1.0), a `note` for manifests,
-    and a `pad`, the token that follows the end of an answer.
+    a `pad`, the token that follows the end of an answer, and `symbols`, the text of each token, from which a
+    tokenizer is made.
 
     Example:
         >>> task = TASKS["sudoku-4"]

@@ -13,13 +13,14 @@ import numpy as np
 
 from latent_tokens.checkpoints.pretrained import SHIPPED
 from latent_tokens.storage import sha256_of
-from latent_tokens.tasks import Countdown, Examples, Solvable, Sudoku, SudokuPuzzle, Zebra
+from latent_tokens.tasks import Countdown, Examples, Solvable, Sudoku, SudokuPuzzle, TaskBase, Zebra
 from latent_tokens.tasks.base import Tokens
-from latent_tokens.tasks.countdown import puzzles as countdown
+from latent_tokens.tasks.countdown.notation import CHARACTERS, texts
 from latent_tokens.tasks.sudoku.grid import Cells, Grid
 from latent_tokens.tasks.zebra import clues, puzzles as zebra
+from latent_tokens.trace.equations import broken_equations
 
-Kind = Literal["sudoku", "zebra", "countdown"]
+Kind = Literal["sudoku", "zebra", "countdown", "sequence"]
 Comparison = Literal["gained", "lost", "both", "neither"]
 
 EXAMPLES = {4: (".2.3....23.4413.", ".2.3....2..4..3.")}  # by side; those in MEASURED come first
@@ -86,7 +87,9 @@ def view(task: Solvable, problem: Examples) -> View:
         return zebra_view(problem)
     if isinstance(task, Countdown):
         return countdown_view(problem)
-    raise ValueError(f"{task.name}: no way to draw it; Sudoku, Zebra and Countdown are drawn")
+    if isinstance(task, TaskBase):
+        return sequence_view(task, problem)
+    raise ValueError(f"{task.name}: no way to draw it; Sudoku, Zebra, Countdown and any TaskBase are drawn")
 
 
 def board_view(task: Sudoku) -> View:
@@ -158,27 +161,17 @@ def countdown_view(problem: Examples) -> View:
 
     The `words` are the numbers and the target.
     """
-    numbers = tuple(countdown.texts(problem.tokens[0])[0].split(","))
+    numbers = tuple(texts(problem.tokens[0])[0].split(","))
     positions = tuple(range(int(problem.known[0].sum()), int(problem.lengths[0])))
-    signs = ("", UNKNOWN, ".", UNKNOWN, *countdown.CHARACTERS)
+    signs = ("", UNKNOWN, ".", UNKNOWN, *CHARACTERS)
     broken = partial(broken_equations, numbers[-1])
     return View("countdown", positions, len(positions), signs, broken, numbers)
 
 
-def broken_equations(target: str, tokens: Tokens) -> list[int]:
-    """Return the cells of malformed or false equations, and of a last result that is not the target."""
-    equations = countdown.texts(tokens)[1].split(",")
-    broken = set[int]()
-    start = 0
-    for equation in equations:
-        parts = countdown.parts_of(equation)
-        if parts is None or not countdown.holds(*parts):
-            broken |= set(range(start, start + max(len(equation), 1)))
-        start += len(equation) + 1
-    result = equations[-1].rsplit("=", 1)[-1]
-    if result != target:
-        broken |= set(range(start - 1 - max(len(result), 1), start - 1))
-    return sorted(broken)
+def sequence_view(task: TaskBase, problem: Examples) -> View:
+    """Return the geometry of a sequence of a user's task: its tokens in one line. No cell is marked."""
+    length = int(problem.lengths[0])
+    return View("sequence", tuple(range(length)), length, task.symbols, lambda tokens: [])
 
 
 def check(task: Solvable, text: str) -> tuple[Examples, list[int]]:
@@ -195,11 +188,14 @@ def examples(task: Solvable) -> list[str]:
     if isinstance(task, Sudoku | SudokuPuzzle):
         return sudoku_examples(task)
     problems = task.generate(3, seed=0)
+    if isinstance(task, TaskBase):
+        shown = np.where(problems.known, problems.tokens.astype(np.int64), task.vocab_size)
+        return [task.decode(row[:length]) for row, length in zip(shown, problems.lengths, strict=True)]
     num_given = problems.known.sum(1)
     prompts = [row[:count].tolist() for row, count in zip(problems.tokens, num_given, strict=True)]
     if isinstance(task, Zebra):
         return [" ".join(zebra.WORDS[token] for token in prompt[1:-1]) for prompt in prompts]
-    return [countdown.texts(np.array(prompt, np.uint8))[0] for prompt in prompts]
+    return [texts(np.array(prompt, np.uint8))[0] for prompt in prompts]
 
 
 def sudoku_examples(task: Sudoku | SudokuPuzzle) -> list[str]:

@@ -105,7 +105,7 @@ def start_of(request: DecodeRequest) -> Start:
         "words": list(board.words),
         "settings": {
             "latents": shown_latents(method, request.decoding),
-            "candidates": shown_candidates(request.decoding),
+            "candidates": shown_candidates(method, request.decoding),
             "order": request.order,
             "temperature": request.decoding.temperature,
             "seed": request.setting.seed,

@@ -12,20 +12,21 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 import torch
+from torch import nn
 
 from latent_tokens import processes
 from latent_tokens.checks import check_out
 from latent_tokens.configs import TrainConfig
-from latent_tokens.core.methods import Method
+from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.core.objective import TrainingBatch
-from latent_tokens.progress import progress
+from latent_tokens.progress import CONSOLE, progress
 from latent_tokens.tasks import Language
 from latent_tokens.training.batches import training_batches
 from latent_tokens.training.locking import LockedError, locked
 from latent_tokens.training.run import Run
 from latent_tokens.training.setup import join_ranks, setup
 from latent_tokens.training.signals import Preempted, interruptible
-from latent_tokens.training.step import NotFinite, keep_batch, train_step
+from latent_tokens.training.step import NotFinite, keep_batch, learning_rate, train_step
 from latent_tokens.training.validation import keep_if_best, validation_loss
 
 LOG_EVERY = 50  # steps between two lines of metrics.jsonl
@@ -42,6 +43,7 @@ def unobserved(stage: Stage, step: int) -> None:
 def fit(
     config: TrainConfig,
     *,
+    net: Denoiser | nn.Module | None = None,
     task: Language | None = None,
     method: Method | None = None,
     observe: Observer | None = None,
@@ -54,6 +56,10 @@ def fit(
 
     Args:
         config: the settings.
+        net: the network to train, from the weights that it has, instead of a `Transformer` of the config's
+            size. It is a `torch.nn.Module` that is a `Denoiser`, also compiled by torch.compile. It is
+            trained in place and gets `method`, `vocab_size` and `max_length`. Load the EMA weights with
+            `from_pretrained(run, net=net)`.
         task: the task, instead of the one that the config names.
         method: the method, instead of the one that the config names.
         observe: is called with each stage and the number of steps taken: "begun" at the first step or the
@@ -74,11 +80,25 @@ def fit(
     with processes.translate_peer_failure():
         accelerator = join_ranks(config)
         with locked_by_main(config.folder), processes.limit_threads(config.threads):
-            run = setup(config, task, method, accelerator)
+            run = setup(config, net, task, method, accelerator)
+            print_plan(run)
             train(run, observe or unobserved)
             processes.barrier()
             run.accelerator.end_training()
     return config.folder
+
+
+def print_plan(run: Run) -> None:
+    """Print a line with the hardware, the size of the network and the steps to take."""
+    config = run.config
+    ranks = processes.world_size()
+    num_parameters = sum(weight.numel() for weight in run.net.parameters())
+    device = f"{ranks} process{'es' if ranks > 1 else ''} on {run.accelerator.device.type}"
+    size = f"{num_parameters / 1e6:.1f}M" if num_parameters >= 100_000 else f"{num_parameters:,}"
+    line = f"{device}, {config.precision}, {size} parameters, steps {run.state.step}-{config.steps}"
+    if run.state.step == config.steps:
+        line = f"already finished at step {config.steps}"
+    CONSOLE.print(line, highlight=False, soft_wrap=True)
 
 
 def train(run: Run, observe: Observer) -> None:
@@ -88,7 +108,7 @@ def train(run: Run, observe: Observer) -> None:
     device = run.accelerator.device
     observe("begun", state.step)
     examples = run.splits["train"]
-    batches = training_batches(examples, run.method, config, run.net.mask_id, state.step, device, run.pad)
+    batches = training_batches(examples, run.method, config, run.mask_id, state.step, device, run.pad)
     bar = progress(f"{config.method} on {config.task}", config.steps, state.step)
     with closing(batches), bar as advance, interruptible() as signals, torch.random.fork_rng():
         tokens_per_batch = config.batch_size * float(examples.lengths.mean())
@@ -101,8 +121,9 @@ def train(run: Run, observe: Observer) -> None:
             observe("training", state.step)
             try:
                 loss, grad_norm = train_step(
-                    run.model, run.method, run.optimizer, batch, config, state.step, run.accelerator
-                )
+                    run.model, run.method, run.optimizer, batch, config, state.step, run.accelerator,
+                    run.stretches,
+                )  # fmt: skip
             except NotFinite as error:
                 num_skipped += 1
                 if config.on_nan == "stop" or num_skipped == MAX_SKIPPED:
@@ -124,7 +145,14 @@ def train(run: Run, observe: Observer) -> None:
             # Metrics and validation.
             if (state.step % LOG_EVERY == 0 or is_last) and not num_skipped:
                 mean_loss = sum(state.recent) / len(state.recent)
-                run.log({"loss": mean_loss, "grad_norm": grad_norm, "tokens_per_second": round(speed)})
+                run.log(
+                    {
+                        "loss": mean_loss,
+                        "grad_norm": grad_norm,
+                        "lr": learning_rate(config, state.step - 1, run.stretches),
+                        "tokens_per_second": round(speed),
+                    }
+                )
                 state.recent.clear()
             if state.step % config.evaluate_every == 0 or is_last:
                 validate(run, observe)

@@ -31,6 +31,8 @@ def optimizer_tensors(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[
     options = StateDictOptions(full_state_dict=True, cpu_offload=True)
     gathered = get_optimizer_state_dict(net, optimizer, options=options)
     state = cast(StateByName, gathered.get("state", {}))
+    if gathered.get("state"):
+        state = unused_parameters(net, state) | state
     numbers = {name: number for number, name in enumerate(parameter_names(net))}
     return {
         f"{numbers[name]}.{key}": tensor for name, values in state.items() for key, tensor in values.items()
@@ -65,8 +67,20 @@ def load_optimizer(net: nn.Module, optimizer: torch.optim.Optimizer, stored: Map
 
 
 def parameter_names(net: nn.Module) -> list[str]:
-    """Return the names of the parameters in the order in which the optimizer numbers them."""
-    return [name for name, _ in net.named_parameters()]
+    """Return the names of the trained parameters in the order in which the optimizer numbers them."""
+    return [name for name, weight in net.named_parameters() if weight.requires_grad]
+
+
+def unused_parameters(net: nn.Module, state: StateByName) -> StateByName:
+    """Return the state of parameters that had no gradient yet: zeros, with which AdamW would start."""
+    return {
+        name: {
+            "step": torch.zeros(()),
+            **{key: torch.zeros(weight.shape) for key in ("exp_avg", "exp_avg_sq")},
+        }
+        for name, weight in net.named_parameters()
+        if weight.requires_grad and name not in state
+    }
 
 
 def by_name(stored: Mapping[str, Tensor], names: list[str]) -> StateByName:
@@ -85,6 +99,8 @@ def by_name(stored: Mapping[str, Tensor], names: list[str]) -> StateByName:
 def check_state(state: StateByName, net: nn.Module) -> None:
     """Raise ValueError if the optimizer state of a parameter is incomplete or of another shape."""
     for name, parameter in net.named_parameters():
+        if not parameter.requires_grad:
+            continue
         values = state.get(name, {})
         shape = tuple(parameter.shape)
         shapes = {key: tuple(tensor.shape) for key, tensor in values.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -11,10 +11,11 @@ import torch
 
 from latent_tokens import processes
 from latent_tokens.checks import check_out
-from latent_tokens.configs import MAY_CHANGE_ON_RESUME, PrecisionSetting, TrainConfig
+from latent_tokens.configs import DEFAULT_SHAPE, MAY_CHANGE_ON_RESUME, PrecisionSetting, TrainConfig
 from latent_tokens.network.precision import precision_reason, resolve_precision, warn_if_slow
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import half_written, json_bytes, provenance, read_description, write_atomic
+from latent_tokens.training.extension import check_extension
 from latent_tokens.training.locking import LOCK
 
 LEGACY_DEFAULTS = {"gelu": "tanh"}  # settings of runs that started before the setting existed
@@ -28,20 +29,24 @@ def read_started(config: TrainConfig) -> dict[str, Any] | None:
         ValueError: the directory cannot start or resume a run.
     """
     folder = config.folder
-    resuming = config.resume == "yes" or (config.resume == "auto" and (folder / "config.json").is_file())
+    is_run = (folder / "config.json").is_file()
+    resuming = config.resume in ("yes", "extend") or (config.resume == "auto" and is_run)
     if not resuming:
         check_start(config)
         return None
     return read_description(folder, "config.json", "run to resume", hint=RESTORE_HINT)
 
 
-def resume_config(config: TrainConfig, started: dict[str, Any] | None, device: torch.device) -> TrainConfig:
-    """Return the config with the precision of the run, which is never auto. Rank 0 decides.
+def resume_config(
+    config: TrainConfig, started: dict[str, Any] | None, device: torch.device, ignored: Collection[str]
+) -> TrainConfig:
+    """Return the config with the precision of the run, which is never auto, and its shape. Rank 0 decides.
 
     Args:
         config: the settings.
         started: the config.json of the run to resume, or None to start one.
         device: the device of this rank.
+        ignored: settings without influence on the run.
 
     Raises:
         ValueError: a setting differs from that of the run to resume.
@@ -50,8 +55,15 @@ def resume_config(config: TrainConfig, started: dict[str, Any] | None, device: t
     if config.precision == "auto":
         chosen = resolve_precision("auto", device) if stored is None else stored["precision"]
         config = replace(config, precision=processes.all_gather_object(chosen)[0])
+    if stored is not None and config.start is not None:
+        unset = [name for name in DEFAULT_SHAPE if getattr(config, name) is None]
+        shape: dict[str, Any] = {name: stored.get(name) for name in unset}
+        config = replace(config, **shape)
+    if stored is not None and config.resume == "extend":
+        check_extension(config, stored.get("steps"))
+        stored = {**stored, "steps": config.steps}
     if stored is not None:
-        check_same(config.folder, stored, settings(config))
+        check_same(config.folder, stored, {"start": None, **settings(config, ignored)})
     return config
 
 
@@ -100,10 +112,21 @@ def write_start(folder: Path, description: dict[str, Any], task_files: dict[Path
     write_atomic({folder / "config.json": config, **task_files})
 
 
-def settings(config: TrainConfig) -> dict[str, Any]:
+def settings(config: TrainConfig, ignored: Collection[str] = ()) -> dict[str, Any]:
     """Return the settings that a resumed run must not change, as JSON stores them."""
-    values = {name: value for name, value in asdict(config).items() if name not in MAY_CHANGE_ON_RESUME}
+    left_out = (*MAY_CHANGE_ON_RESUME, *ignored)
+    values = {name: value for name, value in asdict(config).items() if name not in left_out}
+    if config.start is None:
+        del values["start"]  # as in the runs of earlier versions
     return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
+
+
+def check_started(folder: Path, started: Mapping[str, Any], contents: Mapping[str, Any]) -> None:
+    """Raise ValueError if config.json of the run to resume differs from what it would be now."""
+    check_same(folder, started.get("data_sha256"), contents["data_sha256"])
+    check_same(folder, started.get("model"), contents["model"])
+    check_same(folder, started, {name: contents[name] for name in ("method", "task")})
+    check_same(folder, started.get("start", {}), contents.get("start", {}))  # without a checkpoint
 
 
 def check_same(folder: Path, started: Mapping[str, Any] | None, values: Mapping[str, Any]) -> None:
@@ -115,4 +138,5 @@ def check_same(folder: Path, started: Mapping[str, Any] | None, values: Mapping[
         if started.get(name) != value:
             before = str(started.get(name))[:99]
             problem = f"{folder} was started with {before}"
-            raise ValueError(f"{name}={value}: {problem}. Use {name}={before}, or choose another directory.")
+            other = "resume=extend for more" if name == "steps" else "choose another directory"
+            raise ValueError(f"{name}={value}: {problem}. Use {name}={before}, or {other}.")

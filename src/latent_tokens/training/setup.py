@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from accelerate import Accelerator
+from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
 from latent_tokens.checkpoints.pretrained import describe
+from latent_tokens.checkpoints.stored_methods import load_method
 from latent_tokens.configs import Split, TrainConfig
-from latent_tokens.core.methods import METHODS, Method
+from latent_tokens.configs.train import DEFAULT_NUM_TRAIN
+from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.data.datasets import change_detector, fingerprint, load_data
 from latent_tokens.data.splits import chunks_of, make_splits
 from latent_tokens.network.compiling import compile_blocks
-from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import CONSOLE, counting
-from latent_tokens.sizes import SIZES
-from latent_tokens.storage import json_bytes, restore_files
-from latent_tokens.tasks import Examples, Language, Task, Text, description, named
+from latent_tokens.storage import Json, json_bytes, restore_files
+from latent_tokens.tasks import Examples, Language, Task, TaskBase, Text, description, named
+from latent_tokens.training.extension import extended, stretches_of, write_extension
+from latent_tokens.training.network import (
+    OF_TRANSFORMER,
+    build_network,
+    initial_sha256,
+    trainable_parameters,
+)
 from latent_tokens.training.resume import (
-    check_same,
+    check_started,
     print_precision,
     read_started,
     resume_config,
@@ -35,39 +43,50 @@ from latent_tokens.training.resume import (
 )
 from latent_tokens.training.run import Run
 from latent_tokens.training.sharding import shard
-from latent_tokens.training.state import State, discard_after, load_state
+from latent_tokens.training.state import State, discard_after, load_state, saved_states
 from latent_tokens.training.step import ema_update
+from latent_tokens.training.tracking import check_installed, start_tracker
 from latent_tokens.training.validation import restore_best
 
 CHECKED_AT_ONCE = 10_000  # examples
 
 
-def setup(config: TrainConfig, task: Language | None, method: Method | None, accelerator: Accelerator) -> Run:
+def setup(
+    config: TrainConfig,
+    given: Denoiser | nn.Module | None,
+    task: Language | None,
+    method: Method | None,
+    accelerator: Accelerator,
+) -> Run:
     """Return a run at its first step, or at that of its latest checkpoint. Raises as `fit`."""
     folder = config.folder
-    method = METHODS[config.method] if method is None else method
+    ignored = () if given is None else OF_TRANSFORMER
+    method = load_method(config.method) if method is None else method
     method = with_settings(method, config)
 
     # Check the config, and the run that it resumes.
+    task = named(config.task) if task is None else task
+    config = replace(config, num_train=num_train_of(config, task))
     started = read_started(config)
     requested = config.precision
-    config = resume_config(config, started, accelerator.device)
+    config = resume_config(config, started, accelerator.device, ignored)
     unchanged = change_detector(config.data)
-    task = named(config.task) if task is None else task
     task, splits = training_data(config, task)
     check_examples(config, method, splits["train"])
     print_precision(config.precision, requested, started is not None, accelerator.device)
 
     # Build the network, and write or compare its description.
-    net = untrained(config, task, method)
-    contents = describe_run(config, task, net, splits)
+    has_checkpoint = bool(saved_states(folder))
+    needs_checkpoint = not has_checkpoint and (given is not None or config.start is not None)
+    config, net = build_network(config, given, task, method, started if has_checkpoint else None)
+    contents = describe_run(config, task, net, splits, ignored)
+    if needs_checkpoint:
+        contents["start"] = describe_start(config, net)
     task_files = task.files() if isinstance(task, Text) else {}
     files = {folder / name: content for name, content in task_files.items()}
     processes.barrier()  # all ranks have seen an empty directory before rank 0 writes to it
     if started is not None:
-        check_same(folder, started.get("data_sha256"), contents["data_sha256"])
-        check_same(folder, started.get("model"), contents["model"])
-        check_same(folder, started, {name: contents[name] for name in ("method", "task")})
+        check_started(folder, started, contents)
     elif processes.is_main():
         write_start(folder, contents, files)
 
@@ -76,37 +95,57 @@ def setup(config: TrainConfig, task: Language | None, method: Method | None, acc
     if config.parallel == "fsdp":
         for module in (net, ema.module):
             shard(module.to(accelerator.device), accelerator.device)
-    optimizer = torch.optim.AdamW(net.parameters(), config.lr, weight_decay=config.weight_decay, fused=True)
+    optimizer = torch.optim.AdamW(
+        trainable_parameters(net), config.lr, weight_decay=config.weight_decay, fused=True
+    )
 
     # Load the latest checkpoint. No file of a later step is removed until all ranks have read theirs.
     state = State() if started is None else load_state(folder, net, ema, optimizer)
     check_same_step(folder, state)
     if started is not None and processes.is_main():
-        discard_after(folder, state.step, config.keep)
-        restore_files(files)
-        restore_best(folder, state)
+        restore_directory(config, state, files)
 
     # Move everything to the device, and share the network between the ranks.
     ema.to(accelerator.device)
-    model = net
+    model = net if given is None else cast(nn.Module, given)
     if config.parallel != "fsdp":
-        model, optimizer = accelerator.prepare(net, optimizer)
-        model.mask_id = net.mask_id
-        model.supports_slots = net.supports_slots
+        model, optimizer = accelerator.prepare(model, optimizer)
     if config.compile:
         compile_blocks(net)  # after the EMA weights were copied, which are validated as they are
     if config.track is not None:
-        values = {name: value for name, value in settings(config).items() if value is not None}
-        accelerator.init_trackers("latent-tokens", values)
+        values = {name: value for name, value in settings(config, ignored).items() if value is not None}
+        start_tracker(accelerator, config.track, folder, state.step, values)
     pad = getattr(task, "pad", None)
-    return Run(config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged, pad)
+    run = Run(config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged, pad)
+    if needs_checkpoint:
+        run.save()  # a resumed run does not need the initial weights again
+    if started is not None:
+        extend(run, started)
+    return run
+
+
+def restore_directory(config: TrainConfig, state: State, task_files: dict[Path, bytes]) -> None:
+    """Bring the files of a run directory to the step of a checkpoint."""
+    discard_after(config.folder, state.step, config.keep)
+    restore_files(task_files)
+    restore_best(config.folder, state)
+
+
+def extend(run: Run, started: Mapping[str, Any]) -> None:
+    """Set the stretches of a run that is resumed, and record one that this call adds."""
+    config = run.config
+    if config.steps == started["training"]["steps"]:
+        run.stretches = stretches_of(started, config)
+        return
+    run.stretches = extended(started, config, run.state.step)
+    if processes.is_main():
+        write_extension(config.folder, started, config, run.stretches)
+    run.log({"extended_to": config.steps})
 
 
 def join_ranks(config: TrainConfig) -> Accelerator:
     """Join the other ranks, with the config's tracker. Raise ValueError if the tracker is not installed."""
-    if config.track is not None and find_spec(config.track) is None:
-        fix = f"pip install {config.track}, or leave it out: metrics.jsonl is always written"
-        raise ValueError(f"track={config.track}: is not installed; {fix}")
+    check_installed(config.track)
     return processes.join(config.track, config.folder)
 
 
@@ -115,6 +154,13 @@ def with_settings(method: Method, config: TrainConfig) -> Method:
     weight = config.weight or method.weight
     targets = config.targets or method.targets
     return replace(method, weight=weight, targets=targets)
+
+
+def num_train_of(config: TrainConfig, task: Language) -> int:
+    """Return the number of training examples to generate: the config's, else that of a task of a user."""
+    if config.num_train is not None:
+        return config.num_train
+    return task.num_train if isinstance(task, TaskBase) else DEFAULT_NUM_TRAIN
 
 
 def training_data(config: TrainConfig, task: Language) -> tuple[Language, dict[Split, Examples]]:
@@ -127,7 +173,7 @@ def training_data(config: TrainConfig, task: Language) -> tuple[Language, dict[S
     """
     if config.data is None:
         return task, generate_examples(config, task)
-    stored_task, splits = load_data(config.data, ("train", "validation"))
+    stored_task, splits = load_data(config.data, ("train", "validation"), task)
     if stored_task.name != task.name:
         raise ValueError(f"data={config.data}: holds {stored_task.name}, not {task.name}")
     for split in ("train", "validation"):
@@ -142,12 +188,20 @@ def generate_examples(config: TrainConfig, task: Language) -> dict[Split, Exampl
     if not isinstance(task, Task):
         fix = f"make one (latent-tokens data {task.name} --source FILE), name it with --data"
         raise ValueError(f"task={task.name}: is learned from a data set; {fix}")
-    counts: dict[Split, int] = {"train": config.num_train, "validation": config.num_validation}
+    counts: dict[Split, int] = {
+        "train": num_train_of(config, task),
+        "validation": config.num_validation,
+    }
     with counting(f"generating {task.name}", sum(counts.values())) as count:
         builder = make_splits(task, counts, config.seed, report=count)
     for split in builder.open:
         num_examples = builder.counts.get(split, 0)
         CONSOLE.print(f"{split}: {task.name} has only {num_examples:,} different examples", highlight=False)
+    for split in counts:
+        if not builder.counts.get(split):
+            raise ValueError(
+                f"task={task.name}: has no {split} examples. Widen the task, or use another seed."
+            )
     return builder.examples()
 
 
@@ -160,29 +214,28 @@ def check_examples(config: TrainConfig, method: Method, examples: Examples) -> N
         raise ValueError(f"batch_size={config.batch_size}: must be at least the world size, {world_size}")
 
 
-def untrained(config: TrainConfig, task: Language, method: Method) -> Transformer:
-    """Return the network with the initial weights of the config's seed."""
-    with torch.random.fork_rng():
-        torch.manual_seed(config.seed)
-        net = Transformer(
-            SIZES[config.size], task.vocab_size, task.length, config.positions, config.dropout, config.gelu
-        )
-    net.method = method
-    return net
-
-
 def describe_run(
-    config: TrainConfig, task: Language, net: Transformer, splits: dict[Split, Examples]
+    config: TrainConfig,
+    task: Language,
+    net: nn.Module,
+    splits: dict[Split, Examples],
+    ignored: Collection[str],
 ) -> dict[str, Any]:
     """Return the content of config.json, as JSON stores it."""
     contents = {
         **describe(net),
         "task": description(task),
         "name": config.method,
-        "training": settings(config),
+        "training": settings(config, ignored),
         "data_sha256": {str(split): fingerprint(examples) for split, examples in splits.items()},
     }
     return dict(json.loads(json_bytes(contents)))
+
+
+def describe_start(config: TrainConfig, net: nn.Module) -> dict[str, Json]:
+    """Return the entry of config.json for initial weights that are not those of the seed."""
+    origin: dict[str, Json] = {} if config.start is None else {"from": str(config.start)}
+    return {**origin, "weights_sha256": initial_sha256(net)}
 
 
 def check_same_step(folder: Path, state: State) -> None:

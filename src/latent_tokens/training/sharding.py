@@ -17,7 +17,6 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from latent_tokens import processes
-from latent_tokens.core.methods import Denoiser
 
 
 def shard(net: nn.Module, device: torch.device) -> None:
@@ -60,7 +59,7 @@ def unsharded(net: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def no_sync(model: Denoiser) -> Iterator[None]:
+def no_sync(model: nn.Module) -> Iterator[None]:
     """Keep gradients on the rank that computed them, because ranks add them up once per step."""
     if not isinstance(model, FSDPModule):
         with model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext():

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
-from latent_tokens.checkpoints.tensor_files import SHA256, check_tensors, tensors_sha256
+from latent_tokens.checkpoints.tensor_files import SHA256, check_tensors, tensors_sha256, without_sharing
 from latent_tokens.checks import first_line, is_whole
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
@@ -54,7 +54,7 @@ class State:
 
 def save_state(
     folder: Path,
-    net: Transformer,
+    net: nn.Module,
     ema: AveragedModel,
     optimizer: torch.optim.Optimizer,
     state: State,
@@ -76,7 +76,7 @@ def save_state(
     complete = dict(sorted(complete.items()))
     header: Header = {"step": state.step, "best": state.best, "recent": state.recent}
     header[SHA256] = tensors_sha256(complete)
-    content = save(complete, {"state": json.dumps(header)})
+    content = save(without_sharing(complete), {"state": json.dumps(header)})
     write_atomic({folder / f"state-{state.step:08d}-{short_hash(content, DIGITS)}.safetensors": content})
     prune(folder, keep)
 
@@ -114,7 +114,7 @@ def saved_step(folder: Path) -> int:
     return read_state(latest)[0].step if step is None else step
 
 
-def load_state(folder: Path, net: Transformer, ema: AveragedModel, optimizer: torch.optim.Optimizer) -> State:
+def load_state(folder: Path, net: nn.Module, ema: AveragedModel, optimizer: torch.optim.Optimizer) -> State:
     """Load the latest checkpoint of a run directory into the network, the EMA weights and the optimizer.
 
     A corrupt checkpoint is skipped for the previous one, and a line says so.
@@ -128,7 +128,7 @@ def load_state(folder: Path, net: Transformer, ema: AveragedModel, optimizer: to
     paths = saved_states(folder)
     for path in paths:
         try:
-            state, parts = read_state(path)
+            state, parts = read_state(path, stored_name if isinstance(net, Transformer) else str)
             load_tensors(parts, net, ema, optimizer)
         except ValueError as error:
             CONSOLE.print(f"{error}; skipped for the previous checkpoint", highlight=False, soft_wrap=True)
@@ -141,8 +141,14 @@ def load_state(folder: Path, net: Transformer, ema: AveragedModel, optimizer: to
     return State()
 
 
-def read_state(path: Path) -> tuple[State, dict[str, dict[str, Tensor]]]:
+def read_state(
+    path: Path, spelling: Callable[[str], str] = str
+) -> tuple[State, dict[str, dict[str, Tensor]]]:
     """Return (the state, the tensors of each part) of a checkpoint.
+
+    Args:
+        path: the file.
+        spelling: returns the name of a weight from that in the file.
 
     Raises:
         ValueError: the file is missing or corrupt.
@@ -168,7 +174,7 @@ def read_state(path: Path) -> tuple[State, dict[str, dict[str, Tensor]]]:
         for key, tensor in tensors.items():
             part, _, tensor_name = key.partition(".")
             is_weight = PARTS[part] != "optimizer"
-            parts[PARTS[part]][stored_name(tensor_name) if is_weight else tensor_name] = tensor
+            parts[PARTS[part]][spelling(tensor_name) if is_weight else tensor_name] = tensor
         return State(**header, weights=parts["best"]), parts
     except (OSError, SafetensorError, RuntimeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: corrupt ({first_line(error)})") from None
@@ -187,7 +193,7 @@ def check_header(header: Header) -> None:
 
 def load_tensors(
     parts: Mapping[str, dict[str, Tensor]],
-    net: Transformer,
+    net: nn.Module,
     ema: AveragedModel,
     optimizer: torch.optim.Optimizer,
 ) -> None:

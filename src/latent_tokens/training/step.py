@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from accelerate import Accelerator
@@ -16,23 +15,17 @@ from torch import Tensor, nn
 from latent_tokens import processes
 from latent_tokens.checkpoints.tensor_files import tensors_to_bytes
 from latent_tokens.configs import TrainConfig
-from latent_tokens.core.methods import Denoiser, Method
+from latent_tokens.core.methods import Method
 from latent_tokens.core.objective import TrainingBatch, weighted_nll
+from latent_tokens.core.wrappers import as_denoiser
 from latent_tokens.network.memory import training_rows
 from latent_tokens.network.precision import resolve_precision
 from latent_tokens.storage import write_atomic
 from latent_tokens.training.batches import microbatches, seed_of
+from latent_tokens.training.extension import Stretch, schedule_of
 from latent_tokens.training.sharding import full_tensor, no_sync
 
 Weights = tuple[Tensor, ...] | list[Tensor]
-
-
-class TrainableDenoiser(Denoiser, Protocol):
-    """The network as the ranks share it: itself, or wrapped for distributed data parallel (DDP)."""
-
-    def train(self) -> nn.Module: ...
-
-    def parameters(self) -> Iterator[nn.Parameter]: ...
 
 
 class NotFinite(ArithmeticError):
@@ -40,13 +33,14 @@ class NotFinite(ArithmeticError):
 
 
 def train_step(
-    model: TrainableDenoiser,
+    model: nn.Module,
     method: Method,
     optimizer: torch.optim.Optimizer,
     batch: TrainingBatch,
     config: TrainConfig,
     step: int,
     accelerator: Accelerator,
+    stretches: tuple[Stretch, ...] = (),
 ) -> tuple[float, float]:
     """Take one optimizer step, and return its loss and gradient norm.
 
@@ -58,7 +52,7 @@ def train_step(
     """
     device = accelerator.device
     for group in optimizer.param_groups:
-        group["lr"] = learning_rate(config, step)
+        group["lr"] = learning_rate(config, step, stretches)
     model.train()
     torch.manual_seed(seed_of(config, step, processes.rank()))  # for dropout, which takes no generator
 
@@ -66,14 +60,15 @@ def train_step(
     if processes.world_size() > 1:
         indices = processes.shard_indices(len(batch.tokens))
         batch = batch.take(torch.from_numpy(indices).to(device))
-    parts = microbatches(batch, partial(training_rows, accelerator.unwrap_model(model)))
+    parts = microbatches(batch, partial(training_rows, model))
 
     # Forward and backward. Gradients are averaged over ranks, so the loss is scaled to keep their sum.
     loss = torch.zeros((), device=device)
+    denoiser = as_denoiser(model)
     for number, rows in enumerate(parts, start=1):
         sync = nullcontext() if number == len(parts) else no_sync(model)
         with sync, autocast(config, device):
-            part_loss = weighted_nll(model, method, batch.take(rows))
+            part_loss = weighted_nll(denoiser, method, batch.take(rows))
             accelerator.backward(part_loss * processes.world_size())
         loss += part_loss.detach()
 
@@ -107,13 +102,18 @@ def keep_batch(folder: Path, batch: TrainingBatch, error: NotFinite, step: int) 
     return path
 
 
-def learning_rate(config: TrainConfig, step: int) -> float:
-    """Return the learning rate of a step: linear warmup, then constant or a cosine down to zero."""
+def learning_rate(config: TrainConfig, step: int, stretches: tuple[Stretch, ...] = ()) -> float:
+    """Return the learning rate of a step: linear warmup, then constant or a cosine down to zero.
+
+    A cosine starts again in each of the `stretches` of an extended run.
+    """
+    schedule = schedule_of(config, step, stretches)
+    step -= schedule.begin
     if step < config.warmup:
         return config.lr * (step + 1) / config.warmup
     if config.schedule == "constant":
         return config.lr
-    done = (step - config.warmup) / max(1, config.steps - config.warmup)
+    done = (step - config.warmup) / max(1, schedule.end - schedule.begin - config.warmup)
     return config.lr * 0.5 * (1 + math.cos(math.pi * done))
 
 

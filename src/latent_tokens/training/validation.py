@@ -5,15 +5,14 @@ from __future__ import annotations
 from functools import partial
 from math import ceil, inf, isfinite
 from pathlib import Path
-from typing import cast
 
 import torch
 
 from latent_tokens import processes
 from latent_tokens.checkpoints.pretrained import weights_bytes
 from latent_tokens.core.objective import weighted_nll
+from latent_tokens.core.wrappers import as_denoiser
 from latent_tokens.network.memory import training_rows
-from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import restore_files, write_atomic
 from latent_tokens.training.batches import VALIDATION, draw_examples, microbatches
 from latent_tokens.training.run import Run
@@ -29,7 +28,8 @@ def validation_loss(run: Run) -> float:
     """
     config = run.config
     examples = run.splits["validation"]
-    net = cast(Transformer, run.ema.module)
+    net = run.ema.module
+    denoiser = as_denoiser(net)
     device = run.accelerator.device
     count = len(examples.tokens)
 
@@ -41,10 +41,10 @@ def validation_loss(run: Run) -> float:
         for batch_index in processes.shard_indices(ceil(count / config.batch_size)).tolist():
             start = config.batch_size * batch_index
             part = examples.take(slice(start, start + config.batch_size))
-            batch = draw_examples(part, run.method, config, net.mask_id, VALIDATION, start, run.pad)
+            batch = draw_examples(part, run.method, config, run.mask_id, VALIDATION, start, run.pad)
             batch = batch.to(device)
             losses = [
-                weighted_nll(net, run.method, batch.take(rows)).item()
+                weighted_nll(denoiser, run.method, batch.take(rows)).item()
                 for rows in microbatches(batch, max_rows)
             ]
             loss += len(part.tokens) * sum(losses)

@@ -761,7 +761,7 @@ var latentTokens = (() => {
   var ROW = 0;
   function* sample(net, method, given, decoding) {
     const uniform = perSampleRng(decoding.seed, ROW);
-    const isRandom = decoding.order !== "left_to_right" && (decoding.order === "uniform" || method.order === "any_order");
+    const isRandom = decoding.order !== "left_to_right";
     const confidence = CONFIDENCES[decoding.order] ?? CONFIDENCES.top_prob;
     const tokens = given.map((token) => token ?? net.maskId);
     let order = leftToRight(given.map((token) => token !== null));

@@ -35,8 +35,7 @@ const ROW = 0; // a request is one sample, which draws as the first sample of a 
  */
 export function* sample(net, method, given, decoding) {
   const uniform = perSampleRng(decoding.seed, ROW);
-  const isRandom =
-    decoding.order !== "left_to_right" && (decoding.order === "uniform" || method.order === "any_order");
+  const isRandom = decoding.order !== "left_to_right"; // adaptive orders follow a random schedule
   const confidence = CONFIDENCES[decoding.order] ?? CONFIDENCES.top_prob;
   const tokens = given.map((token) => token ?? net.maskId);
   let order = leftToRight(given.map((token) => token !== null));

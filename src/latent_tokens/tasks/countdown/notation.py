@@ -9,6 +9,7 @@ from latent_tokens.tasks.countdown.equations import OPERATIONS
 
 PAD, BOS, EOS, SEP = range(4)
 CHARACTERS = ",=+-*/0123456789"  # ids from 4 on
+SYMBOLS = ("[PAD]", "[BOS]", "[EOS]", "[SEP]", *CHARACTERS)
 NUMBER = "(0|[1-9][0-9]*)"
 EQUATION = re.compile(f"{NUMBER}([-+*/]){NUMBER}={NUMBER}")
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.checks import check_choice, check_int, is_whole
-from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, hash_rows, split_by_key
+from latent_tokens.tasks.base import Examples, Keys, Scores, hash_rows, split_by_key
 from latent_tokens.tasks.countdown.equations import (
     MOST_NUMBER,
     draw_puzzles,
@@ -21,10 +21,10 @@ from latent_tokens.tasks.countdown.equations import (
 )
 from latent_tokens.tasks.countdown.notation import (
     BOS,
-    CHARACTERS,
     EOS,
     PAD,
     SEP,
+    SYMBOLS,
     agreement,
     answer_text,
     checked_numbers,
@@ -35,12 +35,13 @@ from latent_tokens.tasks.countdown.notation import (
     parts_of,
     texts,
 )
+from latent_tokens.tasks.examples import TokensLike, as_array
 
 # Of the test of Ye et al.: the first nine of shuffle(10..100), seed 4.
 HELD_OUT_TARGETS = (14, 39, 41, 57, 62, 81, 87, 89, 96)
 ANSWER_LENGTHS_0_1 = {3: 34, 4: 47, 5: 60}  # of version 0.1, by the count of numbers
 
-__all__ = ["CHARACTERS", "HELD_OUT_TARGETS", "Countdown", "answer_text", "holds", "parts_of", "texts"]
+__all__ = ["HELD_OUT_TARGETS", "Countdown", "answer_text", "holds", "parts_of", "texts"]
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,7 @@ class Countdown:
         num_train: The default number of training examples.
         targets: The lowest and the highest target.
         padding: "none" or "paper".
-        answer_length: The positions of an answer with padding "none". None: the longest possible answer and
-            its end.
+        answer_length: The positions of an answer with padding "none". None: of the longest, with its end.
 
     Example:
         >>> TASKS["countdown-3"].generate(2, seed=0).tokens.shape
@@ -69,6 +69,9 @@ class Countdown:
     targets: tuple[int, int] = (10, 100)  # lowest and highest
     padding: Literal["none", "paper"] = "none"
     answer_length: int | None = None
+
+    symbols = SYMBOLS
+    vocab_size = len(SYMBOLS)
 
     def __post_init__(self) -> None:
         check_choice("padding", self.padding, ("none", "paper"))
@@ -96,10 +99,6 @@ class Countdown:
     def length(self) -> int:
         """L: the longest problem with the longest answer. The paper's 64 loses 2%."""
         return 64 if self.padding == "paper" else 3 * self.numbers + 5 + self.room
-
-    @property
-    def vocab_size(self) -> int:
-        return 4 + len(CHARACTERS)
 
     @property
     def temperature(self) -> float:
@@ -196,9 +195,9 @@ class Countdown:
         steps = np.empty((self.numbers - 1, 4), np.int64)
         return int(first_solution(stack_of(given), self.numbers, target, steps))
 
-    def decode(self, tokens: Tokens) -> str:
+    def decode(self, tokens: TokensLike) -> str:
         """Return the problem in words and one equation per line."""
-        problem, answer = texts(tokens)
+        problem, answer = texts(as_array(tokens))
         *given, target = problem.split(",")
         equations = (
             [re.sub(r"([-+*/=])", r" \1 ", equation) for equation in answer.split(",")] if answer else []
@@ -207,13 +206,13 @@ class Countdown:
             [f"make {target} of {', '.join(given)}", *(f"  {equation}" for equation in equations)]
         )
 
-    def verify(self, tokens: Tokens) -> list[str]:
+    def verify(self, tokens: TokensLike) -> list[str]:
         """Return errors of the strict rules.
 
         Every equation is true, each given or computed number is used at most once, all given numbers are
         used, and the last result is the target.
         """
-        problem, answer = texts(tokens)
+        problem, answer = texts(as_array(tokens))
         *given, target = numbers_of(problem)
         wrong: list[str] = []
         results: list[int] = []
@@ -235,8 +234,9 @@ class Countdown:
             wrong.append(f"the last result is {c}, not {target}")
         return wrong + [f"{', '.join(map(str, given))} not used"] * bool(given)
 
-    def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
+    def score(self, tokens: TokensLike, truth: Examples | None = None) -> Scores:
         """Score samples: lenient (Ye et al.'s, by the equations alone), strict, exact and cells."""
+        tokens = as_array(tokens)
         figures: dict[str, Sequence[float]] = {
             "lenient": [lenient(row) for row in tokens],
             "strict": [not self.verify(row) for row in tokens],

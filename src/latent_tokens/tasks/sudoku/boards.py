@@ -11,9 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.checks import check_choice
-from latent_tokens.tasks.base import Examples, Keys, Known, Scores, Tokens, hash_rows, split_by_key
+from latent_tokens.tasks.base import (
+    Examples,
+    Keys,
+    Known,
+    Scores,
+    Tokens,
+    TokensLike,
+    as_array,
+    hash_rows,
+    split_by_key,
+)
 from latent_tokens.tasks.sudoku import pattern, solver
-from latent_tokens.tasks.sudoku.grid import Cells, Grid, symbols_of
+from latent_tokens.tasks.sudoku.grid import SYMBOLS, Cells, Grid, symbols_of
 
 T = TypeVar("T", bound=np.generic)
 
@@ -64,6 +74,10 @@ class Sudoku:
     @property
     def vocab_size(self) -> int:
         return self.side if self.padding == "none" else self.side + 2
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        return (*SYMBOLS[: self.side], "[BOS]", "[EOS]")[: self.vocab_size]
 
     @property
     def note(self) -> str | None:
@@ -137,11 +151,12 @@ class Sudoku:
         """Return the split of each example by its key."""
         return split_by_key(self.keys(examples))
 
-    def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
+    def score(self, tokens: TokensLike, truth: Examples | None = None) -> Scores:
         """Score samples: valid (all 3 * side units are complete), soft_loss, exact and cells.
 
         soft_loss is the sum over units of 1 - (distinct digits) / side (appendix F.5), or 3 (side - 1)
         for a wrong frame. exact, cells: where truth has known cells, the agreement of the others with it."""
+        tokens = as_array(tokens)
         framed = self.well_framed(tokens)
         complete = self.grid.distinct(self.boards(tokens)) / self.side
         soft_loss = np.where(
@@ -156,8 +171,9 @@ class Sudoku:
             }
         return figures
 
-    def verify(self, tokens: Tokens) -> list[str]:
+    def verify(self, tokens: TokensLike) -> list[str]:
         """Return the units of one board that lack a digit, by name. A valid board has none."""
+        tokens = as_array(tokens)
         frame = [] if self.well_framed(tokens[None])[0] else ["the frame is not [BOS] digits [EOS]"]
         return frame + [
             f"{unit} lacks a digit" for unit in self.grid.incomplete(self.boards(tokens[None])[0])
@@ -173,8 +189,9 @@ class Sudoku:
         tokens, known = self.boards(problem.tokens)[0], self.boards(problem.known)[0]
         return self.grid.count_solutions(np.where(known, tokens.astype(np.int16), np.int16(-1)), most)
 
-    def decode(self, tokens: Tokens) -> str:
+    def decode(self, tokens: TokensLike) -> str:
         """Return the board as a framed grid. A cell without a digit is a dot."""
+        tokens = as_array(tokens)
         return self.grid.draw(self.boards(tokens[None])[0])
 
 

@@ -11,10 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.checks import check_choice, is_whole
-from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, hash_rows, split_by_key
+from latent_tokens.tasks.base import (
+    Examples,
+    Keys,
+    Scores,
+    Tokens,
+    TokensLike,
+    as_array,
+    hash_rows,
+    split_by_key,
+)
 from latent_tokens.tasks.sudoku import digging
 from latent_tokens.tasks.sudoku.boards import NODES_PER_CELL, Sudoku
-from latent_tokens.tasks.sudoku.grid import Cells, Grid
+from latent_tokens.tasks.sudoku.grid import SYMBOLS, Cells, Grid
 
 PAD = 0
 LEAST_CLUES = {
@@ -91,6 +100,10 @@ class SudokuPuzzle:
         return self.side + 5
 
     @property
+    def symbols(self) -> tuple[str, ...]:
+        return ("[PAD]", *SYMBOLS[: self.side], ".", "[SEP]", "[BOS]", "[EOS]")
+
+    @property
     def metric(self) -> str:
         return "exact"
 
@@ -149,8 +162,9 @@ class SudokuPuzzle:
         """Return how many boards (at most `most`) agree with the puzzle, None if it takes too long."""
         return self.grid.count_solutions(self.givens(problem.tokens)[0], most)
 
-    def decode(self, tokens: Tokens) -> str:
+    def decode(self, tokens: TokensLike) -> str:
         """Return the puzzle and its answer side by side, as framed grids."""
+        tokens = as_array(tokens)
         puzzle, filled = (
             self.grid.draw(self.givens(tokens[None])[0]),
             self.grid.draw(self.answers(tokens[None])[0]),
@@ -160,8 +174,9 @@ class SudokuPuzzle:
             for left, right in zip(puzzle.splitlines(), filled.splitlines(), strict=True)
         )
 
-    def verify(self, tokens: Tokens) -> list[str]:
+    def verify(self, tokens: TokensLike) -> list[str]:
         """Return the units of the answer that lack a digit, the changed givens, and a missing end."""
+        tokens = as_array(tokens)
         givens, filled = self.givens(tokens[None])[0], self.answers(tokens[None])[0]
         changed = np.flatnonzero((givens >= 0) & (filled != givens)).tolist()
         lacking = [f"{unit} lacks a digit" for unit in self.grid.incomplete(filled)]
@@ -172,8 +187,9 @@ class SudokuPuzzle:
             *["the answer does not end after its last cell"] * (not self._ended(tokens[None])[0]),
         ]
 
-    def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
+    def score(self, tokens: TokensLike, truth: Examples | None = None) -> Scores:
         """Score samples: valid, and with stored solutions exact and cells (the share of empty cells)."""
+        tokens = as_array(tokens)
         givens, filled = self.givens(tokens), self.answers(tokens)
         framed = self._ended(tokens)
         complete = (self.grid.distinct(filled) == self.side).all(1)

@@ -13,7 +13,7 @@ import numpy as np
 from latent_tokens.checks import check_int
 from latent_tokens.sizes import LONGEST
 from latent_tokens.storage import short_hash
-from latent_tokens.tasks.base import Examples, Tokens
+from latent_tokens.tasks.base import Examples, TokensLike, as_array
 from latent_tokens.tasks.text.tokenizer import FILE, Bytes, Learned, read_tokenizer
 
 GAP = re.compile("_{3,}")
@@ -136,9 +136,9 @@ class Text:
         lengths = np.array([len(part) + 2 for part in parts], np.uint16)
         return Examples(tokens, np.zeros(tokens.shape, np.bool_), lengths)
 
-    def decode(self, tokens: Tokens) -> str:
+    def decode(self, tokens: TokensLike) -> str:
         """Return the text of one sequence, with ends of document as the tokenizer names them."""
-        return self.coder.decode(tokens.tolist())
+        return self.coder.decode(as_array(tokens).tolist())
 
     def inside(self, tokens: Sequence[int]) -> str:
         """Return tokens as they read inside a text: with the leading space that many tokenizers omit.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.checks import check_choice, is_whole
-from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, split_by_key
+from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, TokensLike, as_array, split_by_key
 from latent_tokens.tasks.zebra import clues as rules
 from latent_tokens.tasks.zebra.generation import draw_puzzles
 from latent_tokens.tasks.zebra.language import (
@@ -79,6 +79,11 @@ class Zebra:
     def vocab_size(self) -> int:
         """The number of tokens without MASK."""
         return len(WORDS)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The text of each token."""
+        return WORDS
 
     @property
     def metric(self) -> str:
@@ -180,8 +185,9 @@ class Zebra:
         count = rules.count_solutions(puzzle, domains, houses, attributes, most, nodes)
         return int(count) if nodes[0] > 0 or count == most else None
 
-    def decode(self, tokens: Tokens) -> str:
+    def decode(self, tokens: TokensLike) -> str:
         """Return the clues in words, attributes as letters, values and houses from 1, and the table."""
+        tokens = as_array(tokens)
         puzzle, houses, attributes = read_prompt(tokens)
         table = answer(tokens, houses, attributes)
         lines = [
@@ -195,8 +201,9 @@ class Zebra:
             lines.append("       " + "".join(name.ljust(4) for name in names))
         return "\n".join(line.rstrip() for line in lines)
 
-    def verify(self, tokens: Tokens) -> list[str]:
+    def verify(self, tokens: TokensLike) -> list[str]:
         """Return the rows of the table that lack a value, the clues that are not true, and a missing end."""
+        tokens = as_array(tokens)
         puzzle, houses, attributes = read_prompt(tokens)
         table = answer(tokens, houses, attributes)
         lacking = [
@@ -208,13 +215,14 @@ class Zebra:
         no_end = [] if self._framed(tokens, table.size) else ["the answer does not end after its table"]
         return [*lacking, *untrue, *no_end]
 
-    def score(self, tokens: Tokens, truth: Examples | None = None) -> Scores:
+    def score(self, tokens: TokensLike, truth: Examples | None = None) -> Scores:
         """Score samples.
 
         Returns:
             valid (the table is complete and every clue is true), clues (the share of true clues) and, if
             there is a stored table, exact, cells and rows (the share that agrees with it).
         """
+        tokens = as_array(tokens)
         names = ("valid", "clues") if truth is None else ("valid", "clues", "exact", "cells", "rows")
         figures: dict[str, list[float]] = {name: [] for name in names}
         for i, row in enumerate(tokens):

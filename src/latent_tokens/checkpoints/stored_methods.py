@@ -1,0 +1,93 @@
+"""A method by name, and as config.json stores it: with its functions by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, cast
+
+from latent_tokens.core import attention, order
+from latent_tokens.core.methods import METHODS, Method
+from latent_tokens.plugins import installed, is_dotted, load_plugin
+from latent_tokens.storage import Json
+
+RULES = {
+    rule.__name__: rule
+    for rule in (attention.bidirectional, attention.independent, attention.semi_causal, attention.causal)
+}
+ORDERS = {rule.__name__: rule for rule in (order.any_order, order.left_to_right)}
+BUILT_IN = cast(dict[str, dict[str, Any]], {"order": ORDERS, "attention": RULES})
+LOADED: dict[str, Any] = {}
+"""The functions of methods that `load_method` loaded, as module:name.attention."""
+
+
+def load_method(name: str) -> Method:
+    """Return the method of a name: of METHODS, of an installed package, or module:name of a module of yours.
+
+    Models with its functions can then be saved and loaded. Its `name` is the name unless it has one.
+
+    Raises:
+        ValueError: there is no such method, or it cannot be imported.
+
+    Example:
+        >>> load_method("scdm") == METHODS["scdm"]
+        True
+    """
+    if not is_dotted(name) and name not in installed("method"):
+        return METHODS[name]
+    method = load_plugin("method", name)
+    if not isinstance(method, Method):
+        raise ValueError(
+            f"method={name}: has the type {type(method).__name__} and is not a method. "
+            "Name a Method, such as replace(METHODS['scdm'], window=4)."
+        )
+    for field, known in BUILT_IN.items():
+        if getattr(method, field) not in known.values():
+            LOADED[f"{name}.{field}"] = getattr(method, field)
+    return method if method.name is not None else replace(method, name=name)
+
+
+def method_to(method: Method) -> dict[str, Json]:
+    """Return a method's fields, its functions by name. Raise ValueError if one cannot be stored.
+
+    Fields of later versions, depth and name, are left out at their default.
+    """
+    values = {field.name: getattr(method, field.name) for field in fields(method)}
+    later = {"depth": "all", "name": None}
+    row = {name: value for name, value in values.items() if name not in later or value != later[name]}
+    for field, known in BUILT_IN.items():
+        functions = {**known, **LOADED}
+        stored = next((name for name, function in functions.items() if function == row[field]), None)
+        if stored is None:
+            given = getattr(row[field], "__name__", row[field])
+            raise ValueError(
+                f"{field}={given}: only {', '.join(known)} can be saved. "
+                "Load the method with load_method('module:name'), or save the state_dict yourself."
+            )
+        row[field] = stored
+    return row
+
+
+def method_from(row: Mapping[str, Any]) -> Method:
+    """Return the Method of the entries that `method_to` returns."""
+    check_loaded(row)
+    functions = {field: {**known, **LOADED}[row[field]] for field, known in BUILT_IN.items()}
+    return Method(**{**row, **functions})
+
+
+def check_loaded(row: object) -> None:
+    """Raise ValueError if a stored method has a function of a module whose name was not typed.
+
+    The functions of an installed package are loaded.
+    """
+    for field in BUILT_IN:
+        stored = row.get(field) if isinstance(row, Mapping) else None
+        if not isinstance(stored, str) or not stored.endswith(f".{field}") or stored in LOADED:
+            continue
+        method = stored.removesuffix(f".{field}")
+        if method not in installed("method"):
+            raise ValueError(
+                f"{field} {stored} is code of another module, and opening a model imports no code. "
+                f"On the command line add --method {method}, in Python call load_method({method!r}) first."
+            )
+        load_method(method)

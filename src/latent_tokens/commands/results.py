@@ -1,0 +1,79 @@
+"""latent-tokens results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tyro.conf import Positional
+
+from latent_tokens.progress import CONSOLE
+from latent_tokens.storage import write_atomic
+
+if TYPE_CHECKING:
+    from latent_tokens.evaluation.measurements import Measurement
+
+HEADINGS = ("run", "task", "method", "size", "seed", "steps", "order", "k", "n", "metric", "value",
+            "95% interval", "tokens")  # fmt: skip
+NUMBERS = {"seed", "steps", "k", "n", "value", "95% interval", "tokens"}  # aligned at the right
+
+
+@dataclass(frozen=True)
+class Results:
+    """Print the results of several runs, one line per measurement."""
+
+    runs: Positional[tuple[str, ...]] = ("runs/*",)
+    """Runs to read. Run directories, files of result rows (.jsonl), or patterns of them. Default: runs/*."""
+    metric: str | None = None
+    """Metric to print, for example cells or relative_cost. Rows without it are left out. Default: that of
+    each row."""
+    csv: Path | None = None
+    """CSV file to write instead of the table, with all columns. An existing file is replaced."""
+
+
+def run_results(command: Results) -> int:
+    """Run `latent-tokens results`. Print a table, or write a CSV file and print its path."""
+    from latent_tokens.evaluation.measurements import as_csv, measurements, result_files
+
+    rows = measurements(command.runs, command.metric)
+    _, without_results = result_files(command.runs)
+    if without_results:
+        CONSOLE.print(f"without results: {', '.join(map(str, without_results))}", soft_wrap=True)
+    if command.csv is not None:
+        write_atomic({command.csv: as_csv(rows).encode()})
+        print(command.csv)
+    else:
+        print(aligned([HEADINGS, *map(cells, rows)]))
+    return 0
+
+
+def cells(row: Measurement) -> list[str]:
+    """Return the cells of a line. A missing value is empty."""
+    from latent_tokens.evaluation.results import SHARES
+
+    names = ("run", "task", "method", "size", "train_seed", "train_steps", "order", "candidates_setting",
+             "latents_setting")  # fmt: skip
+    is_share = row["metric"] in SHARES
+    number = "{:.1f}" if is_share else "{:.4g}"
+    return [
+        *("" if row.get(name) is None else str(row[name]) for name in names),
+        f"{row['metric']} %" if is_share else str(row["metric"]),
+        number.format(row["value"]),
+        "" if row["ci_low"] is None else f"{number} - {number}".format(row["ci_low"], row["ci_high"]),
+        f"{row['relative_cost']:.2f}x",
+    ]
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Return lines of cells as text with aligned columns. The first line are the headings."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    columns = list(zip(HEADINGS, widths, strict=True))
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if heading in NUMBERS else cell.ljust(width)
+            for cell, (heading, width) in zip(line, columns, strict=True)
+        ).rstrip()
+        for line in lines
+    )

@@ -1,0 +1,216 @@
+"""A trained model with its task: the short way to sample, evaluate and share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from latent_tokens.checkpoints.pretrained import check_fits, find
+from latent_tokens.checks import check_choice
+from latent_tokens.commands.evaluate import judge_of, judged_by
+from latent_tokens.commands.shared import check_counts, model_of, task_of
+from latent_tokens.configs import EvalConfig, SamplingConfig, TrainConfig
+from latent_tokens.core.decoding import Decoding
+from latent_tokens.core.methods import Method, name_of
+from latent_tokens.evaluation.evaluate import evaluate
+from latent_tokens.evaluation.generative_perplexity import evaluate_text
+from latent_tokens.evaluation.problems import Batch, decode_batch, device_of, policy_for
+from latent_tokens.evaluation.settings import check_policy, decoding_for, order_for
+from latent_tokens.model.outputs import ResultTable, Samples
+from latent_tokens.model.prompts import Prompt, problems_of
+from latent_tokens.network.transformer import Transformer
+from latent_tokens.plugins import is_dotted
+from latent_tokens.tasks import Language, Task, Text
+from latent_tokens.training.loop import fit
+
+FOR_SAMPLING = (*(setting.name for setting in fields(SamplingConfig)), "confidence")
+FOR_EVALUATION = tuple(setting.name for setting in fields(EvalConfig))
+FOR_TRAINING = tuple(
+    setting.name for setting in fields(TrainConfig) if setting.name not in ("task", "method")
+)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network with its method and its task, as `load` and `train` return it.
+
+    Attributes:
+        net: the network.
+        method: the method that it was trained with.
+        task: the task that it learned.
+        directory: the directory that it was read from.
+    """
+
+    net: Transformer = field(repr=False)
+    method: Method
+    task: Language
+    directory: Path
+
+    def generate(
+        self,
+        prompt: Prompt | None = None,
+        known: ArrayLike | None = None,
+        *,
+        num_samples: int | None = None,
+        **settings: Any,
+    ) -> Samples:
+        """Return samples: of prompts, one each, or of problems of the task.
+
+        Sample i depends on (seed, i) only.
+
+        Args:
+            prompt: a problem as text, several, `Examples`, or token ids (N, L) with `known`. None makes
+                problems of the test split, or texts without a prompt.
+            known: true at given positions, of the shape of the tokens.
+            num_samples: the number of samples, by default 1. Several prompts have one each.
+            **settings: any field of `SamplingConfig` (`latents=4`, `order="uniform"`, `seed=1`), or a
+                function for a field of `Decoding` (`confidence=margin`). The defaults are those of
+                `latent-tokens sample`.
+
+        Raises:
+            ValueError: a setting or the prompt does not suit the model.
+
+        Example:
+            >>> load("sudoku-6-scdm").generate(num_samples=2, latents=4).tokens.shape
+            (2, 36)
+        """
+        check_fits(self.net, self.task)
+        decoding, seed = self.decoding(settings)
+        examples = problems_of(self.task, self.net.mask_id, prompt, known, num_samples, seed)
+        decoded = decode_batch(self.net, Batch.of(examples, device_of(self.net)), decoding, seed)
+        samples = decoded.samples
+        valid = None
+        if isinstance(self.task, Task):
+            valid = np.array([not self.task.verify(sample) for sample in samples], np.bool_)
+        texts = zip(samples, examples.lengths, strict=True)
+        return Samples(
+            samples,
+            [self.task.decode(sample[:length]) for sample, length in texts],
+            valid,
+            decoded.generated.processed.cpu().numpy(),
+            decoded.generated.order.cpu().numpy(),
+            decoded.generated.forward_passes,
+        )
+
+    def evaluate(self, *, judge: str | None = None, **settings: Any) -> ResultTable:
+        """Return the rows of `evaluate`, one per number of latent tokens.
+
+        Args:
+            judge: the evaluator model of generated text, by default trigrams of `data`.
+            **settings: any field of `EvalConfig`.
+
+        Raises:
+            ValueError: as `evaluate`.
+
+        Example:
+            >>> results = load("sudoku-6-scdm").evaluate(latents=(0, 4), candidates=4, num_samples=8)
+            >>> [row["latents"] for row in results.rows]
+            [0, 4]
+        """
+        check_names(settings, FOR_EVALUATION)
+        config = EvalConfig(**settings)
+        order = order_for(self.method, self.task, config)
+        check_counts(self.method, order, config.latents or (), config.candidates)
+        if isinstance(self.task, Text):
+            judge_model = judge_of(judge, config.data, self.task, device_of(self.net))
+            rows = evaluate_text(self.net, self.task, config, judge_model)
+        elif judge is not None:
+            raise ValueError(
+                f"judge={judge}: is for text, and {self.task.name} has a verifier. Leave it out."
+            )
+        else:
+            rows = evaluate(self.net, cast(Task, self.task), config)
+        title = f"{self.directory.name}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"
+        return ResultTable(rows, title)
+
+    def save_pretrained(self, folder: str | Path, **options: Any) -> None:
+        """Write a model directory with its card (`Transformer.save_pretrained`)."""
+        self.net.save_pretrained(folder, **options)
+
+    def push_to_hub(self, name: str, **options: Any) -> str:
+        """Save the model as OWNER/NAME on the Hugging Face Hub (`Transformer.push_to_hub`)."""
+        return self.net.push_to_hub(name, **options)
+
+    def decoding(self, settings: dict[str, Any]) -> tuple[Decoding, int]:
+        """Return the `Decoding` and the seed of settings by name.
+
+        Raises:
+            ValueError: a setting is unknown, out of range, or not supported by the method.
+        """
+        check_names(settings, FOR_SAMPLING)
+        functions = {name: value for name, value in settings.items() if callable(value)}
+        named = {name: value for name, value in settings.items() if name not in functions}
+        if "confidence" in named:
+            raise ValueError(f"confidence={named['confidence']}: must be a function. Use order='margin'.")
+        config = SamplingConfig(**named)
+        decoding = decoding_for(self.method, self.task, config)
+        order = order_for(self.method, self.task, config)
+        check_counts(self.method, order, [config.latents], config.candidates)
+        if "order" in functions and "candidates" not in settings:
+            decoding = replace(decoding, candidates=1)
+        policy = EvalConfig(latent_policy=config.latent_policy, seed=config.seed)
+        check_policy(self.method, policy)
+        decoding = replace(decoding, latent_policy=policy_for(self.net, self.task, policy))
+        return replace(decoding, **functions), config.seed
+
+
+def load(
+    folder_or_name: str | Path, *, task: str | Language | None = None, method: str | None = None
+) -> Model:
+    """Return the model of a directory, a bundled model, or a model of the Hugging Face Hub, OWNER/NAME.
+
+    It is in eval mode, on the fastest device available.
+
+    Args:
+        folder_or_name: the directory or name.
+        task: the task that it learned, if that is your own: an object, or module:Name. None: the one that the
+            directory names.
+        method: its method, if that has functions of your own, as module:name. None: the one of the directory.
+
+    Raises:
+        ValueError: as `from_pretrained`, or the task is not one of this version.
+
+    Example:
+        >>> model = load("sudoku-6-scdm")
+        >>> model.task.name
+        'sudoku-6'
+    """
+    folder = find(folder_or_name)
+    net = model_of(folder, method)
+    learned = task_of(folder, task) if task is None or isinstance(task, str) else task
+    return Model(net, net.method, learned, folder)
+
+
+def train(task: str | Language, method: str | Method, **settings: Any) -> Model:
+    """Train a model with `fit`, and return it.
+
+    Args:
+        task: the name of a task, or your own.
+        method: the name of a method, or your own.
+        **settings: any field of `TrainConfig` (`steps=600`, `size="tiny"`, `out="runs/mine"`).
+
+    Raises:
+        ValueError: as `fit`.
+
+    Example:
+        mine = train("sudoku-4", "scdm", steps=600)
+        print(mine.generate(num_samples=100, latents="all").valid.mean())
+    """
+    check_names(settings, FOR_TRAINING)
+    task_name = task if isinstance(task, str) else task.name
+    method_name = method if isinstance(method, str) else name_of(method)
+    config = TrainConfig(task_name, method_name, **settings)
+    own_task = None if isinstance(task, str) else task
+    own_method = None if isinstance(method, str) else method
+    folder = fit(config, task=own_task, method=own_method)
+    return load(folder, task=task if own_task is not None or is_dotted(task_name) else None)
+
+
+def check_names(settings: dict[str, Any], names: tuple[str, ...]) -> None:
+    """Raise ValueError, with the closest name, if a setting is none of the names."""
+    for name in settings:
+        check_choice("setting", name, names)

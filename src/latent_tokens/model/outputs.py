@@ -1,0 +1,57 @@
+"""What the methods of `Model` return."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from latent_tokens.evaluation.report import table
+from latent_tokens.evaluation.rows import Row
+from latent_tokens.tasks import Tokens
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+WIDTH = 110  # columns of a printed table
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What `Model.generate` returns, for N samples of L positions."""
+
+    tokens: Tokens  # (N, L)
+    text: list[str]
+    valid: NDArray[np.bool_] | None  # (N,), whether the task's `verify` finds no error; None for text
+    tokens_processed: NDArray[np.int64]  # (N,), summed over steps
+    order: NDArray[np.int64]  # (N, L): positions as decoded, after the given ones
+    forward_passes: int  # the largest number of steps of a sample
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """What `Model.evaluate` returns: one row per number of latent tokens. It prints as a table."""
+
+    rows: list[Row]
+    title: str
+
+    def __str__(self) -> str:
+        text = io.StringIO()
+        Console(file=text, width=WIDTH).print(table(self.rows, self.title))
+        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+    def to_pandas(self) -> DataFrame:
+        """Return the rows as a DataFrame.
+
+        Raises:
+            ValueError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ValueError("to_pandas: pandas is not installed. Use pip install pandas.") from None
+        return pandas.DataFrame(self.rows)

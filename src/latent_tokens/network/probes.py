@@ -1,0 +1,234 @@
+"""The probes of `check_network`: each changes an input, and raises if the logits change as they must not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from latent_tokens.core.attention import dense_mask
+from latent_tokens.core.layout import Layout
+from latent_tokens.core.methods import Denoiser, Method, exclude_mask_token
+
+MOST_SLOTS = 3  # clean ones, and masked ones
+SMALL = 1e-3  # the largest influence that is taken for none, relative to one that is allowed
+ROUNDING = 4  # units in the last place of the largest logit, where shapes and sums are the same
+REORDERING = 32  # likewise, where sums are in another order
+LOWEST = -1e4  # stands for a logit of minus infinity
+HUGGING_FACE_MASK = "attention_mask=mask[:, None] in Hugging Face"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A network and an input [clean | masked | padding] in equal rows, one per masked slot."""
+
+    net: Denoiser
+    vocab_size: int
+    length: int
+    num_clean: int
+    num_shown: int
+    ids: Int[Tensor, "B S"]
+    positions: Int[Tensor, "B S"]
+    mask: Bool[Tensor, "B S S"]
+    other_ids: Int[Tensor, "B S"]  # other tokens at the same slots
+    other_mask: Bool[Tensor, "B S S"]  # of an input with one clean token less, and without padding
+
+    @property
+    def masked(self) -> slice:
+        """The masked slots."""
+        return slice(self.num_clean, self.num_shown)
+
+    @property
+    def everything(self) -> Bool[Tensor, "B S S"]:
+        """A mask that hides nothing."""
+        return torch.ones_like(self.mask)
+
+    def logits(
+        self, ids: Tensor | None = None, positions: Tensor | None = None, mask: Tensor | None = None
+    ) -> Float[Tensor, "B S V"]:
+        """Return the logits of an input, in float64 and without MASK. None is the probe's own.
+
+        Raises:
+            ValueError: they are not one finite logit per slot and token.
+        """
+        ids = self.ids if ids is None else ids
+        positions = self.positions if positions is None else positions
+        logits = self.net(ids, positions, self.mask if mask is None else mask)
+        if not isinstance(logits, Tensor):
+            raise failure(self.net, f"returns a {type(logits).__name__}, not a tensor. Return its logits.")
+        check_logits(self.net, logits, ids, self.vocab_size)
+        return exclude_mask_token(self.net.mask_id, logits).double().clamp(min=LOWEST)
+
+
+def probe_of(net: Denoiser, method: Method, length: int, vocab_size: int, device: torch.device) -> Probe:
+    """Return the probe of a network for inputs of a method."""
+    num_clean = min(length // 2, MOST_SLOTS)
+    num_masked = min(length - num_clean, MOST_SLOTS)
+    num_shown = num_clean + num_masked
+
+    # Positions are shuffled, unless each slot receives the token of the slot before.
+    order = torch.arange(length)
+    if method.readout == "in_place":
+        order = torch.randperm(length, generator=torch.Generator().manual_seed(0))
+    positions = torch.cat([order[:num_shown], torch.zeros(1, dtype=torch.int64)])  # (S,)
+    positions = positions.expand(num_masked, -1).to(device)  # (B, S)
+    clean = torch.full((num_masked,), num_clean, device=device)
+    layout = Layout(positions, clean, torch.full_like(clean, num_shown))
+    other_layout = Layout(positions, clean - 1, torch.full_like(clean, num_shown + 1))
+
+    vocabulary = torch.arange(vocab_size + 1)
+    vocabulary = vocabulary[vocabulary != net.mask_id][:vocab_size]
+    tokens = [vocabulary[(torch.arange(length) + shift) % len(vocabulary)] for shift in (0, 1)]
+    ids, other_ids = (
+        method.input_ids(row.expand(num_masked, -1).to(device), layout, net.mask_id) for row in tokens
+    )
+    return Probe(
+        net,
+        vocab_size,
+        length,
+        num_clean,
+        num_shown,
+        ids,
+        positions,
+        dense_mask(method.attention, layout),
+        other_ids,
+        dense_mask(method.attention, other_layout),
+    )
+
+
+def failure(net: Denoiser, problem: str) -> ValueError:
+    """Return the error of a network."""
+    return ValueError(f"net={type(net).__name__}: {problem}")
+
+
+def check_logits(net: Denoiser, logits: Tensor, ids: Int[Tensor, "B S"], vocab_size: int) -> None:
+    """Raise ValueError if the output of a network is not one finite logit per slot and token."""
+    rows, slots = ids.shape
+    if logits.dim() != 3 or logits.shape[:2] != ids.shape or logits.shape[2] < vocab_size:
+        raise failure(
+            net,
+            f"logits of shape {tuple(logits.shape)} for {rows} rows of {slots} slots, {vocab_size} tokens. "
+            f"Return ({rows}, {slots}, {vocab_size}), or one column more for MASK.",
+        )
+    if logits.isnan().any() or logits.isposinf().any():
+        raise failure(
+            net,
+            "its logits are not finite. Let each slot attend where the mask is true, at least to itself, "
+            "and check that the weights have not diverged.",
+        )
+
+
+def difference(logits: Tensor, others: Tensor) -> float:
+    """Return the largest difference of two tensors."""
+    return float((logits - others).abs().max())
+
+
+def rounding(logits: Float[Tensor, "B S V"], units: float) -> float:
+    """Return a number of units in the last place of the largest logit."""
+    return units * float(logits.where(logits > LOWEST, 0).abs().max())
+
+
+def check_input_matters(probe: Probe, is_shifted: bool) -> None:
+    """Raise ValueError if clean tokens, or positions, do not change the logits.
+
+    A network in which neither does, as with a head of zeros, passes. With a shifted readout slot and position
+    are equal, and positions need not matter.
+    """
+    logits = probe.logits()
+    ids = probe.ids.clone()
+    ids[:, : probe.num_clean] = probe.other_ids[:, : probe.num_clean]
+    with_other_tokens = probe.logits(ids)
+    positions = probe.positions.clone()
+    positions[:, : probe.num_shown] = probe.positions[:, : probe.num_shown].flip(1)
+    by_position = difference(logits, probe.logits(positions=positions))
+    by_token = difference(logits, with_other_tokens)
+    if by_token == 0 < by_position:
+        raise failure(probe.net, "clean tokens do not change its logits. Embed ids.")
+
+    # Slots that influence each other at all do so at positions 0, 1, 2, ... under a mask of ones. In an
+    # untrained network whose blocks add nothing yet, none does.
+    first = torch.arange(ids.shape[1], device=ids.device).clamp(max=probe.length - 1).expand_as(ids)
+    before = probe.logits(positions=first, mask=probe.everything)
+    after = probe.logits(ids, first, probe.everything)
+    by_unhidden = difference(before[:, probe.masked], after[:, probe.masked])
+    if difference(logits[:, probe.masked], with_other_tokens[:, probe.masked]) < SMALL * by_unhidden:
+        raise failure(
+            probe.net,
+            "clean tokens do not change its logits at masked slots. Pass the mask, true where a slot "
+            f"attends: {HUGGING_FACE_MASK}, ~mask in torch's MultiheadAttention.",
+        )
+    if by_position == 0 < by_unhidden and not is_shifted:
+        raise failure(
+            probe.net,
+            "positions do not change its logits. Pass them: position_ids=positions in Hugging Face.",
+        )
+
+
+def check_hidden_slots(probe: Probe) -> None:
+    """Raise ValueError if a masked slot depends on slots that it reaches in no number of layers."""
+    reached = probe.mask[0]
+    for _ in range(len(reached)):
+        reached = reached | (reached.float() @ reached.float() > 0)
+    hidden = ~reached[probe.masked]  # (B, S): the masked slots are the queries, one per row
+    ids = torch.where(hidden, probe.other_ids, probe.ids)
+    moved = (probe.positions + probe.length // 2) % probe.length
+    positions = torch.where(hidden, moved, probe.positions)
+
+    row = torch.arange(len(hidden), device=hidden.device)
+    query = probe.num_clean + row
+    logits = probe.logits()
+    by_hidden = difference(logits[row, query], probe.logits(ids, positions)[row, query])
+    before = probe.logits(mask=probe.everything)
+    after = probe.logits(ids, positions, probe.everything)
+    by_unhidden = difference(before[row, query], after[row, query])
+    if by_hidden > max(SMALL * by_unhidden, rounding(logits, ROUNDING * torch.finfo().eps)):
+        raise failure(
+            probe.net,
+            f"slots that the mask hides change its logits. Apply the mask: {HUGGING_FACE_MASK} with "
+            "attn_implementation='sdpa', or with 'eager' a float mask of 0 and -inf.",
+        )
+
+
+def check_order(probe: Probe, eps: float) -> None:
+    """Raise ValueError if exchanging two slots that the mask does not tell apart changes the logits.
+
+    Sums are then in another order. `eps` is the relative precision of the network.
+    """
+    logits = probe.logits()
+    for kind, slot in (("clean", 0), ("masked", probe.num_clean)):
+        exchanged = torch.arange(probe.ids.shape[1], device=logits.device)
+        exchanged[slot] = slot + 1
+        exchanged[slot + 1] = slot
+        if not torch.equal(probe.mask, probe.mask[:, exchanged][:, :, exchanged]):
+            continue
+        positions = probe.positions[:, exchanged]
+        reordered = probe.logits(probe.ids[:, exchanged], positions)[:, exchanged]
+        moved = probe.logits(positions=positions)
+        by_order = difference(logits[:, probe.masked], reordered[:, probe.masked])
+        by_position = difference(logits[:, probe.masked], moved[:, probe.masked])
+        if by_order > max(SMALL * by_position, rounding(logits, REORDERING * eps)):
+            raise failure(
+                probe.net,
+                f"the order of {kind} slots changes its logits. Pass mask and positions: "
+                f"{HUGGING_FACE_MASK}, and position_ids=positions.",
+            )
+
+
+def check_rows(probe: Probe) -> None:
+    """Raise ValueError if the logits of a row depend on the other rows of its batch."""
+    logits = probe.logits()
+    ids = probe.other_ids.clone()
+    positions = probe.positions.flip(1)
+    mask = probe.other_mask.clone()
+    by_input = difference(logits, probe.logits(ids, positions, mask))
+    ids[-1] = probe.ids[-1]
+    positions[-1] = probe.positions[-1]
+    mask[-1] = probe.mask[-1]
+    by_rows = difference(logits[-1], probe.logits(ids, positions, mask)[-1])
+    if by_rows > max(SMALL * by_input, rounding(logits, ROUNDING * torch.finfo().eps)):
+        raise failure(
+            probe.net,
+            "the logits of a row depend on the other rows of its batch. Use its own mask in each row.",
+        )

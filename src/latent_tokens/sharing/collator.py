@@ -1,0 +1,121 @@
+"""A collator for training loops of others: the batch that a method draws, as tensors that a network takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+from torch import Tensor
+from torch.utils.data import get_worker_info
+
+from latent_tokens.core.attention import dense_mask
+from latent_tokens.core.methods import Method, exclude_mask_token
+from latent_tokens.core.objective import corrupt
+from latent_tokens.data.tensors import as_tensors
+from latent_tokens.sharing.model_inputs import IGNORED_LABEL
+from latent_tokens.tasks import Examples
+
+
+class Item(TypedDict):
+    """An example: its tokens (L), which of them are given (L), and its number of positions."""
+
+    tokens: ArrayLike
+    known: ArrayLike
+    length: int
+
+
+@dataclass
+class DiffusionCollator:
+    """Draws orders and numbers of clean tokens for some examples, as `latent_tokens.loss` does.
+
+    `loss` of its batch is that of `latent_tokens.loss` for the same random numbers. Each call draws new ones.
+    In a worker process of a DataLoader they also depend on the worker's seed.
+
+    Args:
+        method: how to train.
+        mask_id: the id of MASK.
+        seed: the seed of orders and numbers of clean tokens. Give each rank another one.
+
+    Example:
+        >>> collate = DiffusionCollator(METHODS["scdm"], mask_id=4)
+        >>> batch = collate(list(zip(*TASKS["sudoku-4"].generate(8, seed=0))))
+        >>> sorted(batch)
+        ['attention_mask', 'input_ids', 'labels', 'position_ids', 'weights']
+    """
+
+    method: Method
+    mask_id: int
+    seed: int = 0
+    generator: torch.Generator = field(default_factory=torch.Generator, init=False, repr=False)
+    seeded_with: int | None = field(default=None, init=False, repr=False)
+
+    def __call__(
+        self, items: Sequence[Item] | Sequence[tuple[ArrayLike, ArrayLike, int]]
+    ) -> dict[str, Tensor]:
+        """Return the batch of B examples of L positions.
+
+        Args:
+            items: dicts with tokens, known and length, or rows of `Examples`: the same in a tuple.
+
+        Returns:
+            input_ids: Int (B, S).
+            position_ids: Int (B, S).
+            attention_mask: Bool (B, 1, S, S), true if a slot attends to another.
+            labels: Int (B, S), -100 where nothing is scored.
+            weights: Float (B, S), the weight of each slot in the loss.
+
+        Raises:
+            ValueError: a row has no unknown position, or the method cannot take the known positions.
+        """
+        # The examples as tensors.
+        rows = [
+            (item["tokens"], item["known"], item["length"]) if isinstance(item, dict) else item
+            for item in items
+        ]
+        tokens, known, lengths = map(np.stack, zip(*rows, strict=True))
+        examples = Examples(tokens, known.astype(np.bool_), lengths)
+
+        # What the method draws.
+        method = self.method
+        clean_tokens, known_positions, num_positions = as_tensors(examples)
+        batch = corrupt(
+            method, clean_tokens, known_positions, self.seeded(), mask_id=self.mask_id, lengths=num_positions
+        )
+        targets = batch.tokens.gather(1, batch.layout.positions)
+        return {
+            "input_ids": method.input_ids(batch.tokens, batch.layout, self.mask_id),
+            "position_ids": batch.layout.positions,
+            "attention_mask": dense_mask(method.attention, batch.layout)[:, None],
+            "labels": targets.masked_fill(~batch.scored, IGNORED_LABEL),
+            "weights": batch.weight[:, None] * batch.scored,
+        }
+
+    def loss(
+        self, logits: Float[Tensor, "B S V"], labels: Int[Tensor, "B S"], weights: Float[Tensor, "B S"]
+    ) -> Float[Tensor, ""]:
+        """Return the loss of a batch from the network's logits: the weighted sum of its cross-entropies."""
+        return weighted_cross_entropy(exclude_mask_token(self.mask_id, logits), labels, weights)
+
+    def seeded(self) -> torch.Generator:
+        """Return the generator of this process. A copy of it in another process gets another seed."""
+        worker = get_worker_info()
+        seed = self.seed if worker is None else (self.seed + worker.seed) % (1 << 63)
+        if self.seeded_with != seed:
+            self.seeded_with = seed
+            self.generator.manual_seed(seed)
+        return self.generator
+
+
+def weighted_cross_entropy(
+    logits: Float[Tensor, "B S V"], labels: Int[Tensor, "B S"], weights: Float[Tensor, "B S"]
+) -> Float[Tensor, ""]:
+    """Return the sum of the cross-entropies of labels that are not -100, times their weights."""
+    scored = labels != IGNORED_LABEL
+    nll = F.cross_entropy(logits[scored].float(), labels[scored], reduction="none")
+    return (nll * weights[scored]).sum()

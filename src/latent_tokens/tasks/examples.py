@@ -1,0 +1,171 @@
+"""Examples as arrays, and tokens as tasks take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, cast, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from datasets import Dataset as HuggingFaceDataset
+
+Tokens = NDArray[np.uint8 | np.uint16]
+TokensLike = ArrayLike
+"""A torch tensor, an array or lists of tokens."""
+Known = NDArray[np.bool_]
+Index = NDArray[np.int64] | NDArray[np.bool_] | slice
+
+
+class Example(TypedDict):
+    """One example, as a torch DataLoader collates it."""
+
+    tokens: NDArray[np.int64]  # (L,)
+    known: Known  # (L,)
+    length: int
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """N examples of at most L positions: a data set for torch's DataLoader.
+
+    `len(examples)` is N and `examples[i]` one example, with "tokens", "known" and "length". A slice, a mask
+    or an array of indices selects examples. Iteration is for `tokens, known, lengths = examples`.
+
+    Attributes:
+        tokens: uint8 or uint16, (N, L). Tokens beyond a row's length have no meaning.
+        known: bool, (N, L), the given tokens.
+        lengths: uint16, (N,), the number of positions of each example.
+
+    Example:
+        >>> examples = Examples.of(np.zeros((2, 16), np.uint8), known=3)
+        >>> len(examples), examples[0]["known"].sum()
+        (2, 3)
+    """
+
+    tokens: Tokens
+    known: Known
+    lengths: NDArray[np.uint16]
+
+    _fields: ClassVar = ("tokens", "known", "lengths")  # as of a named tuple, which this was in version 0.1
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        return iter((self.tokens, self.known, self.lengths))
+
+    @overload
+    def __getitem__(self, which: int) -> Example: ...
+
+    @overload
+    def __getitem__(self, which: Index) -> Examples: ...
+
+    def __getitem__(self, which: int | Index) -> Example | Examples:
+        if not isinstance(which, int | np.integer):
+            return self.take(which)
+        tokens = self.tokens[which].astype(np.int64)
+        return Example(tokens=tokens, known=self.known[which].copy(), length=int(self.lengths[which]))
+
+    def _asdict(self) -> dict[str, NDArray[Any]]:
+        return dict(zip(self._fields, self, strict=True))
+
+    def _replace(self, **arrays: NDArray[Any]) -> Examples:
+        return replace(self, **arrays)
+
+    def to_hf(self) -> HuggingFaceDataset:
+        """Return a Dataset of the library datasets. Raise ValueError if the library is not installed."""
+        try:
+            from datasets import Dataset
+        except ImportError:
+            raise ValueError("to_hf needs the library datasets. Install it: pip install datasets") from None
+        columns = {"tokens": self.tokens.astype(np.int64), "known": self.known, "length": self.lengths}
+        return Dataset.from_dict(columns)
+
+    @staticmethod
+    def of(tokens: Tokens, known: Known | int) -> Examples:
+        """Return examples of one length.
+
+        Args:
+            tokens: (N, L).
+            known: (N, L), or the number of positions that are given, counted from the first.
+        """
+        count, length = tokens.shape
+        if isinstance(known, int):
+            known = np.broadcast_to(np.arange(length) < known, tokens.shape).copy()
+        return Examples(tokens, known, np.full(count, length, np.uint16))
+
+    @staticmethod
+    def padded(
+        sequences: Sequence[Sequence[int]],
+        given: Sequence[int] | int,
+        lengths: Sequence[int] | int | None = None,
+        length: int | None = None,
+        pad: int = 0,
+    ) -> Examples:
+        """Return sequences as examples of L positions, in the smallest type that holds their tokens.
+
+        `Examples.padded(sequences, given, L)` is enough if no position follows the tokens of a sequence.
+
+        Args:
+            sequences: N sequences of at most L tokens.
+            given: The number of given tokens of each, or of all, counted from the first.
+            lengths: The number of positions of each. None: that of its tokens. A number is L.
+            length: L.
+            pad: The token that follows each sequence.
+
+        Raises:
+            ValueError: L is missing, or a sequence is longer.
+
+        Example:
+            >>> Examples.padded([[1, 2, 3], [1]], 1, 4).lengths.tolist()
+            [3, 1]
+        """
+        if isinstance(lengths, int):
+            length = lengths
+            lengths = None
+        if length is None:
+            raise ValueError("length=None: the number of positions is missing. Add length=L.")
+        longest = max(map(len, sequences), default=0)
+        if longest > length:
+            raise ValueError(f"length={length}: a sequence has {longest} tokens. Use length={longest}.")
+        largest = max((max(sequence, default=0) for sequence in sequences), default=0)
+        tokens = np.full((len(sequences), length), pad, smallest_type(max(largest, pad)))
+        for row, sequence in zip(tokens, sequences, strict=True):
+            row[: len(sequence)] = sequence
+        counts = np.broadcast_to(np.array(given, np.int64), len(sequences))
+        known = np.arange(length) < counts.reshape(-1, 1)
+        ends = [len(sequence) for sequence in sequences] if lengths is None else lengths
+        return Examples(tokens, known, np.array(ends, np.uint16))
+
+    def take(self, which: Index) -> Examples:
+        """Return the examples of an index, a mask or a slice."""
+        return Examples(self.tokens[which], self.known[which], self.lengths[which])
+
+
+def smallest_type(largest: int) -> type[np.uint8 | np.uint16]:
+    """Return the smallest type of tokens that holds a number. Raise ValueError if none does."""
+    if largest > np.iinfo(np.uint16).max:
+        raise ValueError(f"token {largest}: must be at most {np.iinfo(np.uint16).max}")
+    return np.uint8 if largest <= np.iinfo(np.uint8).max else np.uint16
+
+
+def as_array(tokens: TokensLike) -> Tokens:
+    """Return tokens as tasks take them. Raise ValueError for a number that is no token.
+
+    Args:
+        tokens: A torch tensor, an array or lists of whole numbers.
+    """
+    array = np.asarray(tokens.cpu() if hasattr(tokens, "cpu") else tokens)
+    if array.dtype in (np.uint8, np.uint16):
+        return cast(Tokens, array)
+    if array.size and (not np.issubdtype(array.dtype, np.integer) or array.min() < 0):
+        raise ValueError(f"tokens of type {array.dtype}: must be whole numbers from 0")
+    return cast(Tokens, array.astype(smallest_type(int(array.max(initial=0)))))
+
+
+def joined(parts: Sequence[Examples]) -> Examples:
+    """Return the examples of several sets as one, in their order."""
+    return Examples(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))

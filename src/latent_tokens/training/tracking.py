@@ -1,0 +1,99 @@
+"""Experiment trackers: a run is named after its directory, and resumed under the id that is stored in it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import get_args
+
+from accelerate import Accelerator
+
+from latent_tokens import processes
+from latent_tokens.configs import TrackerName
+from latent_tokens.storage import Json, json_bytes, write_atomic
+
+PROJECT = "latent-tokens"
+FILE = "tracker.json"  # in the run directory: the name of its tracker, and the id of the run in it
+
+Log = Callable[[Mapping[str, float], int | None], None]
+
+
+def check_installed(tracker: str | None) -> None:
+    """Raise ValueError if a tracker is not installed."""
+    if tracker is not None and find_spec(tracker) is None:
+        fix = f"pip install {tracker}, or leave it out: metrics.jsonl is always written"
+        raise ValueError(f"track={tracker}: is not installed; {fix}")
+
+
+def start_tracker(
+    accelerator: Accelerator, tracker: TrackerName, folder: Path, step: int, config: Mapping[str, Json]
+) -> None:
+    """Start the tracker of a run at a step, under the id of its directory. Rank 0 stores a new id."""
+    run_id = ""
+    if processes.is_main():
+        stored = read_tracker(folder)
+        run_id = secrets.token_hex(4) if stored is None else stored["id"]
+        write_atomic({folder / FILE: json_bytes({"tracker": tracker, "id": run_id})})
+    accelerator.init_trackers(
+        PROJECT, dict(config), {tracker: tracker_settings(tracker, folder, run_id, step)}
+    )
+
+
+def tracker_settings(tracker: TrackerName, folder: Path, run_id: str, step: int = 0) -> dict[str, Json]:
+    """Return the arguments with which a tracker starts or resumes a run. `step` is that of its checkpoint."""
+    name = folder.absolute().name
+    settings: dict[TrackerName, dict[str, Json]] = {
+        "wandb": {"name": name, "dir": str(folder), "id": run_id, "resume": "allow"},
+        "trackio": {"name": f"{name}-{run_id}", "resume": "allow"},  # it has no id but the name
+        "tensorboard": {"purge_step": step + 1 if step else None},  # hides what was logged after a checkpoint
+        "mlflow": {"run_name": name},
+    }
+    return settings[tracker]
+
+
+def read_tracker(folder: Path) -> dict[str, str] | None:
+    """Return the tracker and the id of a run, or None if it has no tracker.
+
+    Raises:
+        ValueError: the file is corrupt.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    try:
+        stored = json.loads(path.read_text())
+        if stored["tracker"] in get_args(TrackerName) and isinstance(stored["id"], str):
+            return dict(stored)
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise ValueError(f"{path}: corrupt. Remove it, and the run has a new id in its tracker.")
+
+
+@contextmanager
+def resumed_tracker(folder: Path) -> Iterator[Log]:
+    """Yield log(values, step), which logs to the tracker that a run was trained with.
+
+    Raises:
+        ValueError: the run was trained without a tracker, or its tracker is not installed.
+    """
+    stored = read_tracker(folder)
+    if stored is None:
+        raise ValueError(f"track=True: {folder} was trained without a tracker. Train it with --track NAME.")
+    (tracker,) = [name for name in get_args(TrackerName) if name == stored["tracker"]]
+    check_installed(tracker)
+    accelerator = processes.join(tracker, folder)
+    accelerator.init_trackers(PROJECT, init_kwargs={tracker: tracker_settings(tracker, folder, stored["id"])})
+
+    def log(values: Mapping[str, float], step: int | None) -> None:
+        # wandb drops values at a step before its last one, and counts on without a step.
+        accelerator.log(dict(values), step=None if tracker == "wandb" else step)
+
+    try:
+        yield log
+    finally:
+        for each in accelerator.trackers:
+            each.finish()

@@ -1,0 +1,114 @@
+"""The tokenizer of a saved model: AutoTokenizer reads it, and its text is that of the task."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+from transformers import AutoTokenizer, pipeline
+
+from latent_tokens import TASKS, Text, from_pretrained
+from latent_tokens.sharing.hugging_face import LatentTokensForMaskedLM
+from latent_tokens.sharing.tokenizer_files import tokenizer_files
+from latent_tokens.tasks.text.tokenizer import learn_bpe
+
+PUZZLES = {
+    "sudoku-4": (TASKS["sudoku-4"], "."),
+    "sudoku-16": (TASKS["sudoku-16"], "."),
+    "sudoku-6, paper": (replace(TASKS["sudoku-6"], padding="paper"), "."),
+    "sudoku-6-puzzle": (TASKS["sudoku-6-puzzle"], "[MASK]"),
+    "countdown-3": (TASKS["countdown-3"], "."),
+    "zebra-3": (TASKS["zebra-3"], "[MASK]"),
+}
+
+
+def tokenizer_of(task, vocab_size, length, folder):
+    """The tokenizer that transformers reads of a directory with these files and no others."""
+    for name, content in tokenizer_files(task, vocab_size, length).items():
+        (folder / name).write_bytes(content)
+    return AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("name", PUZZLES)
+def test_puzzle_tokens_read_back_as_themselves(name, tmp_path):
+    task, mask = PUZZLES[name]
+    tokenizer = tokenizer_of(task, task.vocab_size, task.length, tmp_path)
+    every = list(range(task.vocab_size + 1))
+    tokens = [every, every[::-1]]
+    assert tokenizer(tokenizer.batch_decode(tokens)).input_ids == tokens
+    assert (tokenizer.mask_token, tokenizer.mask_token_id) == (mask, task.vocab_size)
+    assert len(tokenizer) == task.vocab_size + 1
+    assert tokenizer.model_max_length == task.length
+    for role in ("pad", "bos", "eos"):
+        token = getattr(tokenizer, f"{role}_token")
+        assert token in (None, f"[{role.upper()}]", f"<{role.upper()}>")
+        assert (token is None) == (f"[{role.upper()}]" not in task.symbols and name != "zebra-3")
+
+
+def test_board_may_be_drawn_in_a_frame(tmp_path):
+    task = TASKS["sudoku-4"]
+    tokenizer = tokenizer_of(task, task.vocab_size, task.length, tmp_path)
+    board = np.array([0, 1, 2, 3, 2, 3, 0, 1, 1, 0, 3, 2, 3, 2, 1, 0], np.uint8)
+    assert tokenizer(task.decode(board)).input_ids == board.tolist()
+    assert tokenizer("1.3 4").input_ids == [0, 4, 2, 3]
+
+
+def test_task_without_symbols_has_numbers_as_words(tmp_path):
+    tokenizer = tokenizer_of(None, 12, 5, tmp_path)
+    assert tokenizer("11 0 [MASK] 7").input_ids == [11, 0, 12, 7]
+    assert tokenizer.batch_decode([[11, 0, 12, 7]]) == ["11 0 [MASK] 7"]
+
+
+def test_bytes_of_text_are_its_tokens(tmp_path):
+    text = Text(length=64)
+    tokenizer = tokenizer_of(text, text.vocab_size, text.length, tmp_path)
+    sentence = "naïve ☃\n\t and <|endoftext|>[MASK]"
+    ids = tokenizer(sentence).input_ids
+    assert ids == [*text.coder.encode(["naïve ☃\n\t and "])[0].tolist(), 256, 257]
+    assert tokenizer.decode(ids) == sentence
+    assert (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id) == (256, 256, 256)
+
+
+def test_learned_tokenizer_stays_and_has_a_mask(tmp_path):
+    learned = learn_bpe(iter(["the quick brown fox"] * 9), 280)
+    (tmp_path / "tokenizer.json").write_bytes(learned.to_json())
+    text = Text(64, "tokenizer.json", tmp_path)
+    tokenizer = tokenizer_of(text, text.vocab_size, text.length, tmp_path)
+    assert (tmp_path / "tokenizer.json").read_bytes() == learned.to_json()
+    ids = tokenizer("the quick[MASK]").input_ids
+    assert ids == [*learned.encode(["the quick"])[0].tolist(), text.vocab_size]
+    assert tokenizer.eos_token_id == text.coder.end
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The directory of a bundled model, saved again."""
+    folder = tmp_path_factory.mktemp("model")
+    from_pretrained("sudoku-6-scdm").save_pretrained(folder)
+    return folder
+
+
+def test_fill_mask_pipeline_predicts_the_empty_cells(saved):
+    fill = pipeline("fill-mask", model=LatentTokensForMaskedLM.from_pretrained(saved), tokenizer=str(saved))
+    board = "123456456123231564564231312645" + "64531."
+    predicted = fill(board, top_k=6)
+    logits = fill.model(fill.tokenizer(board, return_tensors="pt").input_ids).logits[0, -1]
+    assert [row["token"] for row in predicted] == logits.argsort(descending=True)[:6].tolist()
+    assert {row["token_str"] for row in predicted} == set("123456")
+    assert predicted[0]["token_str"] == "2"
+    assert len(fill("." * 36)) == 36
+
+
+def test_tokenizer_decodes_what_generate_returns(saved):
+    model = LatentTokensForMaskedLM.from_pretrained(saved)
+    tokenizer = AutoTokenizer.from_pretrained(saved)
+    output = model.generate(tokenizer(["1" + "." * 34 + "2"] * 2, return_tensors="pt").input_ids, seed=3)
+    boards = tokenizer.batch_decode(output)
+    assert boards == tokenizer.batch_decode(output.sequences)
+    assert all(len(board) == 36 and board[0] == "1" and board[-1] == "2" for board in boards)
+    assert type(output[:, 1:]) is torch.Tensor
+    assert torch.equal(output["sequences"], output.sequences)
+    assert output.nfe == 34

@@ -1,0 +1,146 @@
+"""The table of several runs: one row per measurement, joined with its run, and one line for a mistake."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import latent_tokens
+from latent_tokens.cli import main
+from latent_tokens.evaluation.measurements import FIRST_COLUMNS, measurements
+from latent_tokens.evaluation.results import append_result
+
+ROWS = Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl"
+ROW = json.loads(ROWS.read_text().splitlines()[0]) | {"cells": 88.5, "units": 2}
+del ROW["train_seed"]  # which only rows of the paper have
+
+
+def make_run(folder, seed, rows, **training):
+    """Write a run directory with these rows, whose other entries are those of a stored row."""
+    folder.mkdir(parents=True)
+    settings = {"task": "sudoku-6", "method": "scdm", "size": "pico", "steps": 60, "seed": seed, "lr": 2e-3}
+    description = {"format": 1, "model": {"max_length": 36}, "name": "scdm", "training": settings | training}
+    (folder / "config.json").write_text(json.dumps(description))
+    for row in rows:
+        append_result(folder / "results.jsonl", ROW | row)
+    return folder
+
+
+@pytest.fixture
+def runs(tmp_path):
+    make_run(tmp_path / "four-0", 0, [{"latents": 4}, {"latents": "all", "train_steps": 40}])
+    make_run(tmp_path / "four-1", 1, [{"latents": 4, "valid": 60.0, "ci95": None}], lr=1e-3)
+    return tmp_path
+
+
+def test_results_have_one_row_per_measurement(runs):
+    table = latent_tokens.results(f"{runs}/four-*")
+    assert list(table.columns[: len(FIRST_COLUMNS)]) == list(FIRST_COLUMNS)
+    assert list(table.run) == ["four-0", "four-0", "four-1"]
+    assert list(table.value) == [40.8, 40.8, 60.0]
+    assert list(table.train_seed) == [0, 0, 1]
+    assert list(table.train_lr) == [2e-3, 2e-3, 1e-3]
+    assert list(table["size"]) == ["pico"] * 3
+    assert table.ci_low.iloc[0] == 37.79
+    assert table.ci_high.isna().tolist() == [False, False, True]
+    means = table.groupby("latents_setting").value.mean()
+    assert means.to_dict() == pytest.approx({"4": 50.4, "all": 40.8})
+
+
+def test_results_latents_are_whole_numbers_with_all_as_length(runs):
+    make_run(runs / "rule", 0, [{"latents": "half", "candidates": "growing"}])
+    table = latent_tokens.results(runs / "four-0", str(runs / "rule"))
+    assert table.latents.dtype == table.candidates.dtype == "Int64"
+    assert list(table.latents[:2]) == [4, 36]
+    assert table.latents.isna().tolist() == [False, False, True]
+    assert list(table.latents_setting) == ["4", "all", "half"]
+    assert list(table.candidates_setting) == ["1", "1", "growing"]
+
+
+def test_results_keep_the_steps_that_a_row_was_measured_at(runs):
+    """The config.json of a run that was trained on has more steps than its first rows."""
+    assert list(latent_tokens.results(runs / "four-0").train_steps) == [60, 40]
+
+
+def test_results_accept_rows_without_a_run(tmp_path):
+    append_result(tmp_path / "rows.jsonl", ROW | {"latents": "all"})
+    (row,) = measurements([tmp_path / "rows.jsonl"])
+    assert "run" not in row
+    assert row["latents"] is None
+    assert row["latents_setting"] == "all"
+    assert len(measurements([ROWS])) == len(ROWS.read_text().splitlines())
+
+
+@pytest.mark.parametrize("training", [None, "lost", []])
+def test_results_of_a_model_without_training_settings_are_read(tmp_path, training):
+    """An imported model has none, and a config.json may hold anything."""
+    run = make_run(tmp_path / "imported", 0, [{"latents": "all"}])
+    description = json.loads((run / "config.json").read_text()) | {"training": training}
+    (run / "config.json").write_text(json.dumps(description))
+    (row,) = measurements([run])
+    assert (row["run"], row["latents"], row.get("size")) == ("imported", 36, None)
+
+
+def test_results_of_another_metric_have_no_interval(runs):
+    (row, *_) = measurements([runs / "four-1"], metric="cells")
+    assert (row["metric"], row["value"], row["ci_low"]) == ("cells", 88.5, None)
+    with pytest.raises(ValueError, match=r"^metric=cell: no row has it\. Did you mean cells\?$"):
+        measurements([runs / "four-1"], metric="cell")
+
+
+def test_results_without_pandas_name_the_package(runs, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"pandas is not installed\. pip install pandas"):
+        latent_tokens.results(f"{runs}/*")
+
+
+def test_results_command_prints_aligned_lines_without_pandas(runs, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    make_run(runs / "not-evaluated", 2, [])
+    assert main(["results", *map(str, sorted(runs.iterdir()))]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    headings = "run task method size seed steps order k n metric value 95% interval tokens"
+    cells = "four-1 sudoku-6 arm pico 1 60 left_to_right 1 4 valid % 60.0 0.51x"
+    assert " ".join(lines[0].split()) == headings
+    assert " ".join(lines[3].split()) == cells
+    assert {line.index("sudoku-6") for line in lines[1:]} == {lines[0].index("task")}
+    assert err == f"without results: {runs / 'not-evaluated'}\n"
+
+
+def test_results_command_imports_no_torch(runs):
+    script = f"import sys; from latent_tokens.cli import main; main(['results', {str(runs / 'four-*')!r}]); "
+    done = subprocess.run([sys.executable, "-c", script + "sys.exit('torch' in sys.modules)"], check=False)
+    assert done.returncode == 0
+
+
+def test_results_command_writes_every_column_as_csv(runs, tmp_path, capsys):
+    path = tmp_path / "table.csv"
+    assert main(["results", f"{runs}/four-*", "--csv", str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}\n"
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["run"], row["latents"], row["ci_high"]) for row in rows] == [
+        ("four-0", "4", "43.88"),
+        ("four-0", "36", "43.88"),
+        ("four-1", "4", ""),
+    ]
+    assert set(rows[0]) == set(latent_tokens.results(f"{runs}/four-*").columns)
+
+
+def test_results_command_refuses_a_mistake_in_one_line(runs, capsys):
+    make_run(runs / "empty", 0, [])
+    corrupt = make_run(runs / "corrupt", 0, [{}])
+    (corrupt / "results.jsonl").write_text((corrupt / "results.jsonl").read_text().replace("40.8", "90.8", 1))
+    for arguments, message in (
+        ([f"{runs}/none-*"], "not found. Name run directories, or quote a pattern"),
+        ([f"{runs}/empty"], f"has no results.jsonl. Run latent-tokens evaluate {runs}/empty first."),
+        ([f"{runs}/corrupt"], "row 1: was changed after it was measured"),
+        ([f"{runs}/four-0", "--metric", "cell"], "--metric cell: no row has it. Did you mean cells?"),
+    ):
+        assert main(["results", *arguments]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert message in line

@@ -1,0 +1,211 @@
+"""`load`, `train` and the methods of `Model`: equal to the functions underneath, and refused in one line."""
+
+import pkgutil
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import latent_tokens
+from latent_tokens import (
+    METHODS,
+    TASKS,
+    Decoding,
+    EvalConfig,
+    TrainConfig,
+    as_tensors,
+    evaluate,
+    fit,
+    from_pretrained,
+    generate,
+    given,
+    growing,
+    load,
+    margin,
+    random,
+    train,
+)
+from latent_tokens.commands.evaluate import Evaluate, run_evaluate
+
+PUZZLE = "1.....3............2................"
+BUDGET = {"size": "pico", "steps": 2, "batch_size": 8, "num_train": 64, "num_validation": 16, "threads": 1}
+
+
+@pytest.fixture(scope="module")
+def bundled():
+    torch.set_num_threads(1)
+    return load("sudoku-6-scdm")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    torch.set_num_threads(1)
+    return fit(TrainConfig("sudoku-4", "scdm", tmp_path_factory.mktemp("runs") / "four", **BUDGET))
+
+
+@pytest.fixture(scope="module")
+def small(run):
+    return load(run)
+
+
+def test_load_returns_the_task_and_the_method(bundled):
+    assert bundled.task == TASKS["sudoku-6"]
+    assert bundled.method == METHODS["scdm"] == bundled.net.method
+    assert bundled.directory.name == "sudoku-6-scdm"
+
+
+def test_generate_takes_a_puzzle_as_text(bundled):
+    samples = bundled.generate(PUZZLE, latents=4)
+    tokens, known, _ = as_tensors(bundled.task.encode(PUZZLE))
+    expected = generate(bundled.net, bundled.method, tokens, known, Decoding(8, 4), 0)
+    assert samples.tokens.tolist() == expected.tokens.tolist()
+    assert samples.tokens_processed.tolist() == expected.processed.tolist()
+    assert samples.order.tolist() == expected.order.tolist()
+    assert samples.forward_passes == expected.forward_passes == 33
+    assert samples.text == [bundled.task.decode(samples.tokens[0])]
+    assert samples.valid.tolist() == [not bundled.task.verify(samples.tokens[0])]
+    assert samples.valid.dtype == bool
+
+
+@pytest.fixture(scope="module")
+def board():
+    """The first row of a board, as tokens and as text."""
+    tokens = np.zeros((1, 16), np.int64)
+    tokens[0, :4] = [0, 1, 2, 3]
+    return tokens, np.arange(16)[None] < 4, "1234............"
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["numpy", "torch", "one row", "lists", "MASK", "examples", "texts"],
+)
+def test_generate_takes_prompts_in_every_form(small, board, form):
+    tokens, known, text = board
+    prompts = {
+        "numpy": (tokens, known),
+        "torch": (torch.tensor(tokens), torch.tensor(known)),
+        "one row": (tokens[0], known[0]),
+        "lists": (tokens.tolist(), known.tolist()),
+        "MASK": (np.where(known, tokens, 4),),
+        "examples": (small.task.encode(text),),
+        "texts": ([text],),
+    }
+    expected = small.generate(text)
+    assert small.generate(*prompts[form]).tokens.tolist() == expected.tokens.tolist()
+    assert expected.tokens[0, :4].tolist() == [0, 1, 2, 3]
+
+
+def test_generate_repeats_one_prompt(small, board):
+    samples = small.generate(board[2], num_samples=5)
+    assert len({tuple(row) for row in samples.tokens.tolist()}) > 1
+    assert samples.tokens[0].tolist() == small.generate(board[2]).tokens[0].tolist()
+
+
+def test_generate_without_a_prompt_draws_samples(small):
+    samples = small.generate(num_samples=3, seed=1)
+    known = torch.zeros(3, 16, dtype=torch.bool)
+    expected = generate(small.net, small.method, known.long(), known, Decoding(8), 1)
+    assert samples.tokens.tolist() == expected.tokens.tolist()
+    assert len(samples.text) == len(samples.valid) == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "decoding"),
+    [
+        ({"order": "uniform", "temperature": 0.5}, Decoding(temperature=0.5)),
+        ({"candidates": growing}, Decoding(growing)),
+        ({"confidence": margin, "latents": lambda masked: masked // 2}, None),
+        ({"order": given(list(range(16)))}, Decoding(order=given(list(range(16))))),
+        ({"latent_policy": random, "latents": 2}, Decoding(8, 2, latent_policy=random)),
+    ],
+    ids=["names", "rule of candidates", "confidence", "order", "latent policy"],
+)
+def test_generate_takes_every_setting_of_decoding(small, settings, decoding):
+    decoding = decoding or Decoding(8, settings["latents"], confidence=margin)
+    known = torch.zeros(2, 16, dtype=torch.bool)
+    expected = generate(small.net, small.method, known.long(), known, decoding, 0)
+    assert small.generate(num_samples=2, **settings).tokens.tolist() == expected.tokens.tolist()
+
+
+MISTAKES = {
+    "setting=latens: must be one of .* Did you mean latents": {"latens": 4},
+    "confidence=margin: must be a function. Use order='margin'": {"confidence": "margin"},
+    "num_samples=0: must be a whole number from 1": {"num_samples": 0},
+    "num_samples=2: there are 3 prompts": {"prompt": ["1" + "." * 15] * 3, "num_samples": 2},
+    "latents=-1: must be a whole number": {"latents": -1},
+    "known=None: every token is given": {"prompt": [0] * 16},
+    r"tokens \(1, 9\), known \(1, 9\) of torch.bool: must be \(N, 16\)": {"prompt": [4] * 9},
+    "known .* of torch.int64: must be": {"prompt": [0] * 16, "known": [1] * 16},
+    "prompt of torch.float32": {"prompt": [0.5] * 16},
+    "latents=4 with candidates=all": {"latents": 4, "candidates": "all"},
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_generate_refuses_a_mistake_in_one_line(small, message):
+    with pytest.raises(ValueError, match=message) as error:
+        small.generate(**MISTAKES[message])
+    assert "\n" not in str(error.value)
+
+
+def test_evaluate_returns_the_rows_of_the_function(small, capsys, tmp_path):
+    results = small.evaluate(latents=(0, "all"), num_samples=8)
+    rows = evaluate(small.net, small.task, EvalConfig(latents=(0, "all"), num_samples=8))
+    timed = ("seconds", "samples_per_second")
+    for row, expected in zip(results.rows, rows, strict=True):
+        assert {**row, **dict.fromkeys(timed)} == {**expected, **dict.fromkeys(timed)}
+
+    command = Evaluate(
+        str(small.directory), EvalConfig(latents=(0, "all"), num_samples=8), out=tmp_path / "rows"
+    )
+    run_evaluate(command)
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split("│")[:8] for line in str(results).splitlines()[3:]] == [
+        line.split("│")[:8] for line in printed[3:]
+    ]
+
+
+def test_results_without_pandas_name_the_package(small, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ValueError, match="pip install pandas"):
+        small.evaluate(num_samples=1).to_pandas()
+
+
+def test_evaluate_refuses_an_evaluator_model_of_boards(small):
+    with pytest.raises(ValueError, match="judge=gpt2: is for text"):
+        small.evaluate(judge="gpt2")
+
+
+def test_train_returns_the_model_of_fit(run, tmp_path):
+    model = train("sudoku-4", "scdm", out=tmp_path / "four", **BUDGET)
+    expected = from_pretrained(run)
+    assert all(
+        torch.equal(weight, expected.state_dict()[name]) for name, weight in model.net.state_dict().items()
+    )
+    assert model.directory == tmp_path / "four"
+
+
+def test_train_takes_a_task_and_a_method_of_your_own(tmp_path):
+    method = replace(METHODS["scdm"], window=2)
+    model = train(TASKS["sudoku-4"], method, out=tmp_path / "own", **BUDGET)
+    assert model.method == method
+    assert model.task is TASKS["sudoku-4"]
+    assert model.generate().tokens.shape == (1, 16)
+
+
+def test_train_names_the_closest_setting():
+    with pytest.raises(ValueError, match=r"setting=step: must be one of .* Did you mean steps"):
+        train("sudoku-4", "scdm", step=3)
+
+
+def test_version_is_that_of_the_package():
+    assert latent_tokens.__version__ == "0.1.0"
+
+
+def test_no_public_name_is_a_module():
+    """Importing a module sets it as an attribute of its package, where it would hide the name."""
+    modules = {module.name for module in pkgutil.iter_modules(latent_tokens.__path__)}
+    assert "model" in modules
+    assert not modules & set(latent_tokens.__all__)

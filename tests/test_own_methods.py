@@ -1,0 +1,148 @@
+"""Methods of a user: what cannot be is refused, and rows report what was decoded."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from latent_tokens import (
+    METHODS,
+    SIZES,
+    TASKS,
+    Decoding,
+    EvalConfig,
+    Method,
+    Transformer,
+    evaluate,
+    generate,
+    left_to_right,
+    log_likelihood,
+)
+from latent_tokens.checkpoints.pretrained import method_from, method_to
+from latent_tokens.core.attention import bidirectional, independent
+from latent_tokens.core.decoding import check_decoding
+from latent_tokens.core.methods import name_of
+from latent_tokens.evaluation.settings import label, shown_candidates, shown_latents
+
+WINDOWED = replace(METHODS["mdm"], window=4)
+
+REFUSED = [
+    ("mdm", {"window": 4, "latents": 2}, "Use window=3, attention=semi_causal or depth=uniform:0.5"),
+    ("mdm", {"latents": 2}, "latents=2 with attention=bidirectional: .* Use window=3"),
+    ("ar-mtp-window-4", {"latents": 4}, "Use window=5"),
+    ("sidm", {"latents": 1}, "latents=1: this method has no latent tokens. Use latents=0"),
+    ("arm", {"latents": 1}, "latents=1: this method has no latent tokens. Use latents=0"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "message"), REFUSED)
+def test_latents_that_decoding_cannot_use_are_refused(name, change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(METHODS[name], **change)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("mdm", {"window": 3, "latents": 2}),
+        ("mdm", {"window": 4, "latents": 2, "depth": "uniform:0.5"}),
+        ("scdm", {"window": 4, "latents": 2}),
+        ("scdm", {"attention": bidirectional}),
+        ("mdm", {"attention": independent}),
+    ],
+)
+def test_latents_that_decoding_can_use_are_accepted(name, change):
+    replace(METHODS[name], **change)
+
+
+@pytest.mark.parametrize(
+    ("method", "default"),
+    [
+        (METHODS["mdm"], "all"),
+        (Method(left_to_right, bidirectional), "all"),
+        (replace(METHODS["mdm"], attention=independent), 0),
+        (METHODS["arm"], 0),
+        (METHODS["scdm"], 0),
+        (replace(METHODS["scdm"], latents=None), "all"),
+        (replace(METHODS["scdm"], latents=3), 3),
+    ],
+)
+def test_default_latents_are_those_of_decoding(method, default, nano):
+    assert method.default_latents == default
+    assert shown_latents(method, Decoding()) == default
+
+
+def test_window_caps_the_reported_counts(nano):
+    tokens = torch.zeros(1, nano.max_length, dtype=torch.long)
+    for k, n in ((1, "all"), (3, "all"), (8, "all"), ("all", None)):
+        decoding = Decoding(candidates=k, latents=n)
+        steps = []
+        generate(nano, WINDOWED, tokens, tokens.bool(), decoding, 0, on_step=steps.append)
+        assert shown_candidates(WINDOWED, decoding) == len(steps[0].candidates[0])
+        assert shown_latents(WINDOWED, decoding) == len(steps[0].latents[0])
+
+
+def test_window_of_a_free_method_caps_its_reported_counts():
+    method = replace(METHODS["scdm"], window=4)
+    assert shown_latents(method, Decoding(candidates=2, latents=8)) == 2
+    assert shown_latents(method, Decoding(candidates=2, latents=1)) == 1
+
+
+def test_likelihood_of_a_fixed_number_is_that_of_all_latents(nano):
+    """A method whose field is the default, 0, has the likelihood of the steps that it decodes."""
+    tokens = torch.arange(nano.max_length)[None] % 4
+    order = torch.randperm(nano.max_length, generator=torch.Generator().manual_seed(0))[None]
+    zero = torch.tensor([0])
+    lengths = torch.tensor([nano.max_length])
+    unset, every = (
+        log_likelihood(nano, replace(METHODS["mdm"], latents=latents), tokens, order, zero, lengths)
+        for latents in (0, None)
+    )
+    assert (unset == every).all()
+
+
+def test_advice_for_an_any_order_model_names_one(nano):
+    with pytest.raises(ValueError, match="or train mdm-depth") as raised:
+        generate(
+            nano,
+            WINDOWED,
+            *(torch.zeros(1, 16, dtype=t) for t in (torch.long, torch.bool)),
+            Decoding(latents=0),
+            0,
+        )
+    assert "ar-mtp" not in str(raised.value)
+
+
+NEAR = replace(METHODS["scdm"], window=4, name="near scdm")
+
+
+def test_name_of_a_method_is_its_own_unless_it_is_an_entry():
+    assert name_of(NEAR) == "near scdm"
+    assert name_of(replace(NEAR, name=None)) == "custom"
+    assert name_of(replace(METHODS["scdm"], name="mine")) == "scdm"
+    assert name_of(replace(METHODS["scdm"], weight="flat", name="mine")) == "mine"
+    assert replace(METHODS["scdm"], name="mine") == METHODS["scdm"]
+    assert hash(NEAR) == hash(replace(NEAR, name="other"))
+
+
+@pytest.mark.parametrize("name", ["", "  ", "two\nlines", "x" * 101, 7])
+def test_name_that_fits_no_table_is_refused(name):
+    with pytest.raises(ValueError, match=r"name=.*: must be a text of 1 to 100 printable characters"):
+        replace(METHODS["scdm"], name=name)
+
+
+def test_name_of_a_method_is_stored_only_if_it_is_set():
+    assert all("name" not in method_to(entry) for entry in METHODS.values())
+    assert method_to(NEAR)["name"] == "near scdm"
+    assert method_from(method_to(NEAR)).name == "near scdm"
+
+
+def test_rows_show_the_name_of_a_method():
+    task = TASKS["sudoku-4"]
+    net = Transformer(SIZES["pico"], task.vocab_size, task.length)
+    net.method = NEAR
+    (row,) = evaluate(net, task, EvalConfig(num_samples=2))
+    assert row["method"] == "near scdm"
+    assert "near scdm" in label(NEAR, Decoding())
+    with pytest.raises(ValueError, match="is not supported by near mdm"):
+        check_decoding(replace(METHODS["mdm"], window=4, name="near mdm"), Decoding(latents=1))

@@ -1,0 +1,198 @@
+"""Tasks and methods of a user by name: module:Name, and entry points of installed packages."""
+
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+
+from latent_tokens import METHODS, TrainConfig, from_pretrained, load_method
+from latent_tokens.checkpoints import stored_methods
+from latent_tokens.checkpoints.stored_methods import method_from, method_to
+from latent_tokens.cli import main
+from latent_tokens.commands.shared import task_of
+from latent_tokens.core.methods import name_of
+from latent_tokens.plugins import installed
+from latent_tokens.tasks import named
+from latent_tokens.trace.record import trace
+from latent_tokens.web.model_cache import ModelCache
+from latent_tokens.web.questions import Question
+
+MODULE = """
+from dataclasses import replace
+import numpy as np
+from latent_tokens import METHODS, Examples, TaskBase
+
+class Pairs(TaskBase):
+    length = 8
+    vocab = "abcd"
+    num_train = 40
+
+    def generate(self, count, seed, first=0):
+        rows = [np.random.default_rng((seed, first + i)).integers(4, size=4) for i in range(count)]
+        return Examples.padded([row.repeat(2).tolist() for row in rows], 2, self.length)
+
+    def verify(self, tokens):
+        return [] if (tokens[::2] == tokens[1::2]).all() else ["two of a pair differ"]
+
+class Half(TaskBase):
+    length = 8
+
+    def generate(self, count, seed, first=0): ...
+    def verify(self, tokens): ...
+
+class Abstract(TaskBase):
+    length = 8
+
+def near_rule(q, k, c):
+    return (k < c) | ((k <= q) & (k >= q - 2))
+
+near = replace(METHODS["scdm"], attention=near_rule)
+short = replace(METHODS["scdm"], window=4)
+number = 3
+"""
+SMALL = ["--size", "pico", "--steps", "1", "--num-validation", "2", "--threads", "1"]
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """The name of a module in the current directory, which is not on the path."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    monkeypatch.setattr(stored_methods, "LOADED", {})
+    name = f"own_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    yield name
+    sys.modules.pop(name, None)
+
+
+def run(capsys, *arguments):
+    code = main([*map(str, arguments)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err.splitlines()[-1] if captured.err else ""
+
+
+def test_dotted_task_and_method_work_on_every_command(module, tmp_path, capsys, monkeypatch):
+    own = ["--task", f"{module}:Pairs", "--method", f"{module}:near"]
+    code, out, _ = run(capsys, "train", own[1], own[3], "--out", "run", *SMALL)
+    assert (code, out) == (0, "run\n")
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    assert config["task"] == {"name": "Pairs", "module": f"{module}:Pairs"}
+    assert config["method"]["attention"] == f"{module}:near.attention"
+    assert config["training"]["num_train"] == 40
+
+    monkeypatch.setattr(stored_methods, "LOADED", {})  # as in another process
+    code, out, _ = run(capsys, "evaluate", "run", *own, "--num-samples", 2, "--latents", 1, "--json")
+    assert code == 0
+    assert (json.loads(out)["task"], json.loads(out)["method"]) == ("Pairs", f"{module}:near")
+    assert run(capsys, "sample", "run", *own)[1].count("valid") == 2
+    code, out, _ = run(capsys, "solve", "aabb....", "--run", "run", *own)
+    assert code in (0, 1)
+    assert out.startswith("aabb")
+    assert run(capsys, "export", "run", "model", *own[2:])[:2] == (0, "model\n")
+    assert name_of(from_pretrained("model").method) == f"{module}:near"
+
+
+def test_dotted_task_makes_a_data_set_that_trains(module, capsys):
+    task = f"{module}:Pairs"
+    counts = ["--num-train", 8, "--num-validation", 2, "--num-test", 2, "--processes", 1]
+    assert run(capsys, "data", task, "--out", "data", *counts)[0] == 0
+    assert run(capsys, "data", task, "--show", 1)[1].strip().isalpha()
+    assert run(capsys, "train", task, "scdm", "--data", "data", *SMALL[:4], "--out", "run")[0] == 0
+    evaluated = run(capsys, "evaluate", "run", "--task", task, "--data", "data", "--num-samples", 2, "--json")
+    assert json.loads(evaluated[1])["problems"] == "data"
+
+
+def test_stored_model_imports_no_code_by_itself(module, capsys, monkeypatch):
+    own = ["--task", f"{module}:Pairs", "--method", f"{module}:near"]
+    run(capsys, "train", own[1], own[3], "--out", "run", *SMALL)
+    monkeypatch.setattr(stored_methods, "LOADED", {})
+    monkeypatch.delitem(sys.modules, module)
+    for command in (["evaluate", "run"], ["sample", "run"], ["export", "run", "model"]):
+        code, _, line = run(capsys, *command)
+        assert code == 2
+        assert f"opening a model imports no code. On the command line add --method {module}:near" in line
+    code, _, line = run(capsys, "serve", "run", "--no-open", "--port", 0)
+    assert code == 2
+    assert f"Add --task {module}:Pairs" in line
+    with pytest.raises(ValueError, match=f"call load_method\\('{module}:near'\\) first"):
+        from_pretrained("run")
+    assert module not in sys.modules
+    code, _, line = run(capsys, "sample", "run", *own[2:])
+    assert (code, f"its task {module}:Pairs is code of another module" in line) == (2, True)
+
+
+REFUSED = [
+    (["train", "MODULE:Pair", "scdm"], "TASK 'MODULE:Pair': MODULE has no Pair. Did you mean Pairs?"),
+    (["train", "MODULE:number", "scdm"], "is not a task, it lacks name, length"),
+    (["train", "MODULE:Half", "scdm"], "is not a task, it lacks vocab. Inherit from latent_tokens.TaskBase"),
+    (["train", "MODULE:Abstract", "scdm"], "cannot be made without arguments"),
+    (
+        ["train", "MODULEx:Pairs", "scdm"],
+        "the module MODULEx is neither in the current directory",
+    ),
+    (["train", "MODULE:", "scdm"], "is not of the form module:Name"),
+    (["train", "MODULE:Pairs", "MODULE:number"], "has the type int and is not a method"),
+    (
+        ["train", "broken:Pairs", "scdm"],
+        "(ZeroDivisionError: division by zero, in broken.py, line 1)",
+    ),
+    (["train", "needy:Pairs", "scdm"], "needs no_such_package, which is not installed"),
+    (["data", "MODULE:Pairs", "--clues", "3"], "MODULE:Pairs has no such setting; it has none"),
+    (["evaluate", "sudoku-6-scdm", "--task", "MODULE:Pairs"], "is Pairs, and the model learned sudoku-6"),
+    (["evaluate", "sudoku-6-scdm", "--method", "MODULE:short"], "the model has another method, scdm"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED)
+def test_names_that_cannot_be_loaded_are_refused_in_one_line(arguments, message, module, tmp_path, capsys):
+    (tmp_path / "broken.py").write_text("1 / 0")
+    (tmp_path / "needy.py").write_text("import no_such_package")
+    code, _, line = run(capsys, *(word.replace("MODULE", module) for word in arguments))
+    assert code == 2
+    assert message.replace("MODULE", module) in line
+    assert len(line) < 400
+
+
+def test_entry_points_of_an_installed_package_are_names(module, tmp_path, monkeypatch):
+    about = tmp_path / "own_package-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: own-package\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(
+        f"[latent_tokens.tasks]\npairs = {module}:Pairs\n[latent_tokens.methods]\nnear = {module}:near\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    installed.cache_clear()
+    try:
+        assert named("pairs").vocab_size == 4
+        assert load_method("near").name == "near"
+        row = method_to(load_method("near"))
+        monkeypatch.setattr(stored_methods, "LOADED", {})
+        assert name_of(method_from(row)) == "near"
+        with pytest.raises(ValueError, match=r"task=pair: must be one of .* pairs, text. Did you mean pairs"):
+            named("pair")
+    finally:
+        installed.cache_clear()
+
+
+def test_dotted_method_has_a_name_and_a_run_directory(module):
+    assert load_method(f"{module}:short") == replace(METHODS["scdm"], window=4)
+    assert name_of(load_method(f"{module}:short")) == f"{module}:short"
+    config = TrainConfig(f"{module}:Pairs", f"{module}:short")
+    assert config.folder.name == f"{module}.Pairs-{module}.short-nano-0"
+
+
+def test_own_task_is_traced_and_served(module, tmp_path, capsys):
+    own = f"{module}:Pairs"
+    run(capsys, "train", own, "scdm", "--out", "run", *SMALL)
+    code, out, _ = run(capsys, "trace", "run", "aabb....", "--task", own, "-o", "trace.html")
+    assert code == 0
+    assert "trace.html" in out
+    models = ModelCache(["run"], lambda folder: task_of(folder, own))
+    (entry,) = models.entries
+    assert (entry["task"], entry["kind"], entry["side"]) == ("Pairs", "sequence", None)
+    puzzles = [example["puzzle"] for example in entry["examples"]]
+    assert len(puzzles) == 3
+    assert all(set(puzzle[2:]) == {"."} for puzzle in puzzles)
+    events = trace(Question(model="run", puzzle=puzzles[0]).to_request(models))
+    assert events["start"]["tokens"][2:] == [None] * 6

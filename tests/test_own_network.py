@@ -1,0 +1,230 @@
+"""`fit` trains a network of the user's own as it trains a Transformer."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from helpers.own_network import Tied
+from latent_tokens import (
+    METHODS,
+    TASKS,
+    Decoding,
+    EvalConfig,
+    Size,
+    TrainConfig,
+    Transformer,
+    as_tensors,
+    evaluate,
+    fit,
+    from_pretrained,
+    generate,
+    save_pretrained,
+)
+from latent_tokens.checkpoints.tensor_files import tensors_sha256
+from latent_tokens.training.state import saved_states
+
+TASK = TASKS["sudoku-4"]
+
+
+def config_of(out, **changes):
+    settings = {
+        "steps": 12,
+        "batch_size": 8,
+        "num_train": 50,
+        "num_validation": 16,
+        "evaluate_every": 5,
+        "save_every": 3,
+        "warmup": 4,
+        "precision": "fp32",
+    }
+    return TrainConfig("sudoku-4", "scdm", out, **{**settings, **changes})
+
+
+def tied(seed=0, **settings):
+    torch.manual_seed(seed)
+    return Tied(**settings)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run of an own network that nothing interrupted."""
+    return fit(config_of(tmp_path_factory.mktemp("whole") / "run"), net=tied())
+
+
+def test_own_network_is_trained_stored_and_loaded(whole):
+    net = from_pretrained(whole, net=tied(seed=1))
+    stored = load_file(whole / "model.safetensors")
+    assert all(torch.equal(tensor, stored[name]) for name, tensor in net.state_dict().items())
+    assert tensors_sha256(net.state_dict()) != tensors_sha256(tied().state_dict())
+    assert (net.vocab_size, net.max_length, net.mask_id, net.training) == (4, 16, 4, False)
+    about = json.loads((whole / "config.json").read_text())
+    assert about["model"] == {
+        "network": "own",
+        "class": "Tied",
+        "vocab_size": 4,
+        "max_length": 16,
+        "mask_id": 4,
+    }
+    assert about["start"] == {"weights_sha256": tensors_sha256(tied().state_dict())}
+    assert {"size", "positions", "gelu", "dropout"}.isdisjoint(about["training"])
+
+    (row,) = evaluate(net, TASK, EvalConfig(latents=(2,), candidates=4, num_samples=4))
+    assert (row["method"], row["num_samples"]) == ("scdm", 4)
+    tokens, known, _ = as_tensors(TASK.generate(2, seed=0))
+    samples = generate(net, net.method, tokens, known, Decoding(), seed=0)
+    assert samples.tokens.shape == (2, 16)
+    assert samples.tokens.max() < 4
+
+
+def test_own_network_resumes_with_equal_weights(whole, tmp_path):
+    """Also with other initial weights, after its first checkpoint."""
+    config = config_of(tmp_path / "cut")
+
+    def interrupt(stage, step):
+        if (stage, step) == ("done", 7):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(config, net=tied(), observe=interrupt)
+    resumed = fit(replace(config, resume="yes"), net=tied(seed=1))
+    assert [path.name for path in saved_states(resumed)] == [path.name for path in saved_states(whole)]
+    assert (resumed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_own_network_resumes_from_its_initial_weights(tmp_path):
+    config = config_of(tmp_path / "cut", steps=2)
+
+    def interrupt(stage, step):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(config, net=tied(), observe=interrupt)
+    (first,) = saved_states(config.folder)
+    stored = load_file(first)
+    assert torch.equal(stored["net.embedding.weight"], tied().embedding.weight)
+    first.unlink()
+    with pytest.raises(ValueError, match=r"weights_sha256=.* was started with"):
+        fit(replace(config, resume="yes"), net=tied(seed=1))
+    fit(replace(config, resume="yes"), net=tied())
+
+
+class Partly(Tied):
+    """A frozen layer, and a layer that takes no part."""
+
+    def __init__(self):
+        super().__init__()
+        self.unused = nn.Linear(2, 2)
+        self.position_embedding.requires_grad_(False)
+
+
+def test_own_network_with_frozen_and_unused_weights_resumes(tmp_path):
+    def run(name, **changes):
+        torch.manual_seed(0)
+        return fit(config_of(tmp_path / name, **changes), net=Partly())
+
+    whole = run("whole", steps=6)
+    cut = run("cut", steps=6)
+    saved_states(cut)[0].unlink()
+    run("cut", steps=6, resume="yes")
+    assert saved_states(cut)[0].name == saved_states(whole)[0].name
+    stored = load_file(whole / "model.safetensors")
+    torch.manual_seed(0)
+    assert torch.equal(stored["position_embedding.weight"], Partly().position_embedding.weight)
+
+
+class Fake(Tied):
+    """Two parameters of the same storage."""
+
+    def __init__(self):
+        super().__init__()
+        self.other = nn.Parameter(self.qkv.bias.data)
+
+
+class WithoutMask(Tied):
+    """Every slot attends to every slot."""
+
+    def forward(self, ids, positions, mask):
+        return super().forward(ids, positions, None)
+
+
+@pytest.mark.parametrize(
+    ("net", "changes", "message"),
+    [
+        (WithoutMask, {}, r"net=WithoutMask: slots that the mask hides change its logits"),
+        (lambda: tied(mask_id=3), {}, r"net.mask_id=3: sudoku-4 has the tokens 0-3, and MASK is none"),
+        (lambda: nn.Linear(2, 2), {}, r"net.mask_id=None: sudoku-4 has the tokens 0-3"),
+        (lambda: lambda *_: None, {}, r"net=function: has no weights to train"),
+        (lambda: tied().bfloat16(), {}, r"net=Tied: embedding.weight is torch.bfloat16"),
+        (lambda: tied().requires_grad_(False), {}, r"net=Tied: no parameter requires a gradient"),
+        (Fake, {}, r"net=Fake: qkv.bias and other are two parameters|other and qkv.bias are two"),
+        (tied, {"size": "tiny"}, r"size=tiny with net: the net has its own. Leave size out"),
+        (tied, {"compile": True}, r"compile=True with net=Tied: has no blocks of ours"),
+        (tied, {"out": None}, r"out=None with net"),
+    ],
+)
+def test_network_that_cannot_be_trained_is_refused(tmp_path, monkeypatch, net, changes, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message) as error:
+        fit(config_of(**{"out": tmp_path / "run", **changes}), net=net())
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_network_of_another_vocabulary_is_refused(tmp_path):
+    net = tied()
+    net.vocab_size = 5
+    with pytest.raises(ValueError, match=r"net.vocab_size=5: must be 4 for sudoku-4"):
+        fit(config_of(tmp_path / "run"), net=net)
+
+
+def test_weights_of_own_network_need_the_network(whole):
+    with pytest.raises(ValueError, match=r"holds weights of your own network Tied. Give it in Python"):
+        from_pretrained(whole)
+    with pytest.raises(ValueError, match=r"net=Tied: does not fit .* \(embedding.weight is \(5, 16\)"):
+        from_pretrained(whole, net=tied(width=16))
+    net = tied()
+    net.max_length = 9
+    with pytest.raises(ValueError, match=r"net.max_length=9: must be 16"):
+        from_pretrained(whole, net=net)
+
+
+def test_weights_that_a_tied_network_cannot_hold_are_refused(tmp_path):
+    net = tied()
+    net.method, net.vocab_size, net.max_length = METHODS["scdm"], 4, 16
+    net.head.weight = nn.Parameter(torch.zeros(5, 8))
+    save_pretrained(net, tmp_path / "untied")
+    with pytest.raises(ValueError, match="weight is one tensor with another weight"):
+        from_pretrained(tmp_path / "untied", net=tied())
+
+
+def test_transformer_of_any_shape_is_trained_as_it_is(tmp_path):
+    torch.manual_seed(0)
+    net = Transformer(Size(8, 2, 1), TASK.vocab_size, TASK.length)
+    run = fit(config_of(tmp_path / "run", steps=2), net=net)
+    assert from_pretrained(run).size == Size(8, 2, 1)
+
+
+@pytest.mark.slow
+def test_compiled_network_is_trained_under_its_own_names(tmp_path):
+    config = config_of(tmp_path / "run", steps=3)
+    compiled = torch.compile(tied(), backend="eager")
+    names = load_file(fit(config, net=compiled) / "model.safetensors").keys()
+    assert names == tied().state_dict().keys()
+    plain = load_file(saved_states(fit(replace(config, out=tmp_path / "plain"), net=tied()))[0])
+    for name, tensor in load_file(saved_states(config.folder)[0]).items():
+        assert torch.allclose(tensor, plain[name], atol=1e-5), name
+
+
+def test_own_network_starts_from_the_weights_of_a_run(whole, tmp_path):
+    config = config_of(tmp_path / "run", steps=2, start=whole)
+    assert initial_weights(fit(config, net=tied(seed=1))) == tensors_sha256(
+        load_file(whole / "model.safetensors")
+    )
+
+
+def initial_weights(run):
+    return json.loads((run / "config.json").read_text())["start"]["weights_sha256"]

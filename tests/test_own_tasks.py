@@ -1,0 +1,152 @@
+"""A task of a user: four members are enough for every function and command that takes a task."""
+
+import numpy as np
+import pytest
+
+from latent_tokens import (
+    EvalConfig,
+    Examples,
+    Task,
+    TaskBase,
+    TrainConfig,
+    evaluate,
+    fit,
+    from_pretrained,
+)
+from latent_tokens.tasks import Solvable
+
+
+class Palindrome(TaskBase):
+    length = 10
+    vocab = "abcd"
+    num_train = 40
+
+    def generate(self, count, seed, first=0):
+        halves = [np.random.default_rng((seed, first + i)).integers(4, size=4 + i % 2) for i in range(count)]
+        return Examples.padded([[*half, *half[::-1]] for half in halves], 2, self.length)
+
+    def verify(self, tokens):
+        return [] if (tokens == tokens[::-1]).all() else ["is not a palindrome"]
+
+
+class Words(Palindrome):
+    vocab = ("red", "green", "blue", "black")
+    name = "words"
+
+
+TASK = Palindrome()
+
+
+def test_task_of_four_members_is_a_task():
+    assert isinstance(TASK, Task)
+    assert isinstance(TASK, Solvable)
+    assert (TASK.name, Words().name, TASK.vocab_size) == ("Palindrome", "words", 4)
+
+
+def test_task_without_verify_is_refused():
+    class Half(TaskBase):
+        length = 1
+        vocab = "a"
+
+        def generate(self, count, seed, first=0):
+            return Examples.of(np.zeros((count, 1), np.uint8), 0)
+
+    with pytest.raises(TypeError, match="verify"):
+        Half()
+
+
+@pytest.mark.parametrize(("task", "text"), [(TASK, "ab.c.a"), (Words(), "red green . blue . red")])
+def test_encode_and_decode_are_inverse(task, text):
+    problem = task.encode(text)
+    tokens = np.where(problem.known, problem.tokens, task.vocab_size)[0, :6]
+    assert task.decode(tokens) == text
+    assert problem.lengths.tolist() == [6]
+
+
+def test_prompt_without_blanks_is_followed_by_them():
+    problem = TASK.encode("ab")
+    assert problem.known.tolist() == [[True, True, *[False] * 8]]
+    assert problem.lengths.tolist() == [10]
+    assert TASK.encode("ab.").lengths.tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "message"),
+    [
+        (TASK, "abz", "'z': is not a token of Palindrome"),
+        (Words(), "red grene", "'grene': is not a token of words. Did you mean green?"),
+        (TASK, "a" * 11, "11 tokens: Palindrome has 10 positions. Shorten the text."),
+    ],
+)
+def test_prompt_that_is_not_of_the_task_is_refused(task, text, message):
+    with pytest.raises(ValueError, match=message):
+        task.encode(text)
+
+
+def test_keys_differ_by_sequence_and_not_by_what_is_given():
+    examples = TASK.generate(200, 0)
+    texts = [TASK.decode(row[:n]) for row, n in zip(examples.tokens, examples.lengths, strict=True)]
+    assert len(set(TASK.keys(examples).tolist())) == len(set(texts))
+    other = examples._replace(known=~examples.known)
+    assert (TASK.keys(other) == TASK.keys(examples)).all()
+    assert set(TASK.splits(examples).tolist()) <= {0, 1, 2}
+
+
+def test_score_cuts_samples_at_their_lengths():
+    truth = Examples.padded([[0, 1, 1, 0], [0, 1, 1, 0], [0, 1, 2, 2, 1, 0]], 2, 6)
+    samples = np.array([[0, 1, 1, 0, 2, 2], [0, 0, 0, 0, 2, 2], [0, 1, 0, 2, 1, 0]], np.uint8)
+    scores = TASK.score(samples, truth)
+    assert scores["valid"].tolist() == [1, 1, 0]
+    assert scores["exact"].tolist() == [1, 0, 0]
+    assert TASK.score(samples)["valid"].tolist() == [0, 0, 0]
+
+
+def test_task_of_four_members_trains_and_is_evaluated(tmp_path):
+    config = TrainConfig("mine", "scdm", tmp_path / "run", size="pico", steps=2, num_validation=2, threads=1)
+    run = fit(config, task=TASK)
+    net = from_pretrained(run)
+    assert '"num_train": 40,' in (run / "config.json").read_text()
+    (row,) = evaluate(net, TASK, EvalConfig(num_samples=2, latents=(1,)))
+    assert (row["task"], row["metric"], row["num_samples"]) == ("Palindrome", "valid", 2)
+
+
+def test_number_of_training_examples_is_the_one_that_is_typed(tmp_path):
+    config = TrainConfig(
+        "mine", "scdm", tmp_path / "run", size="pico", steps=1, num_train=8, num_validation=2
+    )
+    run = fit(config, task=TASK)
+    assert '"num_train": 8,' in (run / "config.json").read_text()
+
+
+def test_task_without_validation_examples_is_refused(tmp_path):
+    class One(Palindrome):
+        def generate(self, count, seed, first=0):
+            return Examples.padded([[0, 0]] * count, 0, self.length)
+
+    config = TrainConfig("one", "scdm", tmp_path / "run", size="pico", steps=1)
+    with pytest.raises(ValueError, match=r"task=One: has no .* examples. Widen the task"):
+        fit(config, task=One())
+
+
+def test_padded_examples_have_the_lengths_of_their_sequences():
+    examples = Examples.padded([[1, 2, 3], [300]], [2, 0], 4)
+    assert examples.tokens.tolist() == [[1, 2, 3, 0], [300, 0, 0, 0]]
+    assert examples.tokens.dtype == np.uint16
+    assert examples.known.sum(1).tolist() == [2, 0]
+    assert examples.lengths.tolist() == [3, 1]
+    assert Examples.padded([[255]], 1, length=2).tokens.dtype == np.uint8
+    assert Examples.padded([[1], [1]], 1, [2, 3], 3, 9).tokens.tolist() == [[1, 9, 9], [1, 9, 9]]
+    assert Examples.padded([], 1, 3).tokens.shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([[1, 2]], 0, 1), "length=1: a sequence has 2 tokens. Use length=2"),
+        (([[1, 2]], 0, [2]), "length=None: the number of positions is missing"),
+        (([[70_000]], 0, 1), "token 70000: must be at most 65535"),
+    ],
+)
+def test_padded_examples_that_cannot_be_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Examples.padded(*arguments)

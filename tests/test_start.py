@@ -1,0 +1,210 @@
+"""A run starts from the weights of another model, and a run is extended."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+from safetensors.torch import load_file
+
+from latent_tokens import TrainConfig, fit, from_pretrained
+from latent_tokens.checkpoints.tensor_files import tensors_sha256
+from latent_tokens.cli import main
+from latent_tokens.training.extension import Stretch
+from latent_tokens.training.state import saved_states
+from latent_tokens.training.step import learning_rate
+
+
+def config_of(out, method="scdm", task="sudoku-4", **changes):
+    settings = {
+        "steps": 12,
+        "batch_size": 8,
+        "num_train": 50,
+        "num_validation": 16,
+        "evaluate_every": 4,
+        "save_every": 3,
+        "warmup": 4,
+        "precision": "fp32",
+    }
+    return TrainConfig(task, method, out, **{**settings, **changes})
+
+
+def description(run):
+    return json.loads((run / "config.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def mdm(tmp_path_factory):
+    """A trained model whose shape is not the default."""
+    shape = {"size": "pico", "positions": "both", "gelu": "tanh"}
+    return fit(config_of(tmp_path_factory.mktemp("mdm") / "run", "mdm", steps=2, **shape))
+
+
+def test_run_starts_from_the_weights_of_another_method(mdm, tmp_path):
+    weights = load_file(mdm / "model.safetensors")
+    run = fit(config_of(tmp_path / "run", steps=1, lr=1e-9, ema=0, start=mdm))
+    net = from_pretrained(run)
+    assert net.method.attention.__name__ == "semi_causal"
+    assert max((net.state_dict()[name] - weights[name]).abs().max().item() for name in weights) < 1e-6
+    about = description(run)
+    assert about["model"] == {**description(mdm)["model"], "dropout": 0.0}
+    assert about["start"] == {"from": str(mdm), "weights_sha256": tensors_sha256(weights)}
+    stored = {name: about["training"][name] for name in ("start", "size", "positions", "gelu")}
+    assert stored == {"start": str(mdm), "size": "pico", "positions": "both", "gelu": "tanh"}
+
+
+def test_run_resumes_without_the_model_it_started_from(mdm, tmp_path):
+    origin = shutil.copytree(mdm, tmp_path / "origin")
+    whole = fit(config_of(tmp_path / "whole", start=origin))
+    config = config_of(tmp_path / "cut", start=origin)
+
+    def interrupt(stage, step):
+        if (stage, step) == ("done", 2):  # the only checkpoint is that of step 0
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(config, observe=interrupt)
+    with pytest.raises(ValueError, match=r"start=None: .* was started with "):
+        fit(replace(config, start=None, size="pico", positions="both", gelu="tanh", resume="yes"))
+    shutil.rmtree(origin)
+    resumed = fit(replace(config, resume="yes"))
+    assert [path.name for path in saved_states(resumed)] == [path.name for path in saved_states(whole)]
+    assert description(resumed)["start"] == description(whole)["start"]
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "message"),
+    [
+        ("sudoku-4", {"size": "nano"}, r"size=nano: .* has pico. Leave size out"),
+        ("sudoku-4", {"gelu": "exact"}, r"gelu=exact: .* has tanh. Leave gelu out"),
+        (
+            "sudoku-6",
+            {},
+            r"sudoku-6 has 36 positions over 6 tokens, this model learned sequences of 16 over 4",
+        ),
+        ("sudoku-4", {"start": "sudoku-6-scmd"}, r"not found: .* Did you mean sudoku-6-scdm"),
+    ],
+)
+def test_start_that_does_not_suit_the_run_is_refused(mdm, tmp_path, task, changes, message):
+    with pytest.raises(ValueError, match=message) as error:
+        fit(config_of(tmp_path / "run", task=task, **{"start": mdm, **changes}))
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run").exists() or not list((tmp_path / "run").glob("*.json"))
+
+
+def test_start_of_another_task_of_equal_size_is_refused(mdm, tmp_path):
+    origin = shutil.copytree(mdm, tmp_path / "origin")
+    about = description(origin)
+    about["task"] = {"name": "countdown"}
+    (origin / "config.json").write_text(json.dumps(about))
+    with pytest.raises(ValueError, match=r"start=.*: learned Countdown of .*, not Sudoku of 16"):
+        fit(config_of(tmp_path / "run", start=origin))
+
+
+def test_train_from_a_bundled_model_takes_its_name(tmp_path, capsys):
+    run = tmp_path / "run"
+    options = ["--steps", "1", "--batch-size", "2", "--num-train", "8", "--num-validation", "2"]
+    assert main(["train", "sudoku-6", "mdm", "--from", "sudoku-6-scdm", *options, "--out", str(run)]) == 0
+    assert capsys.readouterr().out == f"{run}\n"
+    assert description(run)["start"]["from"] == "sudoku-6-scdm"
+
+
+def test_config_without_a_start_is_stored_as_before(tmp_path):
+    config = TrainConfig("sudoku-4", "scdm")
+    assert (config.size, config.positions, config.gelu) == ("nano", "learned", "exact")
+    assert str(config.folder) == "runs/sudoku-4-scdm-nano-0"
+    assert str(replace(config, start="me/model").folder) == "runs/sudoku-4-scdm-from-model-0"
+    about = description(fit(config_of(tmp_path / "run", steps=1, size="pico")))
+    assert "start" not in about
+    assert "start" not in about["training"]
+
+
+def rows(run):
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def extended(config, steps):
+    return fit(replace(config, steps=steps, resume="extend"))
+
+
+def test_extended_constant_run_equals_a_longer_run(tmp_path):
+    settings = {"schedule": "constant", "size": "pico"}
+    whole = fit(config_of(tmp_path / "whole", steps=24, **settings))
+    config = config_of(tmp_path / "run", **settings)
+    fit(config)
+    run = extended(config, 24)
+    assert saved_states(run)[0].name == saved_states(whole)[0].name  # a name has the hash of the file
+    assert (run / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert description(run)["training"] == description(whole)["training"]
+    assert description(run)["stretches"] == [{"from": 0, "to": 12}, {"from": 12, "to": 24}]
+    assert [row["step"] for row in rows(run) if row.get("extended_to") == 24] == [12]
+
+
+def test_extended_cosine_run_warms_up_again(tmp_path):
+    config = config_of(tmp_path / "run", size="pico")
+    fit(config)
+    run = extended(config, 20)
+    stretches = (Stretch(0, 12), Stretch(12, 20))
+    longer = replace(config, steps=20)
+    first = [learning_rate(longer, step, stretches) for step in range(12)]
+    assert first == [learning_rate(config, step) for step in range(12)]
+    second = [learning_rate(longer, step, stretches) for step in range(12, 20)]
+    assert second == [learning_rate(replace(config, steps=8), step) for step in range(8)]
+    assert description(run)["stretches"][1] == {"from": 12, "to": 20}
+
+
+def test_interrupted_extension_resumes_with_equal_weights(tmp_path):
+    config = config_of(tmp_path / "whole", size="pico")
+    fit(config)
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    whole = extended(config, 20)
+    cut = replace(config, out=tmp_path / "cut", steps=20)
+
+    def interrupt(stage, step):
+        if (stage, step) == ("done", 17):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(replace(cut, resume="extend"), observe=interrupt)
+    resumed = fit(replace(cut, resume="extend"))
+    assert [path.name for path in saved_states(resumed)] == [path.name for path in saved_states(whole)]
+    assert description(resumed)["stretches"] == description(whole)["stretches"]
+    assert [path.name for path in saved_states(fit(replace(cut, resume="yes")))] == [
+        path.name for path in saved_states(whole)
+    ]
+
+
+def test_stopped_run_is_extended_from_where_it_stopped(tmp_path):
+    config = config_of(tmp_path / "run", size="pico")
+
+    def interrupt(stage, step):
+        if (stage, step) == ("saved", 6):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(config, observe=interrupt)
+    assert description(extended(config, 20))["stretches"] == [{"from": 0, "to": 12}, {"from": 6, "to": 20}]
+
+
+def test_other_steps_without_extend_are_refused(tmp_path):
+    config = config_of(tmp_path / "run", size="pico")
+    fit(config)
+    with pytest.raises(ValueError, match=r"steps=20: .* started with 12. Use steps=12, or resume=extend"):
+        fit(replace(config, steps=20, resume="yes"))
+    with pytest.raises(ValueError, match=r"steps=8: .* has 12, and resume=extend adds steps"):
+        extended(config, 8)
+    with pytest.raises(ValueError, match=r"lr=1: .* was started with"):
+        fit(replace(config, steps=20, lr=1, resume="extend"))
+    with pytest.raises(ValueError, match="no run to resume"):
+        fit(replace(config, out=tmp_path / "nowhere", resume="extend"))
+
+
+def test_line_at_the_start_states_hardware_and_steps(tmp_path, capsys):
+    config = config_of(tmp_path / "run", size="pico", steps=2)
+    num_parameters = sum(weight.numel() for weight in from_pretrained(fit(config)).parameters())
+    line = f"1 process on cpu, fp32, {num_parameters:,} parameters, steps 0-2\n"
+    assert capsys.readouterr().err.count(line) == 1
+    fit(replace(config, resume="auto"))
+    err = capsys.readouterr().err
+    assert err.count("already finished at step 2\n") == 1
+    assert "process on" not in err

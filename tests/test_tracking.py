@@ -1,0 +1,140 @@
+"""A tracker receives the metrics and results of a run under one name and id, inside the run directory."""
+
+import json
+import sys
+from dataclasses import replace
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+import pytest
+import torch
+from accelerate import tracking as accelerate_tracking
+
+from latent_tokens import TrainConfig, fit
+from latent_tokens.cli import main
+
+torch.set_num_threads(1)
+
+
+def tiny_run(out, **changes):
+    settings = {"size": "pico", "steps": 6, "batch_size": 4, "num_train": 8, "num_validation": 8}
+    settings |= {"evaluate_every": 3, "save_every": 3, "precision": "fp32"}
+    return TrainConfig("sudoku-4", "scdm", out, **{**settings, **changes})
+
+
+def metrics(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def stop_before(step):
+    """Return an observer that interrupts training before a step is taken."""
+
+    def observe(stage, taken):
+        if (stage, taken) == ("training", step):
+            raise KeyboardInterrupt
+
+    return observe
+
+
+class FakeRun:
+    """The run of a fake wandb, which keeps what it is told."""
+
+    def __init__(self, **settings):
+        self.settings = settings
+        self.logged = []
+        self.finished = False
+
+    def log(self, values, step=None):
+        self.logged.append((step, values))
+
+    def finish(self):
+        self.finished = True
+
+
+@pytest.fixture
+def wandb(monkeypatch):
+    """A module wandb whose runs are kept in `wandb.runs`."""
+    module = ModuleType("wandb")
+    module.__spec__ = ModuleSpec("wandb", None)
+    module.runs = []
+    module.config = type("Config", (), {"update": lambda self, values, allow_val_change: None})()
+
+    def init(**settings):
+        module.runs.append(FakeRun(**settings))
+        return module.runs[-1]
+
+    module.init = init
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    available = [*accelerate_tracking._available_trackers, accelerate_tracking.LoggerType.WANDB]
+    monkeypatch.setattr(accelerate_tracking, "_available_trackers", available)
+    return module
+
+
+def test_tracker_resumes_a_run_under_its_name_and_id(wandb, tmp_path):
+    config = tiny_run(tmp_path / "four", track="wandb")
+    with pytest.raises(KeyboardInterrupt):
+        fit(config, observe=stop_before(step=4))
+    fit(replace(config, resume="yes"))
+    first, second = wandb.runs
+    assert first.settings == second.settings
+    assert first.settings["name"] == "four"
+    assert first.settings["dir"] == str(tmp_path / "four")
+    assert first.settings["resume"] == "allow"
+    assert second.finished
+    logged = [{"step": step, **values} for run in wandb.runs for step, values in run.logged]
+    assert logged == metrics(tmp_path / "four")
+    fit(tiny_run(tmp_path / "other" / "four", track="wandb"))
+    assert wandb.runs[-1].settings["id"] != first.settings["id"]
+
+
+def test_evaluate_logs_results_to_the_tracker_of_the_run(wandb, tmp_path, capsys):
+    run = fit(tiny_run(tmp_path / "four", track="wandb"))
+    assert (
+        main(["evaluate", str(run), "--num-samples", "2", "--latents", "0", "all", "--json", "--track"]) == 0
+    )
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    trained, evaluated = wandb.runs
+    assert evaluated.settings == trained.settings
+    assert evaluated.finished
+    names = ("valid", "relative_cost", "ci_low", "ci_high")
+    assert evaluated.logged == [
+        (
+            None,
+            {
+                f"evaluate/top_prob-k8-n{row['latents']}/{name}": value
+                for name, value in zip(names, (row["valid"], row["relative_cost"], *row["ci95"]), strict=True)
+            },
+        )
+        for row in rows
+    ]
+
+
+def test_tensorboard_has_metrics_and_results_of_a_run(tmp_path, capsys):
+    """Also of a run that was interrupted: what it logged after its last checkpoint is hidden."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    config = tiny_run(tmp_path / "run", track="tensorboard", evaluate_every=2)
+    with pytest.raises(KeyboardInterrupt):
+        fit(config, observe=stop_before(step=5))
+    run = fit(replace(config, resume="yes"))
+    assert main(["evaluate", str(run), "--num-samples", "2", "--json", "--track"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    events = EventAccumulator(str(run / "latent-tokens")).Reload()
+    assert [event.step for event in events.Scalars("validation_loss")] == [2, 4, 6]
+    losses = [row["validation_loss"] for row in metrics(run) if "validation_loss" in row]
+    assert [event.value for event in events.Scalars("validation_loss")] == pytest.approx(losses)
+    (event,) = events.Scalars("evaluate/top_prob-k8-n0/valid")
+    assert (event.step, event.value) == (6, pytest.approx(row["valid"]))
+
+
+def test_tracker_that_is_not_there_is_refused_in_one_line(tmp_path, capsys):
+    with pytest.raises(ValueError, match="track=mlflow: is not installed; pip install mlflow"):
+        fit(tiny_run(tmp_path / "other", track="mlflow"))
+    assert not (tmp_path / "other").exists()
+    run = fit(tiny_run(tmp_path / "run"))
+    assert main(["evaluate", str(run), "--track"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()[-1:]
+    assert line.endswith("was trained without a tracker. Train it with --track NAME.")
+    (run / "tracker.json").write_text("{}")
+    assert main(["evaluate", str(run), "--track"]) == 2
+    assert "tracker.json: corrupt. Remove it" in capsys.readouterr().err

@@ -107,7 +107,7 @@ def measure(net: Transformer, boards: FrozenBoards, task: Sudoku) -> tuple[CellC
     """Return what latent tokens change in the predictions, and the state to show.
 
     The shown state is wrong without latent tokens and right with all. One latent token makes it right: there
-    the model predicts the mistake, in the same row, column or box. Of these states it is the one whose
+    the model predicts the mistake, in the same row, column or box. The chosen state is the one whose
     smallest probability is largest.
     """
     # Predict without, with one and with all latent tokens.

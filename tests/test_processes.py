@@ -130,6 +130,19 @@ def test_ranks_with_different_microbatches_train_alike(tmp_path):
         assert_same_losses(tmp_path / parallel, tmp_path / "one", 5)
 
 
+def test_own_network_trains_alike_on_two_ranks(tmp_path):
+    program = "helpers.train_own_network"
+    together(1, tmp_path / "one", "ddp", program=program)
+    for parallel in ("ddp", "fsdp"):
+        together(2, tmp_path / parallel, parallel, program=program)
+        rows = lines(tmp_path / parallel, "metrics.jsonl")
+        expected = lines(tmp_path / "one", "metrics.jsonl")
+        for name in ("loss", "validation_loss"):
+            values = [row[name] for row in rows if name in row]
+            assert values == pytest.approx([row[name] for row in expected if name in row], rel=1e-5)
+            assert values
+
+
 def test_ranks_evaluate_and_sample_as_one_process(one, tmp_path):
     asked = ["--num-samples", "7", "--batch-size", "3", "--latents", "0", "2"]
     alone("evaluate", one, *asked, "--out", tmp_path / "one")

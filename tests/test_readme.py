@@ -18,7 +18,7 @@ SHORTER = {
     "bench": "--sizes nano --lengths 6 --train nano:4x6 --rounds 1",
 }
 SETTING = ("sudoku-6", "scdm", "top_prob", 4)
-BOARDS = "torch.zeros(100,"
+SAMPLES = "num_samples=100"
 
 
 def test_the_readme_has_what_it_promises():
@@ -84,7 +84,7 @@ def test_the_commands_run(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("block", PYTHON)
 def test_the_python_runs(block, tmp_path, monkeypatch, capsys):
-    assert BOARDS in block
+    assert SAMPLES in block
     monkeypatch.chdir(tmp_path)
-    exec(compile(block.replace(BOARDS, "torch.zeros(4,"), "README.md", "exec"), {"__name__": "readme"})
+    exec(compile(block.replace(SAMPLES, "num_samples=4"), "README.md", "exec"), {"__name__": "readme"})
     assert capsys.readouterr().out

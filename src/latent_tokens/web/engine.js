@@ -413,8 +413,13 @@ var latentTokens = (() => {
   var cellName = (side, cell) => `row ${Math.floor(cell / side) + 1} column ${cell % side + 1}`;
 
   // src/engine/model.js
-  function loadModel(bytes, config, name = config.task.name, makeKernel) {
+  function loadModel(bytes, config, name = config.task?.name, makeKernel) {
     const { model, method, task } = config;
+    if (!model?.size || !method || !task) {
+      throw new Error(
+        "config.json: has no transformer, method or task. Use a model directory of latent-tokens."
+      );
+    }
     return {
       name,
       methodName: nameOf(method),

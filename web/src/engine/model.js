@@ -31,8 +31,13 @@ import { boardOf } from "./sudoku.js";
  * @returns {Model}
  * @throws {Error} the weights are not of this config, or its task is not a Sudoku board.
  */
-export function loadModel(bytes, config, name = config.task.name, makeKernel) {
+export function loadModel(bytes, config, name = config.task?.name, makeKernel) {
   const { model, method, task } = config;
+  if (!model?.size || !method || !task) {
+    throw new Error(
+      "config.json: has no transformer, method or task. Use a model directory of latent-tokens.",
+    );
+  }
   return {
     name,
     methodName: nameOf(method),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from latent_tokens.checks import check_choice, check_int
+from latent_tokens.configs.names import set_paths
 
 TaskName = Literal[
     "sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36", "sudoku-puzzle", "sudoku-6-puzzle",
@@ -74,6 +75,7 @@ class DataConfig:
     """Number of worker processes. The data do not depend on it. Default: one per core."""
 
     def __post_init__(self) -> None:
+        set_paths(self, "out")
         for name in ("num_train", "num_validation", "num_test"):
             if getattr(self, name) is not None:
                 check_int(name, getattr(self, name), 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from latent_tokens.checks import check_choice, check_int, check_threads
-from latent_tokens.configs.names import Precision
+from latent_tokens.configs.names import Precision, set_paths
 from latent_tokens.configs.sampling import NumLatents, SamplingConfig, check_sampling
 
 
@@ -34,6 +34,7 @@ class EvalConfig(SamplingConfig):
     """Number of CPU threads. Default: all cores."""
 
     def __post_init__(self) -> None:
+        set_paths(self, "data")
         if self.num_samples is not None:
             check_int("num_samples", self.num_samples, 1)
         check_int("batch_size", self.batch_size, 1)

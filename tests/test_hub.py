@@ -174,7 +174,7 @@ def test_a_download_that_stops_half_way_is_one_line_and_no_model(run, tmp_path):
 
 
 def test_bundled_model_needs_no_network(monkeypatch):
-    monkeypatch.setattr("latent_tokens.checkpoints.pretrained.fetch", pytest.fail)
+    monkeypatch.setattr("latent_tokens.checkpoints.finding.fetch", pytest.fail)
     monkeypatch.setattr("latent_tokens.sharing.hub_methods.fetch", pytest.fail)
     assert Transformer.from_pretrained("sudoku-6-scdm").method == METHODS["scdm"]
     assert find("sudoku-6-scdm") == SHIPPED / "sudoku-6-scdm"

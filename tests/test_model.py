@@ -81,7 +81,7 @@ def board():
 
 @pytest.mark.parametrize(
     "form",
-    ["numpy", "torch", "one row", "lists", "MASK", "examples", "texts"],
+    ["numpy", "torch", "one row", "lists", "MASK", "examples", "texts", "item", "items"],
 )
 def test_generate_takes_prompts_in_every_form(small, board, form):
     tokens, known, text = board
@@ -93,6 +93,8 @@ def test_generate_takes_prompts_in_every_form(small, board, form):
         "MASK": (np.where(known, tokens, 4),),
         "examples": (small.task.encode(text),),
         "texts": ([text],),
+        "item": (small.task.encode(text)[0],),
+        "items": ([small.task.encode(text)[0]],),
     }
     expected = small.generate(text)
     assert small.generate(*prompts[form]).tokens.tolist() == expected.tokens.tolist()
@@ -141,6 +143,13 @@ MISTAKES = {
     r"tokens \(1, 9\), known \(1, 9\) of torch.bool: must be \(N, 16\)": {"prompt": [4] * 9},
     "known .* of torch.int64: must be": {"prompt": [0] * 16, "known": [1] * 16},
     "prompt of torch.float32": {"prompt": [0.5] * 16},
+    "prompt: token 7 is not one of sudoku-4": {"prompt": [7] + [4] * 15},
+    "prompt: token -1 is not one of sudoku-4": {"prompt": [-1] + [4] * 15},
+    "prompt of 36 positions: sudoku-4 has 16": {"prompt": TASKS["sudoku-6"].generate(1, 0)},
+    "prompt: is empty": {"prompt": []},
+    "items: must each have tokens": {"prompt": {"input_ids": [1] * 16}},
+    "known: is for token ids": {"prompt": "1" + "." * 15, "known": [True] * 16},
+    "known: there is no prompt": {"known": [True] * 16},
     "latents=4 with candidates=all": {"latents": 4, "candidates": "all"},
 }
 
@@ -181,7 +190,7 @@ def test_evaluate_refuses_an_evaluator_model_of_boards(small):
 
 
 def test_train_returns_the_model_of_fit(run, tmp_path):
-    model = train("sudoku-4", "scdm", out=tmp_path / "four", **BUDGET)
+    model = train("sudoku-4", "scdm", out=str(tmp_path / "four"), **BUDGET)
     expected = from_pretrained(run)
     assert all(
         torch.equal(weight, expected.state_dict()[name]) for name, weight in model.net.state_dict().items()

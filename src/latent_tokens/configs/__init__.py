@@ -16,10 +16,17 @@ from latent_tokens.configs.sampling import (
     PolicyName,
     SamplingConfig,
 )
-from latent_tokens.configs.train import DEFAULT_SHAPE, MAY_CHANGE_ON_RESUME, TrackerName, TrainConfig
+from latent_tokens.configs.train import (
+    DEFAULT_NUM_TRAIN,
+    DEFAULT_SHAPE,
+    MAY_CHANGE_ON_RESUME,
+    TrackerName,
+    TrainConfig,
+)
 
 __all__ = [
     "DEFAULT_CANDIDATES",
+    "DEFAULT_NUM_TRAIN",
     "DEFAULT_SHAPE",
     "MAY_CHANGE_ON_RESUME",
     "MOST_PROCESSES",

@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from latent_tokens.checks import check_choice, check_int, check_min, check_threads
+<<<<<<< HEAD
 from latent_tokens.configs.forms import set_paths
 from latent_tokens.configs.names import PositionName, PrecisionSetting, SizeName
+=======
+from latent_tokens.configs.names import PositionName, PrecisionSetting, SizeName, set_paths
+>>>>>>> walk
 from latent_tokens.sizes import SIZES
 
 TrackerName = Literal["wandb", "trackio", "tensorboard", "mlflow"]
@@ -127,6 +131,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         set_paths(self, "out", "data")
         self._set_default_shape()
+        set_paths(self, "out", "data")
         for name in (
             "steps",
             "batch_size",

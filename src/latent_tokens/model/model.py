@@ -61,9 +61,9 @@ class Model:
         Sample i depends on (seed, i) only.
 
         Args:
-            prompt: a problem as text, several, `Examples`, or token ids (N, L) with `known`. None makes
+            prompt: a problem as text, several, `Examples` or items of them, or token ids (N, L). None makes
                 problems of the test split, or texts without a prompt.
-            known: true at given positions, of the shape of the tokens.
+            known: for token ids, true at given positions. None: all that are not MASK.
             num_samples: the number of samples, by default 1. Several prompts have one each.
             **settings: any field of `SamplingConfig` (`latents=4`, `order="uniform"`, `seed=1`), or a
                 function for a field of `Decoding` (`confidence=margin`). The defaults are those of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -10,10 +11,10 @@ from numpy.typing import ArrayLike
 
 from latent_tokens.checks import check_int
 from latent_tokens.data.splits import make_problems
-from latent_tokens.data.tensors import as_numpy
-from latent_tokens.tasks import Examples, Language, Task, joined
+from latent_tokens.tasks import Examples, Language, Task, Tokens, joined
+from latent_tokens.tasks.examples import Example, stack
 
-Prompt = str | Sequence[str] | Examples | ArrayLike
+Prompt = str | Sequence[str] | Examples | Example | Sequence[Example] | ArrayLike
 
 
 def problems_of(
@@ -27,11 +28,14 @@ def problems_of(
     """Return the problems of samples, one each. Takes its arguments, and raises, as `Model.generate`."""
     if num_samples is not None:
         check_int("num_samples", num_samples, 1)
+    if prompt is None and known is not None:
+        raise ValueError("known: there is no prompt. Pass tokens of the same shape, or leave known out.")
     if prompt is None and isinstance(task, Task):
         return make_problems(task, num_samples or 1, seed)
     if prompt is None:
         return Examples.of(np.zeros((num_samples or 1, task.length), np.uint16), 0)
     examples = examples_of(task, mask_id, prompt, known)
+    check_examples(task, mask_id, examples)
     if num_samples is None:
         return examples
     if len(examples.tokens) > 1:
@@ -46,12 +50,11 @@ def examples_of(task: Language, mask_id: int, prompt: Prompt, known: ArrayLike |
     Raises:
         ValueError: a text is not a prompt of the task, or the arrays do not have its shape.
     """
-    if isinstance(prompt, Examples):
-        return prompt
-    if isinstance(prompt, str):
-        return task.encode(prompt)
-    if isinstance(prompt, list | tuple) and prompt and all(isinstance(text, str) for text in prompt):
-        return joined([task.encode(str(text)) for text in prompt])
+    examples = complete_examples(task, prompt)
+    if examples is not None:
+        if known is not None:
+            raise ValueError("known: is for token ids, and this prompt has its given tokens. Leave it out.")
+        return examples
 
     # Token ids, of torch, numpy or lists.
     tokens = torch.as_tensor(prompt)
@@ -69,4 +72,32 @@ def examples_of(task: Language, mask_id: int, prompt: Prompt, known: ArrayLike |
             f"known=None: every token is given. Pass known, true at given positions, or token {mask_id}, "
             "MASK, at the others."
         )
-    return Examples.of(as_numpy(tokens.masked_fill(~given.to(tokens.device), 0)), given.cpu().numpy())
+    ids = tokens.masked_fill(~given.to(tokens.device), 0).cpu().numpy()
+    return Examples.of(cast(Tokens, ids), given.cpu().numpy())
+
+
+def complete_examples(task: Language, prompt: Prompt) -> Examples | None:
+    """Return a prompt of text or examples as examples, or None if it is of token ids."""
+    if isinstance(prompt, Examples):
+        return prompt
+    items = list(prompt) if isinstance(prompt, list | tuple) else [prompt]
+    if not items:
+        raise ValueError("prompt: is empty. Pass at least one, or None for problems of the task.")
+    if all(isinstance(item, str) for item in items):
+        return joined([task.encode(str(item)) for item in items])
+    if all(isinstance(item, dict) for item in items):
+        return stack(cast(list[Example], items))
+    return None
+
+
+def check_examples(task: Language, mask_id: int, examples: Examples) -> None:
+    """Raise ValueError if a prompt has another length than the task, or a given token that it lacks."""
+    length = examples.tokens.shape[1]
+    if length != task.length:
+        raise ValueError(f"prompt of {length} positions: {task.name} has {task.length}. Use its examples.")
+    tokens = examples.tokens[examples.known].astype(np.int64)
+    invalid = tokens[(tokens < 0) | (tokens >= task.vocab_size)]
+    if len(invalid):
+        problem = f"token {invalid[0]} is not one of {task.name}"
+        fix = f"Use 0-{task.vocab_size - 1}, and {mask_id}, MASK, at positions to decode"
+        raise ValueError(f"prompt: {problem}. {fix}.")

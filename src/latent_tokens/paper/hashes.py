@@ -9,8 +9,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from latent_tokens.configs import MAY_CHANGE_ON_RESUME, DataConfig, EvalConfig, TrainConfig
-from latent_tokens.configs.train import DEFAULT_NUM_TRAIN
+from latent_tokens.configs import DEFAULT_NUM_TRAIN, MAY_CHANGE_ON_RESUME, DataConfig, EvalConfig, TrainConfig
 from latent_tokens.data.datasets import GENERATOR
 from latent_tokens.storage import Json, short_hash
 

@@ -16,7 +16,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from latent_tokens.checkpoints.description import Origin, check_about
 from latent_tokens.checkpoints.pretrained import from_pretrained, shipped_names
 from latent_tokens.checks import one_line
-from latent_tokens.configs import DEFAULT_SHAPE, MAY_CHANGE_ON_RESUME, TrainConfig
+from latent_tokens.configs import DEFAULT_NUM_TRAIN, DEFAULT_SHAPE, MAY_CHANGE_ON_RESUME, TrainConfig
 from latent_tokens.core.methods import name_of
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.evaluation.rows import Row, metric_of
@@ -157,7 +157,8 @@ def recipe(origin: Origin) -> str:
         if field.name not in (*SEPARATE, *MAY_CHANGE_ON_RESUME, *(GENERATED_DATA_ONLY if data else ()))
     ]
     values = {field.name: trained[field.name] for field in settings if trained.get(field.name) is not None}
-    usual = {field.name: field.default for field in settings} | DEFAULT_SHAPE
+    late_defaults = {**DEFAULT_SHAPE, "num_train": DEFAULT_NUM_TRAIN}
+    usual = {field.name: field.default for field in settings} | late_defaults
     changed = [name for name, value in values.items() if value != usual[name]]
     flags = {name: f"--{name.replace('_', '-')}" for name in changed} | {"start": "--from"}
     options = [part for name in changed for part in (flags[name], str(values[name]))]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -19,15 +17,7 @@ from latent_tokens.core.methods import Method, exclude_mask_token
 from latent_tokens.core.objective import corrupt
 from latent_tokens.data.tensors import as_tensors
 from latent_tokens.sharing.model_inputs import IGNORED_LABEL
-from latent_tokens.tasks import Examples
-
-
-class Item(TypedDict):
-    """An example: its tokens (L), which of them are given (L), and its number of positions."""
-
-    tokens: ArrayLike
-    known: ArrayLike
-    length: int
+from latent_tokens.tasks.examples import Example, stack
 
 
 @dataclass
@@ -44,7 +34,8 @@ class DiffusionCollator:
 
     Example:
         >>> collate = DiffusionCollator(METHODS["scdm"], mask_id=4)
-        >>> batch = collate(list(zip(*TASKS["sudoku-4"].generate(8, seed=0))))
+        >>> examples = TASKS["sudoku-4"].generate(8, seed=0)
+        >>> batch = next(iter(DataLoader(examples, batch_size=8, collate_fn=collate)))
         >>> sorted(batch)
         ['attention_mask', 'input_ids', 'labels', 'position_ids', 'weights']
     """
@@ -55,13 +46,11 @@ class DiffusionCollator:
     generator: torch.Generator = field(default_factory=torch.Generator, init=False, repr=False)
     seeded_with: int | None = field(default=None, init=False, repr=False)
 
-    def __call__(
-        self, items: Sequence[Item] | Sequence[tuple[ArrayLike, ArrayLike, int]]
-    ) -> dict[str, Tensor]:
+    def __call__(self, items: Sequence[Example | tuple[ArrayLike, ArrayLike, int]]) -> dict[str, Tensor]:
         """Return the batch of B examples of L positions.
 
         Args:
-            items: dicts with tokens, known and length, or rows of `Examples`: the same in a tuple.
+            items: items of `Examples`: dicts with tokens, known and length, or the same in tuples.
 
         Returns:
             input_ids: Int (B, S).
@@ -71,19 +60,11 @@ class DiffusionCollator:
             weights: Float (B, S), the weight of each slot in the loss.
 
         Raises:
-            ValueError: a row has no unknown position, or the method cannot take the known positions.
+            ValueError: the items are not examples of one L, one has no unknown position, or the method cannot
+                take the known positions.
         """
-        # The examples as tensors.
-        rows = [
-            (item["tokens"], item["known"], item["length"]) if isinstance(item, dict) else item
-            for item in items
-        ]
-        tokens, known, lengths = map(np.stack, zip(*rows, strict=True))
-        examples = Examples(tokens, known.astype(np.bool_), lengths)
-
-        # What the method draws.
         method = self.method
-        clean_tokens, known_positions, num_positions = as_tensors(examples)
+        clean_tokens, known_positions, num_positions = as_tensors(stack(items))
         batch = corrupt(
             method, clean_tokens, known_positions, self.seeded(), mask_id=self.mask_id, lengths=num_positions
         )

@@ -12,10 +12,11 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import Trainer, TrainingArguments
 
 from latent_tokens.core.methods import Method
-from latent_tokens.sharing.collator import DiffusionCollator, Item
+from latent_tokens.sharing.collator import DiffusionCollator
 from latent_tokens.tasks import Examples
+from latent_tokens.tasks.examples import Example
 
-ItemDataset = Dataset[Item] | Sequence[Item] | Examples
+ItemDataset = Dataset[Example] | Sequence[Example] | Examples
 
 
 class LatentTokensTrainer(Trainer):

@@ -145,6 +145,29 @@ class Examples:
         return Examples(self.tokens[which], self.known[which], self.lengths[which])
 
 
+def stack(items: Sequence[Example | tuple[ArrayLike, ArrayLike, int]]) -> Examples:
+    """Return single examples of one length L as a set.
+
+    Args:
+        items: dicts with tokens, known and length, or the same in tuples.
+
+    Raises:
+        ValueError: there is no item, one lacks an entry, or their shapes differ.
+    """
+    if len(items) == 0:
+        raise ValueError("items: are empty. Pass at least one example.")
+    rows = [
+        tuple(map(item.get, Example.__annotations__)) if isinstance(item, dict) else item for item in items
+    ]
+    arrays = [[np.asarray(array) for array in row] for row in rows]
+    shapes = {tuple(array.shape for array in row) for row in arrays}
+    length = arrays[0][0].shape
+    if shapes != {(length, length, ())} or len(length) != 1:
+        raise ValueError("items: must each have tokens (L), known (L) and length, with the same L.")
+    tokens, known, lengths = map(np.stack, zip(*arrays, strict=True))
+    return Examples(tokens, known.astype(np.bool_), lengths)
+
+
 def smallest_type(largest: int) -> type[np.uint8 | np.uint16]:
     """Return the smallest type of tokens that holds a number. Raise ValueError if none does."""
     if largest > np.iinfo(np.uint16).max:

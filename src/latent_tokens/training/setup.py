@@ -17,8 +17,7 @@ from torch.optim.swa_utils import AveragedModel
 from latent_tokens import processes
 from latent_tokens.checkpoints.pretrained import describe
 from latent_tokens.checkpoints.stored_methods import load_method
-from latent_tokens.configs import Split, TrainConfig
-from latent_tokens.configs.train import DEFAULT_NUM_TRAIN
+from latent_tokens.configs import DEFAULT_NUM_TRAIN, Split, TrainConfig
 from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.data.datasets import change_detector, fingerprint, load_data
 from latent_tokens.data.splits import chunks_of, make_splits

@@ -7,12 +7,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from latent_tokens.checks import check_choice, check_int, check_threads
-<<<<<<< HEAD
 from latent_tokens.configs.forms import set_paths, set_tuple
 from latent_tokens.configs.names import Precision
-=======
-from latent_tokens.configs.names import Precision, set_paths
->>>>>>> walk
 from latent_tokens.configs.sampling import NumLatents, SamplingConfig, check_sampling
 
 
@@ -40,10 +36,7 @@ class EvalConfig(SamplingConfig):
 
     def __post_init__(self) -> None:
         set_paths(self, "data")
-<<<<<<< HEAD
         set_tuple(self, "latents")
-=======
->>>>>>> walk
         if self.num_samples is not None:
             check_int("num_samples", self.num_samples, 1)
         check_int("batch_size", self.batch_size, 1)

@@ -8,12 +8,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from latent_tokens.checks import check_choice, check_int, check_min, check_threads
-<<<<<<< HEAD
 from latent_tokens.configs.forms import set_paths
 from latent_tokens.configs.names import PositionName, PrecisionSetting, SizeName
-=======
-from latent_tokens.configs.names import PositionName, PrecisionSetting, SizeName, set_paths
->>>>>>> walk
 from latent_tokens.sizes import SIZES
 
 TrackerName = Literal["wandb", "trackio", "tensorboard", "mlflow"]
@@ -131,7 +127,6 @@ class TrainConfig:
     def __post_init__(self) -> None:
         set_paths(self, "out", "data")
         self._set_default_shape()
-        set_paths(self, "out", "data")
         for name in (
             "steps",
             "batch_size",

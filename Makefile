@@ -6,6 +6,7 @@
 # check also says which of what is installed has a known weakness, where a network can tell; that fails nothing.
 # fuzz: every reader is given what it must refuse, for minutes.  docs: the manual as a site in site/; a broken link fails.
 # page-sources: the generated files of the page, from web/. check also checks web/, if npm is installed.
+# page: the page without a server, as a site in dist/page and as one file, dist/latent-tokens.html.
 # space: what a Hugging Face Space of the app holds, in OUT.
 DEMO ?= full
 OUT ?= runs/demo
@@ -18,7 +19,7 @@ NPM := $(shell command -v npm)
 NO_NPM = npm is missing: web/ was not checked
 PARALLEL = -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup demo release-models test test-all check check-page page-sources drill fuzz docs space
+.PHONY: setup demo release-models test test-all check check-page page page-sources drill fuzz docs space
 
 setup: $(READY)
 
@@ -65,6 +66,9 @@ check-page: $(if $(NPM)$(NEEDS_NODE),$(NODE_MODULES))
 
 page-sources: $(NODE_MODULES)
 	cd web && npm run --silent build
+
+page: setup
+	.venv/bin/python scripts/static_page.py
 
 $(NODE_MODULES): web/package-lock.json
 	cd web && npm ci --silent

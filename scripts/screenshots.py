@@ -1,10 +1,11 @@
-"""Take the screenshots of docs/watching.md: docs/page-compare.png, page-masks.png, page-phone.png.
+"""Take the screenshots of docs/watching.md: docs/page-cell.png, -compare.png, -masks.png and -phone.png.
 
 python scripts/screenshots.py [FOLDER]     with chromium on the path; the default folder is docs
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import threading
@@ -18,6 +19,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from latent_tokens.checkpoints.pretrained import shipped_names
 from latent_tokens.commands.serve import bound
 from latent_tokens.commands.shared import task_of
+from latent_tokens.trace.frozen import PAGE_RECORD
 from latent_tokens.web.model_cache import ModelCache
 from latent_tokens.web.server import app_for
 
@@ -46,8 +48,8 @@ def opened(browser: Browser, address: str, width: int, height: int, scheme: str 
     page = browser.new_page(
         viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
     )  # type: ignore[arg-type]
-    page.goto(address)
-    page.locator('.lane[data-state="decoded"]').first.wait_for()
+    page.goto(f"{address}#watch")
+    page.locator('.lane[data-state="playing"]').first.wait_for()
     return page
 
 
@@ -58,12 +60,19 @@ def go_to(page: Page, step: int) -> None:
 
 
 def main(folder: Path) -> None:
-    """Take the three screenshots."""
+    """Take the four screenshots."""
+    cell = json.loads(PAGE_RECORD.read_text())["cell"]
     with serving() as address, sync_playwright() as started:
         browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = opened(browser, address, 1240, 1212)
+        page = opened(browser, address, 1240, 690)
+        page.get_by_role("tab", name="One cell").click()
+        page.locator("#cell-board .cell").nth(cell["latent"]).click()
+        page.locator("#cell[data-right=true]").wait_for()
+        page.evaluate("document.activeElement.blur()")
+        page.screenshot(path=folder / "page-cell.png")
+        page = opened(browser, address, 1240, 900)
         page.get_by_role("button", name="Compare two settings").click()
-        page.locator('.lane[data-state="decoded"]').nth(1).wait_for()
+        page.locator('.lane[data-state="playing"]').nth(1).wait_for()
         go_to(page, 99)
         go_to(page, STEP)
         page.screenshot(path=folder / "page-compare.png")
@@ -71,7 +80,7 @@ def main(folder: Path) -> None:
         page.get_by_role("tab", name="Masks").click()
         page.locator("#mask tbody tr").nth(5).wait_for()
         page.screenshot(path=folder / "page-masks.png")
-        page = opened(browser, address, 390, 1094, "dark")
+        page = opened(browser, address, 390, 844, "dark")
         go_to(page, STEP)
         page.screenshot(path=folder / "page-phone.png")
         browser.close()

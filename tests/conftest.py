@@ -17,7 +17,10 @@ CHECKED = (
     "core.partition",
     "core.attention",
     "core.streams",
+    "core.method",
     "core.methods",
+    "core.readout",
+    "core.blocks",
     "core.objective",
     "core.decoding",
     "core.state",
@@ -70,6 +73,7 @@ def variants():
         "left-to-right scdm": replace(METHODS["scdm"], order=left_to_right),
         "mdm, next targets": replace(METHODS["mdm"], targets="next"),
         "scdm, next targets": replace(METHODS["scdm"], targets="next"),
+        "block-mdm-2": METHODS["block-mdm-2"],
     }
 
 
@@ -114,7 +118,12 @@ def pytest_generate_tests(metafunc):
 
 
 def suits(method, decoding_name):
-    """A left-to-right method takes one candidate; a shifted readout decodes from left to right alone."""
+    """A left-to-right method takes one candidate; a shifted readout decodes from left to right alone.
+
+    Blocks take no other order, and no partition.
+    """
+    if getattr(method.attention, "block", None):
+        return not any(word in decoding_name for word in ("given", "random", "any order", "process"))
     if method.readout == "shifted":
         return decoding_name in ("uniform", "left to right")
     return not method.is_left_to_right or " of " not in decoding_name

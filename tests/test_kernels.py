@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from latent_tokens import METHODS, Decoding, Size, Transformer, generate
 from latent_tokens.core.attention import dense_mask, semi_causal
 from latent_tokens.core.layout import Layout
-from latent_tokens.network.kernels import FEW_ROWS, Linear, attend
+from latent_tokens.network.kernels import FEW_ROWS, attend, linear
 
 ROWS, HEADS, SLOTS, CHANNELS = 3, 2, 24, 8
 LAYOUT = Layout(
@@ -125,14 +125,34 @@ def test_block_mask_of_every_method_equals_its_dense_mask():
 @pytest.mark.parametrize("shape", [(16,), (0, 16), (FEW_ROWS, 16), (FEW_ROWS + 1, 16), (4, 2, 16)], ids=str)
 def test_a_linear_layer_of_any_number_of_rows(shape, bias):
     torch.manual_seed(0)
-    layer, x = Linear(16, 5, bias), torch.randn(shape)
+    layer, x = torch.nn.Linear(16, 5, bias), torch.randn(shape)
     plain = torch.nn.functional.linear(x, layer.weight, layer.bias)
     with torch.no_grad():
-        torch.testing.assert_close(layer(x), plain, atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(linear(layer, x), plain, atol=1e-6, rtol=1e-6)
         with torch.autocast("cpu", torch.bfloat16):
-            assert layer(x).dtype == torch.bfloat16
-    assert layer(x).equal(plain)
-    assert layer(x).requires_grad
+            assert linear(layer, x).dtype == torch.bfloat16
+    assert linear(layer, x).equal(plain)
+    assert linear(layer, x).requires_grad
+
+
+def test_a_linear_layer_calls_its_hooks():
+    layer = torch.nn.Linear(16, 5)
+    layer.register_forward_hook(lambda module, args, output: output + 1)
+    with torch.no_grad():
+        x = torch.randn(2, 16)
+        torch.testing.assert_close(linear(layer, x), layer.forward(x) + 1, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_quantize_dynamic_converts_every_linear_layer():
+    torch.manual_seed(0)
+    net = Transformer(Size(32, 2, 3), 7, 4).eval()
+    quantized = torch.ao.quantization.quantize_dynamic(net, {torch.nn.Linear})
+    assert not any(type(module) is torch.nn.Linear for module in quantized.modules())
+    nothing = torch.zeros(2, 4, dtype=torch.bool)
+    for name in ("scdm", "esolm"):
+        tokens = generate(quantized, METHODS[name], nothing.long(), nothing, Decoding(), 0).tokens
+        assert tokens.max() < 7
 
 
 def test_samples_can_be_learned_from():

@@ -24,7 +24,10 @@ SHORTER = {
 }
 
 
-@pytest.mark.parametrize("page", ["concepts.md", "cost.md", "own-method.md", "own-network.md", "own-task.md"])
+PAGES = ["concepts.md", "cost.md", "own-method.md", "own-network.md", "own-task.md", "adapting.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     found = blocks((DOCS / page).read_text(), "python")

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 import latent_tokens
+from helpers.own_network import Tied
 from latent_tokens import (
     METHODS,
+    SIZES,
     TASKS,
     Decoding,
     EvalConfig,
@@ -202,6 +204,23 @@ def test_train_takes_a_task_and_a_method_of_your_own(tmp_path):
     assert model.method == method
     assert model.task is TASKS["sudoku-4"]
     assert model.generate().tokens.shape == (1, 16)
+
+
+def test_train_takes_a_network_of_your_own(tmp_path):
+    net = Tied(4, 16)
+    budget = {name: value for name, value in BUDGET.items() if name != "size"}
+    model = train("sudoku-4", "scdm", net=net, out=tmp_path / "own", **budget)
+    assert model.net is net
+    assert model.generate(num_samples=2, latents=1).tokens.shape == (2, 16)
+    rows = model.evaluate(latents=(0, "all"), num_samples=2).rows
+    assert [row["latents"] for row in rows] == [0, "all"]
+
+
+def test_train_starts_from_given_weights(run, tmp_path):
+    budget = {name: value for name, value in BUDGET.items() if name != "size"}
+    model = train("sudoku-4", "mdm", start=str(run), out=str(tmp_path / "more"), **budget)
+    assert model.method == METHODS["mdm"]
+    assert model.net.size == SIZES["pico"]
 
 
 def test_train_names_the_closest_setting():

@@ -11,6 +11,7 @@ from latent_tokens import (
     METHODS,
     Decoding,
     any_order,
+    blockwise,
     entropy,
     equal_parts,
     generate,
@@ -41,6 +42,7 @@ DECODINGS = {
     "left to right": Decoding(order=left_to_right),
     "a given schedule, random latents": Decoding(order=given([2, 0, 1]), latent_policy=random),
     "any order": Decoding(order=any_order, refresh=False),
+    "blocks of 2": Decoding(order=blockwise(2), candidates=2),
 }
 DIALS = {"own": None, "0": 0, "1": 1, "all": "all", "half": lambda masked: masked // 2}
 
@@ -155,6 +157,8 @@ LOSSES = {
     "ar-ntp-2": H / 9,
     "mdm-depth": H / 3,
     "scdm-depth": H / 3,
+    "block-mdm-2": H / 3,
+    "block-mdm-3": H / 3,
 }
 
 

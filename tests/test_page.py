@@ -4,9 +4,13 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -21,6 +25,7 @@ from latent_tokens.commands.serve import bound
 from latent_tokens.commands.shared import task_of
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.trace.boards import measured
+from latent_tokens.trace.frozen import PAGE_RECORD
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 from latent_tokens.web.model_cache import ModelCache
 from latent_tokens.web.page import page_with
@@ -29,6 +34,7 @@ from latent_tokens.web.server import app_for
 pytestmark = pytest.mark.slow
 SCREENS = Path(os.environ.get("SCREENS", ROOT / "runs" / "screens"))
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
+LAPTOP = {"width": 1280, "height": 720}
 SIX = ".....1.1.5..45.162..23....1.2.6.541."
 OTHER = "1.....3............2................"
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
@@ -71,14 +77,14 @@ def serving(names):
 @pytest.fixture(scope="module")
 def address(runs):
     with serving(["sudoku-6-scdm", "sudoku-6-mdm", *runs]) as found:
-        yield found
+        yield f"{found}#watch"
 
 
 @pytest.fixture(scope="module")
 def left_to_right():
-    """The address of a server with a model that only continues a prefix."""
-    with serving(["sudoku-6-scdm", "sudoku-6-arm"]) as found:
-        yield found
+    """The address of a server with a model that only continues a prefix, and one of larger boards."""
+    with serving(["sudoku-6-scdm", "sudoku-6-arm", "sudoku-9-scdm"]) as found:
+        yield f"{found}#watch"
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +106,21 @@ def browser():
         browser = started.chromium.launch(executable_path=place, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def static_pages(tmp_path_factory):
+    """The folder that `make page` writes."""
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, ROOT / "scripts" / "static_page.py", folder], check=True)
+    return folder
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """A handler of static files that logs nothing."""
+
+    def log_message(self, *_):
+        pass
 
 
 @pytest.fixture
@@ -128,8 +149,21 @@ def opened(browser):
     assert [text for text in said if not any(part in text for part in expected)] == []
 
 
+def settings(page):
+    """Opens the panel of the settings."""
+    button = page.get_by_role("button", name="Settings", exact=True)
+    if button.get_attribute("aria-expanded") == "false":
+        button.click()
+
+
+def frozen():
+    """What the page shows of the bundled model."""
+    return json.loads(PAGE_RECORD.read_text())
+
+
 def watch(page, name="sudoku-6-scdm", puzzle=SIX):
     """Chooses the model and the puzzle, and waits for the verdict."""
+    settings(page)
     page.get_by_label("Model").first.select_option(name)
     page.get_by_label("Puzzle", exact=True).fill(puzzle)
     page.get_by_role("button", name="Use").click()
@@ -146,7 +180,7 @@ def until(page, expression):
 
 
 def ended(page, lane=0):
-    page.locator(".lane").nth(lane).and_(page.locator('[data-state="decoded"]')).wait_for()
+    page.locator(".lane").nth(lane).and_(page.locator('[data-state="playing"]')).wait_for()
 
 
 def turn(page, value, lane=0):
@@ -210,7 +244,7 @@ def test_a_decode_is_watched_step_by_step(opened, address):
     turn(page, 4)
     at(page, 1)
     assert (count(page, "latent"), count(page, "new")) == (4, 1)
-    assert page.locator(".story").inner_text().startswith("Step 1: of 4 candidates, the model decodes ")
+    assert page.locator(".lane .story").inner_text().startswith("Step 1: of 4 candidates, the model decodes ")
     steps = int(page.get_by_role("slider", name="Step").get_attribute("max"))
     assert steps == SIX.count(".")
     page.get_by_role("button", name="Next step").click()
@@ -272,7 +306,7 @@ def test_a_puzzle_is_typed_and_contradictions_show_at_once(opened, address):
     page.keyboard.press("Delete")
     assert count(page, "clash") == 0
     page.keyboard.press("ArrowDown")
-    page.get_by_role("button", name="Type 5").first.click()
+    page.get_by_role("button", name="Type 5").click()
     assert page.get_by_label("Puzzle", exact=True).input_value() == "3......5" + "." * 28
     page.get_by_text("The puzzle has several solutions").wait_for()
     ended(page)
@@ -306,7 +340,7 @@ def test_two_settings_are_compared(opened, nine):
     ended(page, 1)
     until(
         page,
-        "[...document.querySelectorAll('h3')].map(h => h.textContent.match(/n = (\\w+)/)?.[1]).join() "
+        "[...document.querySelectorAll('.lane h2')].map(h => h.textContent.match(/n = (\\w+)/)?.[1]).join() "
         "=== '0,all'",
     )
     at(page, 14)
@@ -315,7 +349,10 @@ def test_two_settings_are_compared(opened, nine):
     screen(page, "compare-9")
     for _ in range(5):
         page.get_by_role("button", name="Next step").click()
-    assert [text.split(":")[0] for text in page.locator(".story").all_inner_texts()] == ["Step 19", "Step 19"]
+    assert [text.split(":")[0] for text in page.locator(".lane .story").all_inner_texts()] == [
+        "Step 19",
+        "Step 19",
+    ]
     page.get_by_role("button", name="Last step").click()
     assert verdicts(page) == ["n = 0: wrong", "n = all: solved"]
     assert count(page, "clash", 0) > 1
@@ -340,6 +377,7 @@ def test_a_method_without_a_dial_says_why(opened, address):
 
 def test_zebra_and_countdown_are_watched(opened, address, runs):
     page = opened(address)
+    settings(page)
     for name, run in zip(("zebra", "countdown"), runs, strict=True):
         page.get_by_label("Model").first.select_option(run)
         page.locator("#clues li").first.wait_for()
@@ -376,7 +414,7 @@ def test_the_curve_is_measured(opened, address):
     until(
         page,
         "document.querySelectorAll('#points tbody tr').length === 4 && "
-        "!document.querySelector('#curve-run').disabled",
+        "document.querySelector('#curve-run').ariaDisabled !== 'true'",
     )
     rows = [row.split("\t") for row in page.locator("#points tbody tr").all_inner_texts()]
     assert [row[1] for row in rows] == ["0", "4", "16", "all"]
@@ -393,7 +431,7 @@ def test_the_curve_is_measured(opened, address):
 
 
 def test_the_masks_are_those_of_the_rules(opened, address):
-    page = opened(f"{address}#masks")
+    page = opened(address.replace("#watch", "#masks"))
     row = "[...row.querySelectorAll('td')].map(td => +td.classList.contains('sees')).join('')"
     seen = f"[...document.querySelectorAll('#mask tbody tr')].map(row => {row}).join()"
     until(page, f"{seen}.length === 41")
@@ -419,10 +457,11 @@ def test_page_is_accessible(opened, address, scheme):
     at(page, 6)
     sound(page)
     screen(page, f"watch-{scheme}")
-    for tab in ("Curve", "Masks"):
+    for tab in ("One cell", "Race", "Curve", "Masks"):
         page.get_by_role("tab", name=tab).click()
         page.wait_for_timeout(250)
         sound(page)
+        screen(page, f"{tab.lower().replace(' ', '-')}-{scheme}")
     page.get_by_role("button", name="Dark").click()
     assert page.evaluate("document.documentElement.dataset.theme") != scheme
 
@@ -444,19 +483,28 @@ def test_the_keyboard_is_enough(opened, address):
 
     tab_to("[role=tab]")
     press("ArrowRight")
-    assert page.locator("#curve").is_visible()
-    press("ArrowLeft")
+    assert page.locator("#race").is_visible()
+    press("ArrowLeft", 2)
+    tab_to("#cell-board .cell")
+    press("ArrowDown", 1)
+    press("ArrowRight", 2)
+    press("Enter")
+    page.locator("#cell[data-right=true]").wait_for()
+    page.get_by_role("button", name="Watch the complete puzzle").press("Enter")
     assert page.locator("#watch").is_visible()
+    ended(page)
+    tab_to("#settings-button")
+    press("Enter")
     tab_to("#text")
     press("Control+a")
     page.keyboard.type("." * 35 + "1")
     press("Enter")
-    tab_to(".dial input")
+    tab_to(".lane .dial input")
     press("Home")
-    assert page.locator(".dial-name b").inner_text() == "0"
+    assert page.locator(".lane .dial-name b").inner_text() == "0"
     press("ArrowRight", 3)
-    assert page.locator(".dial-name b").inner_text() == "3"
-    tab_to(".cell")
+    assert page.locator(".lane .dial-name b").inner_text() == "3"
+    tab_to(".lane .cell")
     press("ArrowDown", 2)
     page.keyboard.type("6")
     assert page.locator("#text").input_value() == "." * 12 + "6" + "." * 22 + "1"
@@ -476,10 +524,15 @@ def test_page_fits_a_phone(opened, nine):
     at(page, 9)
     fits(page)
     screen(page, "phone")
+    board = page.locator(".board").nth(1).bounding_box()
+    assert board["y"] + board["height"] <= PHONE["height"], "the board is not on the first screen"
+    heights = page.locator(".lane .few text").evaluate_all("all => all.map((text) => text.getBBox().height)")
+    scale = board["width"] / 9 / 100  # pixels per unit of a cell's picture
+    assert min(heights) * scale > 16
     page.get_by_role("button", name="Compare two settings").click()
     ended(page, 1)
     fits(page)
-    for tab in ("Curve", "Masks"):
+    for tab in ("One cell", "Race", "Curve", "Masks"):
         page.get_by_role("tab", name=tab).click()
         page.wait_for_timeout(250)
         fits(page)
@@ -534,14 +587,14 @@ def test_a_hostile_model_name_is_text_on_the_page(opened, tmp_path):
     run = str(shutil.copytree(find("sudoku-6-scdm"), tmp_path / "a" / HOSTILE.replace("</", "<")))
     shown = run.rpartition("/")[2]
     with serving([run]) as address:
-        page = opened(address)
+        page = opened(f"{address}#watch")
         ended(page)
         assert page.evaluate("document.querySelector('.models option').textContent") == shown
         assert page.evaluate("document.querySelector('.models').value") == run
         page.get_by_role("button", name="Compare two settings").click()
         ended(page, 1)
         headed = f"(head) => head.textContent.includes({json.dumps(shown)} + ': n = ')"
-        until(page, f"[...document.querySelectorAll('h3')].filter({headed}).length === 2")
+        until(page, f"[...document.querySelectorAll('.lane h2')].filter({headed}).length === 2")
         harmless(page)
         page.get_by_role("tab", name="Curve").click()
         page.get_by_label("Samples").fill("4")
@@ -560,7 +613,7 @@ def test_a_hostile_model_name_is_text_in_a_trace(opened, tmp_path):
     file.write_text(page_with([trace(asked)] * 2, caption=name), newline="")
     page = opened(file.as_uri(), offline=True)
     page.get_by_role("button", name="Last step").click()
-    heads = page.evaluate("[...document.querySelectorAll('h3')].map((head) => head.textContent)")
+    heads = page.evaluate("[...document.querySelectorAll('.lane h2')].map((head) => head.textContent)")
     assert sum(f"{name.rpartition('/')[2]}: n = " in head for head in heads) == 2
     caption = page.evaluate("document.querySelector('#caption').textContent")
     assert caption == re.sub("\r\n?", "\n", name)  # as parsers of HTML read line ends
@@ -569,7 +622,7 @@ def test_a_hostile_model_name_is_text_in_a_trace(opened, tmp_path):
 
 def test_page_survives_the_end_of_the_server(opened):
     with serving(["sudoku-6-scdm"]) as address:
-        page = opened(address)
+        page = opened(f"{address}#watch")
         ended(page)
     page.expected.append("ERR_CONNECTION_REFUSED")
     page.get_by_role("slider", name="Latent tokens").fill("1")
@@ -594,7 +647,7 @@ def test_page_shows_the_servers_refusal(opened, address):
 
 
 def test_the_page_opens_on_an_example_that_needs_latent_tokens(opened, address):
-    page = opened(address, viewport={"width": 1280, "height": 720})
+    page = opened(address, viewport=LAPTOP)
     ended(page)
     record = measured()["sudoku-6"]
     first = record["examples"][0]
@@ -611,7 +664,7 @@ def test_the_page_opens_on_an_example_that_needs_latent_tokens(opened, address):
     ]
     assert marks(page) == []
     player = page.locator(".player").bounding_box()["y"]
-    for part in (".board", ".story"):
+    for part in (".lane .board", ".lane .story"):
         box = page.locator(part).bounding_box()
         assert box["y"] + box["height"] <= player, f"{part} is behind the player"
     page.get_by_role("button", name="Last step").click()
@@ -637,6 +690,7 @@ def test_the_links_lead_to_the_paper_the_code_and_the_manual(opened, address):
 def test_order_and_k_return_after_a_left_to_right_model(opened, left_to_right):
     page = opened(left_to_right)
     ended(page)
+    settings(page)
     model, order, candidates = (page.get_by_label(name).first for name in ("Model", "Order", "Candidates"))
     candidates.select_option("2")
     order.select_option("margin")
@@ -662,6 +716,7 @@ def test_order_and_k_return_after_a_left_to_right_model(opened, left_to_right):
 def test_a_model_that_cannot_infill_is_not_offered_for_a_puzzle(opened, left_to_right):
     page = opened(left_to_right)
     ended(page)
+    settings(page)
     arm = page.locator(".models option[value='sudoku-6-arm']")
     assert arm.is_disabled()
     page.get_by_role("button", name="Clear").click()
@@ -686,7 +741,7 @@ def test_a_model_that_cannot_infill_is_not_offered_for_a_puzzle(opened, left_to_
 
 @pytest.mark.parametrize("tab", ["Curve", "Masks"])
 def test_the_skip_link_stays_on_its_tab(opened, address, tab):
-    page = opened(f"{address}#{tab.lower()}")
+    page = opened(address.replace("#watch", f"#{tab.lower()}"))
     page.get_by_role("link", name="Skip to the content").focus()
     page.keyboard.press("Enter")
     assert page.get_by_role("tab", name=tab).get_attribute("aria-selected") == "true"
@@ -698,11 +753,9 @@ def test_a_digit_needs_a_chosen_cell_and_can_be_undone(opened, address):
     page = opened(address)
     watch(page)
     text, undo = page.get_by_label("Puzzle", exact=True), page.get_by_role("button", name="Undo")
-    page.get_by_role("button", name="Type 5").first.click()
-    assert text.input_value() == SIX
-    assert "Choose a cell first." in page.locator("#puzzle-words").inner_text()
+    assert not page.get_by_role("button", name="Type 5").is_visible()
     cell(page, 1, 2).click()
-    page.get_by_role("button", name="Type 3").first.click()
+    page.get_by_role("button", name="Type 3").click()
     assert text.input_value() == SIX[0] + "3" + SIX[2:]
     page.get_by_role("button", name="Clear").click()
     assert text.input_value() == "." * 36
@@ -742,11 +795,199 @@ def test_play_waits_for_a_slow_stream(opened, address):
     page.get_by_role("button", name="Play").click()
     steps = int(page.get_by_role("slider", name="Step").get_attribute("max"))
     seen = []
-    while page.locator(".lane").get_attribute("data-state") != "decoded":
+    while page.locator(".lane").get_attribute("data-state") != "playing":
         step, story = page.evaluate(
-            "[+document.querySelector('#scrub').value, document.querySelector('.story').textContent]"
+            "[+document.querySelector('#scrub').value, document.querySelector('.lane .story').textContent]"
         )
         seen.append(step)
         assert step <= 1 or story.startswith(f"Step {step}:"), (step, story)
     assert len(set(seen)) > 5
     until(page, f"+document.querySelector('#scrub').value === {steps}")
+
+
+def test_one_latent_token_corrects_the_prediction(opened, address):
+    cell_record = frozen()["cell"]
+    page = opened(address.partition("#")[0], viewport=LAPTOP)
+    page.locator("#cell[data-right=false]").wait_for()
+    digits = [str(cell_record[name] + 1) for name in ("mistake", "answer")]
+    bars = page.locator("#cell-bars li")
+    assert bars.first.inner_text().split() == [digits[0], f"{int(100 * cell_record['probability'] + 0.5)}%"]
+    cells = page.locator("#cell-board .cell")
+    cells.nth(cell_record["latent"]).click()
+    page.locator("#cell[data-right=true]").wait_for()
+    assert bars.first.inner_text().split() == [
+        digits[1],
+        f"{int(100 * cell_record['probability_with_one'] + 0.5)}%",
+    ]
+    assert f"the blue cell is not {digits[0]}." in page.locator("#cell-story").inner_text()
+    assert page.locator("#cell-rays line").count() == page.locator("#cell-board .latent").count() == 1
+    assert (
+        page.evaluate("document.documentElement.scrollHeight") <= LAPTOP["height"]
+    )  # everything is on the first screen
+    page.get_by_role("button", name="Decode the blue cell").click()
+    assert "is decoded. The guess in the other cell is discarded." in page.locator("#cell-story").inner_text()
+    assert page.locator("#cell-board .latent").count() == 0
+    assert cells.nth(cell_record["target"]).inner_text() == digits[1]
+    page.locator("#cell-dial").fill("21")
+    until(page, "document.querySelectorAll('#cell-board .latent').length === 21")
+    page.get_by_role("button", name="Start over").click()
+    page.locator("#cell[data-right=false]").wait_for()
+    screen(page, "one-cell")
+
+
+def test_the_race_decodes_as_python_does(opened, address):
+    race = frozen()["race"]["solved"]
+    page = opened(address.replace("#watch", "#race"))
+    page.get_by_role("button", name="Start the race").click()
+    page.locator(".runner").nth(1).locator(".squares i").nth(5).wait_for()
+    page.get_by_role("button", name="Stop").click()
+    page.locator("#race-words", has_text="Stopped.").wait_for()
+    for runner, latents in zip(page.locator(".runner").all(), ("0", "all"), strict=True):
+        squares = runner.locator(".squares i").evaluate_all(
+            "all => all.map((one) => one.className === 'solved')"
+        )
+        assert squares == race[latents][: len(squares)]
+        assert runner.locator(".tally").inner_text() == f"{sum(squares)} of {len(squares)} solved"
+    assert page.evaluate("document.activeElement.id") == "race-stop"
+    screen(page, "race")
+
+
+def test_a_comparison_fits_a_laptop(opened, address):
+    page = opened(address, viewport=LAPTOP)
+    page.get_by_role("button", name="Compare two settings").click()
+    ended(page, 0)
+    ended(page, 1)
+    player = page.locator(".player").bounding_box()["y"]
+    for part in (".lane .board", ".lane .story", ".lane .dial", ".outcome"):
+        for box in [one.bounding_box() for one in page.locator(part).all()]:
+            assert box["y"] + box["height"] <= player, f"{part} is behind the player"
+    screen(page, "compare")
+
+
+def test_an_address_leads_to_what_is_shown(opened, address):
+    page = opened(address)
+    watch(page, puzzle=OTHER)
+    turn(page, 3)
+    at(page, 5)
+    until(page, "location.hash.includes('step=5')")
+    other = opened(page.url)
+    ended(other)
+    assert other.locator("#step").inner_text() == page.locator("#step").inner_text() == "Step 5 of 33"
+    assert other.locator(".lane .dial-name b").inner_text() == "3"
+    assert other.locator(".lane .story").inner_text() == page.locator(".lane .story").inner_text()
+    wrong = opened(address.replace("#watch", "#tab=watch&n=many"))
+    assert "n=many in the address: is not a setting." in wrong.locator("#fault").inner_text()
+
+
+def test_the_theme_is_kept(opened, address):
+    page = opened(address)
+    page.get_by_role("button", name="Dark").click()
+    page.goto("about:blank")
+    page.goto(address)
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_keys_play_outside_the_board(opened, address):
+    page = opened(address)
+    ended(page)
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#step").inner_text().startswith("Step 2 of")
+    page.keyboard.press(" ")
+    page.get_by_role("button", name="Pause").wait_for()
+    page.keyboard.press(" ")
+    page.get_by_role("button", name="Play").wait_for()
+
+
+def test_a_disabled_button_keeps_the_focus(opened, address):
+    page = opened(address)
+    ended(page)
+    page.get_by_role("button", name="First step").click()
+    assert page.get_by_role("button", name="First step").get_attribute("aria-disabled") == "true"
+    assert page.evaluate("document.activeElement.id") == "first"
+
+
+def test_the_verdict_is_written_once(opened, address):
+    page = opened(address)
+    ended(page)
+    page.evaluate("""() => {
+        window.changes = 0;
+        const observer = new MutationObserver((changes) => (window.changes += changes.length));
+        const every = { childList: true, subtree: true, characterData: true };
+        observer.observe(document.querySelector(".outcome"), every);
+    }""")  # fmt: skip
+    for step in (3, 4, 5):
+        at(page, step)
+    assert page.evaluate("window.changes") == 0
+    page.get_by_role("button", name="Last step").click()
+    until(page, "window.changes > 0")
+
+
+def test_a_larger_puzzle_takes_a_larger_model(opened, left_to_right):
+    page = opened(left_to_right)
+    ended(page)
+    settings(page)
+    text, words = page.get_by_label("Puzzle", exact=True), page.locator("#puzzle-words")
+    text.fill("12")
+    page.get_by_role("button", name="Use").click()
+    assert "The board keeps its puzzle." in words.inner_text()
+    assert text.get_attribute("aria-invalid") == "true"
+    text.fill("1" + "." * 80)
+    page.get_by_role("button", name="Use").click()
+    assert page.get_by_label("Model").first.input_value() == "sudoku-9-scdm"
+    assert (count(page, "given"), text.get_attribute("aria-invalid")) == (1, None)
+
+
+def test_a_fifth_curve_keeps_the_looks_of_the_others(opened, address):
+    page = opened(address.replace("#watch", "#curve"))
+    page.get_by_label("Samples").fill("1")
+    looks = "all => all.map((one) => [one.textContent, one.querySelector('path').getAttribute('stroke')])"
+    entries = page.locator("#curve-legend li")
+    before = []
+    for seed in range(5):
+        page.locator("#curve-seed").fill(str(seed))
+        before = entries.evaluate_all(looks)
+        page.get_by_role("button", name="Run").click()
+        page.locator("#curve-words", has_text="n = all:").wait_for()
+        until(page, "document.querySelector('#curve-run').ariaDisabled !== 'true'")
+    assert entries.evaluate_all(looks)[:3] == before[1:]
+
+
+def test_one_file_decodes_offline(opened, static_pages):
+    file = static_pages / "latent-tokens.html"
+    assert file.stat().st_size <= 2_500_000
+    page = opened(file.as_uri(), offline=True)
+    page.locator("#cell[data-right=false]").wait_for()
+    page.locator("#cell-board .cell").nth(frozen()["cell"]["latent"]).click()
+    page.locator("#cell[data-right=true]").wait_for()
+    page.get_by_role("tab", name="Watch").click()
+    ended(page)
+    page.get_by_role("button", name="Last step").click()
+    assert verdicts(page) == ["n = all: solved"]
+    turn(page, 0)
+    assert verdicts(page) == ["n = 0: wrong"]
+    assert [tab.inner_text() for tab in page.get_by_role("tab").all() if tab.is_visible()] == [
+        "One cell",
+        "Watch",
+        "Race",
+    ]
+    settings(page)
+    page.get_by_label("Puzzle", exact=True).fill("12345." + ".....6" + "." * 24)
+    page.get_by_role("button", name="Use").click()
+    page.locator("#puzzle-words", has_text="The puzzle has no solution").wait_for()
+    sound(page)
+    screen(page, "offline")
+
+
+def test_the_static_site_reads_its_models(opened, static_pages):
+    handler = partial(QuietHandler, directory=static_pages / "page")
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page = opened(f"http://127.0.0.1:{server.server_address[1]}/index.html#watch")
+        ended(page)
+        settings(page)
+        page.get_by_label("Model").first.select_option("sudoku-6-mdm")
+        page.locator(".lane .story", has_text="latent tokens were predicted").wait_for()
+        page.get_by_role("button", name="Last step").click()
+        ended(page)
+        server.shutdown()

@@ -1,5 +1,6 @@
 """The example puzzles of the page and of `make demo`: their labels are what the models do."""
 
+import json
 import re
 
 import pytest
@@ -13,6 +14,7 @@ from latent_tokens.demo import watched
 from latent_tokens.storage import sha256_of
 from latent_tokens.trace.boards import COMPARISONS, chosen, measured, measured_for
 from latent_tokens.trace.comparison import compared, puzzles, solved
+from latent_tokens.trace.frozen import PAGE_RECORD, FrozenBoards, measure
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 
 KINDS = {(False, True): "gained", (True, False): "lost", (True, True): "both", (False, False): "neither"}
@@ -124,3 +126,35 @@ def test_the_manual_states_the_measured_counts(task, name):
     row = f"| {name} | {record['candidates']} | {shares} | {record['gained']} | {record['lost']} |"
     assert name.startswith(f"{record['puzzles']} ")
     assert row in (ROOT / "docs" / "watching.md").read_text()
+
+
+def test_the_page_was_measured_with_the_bundled_weights():
+    record = json.loads(PAGE_RECORD.read_text())
+    assert record["sha256"] == sha256_of(SHIPPED / record["model"] / "model.safetensors"), (
+        "run python scripts/page_examples.py"
+    )
+    counts = record["counts"]
+    assert counts["mended_by_one"] <= counts["mended"] <= counts["wrong"] <= counts["states"] == 400
+    assert [len(record["race"]["solved"][latents]) for latents in ("0", "all")] == [100, 100]
+
+
+def test_the_shown_cell_is_predicted_as_recorded():
+    record = json.loads(PAGE_RECORD.read_text())
+    cell = record["cell"]
+    task = TASKS["sudoku-6"]
+    puzzle = task.encode(cell["puzzle"])
+    tokens, known = torch.from_numpy(puzzle.tokens).long(), torch.from_numpy(puzzle.known)
+    tokens[0, cell["target"]] = cell["answer"]
+    boards = FrozenBoards(tokens, known, torch.tensor([cell["target"]]), torch.tensor([cell["others"]]))
+    net = from_pretrained(record["model"])
+    without = boards.predict(net, boards.others[:, :0])[0, -1]
+    with_one = boards.predict(net, torch.tensor([[cell["latent"]]]))[0]
+    assert (int(without.argmax()), round(float(without.max()), 3)) == (cell["mistake"], cell["probability"])
+    assert int(with_one[0].argmax()) == cell["mistake"], "the latent token has the mistaken digit"
+    assert (int(with_one[-1].argmax()), round(float(with_one[-1].max()), 3)) == (
+        cell["answer"],
+        cell["probability_with_one"],
+    )
+    counts, chosen = measure(net, boards, task)
+    assert counts == {"states": 1, "wrong": 1, "mended": 1, "mended_by_one": 1, "spoiled": 0}
+    assert chosen == cell

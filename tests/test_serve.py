@@ -52,6 +52,7 @@ from latent_tokens.commands.serve import bound
 from latent_tokens.commands.shared import task_of
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.tasks import description
+from latent_tokens.trace.boards import measured
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 from latent_tokens.web import protection
 from latent_tokens.web.jobs import MAX_UNREAD, Job
@@ -298,7 +299,9 @@ def test_the_page_may_run_its_own_scripts_and_nothing_else(port):
     for tag in ("script", "style"):
         blocks = re.findall(rf"<{tag}(?![^>]*json)[^>]*>(.*?)</{tag}>", html, re.S)
         digests = [base64.b64encode(hashlib.sha256(block.encode()).digest()).decode() for block in blocks]
-        assert policy[f"{tag}-src"] == (" ".join(f"'sha256-{digest}'" for digest in digests) or "'none'")
+        allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+        assert policy[f"{tag}-src"] == allowed + " 'wasm-unsafe-eval'" * (tag == "script")
+    assert policy["worker-src"] == "blob:"
     assert policy["default-src"] == "'none'"
     assert policy["connect-src"] == "'self'"
     linked = re.sub(r"<a [^>]*>", "", html)  # links load nothing
@@ -316,14 +319,39 @@ def test_the_page_may_run_its_own_scripts_and_nothing_else(port):
 @pytest.mark.parametrize("path", ["/api/decode", "/api/curve"])
 def test_a_decode_ends_when_its_reader_leaves(alone, slow, path):
     values = {"puzzle": "." * 256} if path == "/api/decode" else {"count": 1_000}
-    connection, _ = begun(alone, path, model=slow if path == "/api/decode" else MODEL, **values)
+    values["model"] = slow if path == "/api/decode" else MODEL
+    connection, _ = begun(alone, path, **values)
     assert len(decoding()) == 1
-    status, headers, body = call(alone, "GET", f"/api/decode?{urlencode(QUESTION)}")
+    status, headers, body = call(alone, "GET", f"{path}?{urlencode(values)}")
     assert (status, headers["retry-after"]) == (429, "1")
-    assert "1 decodes are running" in json.loads(body)["detail"]
+    running = "1 decodes are running" if path == "/api/decode" else "another curve is running"
+    assert running in json.loads(body)["detail"]
     connection.close()
     assert until(lambda: not decoding()) < 5
     assert events(alone, "/api/decode", **QUESTION)[-1][0] == "end"
+
+
+def test_a_curve_leaves_room_for_decodes(alone):
+    """A server that decodes one puzzle at once still decodes while a curve is measured."""
+    connection, _ = begun(alone, "/api/curve", model=MODEL, count=1_000)
+    try:
+        assert post(alone, "/api/solve", model=MODEL, puzzle=PUZZLE)[0] == 200
+        status, _, body = call(alone, "GET", f"/api/curve?{urlencode({'model': MODEL})}")
+        assert (status, json.loads(body)["detail"].split(",")[0]) == (429, "another curve is running")
+    finally:
+        connection.close()
+    until(lambda: not decoding())
+
+
+def test_only_bundled_weights_are_served(port):
+    status, _, body = call(port, "GET", f"/models/{MODEL}/model.safetensors")
+    assert (status, hashlib.sha256(body).hexdigest()) == (200, measured()["sudoku-6"]["sha256"])
+    for path in (
+        "/models/other/config.json",
+        f"/models/{MODEL}/README.md",
+        f"/models/..%2F{MODEL}/config.json",
+    ):
+        assert call(port, "GET", path)[0] == 404
 
 
 def test_solving_ends_when_nobody_waits(alone, slow):

@@ -5,12 +5,22 @@ const GLOBALS =
   "AbortController AbortSignal Blob Buffer MessageChannel MessageEvent TextDecoder URL WebAssembly Worker " +
   "atob console document performance process setTimeout";
 
+// The globals of a browser that the page uses.
+const BROWSER =
+  "ClipboardEvent Element Event HTMLElement HTMLInputElement HTMLScriptElement HTMLSelectElement " +
+  "HTMLTemplateElement KeyboardEvent RequestInit ResizeObserver Response SVGElement SVGPathElement " +
+  "TextDecoderStream URLSearchParams addEventListener clearTimeout fetch history localStorage location " +
+  "matchMedia navigator requestAnimationFrame window";
+
+/** @param {string} list */
+const readonly = (list) => Object.fromEntries(list.split(" ").map((name) => [name, "readonly"]));
+
 export default [
   js.configs.recommended,
   {
     languageOptions: {
       ecmaVersion: 2023,
-      globals: Object.fromEntries(GLOBALS.split(" ").map((name) => [name, "readonly"])),
+      globals: readonly(GLOBALS),
     },
     linterOptions: { reportUnusedDisableDirectives: "error" },
     rules: {
@@ -23,4 +33,5 @@ export default [
       "prefer-const": "error",
     },
   },
+  { files: ["src/page/**"], languageOptions: { globals: readonly(BROWSER) } },
 ];

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from latent_tokens.checkpoints.hugging_face import from_transformers as from_transformers
     from latent_tokens.checkpoints.pretrained import (
         from_pretrained as from_pretrained,
         save_pretrained as save_pretrained,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         TrainConfig as TrainConfig,
     )
     from latent_tokens.core.attention import dense_mask as dense_mask
+    from latent_tokens.core.blocks import block_causal as block_causal, blockwise as blockwise
     from latent_tokens.core.confidence import entropy as entropy, margin as margin, top_prob as top_prob
     from latent_tokens.core.cost import (
         cached_cost as cached_cost,
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from latent_tokens.model.outputs import ResultTable as ResultTable, Samples as Samples
     from latent_tokens.network.contract import check_network as check_network
     from latent_tokens.network.fast import generate as generate
+    from latent_tokens.network.hf import HuggingFaceDenoiser as HuggingFaceDenoiser
     from latent_tokens.network.sweep import sweep as sweep
     from latent_tokens.network.transformer import Transformer as Transformer
     from latent_tokens.sharing.collator import DiffusionCollator as DiffusionCollator
@@ -78,11 +81,13 @@ HOMES = {
     "configs": ("DataConfig", "EvalConfig", "TrainConfig"),
     "data.datasets": ("load_data", "make_data"),
     "core.attention": ("dense_mask",),
+    "core.blocks": ("block_causal", "blockwise"),
     "core.confidence": ("entropy", "margin", "top_prob"),
     "core.cost": ("cached_cost", "most_tokens", "relative_cost", "tokens_processed"),
     "core.decoding": ("Decoding", "Generated", "Step", "growing"),
     "evaluation.evaluate": ("evaluate",),
     "network.fast": ("generate",),
+    "network.hf": ("HuggingFaceDenoiser",),
     "evaluation.held_out": ("nats_along_orders",),
     "evaluation.measurements": ("results",),
     "evaluation.solve": ("solve",),
@@ -92,6 +97,7 @@ HOMES = {
     "core.objective": ("loss",),
     "core.order": ("PolicyInput", "Showing", "any_order", "given", "left_to_right", "nearest", "random"),
     "core.partition": ("equal_parts", "given_partition", "reverse_process"),
+    "checkpoints.hugging_face": ("from_transformers",),
     "checkpoints.pretrained": ("from_pretrained", "save_pretrained"),
     "checkpoints.stored_methods": ("load_method",),
     "core.relevance": ("influence", "relevant"),

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
+C = TypeVar("C", bound="DataclassInstance")
 LONGEST_LINE = 1_000  # characters
 LONGEST_LABEL = 100
 MOST_THREADS = 1_024
@@ -61,6 +66,19 @@ def check_choice(name: str, value: object, allowed: tuple[object, ...]) -> None:
     if value not in allowed:
         words = [str(word) for word in allowed if word is not None]
         raise ValueError(f"{name}={value}: must be one of {', '.join(words)}{did_you_mean(value, words)}")
+
+
+def changed(config: C, settings: Mapping[str, Any]) -> C:
+    """Return a config with other values. Raise ValueError, with the closest name, for an unknown setting."""
+    check_settings(type(config), settings)
+    return replace(config, **settings)
+
+
+def check_settings(kind: type[DataclassInstance], settings: Iterable[str]) -> None:
+    """Raise ValueError, with the closest name, unless all settings are fields of a config."""
+    names = tuple(field.name for field in fields(kind))
+    for name in settings:
+        check_choice("setting", name, names)
 
 
 def did_you_mean(value: object, names: Iterable[str]) -> str:

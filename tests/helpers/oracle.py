@@ -8,11 +8,12 @@ BASE = 8  # above every token and position: a row's are the digits of a number
 class Oracle:
     """Exact conditionals of `joint`, a tensor of L dimensions of size V, given the tokens that are shown.
 
-    shifted: slot j receives the token of position j-1 and predicts position j. The added MASK column is high.
+    shifted: slot j receives the token of position j-1 and predicts position j. left: the slot of position i
+    predicts position i + 1, the last one any. The added MASK column is high.
     """
 
-    def __init__(self, joint, shifted=False):
-        self.joint, self.shifted = joint / joint.sum(), shifted
+    def __init__(self, joint, shifted=False, left=False):
+        self.joint, self.shifted, self.left = joint / joint.sum(), shifted, left
         self.mask_id = joint.shape[0]
         self.outcomes = torch.cartesian_prod(*(torch.arange(size) for size in joint.shape)).reshape(
             -1, joint.dim()
@@ -42,7 +43,8 @@ class Oracle:
         )
         agrees = so_far if self.shifted else everywhere
         weight = self.joint.reshape(-1)[:, None, None] * agrees  # (outcomes, B, S)
-        here = torch.nn.functional.one_hot(self.outcomes[:, positions], self.mask_id)  # (outcomes, B, S, V)
+        predicted = (positions + self.left).clamp(max=self.joint.dim() - 1)
+        here = torch.nn.functional.one_hot(self.outcomes[:, predicted], self.mask_id)  # (outcomes, B, S, V)
         mass = (weight[..., None] * here).sum(0)
         return torch.cat([mass.log(), torch.full((batch, slots, 1), 9.0)], dim=-1).float()
 

@@ -73,7 +73,7 @@ MALFORMED = {
     "latents beyond 2^63": ("POST", "/api/solve", JSON, json.dumps({**QUESTION, "latents": 1 << 70}), 400),
     "latents in words": ("GET", f"/api/decode?{urlencode({**QUESTION, 'latents': 'many'})}", {}, None, 422),
     "candidates of 0": ("GET", f"/api/decode?{urlencode({**QUESTION, 'candidates': 0})}", {}, None, 400),
-    "an unknown order": ("GET", f"/api/decode?{urlencode({**QUESTION, 'order': 'best'})}", {}, None, 422),
+    "an unknown order": ("GET", f"/api/decode?{urlencode({**QUESTION, 'order': 'best'})}", {}, None, 400),
     "no temperature": ("GET", f"/api/decode?{urlencode({**QUESTION, 'temperature': 'nan'})}", {}, None, 400),
     "an endless temperature": (
         "POST",

@@ -6,7 +6,7 @@ import os
 import resource
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -92,12 +92,12 @@ def count_flop(work: Callable[[], object]) -> int:
     return int(counter.get_total_flops())
 
 
-def attention_flop(*shapes: Any, **options: Any) -> int:
+def attention_flop(*shapes: Sequence[int], **options: Any) -> int:
     """Return the FLOP of attention with the shapes of q, k and v."""
     return int(cast(Any, sdpa_flop_count)(*shapes[:3]))
 
 
-def attention_backward_flop(*shapes: Any, **options: Any) -> int:
+def attention_backward_flop(*shapes: Sequence[int], **options: Any) -> int:
     """Return the FLOP of the gradient of attention with the shapes of the output's gradient, q, k and v."""
     return int(cast(Any, sdpa_backward_flop_count)(*shapes[:4]))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from latent_tokens.checks import ask_hub, first_line
@@ -30,11 +30,12 @@ def fetch(
     cache_dir: str | Path | None = None,
     local_files_only: bool = False,
     force_download: bool = False,
+    files: Sequence[str] = FILES,
 ) -> Path:
     """Return the directory of a name on the hub, or its last fetched version if the hub is not reached.
 
-
-    Raises ValueError if neither exists. Without a network it fails at once.
+    `files` are the names of what is fetched. Raises ValueError if neither exists. Without a network it fails
+    at once.
     """
     from huggingface_hub import snapshot_download
 
@@ -47,7 +48,7 @@ def fetch(
                 revision=revision,
                 token=token,
                 cache_dir=cache_dir,
-                allow_patterns=FILES,
+                allow_patterns=list(files),
                 force_download=force_download,
             )
             return Path(folder)
@@ -58,7 +59,11 @@ def fetch(
     try:
         return Path(
             snapshot_download(
-                name, revision=revision, cache_dir=cache_dir, allow_patterns=FILES, local_files_only=True
+                name,
+                revision=revision,
+                cache_dir=cache_dir,
+                allow_patterns=list(files),
+                local_files_only=True,
             )
         )
     except Exception:

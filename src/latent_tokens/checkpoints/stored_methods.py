@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import Any, cast
 
 from latent_tokens.core import attention, order
+from latent_tokens.core.blocks import BlockCausal, Blockwise, with_name
 from latent_tokens.core.methods import METHODS, Method
 from latent_tokens.plugins import installed, is_dotted, load_plugin
 from latent_tokens.storage import Json
@@ -58,6 +59,8 @@ def method_to(method: Method) -> dict[str, Json]:
     for field, known in BUILT_IN.items():
         functions = {**known, **LOADED}
         stored = next((name for name, function in functions.items() if function == row[field]), None)
+        if isinstance(row[field], (Blockwise, BlockCausal)):
+            stored = row[field].__name__
         if stored is None:
             given = getattr(row[field], "__name__", row[field])
             raise ValueError(
@@ -71,7 +74,9 @@ def method_to(method: Method) -> dict[str, Json]:
 def method_from(row: Mapping[str, Any]) -> Method:
     """Return the Method of the entries that `method_to` returns."""
     check_loaded(row)
-    functions = {field: {**known, **LOADED}[row[field]] for field, known in BUILT_IN.items()}
+    functions = {
+        field: with_name(row[field]) or {**known, **LOADED}[row[field]] for field, known in BUILT_IN.items()
+    }
     return Method(**{**row, **functions})
 
 

@@ -23,12 +23,12 @@ from tyro.constructors import (
 )
 
 METAVARS = {
-    "task": "TASK", "method": "METHOD", "run": "RUN", "runs": "[RUN ...]", "puzzle": "PUZZLE",
+    "task": "TASK", "method": "METHOD", "run": "RUN", "runs": "[RUN ...]", "puzzle": "PUZZLE", "port": "PORT",
     "experiment": "NAME", "methods": "METHOD [METHOD ...]", "train": "SIZE:BATCHxLENGTH [...]",
     "apart_from": "DIR [DIR ...]", "size": "SIZE [SIZE ...]", "metric": "NAME", "csv": "FILE", "start": "RUN",
     "out": "DIR", "data": "DIR", "growth": "DIR", "gif": "FILE", "png": "FILE", "text": "FILE",
     "source": "SOURCE", "tokenizer": "TOKENIZER", "field": "NAME", "judge": "EVALUATOR", "prompt": "TEXT",
-    "license": "LICENSE", "host": "HOST", "port": "PORT", "compare": "N|all|RUN", "clues": "N|minimal",
+    "license": "LICENSE", "host": "HOST", "order": "ORDER", "compare": "N|all|RUN", "clues": "N|minimal",
 }  # fmt: skip
 OF_COMMANDS = {("Trace", "out"): "FILE", ("ReproduceConfig", "runs"): "DIR"}  # of names with two meanings
 NEW_NAMES = {"judge": "evaluator", "start": "from"}  # the flag of a field, whose name is an alias

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from latent_tokens.checks import check_choice, check_int, check_threads
-from latent_tokens.configs.names import Precision, set_paths
+from latent_tokens.configs.forms import set_paths, set_tuple
+from latent_tokens.configs.names import Precision
 from latent_tokens.configs.sampling import NumLatents, SamplingConfig, check_sampling
 
 
@@ -35,13 +36,12 @@ class EvalConfig(SamplingConfig):
 
     def __post_init__(self) -> None:
         set_paths(self, "data")
+        set_tuple(self, "latents")
         if self.num_samples is not None:
             check_int("num_samples", self.num_samples, 1)
         check_int("batch_size", self.batch_size, 1)
-        if self.latents is not None and (not isinstance(self.latents, tuple) or not self.latents):
-            raise ValueError(
-                f"latents={self.latents!r}: must be a tuple of numbers or 'all', like (0, 4, 'all')"
-            )
+        if self.latents == ():
+            raise ValueError("latents=(): must hold numbers or 'all', like (0, 4, 'all')")
         for latents in self.latents or ():
             if latents != "all":
                 check_int("latents", latents, 0)

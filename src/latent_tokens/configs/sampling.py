@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -31,9 +32,10 @@ class SamplingConfig:
     candidates: NumCandidates | None = None
     """Number of candidates (k): the most confident of the next k masked tokens is decoded. A number, all, or
     growing (clean tokens + 1). For adaptive orders only. Default: 8."""
-    order: OrderName | None = None
-    """Decoding order. top_prob, margin and entropy are adaptive. Default: top_prob, uniform for text,
-    left_to_right for arm and ar-mtp."""
+    order: str | None = None
+    """Decoding order. top_prob, margin, entropy, uniform, left_to_right or blockwise:N. The first three are
+    adaptive. The last is top_prob within blocks of N positions, from left to right. Default: top_prob,
+    uniform for text, left_to_right for arm and ar-mtp."""
     tokens_per_step: int | None = None
     """Tokens decoded per step, sampled independently. Default: 1."""
     latent_policy: PolicyName | None = None
@@ -63,7 +65,8 @@ def check_sampling(config: SamplingConfig) -> None:
         check_int("candidates", config.candidates, 1)
     if config.tokens_per_step is not None:
         check_int("tokens_per_step", config.tokens_per_step, 1)
-    check_choice("order", config.order, (None, *get_args(OrderName)))
+    if block_in(config.order) is None:
+        check_choice("order", config.order, (None, *get_args(OrderName), "blockwise:N"))
     check_choice("latent_policy", config.latent_policy, (None, *get_args(PolicyName)))
     if config.temperature is not None:
         check_min("temperature", config.temperature, 0)
@@ -72,3 +75,9 @@ def check_sampling(config: SamplingConfig) -> None:
     if config.top_p is not None and not 0 < config.top_p <= 1:
         raise ValueError(f"top_p={config.top_p}: must be above 0 and at most 1")
     check_int("seed", config.seed, 0)
+
+
+def block_in(order: str | None) -> int | None:
+    """Return the N of the order blockwise:N, or None for another order."""
+    match = re.fullmatch(r"blockwise:([1-9][0-9]*)", str(order))
+    return int(match[1]) if match else None

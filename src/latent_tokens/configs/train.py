@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from latent_tokens.checks import check_choice, check_int, check_min, check_threads
-from latent_tokens.configs.names import PositionName, PrecisionSetting, SizeName, set_paths
+from latent_tokens.configs.forms import set_paths
+from latent_tokens.configs.names import PositionName, PrecisionSetting, SizeName
 from latent_tokens.sizes import SIZES
 
 TrackerName = Literal["wandb", "trackio", "tensorboard", "mlflow"]
@@ -124,8 +125,8 @@ class TrainConfig:
     model or OWNER/NAME. Default: random weights."""
 
     def __post_init__(self) -> None:
-        self._set_default_shape()
         set_paths(self, "out", "data")
+        self._set_default_shape()
         for name in (
             "steps",
             "batch_size",

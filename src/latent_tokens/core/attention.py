@@ -1,42 +1,45 @@
 """The four attention rules of the paper, and the masks they give for a layout.
 
 A rule is a predicate (query slot, key slot, number of clean slots) -> bool, on integers or on tensors that
-broadcast.
+broadcast. A rule with the attribute `block`, a number of positions, also receives the block of the query and
+that of the key.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
+from latent_tokens.core.blocks import block_of
 from latent_tokens.core.layout import Layout
+from latent_tokens.core.rule import Rule, Slot, Verdict
 
-Rule = Callable[[Any, Any, Any], Any]
 
-
-def bidirectional(q: Any, k: Any, c: Any) -> Any:
+def bidirectional(q: Slot, k: Slot, c: Slot) -> Verdict:
     """Return true: every slot attends to every slot (MDM and AR-MTP)."""
     return (q >= 0) & (k >= 0)
 
 
-def independent(q: Any, k: Any, c: Any) -> Any:
+def independent(q: Slot, k: Slot, c: Slot) -> Verdict:
     """Return true for clean keys and for the slot itself (SIDM, equation 1)."""
     return (k < c) | (k == q)
 
 
-def semi_causal(q: Any, k: Any, c: Any) -> Any:
+def semi_causal(q: Slot, k: Slot, c: Slot) -> Verdict:
     """Return true for clean keys and for keys up to the slot itself (SCDM, equation 2)."""
     return (k < c) | (k <= q)
 
 
-def causal(q: Any, k: Any, c: Any) -> Any:
+def causal(q: Slot, k: Slot, c: Slot) -> Verdict:
     """Return true for keys up to the slot itself, clean or not (Eso-LM (B) and ARM)."""
     return k <= q
+
+
+def allows(rule: Rule, q: Slot, k: Slot, c: Slot, query_block: Slot = 0, key_block: Slot = 0) -> Verdict:
+    """Return what a rule returns, called with the blocks if it has any. By default, both are the first."""
+    return rule(q, k, c) if block_of(rule) is None else rule(q, k, c, query_block, key_block)
 
 
 def attends_later(rule: Rule) -> bool:
@@ -44,7 +47,7 @@ def attends_later(rule: Rule) -> bool:
 
     If so, leaving one out changes the model.
     """
-    return bool(rule(0, 1, 0))
+    return bool(allows(rule, 0, 1, 0))
 
 
 def attends_earlier(rule: Rule) -> bool:
@@ -52,19 +55,26 @@ def attends_earlier(rule: Rule) -> bool:
 
     If so, latent tokens influence what follows them.
     """
-    return bool(rule(1, 0, 0))
+    return bool(allows(rule, 1, 0, 0))
+
+
+def clean_attends_to_masked(rule: Rule) -> bool:
+    """Return whether a clean slot attends to masked ones."""
+    return bool(allows(rule, 0, 1, 1))
 
 
 def is_cacheable(rule: Rule) -> bool:
     """Return whether no slot attends to a later one, clean or masked.
 
-    If so, keys and values of clean slots never change.
+    If so, keys and values of clean slots never change. A rule with blocks is not tested for it.
     """
-    return not any(rule(0, 1, num_clean) for num_clean in (0, 1, 2))
+    return block_of(rule) is None and not any(rule(0, 1, num_clean) for num_clean in (0, 1, 2))
 
 
 def agree(rule: Rule, other: Rule, slots: int) -> bool:
     """Return whether two rules give equal masks of a number of slots: none, half and all of them clean.
+
+    The slots are in the order of their positions.
 
     Example:
         >>> agree(causal, lambda q, k, c: q >= k, slots=4)
@@ -72,10 +82,12 @@ def agree(rule: Rule, other: Rule, slots: int) -> bool:
     """
     q = torch.arange(slots, device="cpu")[:, None]
     k = q.T
-    return all(
-        torch.equal(torch.as_tensor(rule(q, k, clean)), torch.as_tensor(other(q, k, clean)))
-        for clean in {0, slots // 2, slots}
-    )
+
+    def mask(rule: Rule, clean: int) -> Tensor:
+        block = block_of(rule) or 1
+        return torch.as_tensor(allows(rule, q, k, clean, q // block, k // block))
+
+    return all(torch.equal(mask(rule, clean), mask(other, clean)) for clean in {0, slots // 2, slots})
 
 
 def visible(
@@ -85,12 +97,14 @@ def visible(
     num_clean: Tensor,
     num_shown: Tensor,
     is_independent: Tensor | None = None,
+    query_block: Tensor | int = 0,
+    key_block: Tensor | int = 0,
 ) -> Tensor:
     """Return whether slot q attends to slot k: by the rule in the input; padding to itself only.
 
     In independent rows a slot attends, of those that the rule allows, to clean slots and itself.
     """
-    inside: Tensor = rule(q, k, num_clean)
+    inside = allows(rule, q, k, num_clean, query_block, key_block)
     if is_independent is not None:
         inside = inside & (independent(q, k, num_clean) | ~is_independent)
     return (inside & (q < num_shown) & (k < num_shown)) | (q == k)
@@ -111,6 +125,8 @@ def dense_mask(
     """
     q = (layout.slots if queries is None else queries)[..., :, None]
     rows = layout.is_independent
+    blocks = layout.positions // (block_of(rule) or 1)  # (B, S)
+    query_blocks = blocks if queries is None else blocks.gather(1, queries)
     return visible(
         rule,
         q,
@@ -118,16 +134,21 @@ def dense_mask(
         layout.num_clean[:, None, None],
         layout.num_shown[:, None, None],
         None if rows is None else rows[:, None, None],
+        query_blocks[:, :, None],
+        blocks[:, None, :],
     )
 
 
 def block_mask(rule: Rule, layout: Layout) -> BlockMask:
     """Return the dense mask of a layout in FlexAttention's form, which skips blocks that are all false."""
     rows = layout.is_independent
+    blocks = layout.positions // (block_of(rule) or 1)  # (B, S)
 
     def mask(row: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
         is_independent = None if rows is None else rows[row]
-        return visible(rule, q, k, layout.num_clean[row], layout.num_shown[row], is_independent)
+        num_clean = layout.num_clean[row]
+        num_shown = layout.num_shown[row]
+        return visible(rule, q, k, num_clean, num_shown, is_independent, blocks[row, q], blocks[row, k])
 
     slots = layout.positions.shape[1]
     return create_block_mask(

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from latent_tokens.checks import is_whole
+from latent_tokens.core.blocks import block_of
 from latent_tokens.core.confidence import Confidence, top_prob
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Method, name_of
@@ -114,25 +115,36 @@ def order_of(method: Method, decoding: Decoding) -> Order:
     return method.order if decoding.order is None else decoding.order
 
 
+def blocks_of(method: Method, decoding: Decoding) -> int | None:
+    """Return the size of the blocks that are decoded from left to right: the order's, else the rule's."""
+    block = block_of(order_of(method, decoding))
+    return block_of(method.attention) if block is None else block
+
+
 def num_candidates_and_latents(
     method: Method,
     decoding: Decoding,
     num_clean: Int[Tensor, " A"],
     num_masked: Int[Tensor, " A"],
     step_size: Int[Tensor, " A"],
+    in_block: Int[Tensor, " A"] | None = None,
 ) -> tuple[Int[Tensor, " A"], Int[Tensor, " A"]]:
     """Return k and n of each row, together at most the method's window.
 
     If fewer than n + k masked tokens are left, the candidates stay and the latent tokens shrink (D-13, last
-    decoding steps).
+    decoding steps). Of an order with blocks, candidates are among the masked tokens `in_block`. Under a rule
+    with blocks, latent tokens are, too.
     """
     visible = method.max_visible(num_masked)
+    in_block = visible if in_block is None else in_block.minimum(visible)
+    if block_of(method.attention) is not None:
+        visible = in_block
     if (step_size > visible).any():
         raise ValueError(
             f"{int(step_size.max())} tokens in one step with a window of {method.window}: "
             "it shows no more masked tokens than that; use fewer a step"
         )
-    k = resolve_count(decoding.candidates, visible, num_clean, "candidates", least=1).maximum(step_size)
+    k = resolve_count(decoding.candidates, in_block, num_clean, "candidates", least=1).maximum(step_size)
     latents = method.default_latents if decoding.latents is None else decoding.latents
     n = resolve_count(latents, visible - k, num_masked, "latents", least=0)
     return k, n
@@ -179,10 +191,21 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         raise ValueError(
             f"candidates={k} is not supported by {name}: {reason}. Use candidates=1, or a mdm or scdm model."
         )
-    if method.readout == "shifted" and decoding.order is not None and not is_left_to_right(decoding.order):
+    reads_before = method.is_left_to_right and method.readout != "in_place"
+    if reads_before and decoding.order is not None and not is_left_to_right(decoding.order):
         reason = "it decodes from left to right only"
         raise ValueError(
             f"order is not supported by {name}: {reason}. Use order=left_to_right, or a mdm or scdm model."
+        )
+    block = blocks_of(method, decoding)
+    if block is not None and not isinstance(decoding.tokens_per_step, int):
+        raise ValueError(
+            f"tokens_per_step with blocks of {block}: a partition does not end steps at blocks. Use a number."
+        )
+    if block_of(method.attention) not in (None, block):
+        raise ValueError(
+            f"order=blockwise({block}) is not supported by {name}: it has blocks of "
+            f"{block_of(method.attention)}. Use order=blockwise({block_of(method.attention)})."
         )
     if method.readout == "shifted" and decoding.tokens_per_step != 1:
         reason = "it predicts one token per step"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from latent_tokens.core.attention import Rule
+from latent_tokens.core.rule import Rule
 
 LatentControl = Literal["none", "fixed", "free"]
 

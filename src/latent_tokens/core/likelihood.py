@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from latent_tokens.core.attention import is_cacheable
+from latent_tokens.core.blocks import block_of, check_blocks
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.methods import Denoiser, Method, exclude_mask_token
 from latent_tokens.core.wrappers import as_denoiser
@@ -64,7 +65,7 @@ def log_likelihood(
         if not len(rows):
             continue
         num_clean = torch.full_like(rows, step)
-        most = method.max_visible(lengths[rows] - num_clean) - 1
+        most = method.num_visible(order[rows], num_clean, lengths[rows]) - 1
         num_latents = most if n == "all" else most.clamp(max=n)
         layout = next_layout(order[rows], num_clean, torch.ones_like(rows), num_latents)
         target = layout.slots == layout.num_shown[:, None] - 1
@@ -86,8 +87,9 @@ def in_one_pass(
     """Return `log_likelihood` for n = 0 under the causal rule, from one pass.
 
     It is exact, as no clean token attends to a later one. With a shifted readout each slot receives the token
-    before it. Otherwise the clean tokens are followed by one MASK for every step, which attends to the clean
-    tokens before its own and to itself.
+    before it. With the readout "left" every token is clean, and its prediction is read at the one before it.
+    Otherwise the clean tokens are followed by one MASK for every step, which attends to the clean tokens
+    before its own and to itself.
     """
     batch, length = tokens.shape
     rank = torch.arange(length, device=tokens.device)
@@ -98,6 +100,9 @@ def in_one_pass(
             order, num_known, (lengths - num_known).clamp(min=1), torch.zeros_like(num_known)
         )
         logits = method.logits(net, tokens, layout)
+    elif method.readout == "left":
+        none = torch.zeros_like(lengths)
+        logits = method.logits(net, tokens, next_layout(order, lengths, none, none))
     else:
         before = rank[:, None] > rank
         same_slot = torch.eye(length, dtype=torch.bool, device=tokens.device)
@@ -119,8 +124,12 @@ def log_probability(logits: Float[Tensor, "N V"], tokens: Int[Tensor, " N"]) -> 
 def check(
     method: Method, order: Tensor, num_known: Tensor, lengths: Tensor, latents: int | Literal["all"] | None
 ) -> None:
-    """Raise ValueError if the method does not support the order or the number of latent tokens."""
+    """Raise ValueError if the method does not support the order, what is known, or the latent tokens."""
     rank = torch.arange(order.shape[1], device=order.device).expand_as(order)
+    method.check_known(torch.zeros_like(order, dtype=torch.bool).scatter(1, order, rank < num_known[:, None]))
+    block = block_of(method.attention)
+    if block is not None:
+        check_blocks(order, num_known, lengths, block)
     if method.is_left_to_right and (order != rank)[rank < lengths[:, None]].any():
         raise ValueError(
             "order: this method decodes from left to right; use order=left_to_right, or esolm, scdm or mdm"

@@ -53,7 +53,7 @@ def loss(
     method: Method,
     tokens: Int[Tensor, "B L"],
     known: Bool[Tensor, "B L"],
-    generator: torch.Generator,
+    generator: torch.Generator | None = None,
     *,
     lengths: Int[Tensor, " B"] | None = None,
 ) -> Float[Tensor, ""]:
@@ -68,7 +68,8 @@ def loss(
         method: how to train it.
         tokens: complete sequences.
         known: true at given positions, which are never masked.
-        generator: draws orders and numbers of clean tokens.
+        generator: draws orders and numbers of clean tokens. None is torch's own, which `torch.manual_seed`
+            seeds.
         lengths: the length of each row. Later positions take no part.
 
     Raises:
@@ -76,6 +77,7 @@ def loss(
             positions.
     """
     net = as_denoiser(net)
+    generator = torch.default_generator if generator is None else generator
     batch = corrupt(method, tokens, known, generator, mask_id=net.mask_id, lengths=lengths)
     return weighted_nll(net, method, batch)
 

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from latent_tokens.core.decoding import Decoding, num_candidates_and_latents
+from latent_tokens.core.blocks import block_ends
+from latent_tokens.core.decoding import Decoding, blocks_of, num_candidates_and_latents
 from latent_tokens.core.methods import Method
 from latent_tokens.core.state import State
 
@@ -56,24 +58,39 @@ def plan_steps(
     clean, lengths, steps, sizes = (
         values[rows].cpu().numpy() for values in (state.num_clean, state.lengths, state.steps, state.sizes)
     )
+    ends = ends_of_blocks(method, decoding, state, rows)
     clean = clean.copy()
     steps = steps.copy()
     drafts = []
     lines = np.arange(len(numbers))
     while len(lines := lines[clean[lines] < lengths[lines]]):
         masked = lengths[lines] - clean[lines]
-        count = np.minimum(sizes[lines, steps[lines]], masked)
-        drafts.append((numbers[lines], clean[lines], masked, count))
+        here = np.minimum(masked, ends[lines, clean[lines]] - clean[lines])  # in the current block
+        count = np.minimum(sizes[lines, steps[lines]], here)
+        drafts.append((numbers[lines], clean[lines], masked, count, here))
         clean[lines] += count
         steps[lines] += 1
     if not drafts:
         return []
 
     # The numbers of candidates and latent tokens of all steps at once.
-    num_clean, num_masked, count = (
+    num_clean, num_masked, count, here = (
         torch.from_numpy(np.concatenate(arrays)) for arrays in list(zip(*drafts, strict=True))[1:]
     )
-    k, n = num_candidates_and_latents(method, decoding, num_clean, num_masked, count)
+    k, n = num_candidates_and_latents(method, decoding, num_clean, num_masked, count, here)
     ends = np.cumsum([len(draft[0]) for draft in drafts])[:-1]
     counts = zip(drafts, np.split(k.numpy(), ends), np.split(n.numpy(), ends), strict=True)
-    return [PlannedStep(*draft, k_step, n_step, rows.device) for draft, k_step, n_step in counts]
+    return [PlannedStep(*draft[:4], k_step, n_step, rows.device) for draft, k_step, n_step in counts]
+
+
+def ends_of_blocks(
+    method: Method, decoding: Decoding, state: State, rows: Int[Tensor, " R"]
+) -> npt.NDArray[np.int64]:
+    """Return for each entry of a row's order the index after the last of its block, (R, L).
+
+    Steps rearrange the order only within a block, so the first order tells. Without blocks it is the length.
+    """
+    order = state.order[rows]
+    block = blocks_of(method, decoding)
+    ends = torch.full_like(order, order.shape[1]) if block is None else block_ends(order, block)
+    return ends.cpu().numpy()

@@ -75,9 +75,8 @@ def influence(
     count = torch.zeros_like(kl_sum)
     before = None
     while (num_clean < lengths).any():
-        layout = next_layout(
-            order, num_clean, method.max_visible(lengths - num_clean), torch.zeros_like(num_clean)
-        )
+        num_masked = method.num_visible(order, num_clean, lengths)
+        layout = next_layout(order, num_clean, num_masked, torch.zeros_like(num_clean))
         # Slot s holds entry s of the order, so predictions of two steps are compared slot by slot.
         predicted = method.logits(net, tokens, layout).double().log_softmax(-1)  # (B, S, V)
         if before is not None:

@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from latent_tokens.core.decoding import Decoding, check_decoding, order_of
+from latent_tokens.core.blocks import block_of, check_blocks
+from latent_tokens.core.decoding import Decoding, blocks_of, check_decoding, order_of
 from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.core.order import first_order
 from latent_tokens.core.partition import sizes_of_steps
@@ -76,6 +77,11 @@ def start(
     draw = partial(streams.uniform, everyone, masked.sum(1))
     order = first_order(order_of(method, decoding), known, lengths, draw)
     sizes = sizes_of_steps(decoding.tokens_per_step, masked, draw)
+    if blocks_of(method, decoding) is not None and sizes.numel():
+        sizes = sizes[:, :1].expand(-1, length)  # a step ends with its block, so there may be more of them
+    block = block_of(method.attention)
+    if block is not None:
+        check_blocks(order, known.sum(1), lengths, block)
 
     return State(
         tokens=tokens.masked_fill(masked, net.mask_id),

@@ -76,7 +76,7 @@ def read_manifest(folder: Path, task: Language | None = None) -> tuple[Language,
 
 
 def load_data(
-    folder: Path,
+    folder: str | Path,
     splits: Sequence[Split] = ("train", "validation", "test"),
     task: Language | None = None,
 ) -> tuple[Language, dict[Split, Examples]]:
@@ -94,10 +94,11 @@ def load_data(
         ValueError: The data set is missing or corrupt, or does not match the checksums in its manifest.
 
     Example:
-        >>> task, splits = load_data(Path("data/sudoku-9"))
+        >>> task, splits = load_data("data/sudoku-9")
         >>> splits["train"].tokens.shape
         (48000, 81)
     """
+    folder = Path(folder)
     task, manifest = read_manifest(folder, task)
     entries = manifest["splits"]
     return task, {

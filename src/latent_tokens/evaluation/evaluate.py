@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import nn
 
 from latent_tokens import processes
 from latent_tokens.checkpoints.pretrained import check_fits
+from latent_tokens.checks import changed
 from latent_tokens.configs import EvalConfig, Precision
 from latent_tokens.core.cost import relative_cost
 from latent_tokens.core.decoding import Decoding, Step, check_decoding
@@ -59,11 +60,12 @@ class Watcher(Protocol):
 def evaluate(
     net: Transformer | nn.Module,
     task: Task,
-    config: EvalConfig,
+    config: EvalConfig | None = None,
     *,
     adjust: Adjust | None = None,
     watcher: Callable[[], Watcher] | None = None,
     on_row: Callable[[Row], None] = lambda row: None,
+    **settings: Any,
 ) -> list[Row]:
     """Return the rows of results.jsonl, one per number of latent tokens.
 
@@ -75,16 +77,18 @@ def evaluate(
     Args:
         net: the model, also in a wrapper. It is left in eval mode.
         task: the task that it learned.
-        config: the settings.
+        config: the settings. None is `EvalConfig()`.
         adjust: changes the decoding of each row last.
         watcher: returns a watcher for each row.
         on_row: receives each row as soon as it is measured.
+        **settings: fields of `EvalConfig` that replace those of `config` (`latents=(0, 4)`).
 
     Raises:
         ValueError: the net is not of the task, its method cannot decode so, or it does not suit the protocol.
     """
     # Check the request before anything is computed.
     net = cast(Transformer, unwrap(net))
+    config = changed(EvalConfig() if config is None else config, settings)
     config = with_protocol(net, task, config)
     decodings = checked_decodings(net, task, config)
     problems = find_problems(task, config)

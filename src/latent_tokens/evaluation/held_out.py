@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from latent_tokens.core.blocks import block_of
 from latent_tokens.core.likelihood import log_likelihood
 from latent_tokens.core.order import any_order, first_order, left_to_right
 from latent_tokens.core.streams import Streams
@@ -49,7 +50,8 @@ def nats_along_orders(
             "use order=left_to_right, or esolm, scdm or mdm"
         )
     fixed = order == "left_to_right" or method.is_left_to_right
-    schedule, count = (left_to_right, 1) if fixed else (any_order, orders)
+    own_order = any_order if block_of(method.attention) is None else method.order
+    schedule, count = (left_to_right, 1) if fixed else (own_order, orders)
 
     # Compute the nats, one batch and one order at a time.
     nats = np.empty((count, len(examples.tokens)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from latent_tokens.configs import DEFAULT_CANDIDATES, NumCandidates, SamplingConfig
+from latent_tokens.configs.sampling import block_in
+from latent_tokens.core.blocks import block_of, blockwise
 from latent_tokens.core.confidence import Confidence, entropy, margin, top_prob
 from latent_tokens.core.decoding import Count, Decoding, growing
 from latent_tokens.core.methods import Method, name_of
@@ -37,7 +39,14 @@ def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Deco
         ValueError: an adaptive order with a left-to-right method.
     """
     order = order_for(method, task, config)
-    if order in CONFIDENCES and method.is_left_to_right:
+    block = block_in(order)
+    if block is not None:
+        schedule: Order | None = blockwise(block)
+    elif order == "uniform" and block_of(method.attention) is not None:
+        schedule = method.order
+    else:
+        schedule = ORDERS.get(order)
+    if is_adaptive(order) and method.is_left_to_right:
         reason = "it decodes the next token"
         raise ValueError(
             f"order={order} is not supported by {name_of(method)}: {reason}. "
@@ -49,7 +58,7 @@ def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Deco
         candidates=candidates_for(order, config.candidates),
         latents=config.latents,
         tokens_per_step=config.tokens_per_step or 1,
-        order=ORDERS.get(order),
+        order=schedule,
         confidence=CONFIDENCES.get(order, top_prob),
         refresh=config.refresh,
         temperature=temperature,
@@ -57,9 +66,14 @@ def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Deco
     )
 
 
+def is_adaptive(order: str) -> bool:
+    """Return whether an order decodes the most confident of its candidates."""
+    return order in CONFIDENCES or block_in(order) is not None
+
+
 def candidates_for(order: str, candidates: NumCandidates | None) -> Count:
     """Return k: 1 if the order is not adaptive, else the number or the named rule, by default 8."""
-    if order not in CONFIDENCES:
+    if not is_adaptive(order):
         return 1
     if candidates is None:
         return DEFAULT_CANDIDATES

@@ -8,14 +8,16 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
+from torch import nn
 
-from latent_tokens.checkpoints.pretrained import check_fits, find
-from latent_tokens.checks import check_choice
+from latent_tokens.checkpoints.pretrained import check_fits, find, from_pretrained
+from latent_tokens.checks import changed, check_choice, check_settings
 from latent_tokens.commands.evaluate import judge_of, judged_by
 from latent_tokens.commands.shared import check_counts, model_of, task_of
 from latent_tokens.configs import EvalConfig, SamplingConfig, TrainConfig
 from latent_tokens.core.decoding import Decoding
 from latent_tokens.core.methods import Method, name_of
+from latent_tokens.core.wrappers import unwrap
 from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.generative_perplexity import evaluate_text
 from latent_tokens.evaluation.problems import Batch, decode_batch, device_of, policy_for
@@ -28,10 +30,6 @@ from latent_tokens.tasks import Language, Task, Text, check_instance
 from latent_tokens.training.loop import fit
 
 FOR_SAMPLING = (*(setting.name for setting in fields(SamplingConfig)), "confidence")
-FOR_EVALUATION = tuple(setting.name for setting in fields(EvalConfig))
-FOR_TRAINING = tuple(
-    setting.name for setting in fields(TrainConfig) if setting.name not in ("task", "method")
-)
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Model:
     """A network with its method and its task, as `load` and `train` return it.
 
     Attributes:
-        net: the network.
+        net: the network: a `Transformer`, or your own.
         method: the method that it was trained with.
         task: the task that it learned.
         directory: the directory that it was read from.
@@ -111,8 +109,7 @@ class Model:
             >>> [row["latents"] for row in results.rows]
             [0, 4]
         """
-        check_names(settings, FOR_EVALUATION)
-        config = EvalConfig(**settings)
+        config = changed(EvalConfig(), settings)
         order = order_for(self.method, self.task, config)
         check_counts(self.method, order, config.latents or (), config.candidates)
         if isinstance(self.task, Text):
@@ -141,7 +138,8 @@ class Model:
         Raises:
             ValueError: a setting is unknown, out of range, or not supported by the method.
         """
-        check_names(settings, FOR_SAMPLING)
+        for name in settings:
+            check_choice("setting", name, FOR_SAMPLING)
         functions = {name: value for name, value in settings.items() if callable(value)}
         named = {name: value for name, value in settings.items() if name not in functions}
         if "confidence" in named:
@@ -186,13 +184,16 @@ def load(
     return Model(net, net.method, learned, folder)
 
 
-def train(task: str | Language, method: str | Method, **settings: Any) -> Model:
+def train(
+    task: str | Language, method: str | Method, *, net: nn.Module | None = None, **settings: Any
+) -> Model:
     """Train a model with `fit`, and return it.
 
     Args:
         task: the name of a task, or your own.
         method: the name of a method, or your own.
-        **settings: any field of `TrainConfig` (`steps=600`, `size="tiny"`, `out="runs/mine"`).
+        net: your own network, which is trained in place. It needs `out`.
+        **settings: any field of `TrainConfig` (`steps=600`, `size="tiny"`, `start="runs/other"`).
 
     Raises:
         ValueError: as `fit`.
@@ -201,17 +202,15 @@ def train(task: str | Language, method: str | Method, **settings: Any) -> Model:
         mine = train("sudoku-4", "scdm", steps=600)
         print(mine.generate(num_samples=100, latents="all").valid.mean())
     """
-    check_names(settings, FOR_TRAINING)
     task_name = task if isinstance(task, str) else task.name
     method_name = method if isinstance(method, str) else name_of(method)
+    check_settings(TrainConfig, settings)
     config = TrainConfig(task_name, method_name, **settings)
     own_task = None if isinstance(task, str) else task
     own_method = None if isinstance(method, str) else method
-    folder = fit(config, task=own_task, method=own_method)
+    folder = fit(config, own_method, net=net, task=own_task)
+    if net is not None:
+        trained = cast(Transformer, unwrap(from_pretrained(folder, net=net)))
+        learned = task_of(folder, task_name) if own_task is None else own_task
+        return Model(trained, trained.method, learned, folder)
     return load(folder, task=task if own_task is not None or is_dotted(task_name) else None)
-
-
-def check_names(settings: dict[str, Any], names: tuple[str, ...]) -> None:
-    """Raise ValueError, with the closest name, if a setting is none of the names."""
-    for name in settings:
-        check_choice("setting", name, names)

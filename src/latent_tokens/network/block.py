@@ -16,7 +16,7 @@ from torch.nn.attention.flex_attention import BlockMask
 from torch.utils.checkpoint import checkpoint
 
 from latent_tokens.network.compiling import compiled
-from latent_tokens.network.kernels import Linear, attend
+from latent_tokens.network.kernels import attend, linear
 from latent_tokens.network.rotary import Rotation, apply_rotary
 from latent_tokens.sizes import Size
 
@@ -59,11 +59,11 @@ class Block(nn.Module):
         self.dropout = dropout
         self.approximate = "tanh" if gelu == "tanh" else "none"
         self.attention_norm = nn.LayerNorm(width)
-        self.qkv = Linear(width, 3 * width, bias=False)
-        self.attention_out = Linear(width, width, bias=False)
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.attention_out = nn.Linear(width, width, bias=False)
         self.mlp_norm = nn.LayerNorm(width)
-        self.mlp_in = Linear(width, 4 * width)
-        self.mlp_out = Linear(4 * width, width)
+        self.mlp_in = nn.Linear(width, 4 * width)
+        self.mlp_out = nn.Linear(4 * width, width)
         self.compiled = False
 
     @checkpointed
@@ -98,7 +98,7 @@ class Block(nn.Module):
         width = x.shape[-1]
 
         # Project. For some slots only, the queries are projected below, from `source`.
-        if projected is None and (selection is None or type(self.qkv) is not Linear):
+        if projected is None and (selection is None or type(self.qkv) is not nn.Linear):
             projected = self.project(x)
         if projected is None:
             source = self.attention_norm(x)
@@ -152,16 +152,16 @@ class Block(nn.Module):
 
 def project(block: Block, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N W"]:
     """Return `Block.project`."""
-    return cast(Tensor, block.qkv(block.attention_norm(x)))
+    return linear(block.qkv, block.attention_norm(x))
 
 
 def residual_and_mlp(
     block: Block, x: Float[Tensor, "*N D"], mixed: Float[Tensor, "*N D"]
 ) -> Float[Tensor, "*N D"]:
     """Return `Block.residual_and_mlp`."""
-    x = x + F.dropout(block.attention_out(mixed), block.dropout, block.training)
-    hidden = F.gelu(block.mlp_in(block.mlp_norm(x)), approximate=block.approximate)
-    return x + F.dropout(block.mlp_out(hidden), block.dropout, block.training)
+    x = x + F.dropout(linear(block.attention_out, mixed), block.dropout, block.training)
+    hidden = F.gelu(linear(block.mlp_in, block.mlp_norm(x)), approximate=block.approximate)
+    return x + F.dropout(linear(block.mlp_out, hidden), block.dropout, block.training)
 
 
 def merge_heads(attended: Float[Tensor, "B H Q C"]) -> Float[Tensor, "B Q D"]:

@@ -15,7 +15,7 @@ from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Method
 from latent_tokens.network.block import Block, indices, merge_heads
 from latent_tokens.network.compiling import begin_pass
-from latent_tokens.network.kernels import MANY_ROWS, Linear, attend, attend_few
+from latent_tokens.network.kernels import MANY_ROWS, attend, attend_few, linear
 from latent_tokens.network.rotary import Rotation, apply_rotary
 from latent_tokens.network.transformer import Transformer
 
@@ -148,7 +148,7 @@ class CachedDecoder:
                 x = x.flatten(0, 1).index_select(0, candidates)
                 mixed = mixed.flatten(0, 1).index_select(0, candidates)
             x = layer.residual_and_mlp(x, mixed)
-        return cast(Tensor, net.head(net.norm(x.flatten(0, -2))))
+        return linear(net.head, net.norm(x.flatten(0, -2)))
 
     def write(
         self, number: int, new: slice | Int[Tensor, "A Q"], keys_and_values: Float[Tensor, "2 A H Q C"]
@@ -218,7 +218,7 @@ def packed(block: Block, num_rows: int) -> Layer:
     linears = (block.qkv, block.attention_out, block.mlp_in, block.mlp_out)
     norms = (block.attention_norm, block.mlp_norm)
     weight = block.qkv.weight
-    is_plain = not block.compiled and all(type(linear) is Linear for linear in linears)
+    is_plain = not block.compiled and all(type(layer) is nn.Linear for layer in linears)
     is_plain &= all(type(norm) is nn.LayerNorm for norm in norms)
     is_plain &= not any(has_hooks(module) for module in (*linears, *norms))
     if not is_plain or num_rows < MANY_ROWS or weight.device.type != "cpu" or weight.dtype != torch.float32:

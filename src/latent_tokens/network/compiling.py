@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
+R = TypeVar("R")
 MOST_COMPILATIONS = 64  # of one function in a process: each width, precision and gradient mode takes one
 
 
 @cache
-def compiled(function: Callable[..., Any], device: str) -> Callable[..., Any]:
+def compiled(function: Callable[..., R], device: str) -> Callable[..., R]:
     """Return a function compiled as one graph for any number of rows, on CUDA with CUDA graphs.
 
     It is the same compiled function for every block.

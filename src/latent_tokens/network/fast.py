@@ -8,24 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from latent_tokens.checks import changed
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import agree, bidirectional, dense_mask, is_cacheable
+from latent_tokens.core.blocks import block_of
 from latent_tokens.core.decoding import Decoding, Generated, Step
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Denoiser, Method, supports_slots
 from latent_tokens.core.sampling import decode, finish
 from latent_tokens.core.state import State, start
 from latent_tokens.core.wrappers import as_denoiser, unwrap
+from latent_tokens.network.arguments import check_method, check_tensor
 from latent_tokens.network.block import select_slots
 from latent_tokens.network.buckets import bucket_by_length
 from latent_tokens.network.cached import CachedDecoder
 from latent_tokens.network.contract import check_once
+from latent_tokens.network.hf import HuggingFaceDenoiser
+from latent_tokens.network.hf_cache import CachedModel, supports_cache
 from latent_tokens.network.memory import decoding_rows
 from latent_tokens.network.transformer import Transformer
 
@@ -34,15 +40,16 @@ TABLE_BYTES = 1 << 28  # the size limit of the first layer's table
 
 def generate(
     net: Denoiser | nn.Module,
-    method: Method,
-    tokens: Int[Tensor, "B L"],
-    known: Bool[Tensor, "B L"],
-    decoding: Decoding,
-    seed: int,
+    method: Method | None = None,
+    tokens: Int[Tensor, "B L"] | None = None,
+    known: Bool[Tensor, "B L"] | None = None,
+    decoding: Decoding | None = None,
+    seed: int = 0,
     *,
     rows: Int[Tensor, " B"] | None = None,
     lengths: Int[Tensor, " B"] | None = None,
     on_step: Callable[[Step], None] | None = None,
+    **settings: Any,
 ) -> Generated:
     """Decode the unknown positions of each row (Algorithms 1 to 5; appendix C for several tokens per step).
 
@@ -51,19 +58,22 @@ def generate(
     another.
 
     For our Transformer in eval mode, without hooks, the logits equal those of the reference implementation up
-    to rounding, and so do the samples, unless two choices are that close. Any other network runs the
-    reference implementation, and is tested by `check_network` at its first call.
+    to rounding, and so do the samples, unless two choices are that close. So they do for a decoder of
+    `transformers` under a causal rule, with a KV cache. Any other network, or the readout "left", runs the
+    reference implementation, and is tested by `check_network` at its first call. Only our Transformer splits
+    a batch.
 
     Args:
         net: the network, also in a wrapper: DDP, torch.compile or PEFT.
-        method: how it was trained.
+        method: how it was trained. None is `net.method`.
         tokens: token ids. Ignored where `known` is false.
         known: true at given positions.
-        decoding: the settings.
+        decoding: the settings. None is `Decoding()`.
         seed: row b draws from the random stream (seed, rows[b]).
         rows: the number of each row, by default 0..B-1.
         lengths: the length of each row. Later positions take no part.
         on_step: called with every step.
+        **settings: fields of `Decoding` that replace those of `decoding` (`latents=4`).
 
     Raises:
         ValueError: the decoding does not suit the method, shapes or values are off, logits are not finite, or
@@ -71,12 +81,21 @@ def generate(
 
     Example:
         >>> known = torch.zeros(2, 36, dtype=torch.bool)
-        >>> decoding = Decoding(candidates=4, latents=8)
-        >>> generate(net, net.method, known.long(), known, decoding, seed=0).tokens.shape
+        >>> generate(net, net.method, known.long(), known, candidates=4, latents=8).tokens.shape
         torch.Size([2, 36])
     """
     inner = unwrap(net)
-    if not isinstance(inner, Transformer) or not is_plain(inner):
+    method = check_method(inner, method)
+    tokens = check_tensor("tokens", tokens)
+    known = check_tensor("known", known)
+    decoding = changed(Decoding() if decoding is None else decoding, settings)
+    if isinstance(inner, HuggingFaceDenoiser) and supports_cache(inner, method):
+        state = start(inner, method, tokens, known, decoding, seed, rows, lengths)
+        every_row = torch.arange(len(tokens), device=tokens.device)
+        with torch.inference_mode():
+            decode(inner, method, decoding, state, every_row, CachedModel(inner, method, every_row), on_step)
+        return finish(state)
+    if not isinstance(inner, Transformer) or not is_plain(inner) or method.readout == "left":
         check_once(inner, method, tokens.shape[1])
         return reference.generate(
             as_denoiser(net), method, tokens, known, decoding, seed,
@@ -125,7 +144,7 @@ def microbatches(
 
 def qkv_table(net: Transformer, batch: int, length: int) -> Float[Tensor, "T W"] | None:
     """Return the first layer's table, or None if it takes too much memory, or more time than it saves."""
-    size = net.table_rows * 3 * net.size.width * net.head.weight.element_size()
+    size = net.table_rows * 3 * net.size.width * net.embedding.weight.element_size()
     if size > TABLE_BYTES or 8 * net.table_rows > batch * length**2:
         return None
     return net.qkv_table()
@@ -185,7 +204,7 @@ class FastCandidateLogits:
         slots = np.arange(layout.positions.shape[1])
         is_candidate = (slots >= (num_shown - num_candidates)[:, None]) & (slots < num_shown[:, None])
         is_equal = bool((num_clean == num_clean[0]).all() and (num_shown == num_shown[0]).all())
-        if not is_equal:
+        if not is_equal or block_of(self.method.attention) is not None:
             mask = dense_mask(self.method.attention, layout)[:, None]
         elif self.sees_all:
             mask = None

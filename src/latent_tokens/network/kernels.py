@@ -19,33 +19,35 @@ FEW_QUERIES = 8  # of a sequence, in `attend_few`
 MANY_ROWS = 8  # sequences from which cached decoding is worth a form of its own
 
 
-class Linear(nn.Linear):
-    """torch's linear layer, with a faster form for decoding on a CPU: few rows, no gradient.
+def linear(layer: nn.Module, x: Float[Tensor, "*N C"]) -> Float[Tensor, "*N D"]:
+    """Return layer(x), x W^T + bias: by a faster form for decoding on a CPU, with few rows and no gradient.
 
-    The product is the same.
+    The product is the same. Any layer but torch's own linear one without hooks is called, as is one that a
+    tool has put in its place: quantized, or with an adapter.
     """
+    is_plain = (
+        type(layer) is not nn.Linear
+        or x.numel() > FEW_ROWS * layer.in_features
+        or x.device.type != "cpu"
+        or x.dtype != torch.float32
+        or torch.is_grad_enabled()
+        or torch.is_autocast_enabled("cpu")
+        or layer._forward_hooks
+        or layer._forward_pre_hooks
+    )
+    if is_plain:
+        return cast(Tensor, layer(x))
 
-    def forward(self, x: Float[Tensor, "*N C"]) -> Float[Tensor, "*N D"]:
-        """Return x W^T + bias."""
-        is_plain = (
-            x.numel() > FEW_ROWS * self.in_features
-            or x.device.type != "cpu"
-            or x.dtype != torch.float32
-            or torch.is_grad_enabled()
-            or torch.is_autocast_enabled("cpu")
-        )
-        if is_plain:
-            return super().forward(x)
-
-        # Other strides, and a single row, would take a third of the speed.
-        rows = x.reshape(-1, self.in_features)
-        num_rows = len(rows)
-        columns = (rows.repeat(2, 1) if num_rows == 1 else rows.contiguous()).t()
-        if self.bias is None:
-            product = self.weight @ columns
-        else:
-            product = torch.addmm(self.bias[:, None], self.weight, columns)
-        return product.t()[:num_rows].reshape(*x.shape[:-1], self.out_features)
+    # Other strides, and a single row, would take a third of the speed.
+    assert isinstance(layer, nn.Linear)
+    rows = x.reshape(-1, layer.in_features)
+    num_rows = len(rows)
+    columns = (rows.repeat(2, 1) if num_rows == 1 else rows.contiguous()).t()
+    if layer.bias is None:
+        product = layer.weight @ columns
+    else:
+        product = torch.addmm(layer.bias[:, None], layer.weight, columns)
+    return product.t()[:num_rows].reshape(*x.shape[:-1], layer.out_features)
 
 
 def attend(

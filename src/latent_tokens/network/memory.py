@@ -21,7 +21,7 @@ def decoding_rows(net: Transformer, candidates: int, length: int) -> int:
     A row takes hidden states, a mask, a cache, and the candidates' logits in float64.
     """
     width = net.size.width
-    element_size = net.head.weight.element_size()
+    element_size = net.embedding.weight.element_size()
     hidden = 16 * width * element_size
     cache = 2 * net.size.layers * width * element_size
     mask = 5 * length
@@ -50,7 +50,7 @@ def memory_budget(net: Transformer, on_cpu: int) -> int:
     They depend on the device only and not on what else runs there, so that a batch is always split in the
     same way.
     """
-    device = net.head.weight.device
+    device = net.embedding.weight.device
     if device.type != "cuda":
         return on_cpu
     return int(DEVICE_SHARE * torch.cuda.get_device_properties(device).total_memory)

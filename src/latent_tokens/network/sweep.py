@@ -8,9 +8,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens.core.attention import Rule, attends_later
+from latent_tokens.core.attention import attends_later
+from latent_tokens.core.blocks import block_of
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Method, exclude_mask_token
+from latent_tokens.core.rule import Rule
 from latent_tokens.network.transformer import Transformer
 
 
@@ -56,10 +58,12 @@ def sweep(
         raise ValueError(
             "sweep: the net is in training mode, where dropout makes its logits random; call net.eval() first"
         )
-    if attends_later(method.attention) or method.readout == "shifted" or method.window is not None:
+    has_blocks = block_of(method.attention) is not None
+    is_apart = attends_later(method.attention) or method.readout != "in_place" or has_blocks
+    if is_apart or method.window is not None:
         raise ValueError(
             "sweep: a pass is shared only if masked tokens attend to none after them, "
-            "without a shifted readout and without a window; use scdm or esolm"
+            "with readout=in_place and without a window; use scdm or esolm"
         )
     if not latents or min(latents) < 0 or candidates < 1:
         numbers = f"latents={list(latents)} with candidates={candidates}"
@@ -125,6 +129,6 @@ def shared_mask(
     n_of_copy = torch.where(copy >= 0, n.T.gather(1, copy.clamp(min=0)), slot.shape[1])
     latents_end = num_clean[:, None] + n_of_copy
     reached = torch.where(key_copy >= 0, query_copy == key_copy, j < latents_end[:, :, None])
-    visible: Tensor = rule(q, j, num_clean[:, None, None])
+    visible = rule(q, j, num_clean[:, None, None])
     diagonal = torch.eye(slot.shape[1], dtype=torch.bool, device=slot.device)
     return (visible & reached & (q >= 0) & (j >= 0)) | diagonal

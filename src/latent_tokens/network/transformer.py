@@ -17,14 +17,16 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 from torch.nn.attention.flex_attention import BlockMask
 
+from latent_tokens.configs import SizeName
 from latent_tokens.network.block import Block, Selection, select_slots
 from latent_tokens.network.compiling import begin_pass
-from latent_tokens.network.kernels import Linear
+from latent_tokens.network.kernels import linear
 from latent_tokens.network.rotary import Rotation, rotary_table
 from latent_tokens.network.weight_names import read_both_spellings
-from latent_tokens.sizes import Size
+from latent_tokens.sizes import SIZES, Size
 
 HUB_METHODS = "latent_tokens.sharing.hub_methods"
+MISSING = {"generate": "load(NAME).generate() or generate(net, ...)", "task": "load(NAME).task"}
 
 
 class Transformer(nn.Module):
@@ -36,13 +38,12 @@ class Transformer(nn.Module):
     with, `folder` the directory that it was read from.
 
     Args:
-        size: width, heads and layers.
+        size: width, heads and layers, or a name of SIZES.
         vocab_size: the number of tokens without MASK.
         max_length: the number of positions.
         positions: "rotary" embedding, "learned" embedding, or "both".
         dropout: the share of each block's outputs that is set to 0 in training.
-        gelu: "tanh", the paper's approximation, or "exact", three times as fast on a CPU. They differ by at
-            most 5e-4.
+        gelu: "exact", or "tanh", the paper's approximation: within 5e-4, and a third as fast on a CPU.
 
     Example:
         >>> Transformer(Size(width=32, heads=2, layers=3), vocab_size=6, max_length=36).mask_id
@@ -54,7 +55,7 @@ class Transformer(nn.Module):
 
     def __init__(
         self,
-        size: Size,
+        size: Size | SizeName,
         vocab_size: int,
         max_length: int,
         positions: Literal["both", "rotary", "learned"] = "both",
@@ -62,6 +63,7 @@ class Transformer(nn.Module):
         gelu: Literal["tanh", "exact"] = "tanh",
     ) -> None:
         super().__init__()
+        size = SIZES[size] if isinstance(size, str) else size
         self.size = size
         self.vocab_size = vocab_size
         self.max_length = max_length
@@ -75,8 +77,18 @@ class Transformer(nn.Module):
         self.place = None if positions == "rotary" else nn.Embedding(max_length, size.width)
         self.blocks = nn.ModuleList(Block(size, dropout, gelu) for _ in range(size.layers))
         self.norm = nn.LayerNorm(size.width)
-        self.head = Linear(size.width, vocab_size + 1)
+        self.head = nn.Linear(size.width, vocab_size + 1)
         self.register_load_state_dict_pre_hook(read_both_spellings)  # type: ignore[no-untyped-call]
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return self.embedding.weight.device
+
+    def __getattr__(self, name: str) -> Any:
+        if name in MISSING:
+            raise AttributeError(f"Transformer has no {name}. Use {MISSING[name]}.")
+        return super().__getattr__(name)
 
     @property
     def position_embedding(self) -> nn.Embedding | None:
@@ -93,8 +105,7 @@ class Transformer(nn.Module):
         """Return the logits of every slot, (B, S, V), or with `slots` of these only, (N, V), row by row.
 
         Args:
-            ids: the token id that each slot receives.
-            positions: the position in the sequence of each slot.
+            ids, positions: the token id that each slot receives, and its position in the sequence.
             mask: true if slot i attends to slot j. A BlockMask needs `slots`.
             slots: the slots whose logits are returned. None is all.
         """
@@ -112,7 +123,7 @@ class Transformer(nn.Module):
         rotation = self.rotation(positions)
         for block in self.blocks:
             x = block(x, rotation, cast(Tensor, mask)[:, None])
-        logits = cast(Tensor, self.head(self.norm(x)))
+        logits = linear(self.head, self.norm(x))
         return logits if slots is None else logits[slots]
 
     def forward_at(
@@ -129,8 +140,7 @@ class Transformer(nn.Module):
         The last layer has queries, MLP and head for these only, which is exact under every rule.
 
         Args:
-            ids: the token id that each slot receives.
-            positions: the position in the sequence of each slot.
+            ids, positions: as in `forward`.
             mask: which slots attend to which. None is all to all.
             slots: the slots whose logits are returned.
             qkv_table: the projections of the first layer, `self.qkv_table()`. None computes them.
@@ -147,7 +157,7 @@ class Transformer(nn.Module):
             if number == 0 and qkv_table is not None:
                 projected = F.embedding(self.table_index(ids, positions), qkv_table)
             x = cast(Block, block).forward_at(x, rotation, mask, slots if number == last else None, projected)
-        return cast(Tensor, self.head(self.norm(x)))
+        return linear(self.head, self.norm(x))
 
     def embed(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
         """Return the input of the first block: the embedding of each token, plus its learned position."""
@@ -164,8 +174,9 @@ class Transformer(nn.Module):
         if length is None and self.positions == "rotary" and positions.numel() and not is_compiling():
             length = int(positions.max()) + 1
         length = max(self.max_length, length or 0)
-        weight = self.head.weight
-        cos, sin = rotary_table(length, self.size.width // self.size.heads // 2, weight.dtype, weight.device)
+        weight = self.embedding.weight
+        half = self.size.width // self.size.heads // 2
+        cos, sin = rotary_table(length, half, weight.dtype, weight.device)
         return cos[positions][:, None], sin[positions][:, None]
 
     @property
@@ -184,7 +195,7 @@ class Transformer(nn.Module):
         """Return the row of `qkv_table` that each slot has."""
         return ids if self.position_embedding is None else ids * self.max_length + positions
 
-    # These methods need packages above this one, which they load when they are called.
+    # These methods load packages above this one when they are called.
 
     @staticmethod
     def from_pretrained(
@@ -211,13 +222,9 @@ class Transformer(nn.Module):
         return net
 
     def save_pretrained(
-        self,
-        folder: str | Path,
-        *,
-        dtype: torch.dtype | None = None,
-        license: str = "apache-2.0",
+        self, folder: str | Path, *, dtype: torch.dtype | None = None, license: str = "apache-2.0",
         name: str | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Write a model directory with its card, README.md, which transformers opens too.
 
         Task, training and results are carried over from the directory that the network was read from. If its
@@ -231,17 +238,10 @@ class Transformer(nn.Module):
         import_module(HUB_METHODS).save_pretrained(self, folder, dtype=dtype, license=license, name=name)
 
     def push_to_hub(
-        self,
-        name: str,
-        *,
-        dtype: torch.dtype | None = None,
-        license: str = "apache-2.0",
-        private: bool | None = None,
-        token: str | bool | None = None,
-        branch: str | None = None,
-        create_pr: bool = False,
-        commit_message: str = "A model of latent-tokens",
-    ) -> str:
+        self, name: str, *, dtype: torch.dtype | None = None, license: str = "apache-2.0",
+        private: bool | None = None, token: str | bool | None = None, branch: str | None = None,
+        create_pr: bool = False, commit_message: str = "A model of latent-tokens",
+    ) -> str:  # fmt: skip
         """Save the model as OWNER/NAME on the Hugging Face Hub in one commit, and return its address."""
         address: str = import_module(HUB_METHODS).push_to_hub(
             self, name, dtype=dtype, license=license, private=private, token=token, branch=branch,

@@ -51,8 +51,19 @@ EVERY: tuple[Solvable, ...] = (
     Countdown("countdown-4", 4, num_train=SMALL),
 )
 BY_NAME = {task.name: task for task in EVERY}
+
+
+def refuse_text(name: str) -> None:
+    """Raise ValueError for the name of text, which is not an entry of TASKS."""
+    if name == Text.name:
+        raise ValueError("task=text: its length and tokenizer are those of a data set. Use Text(length=256).")
+
+
 TASKS: Registry[Solvable] = Registry(
-    "task", BY_NAME | {paper: BY_NAME[ours] for paper, ours in OTHER_NAMES.items()}
+    "task",
+    BY_NAME | {paper: BY_NAME[ours] for paper, ours in OTHER_NAMES.items()},
+    refuse_text,
+    also=("text",),
 )
 
 __all__ = [

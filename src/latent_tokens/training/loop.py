@@ -6,18 +6,18 @@ All that is random in step s is drawn from (seed, s), so a checkpoint is tensors
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import torch
 from torch import nn
 
 from latent_tokens import processes
-from latent_tokens.checks import check_out
+from latent_tokens.checks import changed, check_out, check_settings
 from latent_tokens.configs import TrainConfig
-from latent_tokens.core.methods import Denoiser, Method
+from latent_tokens.core.methods import Denoiser, Method, name_of
 from latent_tokens.core.objective import TrainingBatch
 from latent_tokens.progress import CONSOLE, progress
 from latent_tokens.tasks import Language
@@ -41,12 +41,13 @@ def unobserved(stage: Stage, step: int) -> None:
 
 
 def fit(
-    config: TrainConfig,
+    config: TrainConfig | str,
+    method: Method | str | None = None,
     *,
     net: Denoiser | nn.Module | None = None,
     task: Language | None = None,
-    method: Method | None = None,
     observe: Observer | None = None,
+    **settings: Any,
 ) -> Path:
     """Train a model and return its run directory.
 
@@ -55,16 +56,17 @@ def fit(
     batch. Results do not depend on the world size, except for rounding and dropout.
 
     Args:
-        config: the settings.
+        config: the settings, or the name of a task.
+        method: the method, instead of the one that the config names.
         net: the network to train, from the weights that it has, instead of a `Transformer` of the config's
             size. It is a `torch.nn.Module` that is a `Denoiser`, also compiled by torch.compile. It is
             trained in place and gets `method`, `vocab_size` and `max_length`. Load the EMA weights with
             `from_pretrained(run, net=net)`.
         task: the task, instead of the one that the config names.
-        method: the method, instead of the one that the config names.
         observe: is called with each stage and the number of steps taken: "begun" at the first step or the
             one that it resumes at, "training" and "done" around a step, "validation", "keeping" and "kept"
             around the best weights, "saving" and "saved" around a checkpoint. An error in it ends training.
+        **settings: fields of `TrainConfig`, instead of those of the config.
 
     Raises:
         ValueError: the config is not possible or differs from that of the run to resume, the loss is not
@@ -74,18 +76,34 @@ def fit(
             `resume="auto"` continues.
 
     Example:
-        run = fit(TrainConfig("sudoku-4", "scdm", Path("runs/four"), size="pico", steps=20))
+        run = fit("sudoku-4", "scdm", out="runs/four", size="pico", steps=20)
         net = from_pretrained(run)
     """
+    config = config_of(config, method, settings)
+    own_method = None if isinstance(method, str) else method
     with processes.translate_peer_failure():
         accelerator = join_ranks(config)
         with locked_by_main(config.folder), processes.limit_threads(config.threads):
-            run = setup(config, net, task, method, accelerator)
+            run = setup(config, net, task, own_method, accelerator)
             print_plan(run)
             train(run, observe or unobserved)
             processes.barrier()
             run.accelerator.end_training()
     return config.folder
+
+
+def config_of(
+    config: TrainConfig | str, method: Method | str | None, settings: Mapping[str, Any]
+) -> TrainConfig:
+    """Return a config with other settings, or one of the names of a task and a method. Raises as `fit`."""
+    if isinstance(config, TrainConfig) and isinstance(method, str):
+        raise ValueError(f"method={method}: the config names {config.method}. Use METHODS[{method!r}].")
+    if isinstance(config, TrainConfig):
+        return changed(config, settings)
+    if method is None:
+        raise ValueError(f"config={config}: names a task only. Use fit({config!r}, METHOD).")
+    check_settings(TrainConfig, settings)
+    return TrainConfig(config, method if isinstance(method, str) else name_of(method), **settings)
 
 
 def print_plan(run: Run) -> None:

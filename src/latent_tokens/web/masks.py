@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import torch
 
-from latent_tokens.core.attention import Rule, bidirectional, causal, dense_mask, independent, semi_causal
+from latent_tokens.core.attention import bidirectional, causal, dense_mask, independent, semi_causal
 from latent_tokens.core.decoding import Decoding, check_decoding, num_candidates_and_latents
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.methods import METHODS, Method
 from latent_tokens.core.order import first_order
+from latent_tokens.core.rule import Rule
 from latent_tokens.trace.record import has_free_latents
 from latent_tokens.web.payloads import Mask
 
@@ -24,6 +25,7 @@ DESCRIPTIONS: dict[Rule, str] = {
     "and the masked tokens before it, so candidates attend to latent tokens.",
     causal: "Every token attends to itself and to the tokens before it, clean or masked.",
 }
+BLOCKS = "Every token attends to the tokens of its block of positions, and to those of earlier blocks."
 SHIFTED = " The input of each slot is the token before it, so MASK is in the input only at the first slot."
 
 
@@ -75,7 +77,12 @@ def step_mask(moment: Moment) -> Mask:
     nothing_known = torch.zeros(1, length, dtype=torch.bool)
     order = first_order(method.order, nothing_known, torch.tensor([length]), lambda: noise)
     num_candidates, num_latents = num_candidates_and_latents(
-        method, moment.decoding, num_clean, num_masked, torch.tensor([1])
+        method,
+        moment.decoding,
+        num_clean,
+        num_masked,
+        torch.tensor([1]),
+        method.num_visible(order, num_clean, num_clean + num_masked),
     )
     layout = next_layout(order, num_clean, num_candidates, num_latents)
 
@@ -93,6 +100,6 @@ def step_mask(moment: Moment) -> Mask:
             {"position": position, "kind": kind} for position, kind in zip(positions, kinds, strict=True)
         ],
         "mask": mask.tolist(),
-        "words": DESCRIPTIONS[method.attention] + SHIFTED * (method.readout == "shifted"),
+        "words": DESCRIPTIONS.get(method.attention, BLOCKS) + SHIFTED * (method.readout == "shifted"),
         "order": "left to right" if method.is_left_to_right else "any",
     }

@@ -7,22 +7,46 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from latent_tokens.trace.events import Trace
+from latent_tokens.trace.frozen import PAGE_RECORD
+from latent_tokens.web.payloads import ModelEntry
 
 FOLDER = Path(__file__).parent
 STYLE = re.compile(r'<link rel="stylesheet" href="([a-z]+\.css)">')
 SCRIPT = re.compile(r'<script src="([a-z]+\.js)"></script>')
-TRACES = re.compile(r'(<script type="application/json" id="traces">)\[\](</script>)')
+ENGINE = '<script src="engine.js"></script>\n'
+CHARSET = '<meta charset="utf-8">'
+MODEL_FILES = ("config.json", "model.safetensors")  # that the engine in the page reads
 CAPTION = re.compile(r'(<p class="words" id="caption">)(</p>)')
 MOST_BYTES = 2_000_000  # of a page with traces
 
 
 def page() -> str:
-    """Return page.html with its style and its scripts inlined."""
-    styled = STYLE.sub(lambda match: f"<style>\n{read_asset(match[1])}</style>", read_asset("page.html"))
+    """Return page.html with its style, its scripts and its record inlined."""
+    return filled(assembled(read_asset("page.html")), "record", json.loads(PAGE_RECORD.read_text()))
+
+
+def static_page(entries: Sequence[ModelEntry], weights: Mapping[str, object] | None = None) -> str:
+    """Return the page that decodes in the browser, without a server.
+
+    Args:
+        entries: the models to offer.
+        weights: the config and the weights in base64 of each model. By default the page reads the files of
+            `models/NAME`, next to it.
+    """
+    document = filled(page(), "entries", entries)
+    if weights is not None:
+        document = filled(document, "weights", weights)
+    tag = f'<meta http-equiv="Content-Security-Policy" content="{policy(document)}">'
+    return document.replace(CHARSET, f"{CHARSET}\n{tag}", 1)
+
+
+def assembled(document: str) -> str:
+    """Return a page with its style and its scripts inlined."""
+    styled = STYLE.sub(lambda match: f"<style>\n{read_asset(match[1])}</style>", document)
     return SCRIPT.sub(lambda match: f"<script>\n{read_asset(match[1])}</script>", styled)
 
 
@@ -31,13 +55,20 @@ def read_asset(name: str) -> str:
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
+def filled(document: str, name: str, content: object) -> str:
+    """Return a page with JSON in its element of that name."""
+    start, end = f'<script type="application/json" id="{name}">', "</script>"
+    before, after = document.split(start, 1)
+    inlined = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")  # no </script> within
+    return before + start + inlined + end + after.split(end, 1)[1]
+
+
 def page_with(traces: Sequence[Trace], caption: str = "") -> str:
-    """Return the page with traces in it and a caption above them.
+    """Return the page with traces in it and a caption. It decodes nothing, so it has no engine.
 
     Raise ValueError if it exceeds MOST_BYTES.
     """
-    inlined = json.dumps(traces, separators=(",", ":")).replace("<", "\\u003c")  # no </script> within
-    document = TRACES.sub(lambda match: match[1] + inlined + match[2], page(), count=1)
+    document = filled(assembled(read_asset("page.html").replace(ENGINE, "")), "traces", traces)
     document = CAPTION.sub(lambda match: match[1] + html.escape(caption) + match[2], document, count=1)
     size = len(document.encode())
     if size > MOST_BYTES:
@@ -49,10 +80,14 @@ def page_with(traces: Sequence[Trace], caption: str = "") -> str:
 
 
 def policy(document: str) -> str:
-    """Return the Content-Security-Policy that allows the page's own scripts, styles and requests."""
+    """Return the Content-Security-Policy that allows the page's own scripts, styles and requests.
+
+    The engine compiles WebAssembly, in a worker that is made from its own text.
+    """
     directives = (
         "default-src 'none'",
-        f"script-src {hashes(document, 'script')}",
+        f"script-src {hashes(document, 'script')} 'wasm-unsafe-eval'",
+        "worker-src blob:",
         f"style-src {hashes(document, 'style')}",
         "connect-src 'self'",
         "img-src 'self' data: blob:",

@@ -9,14 +9,16 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Annotated, TypeVar, cast
 
 from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, Response
 from pydantic import JsonValue
 from starlette.exceptions import HTTPException as AnyHTTPException
 
+from latent_tokens.checkpoints.pretrained import SHIPPED, shipped_names
 from latent_tokens.tasks import Solvable
 from latent_tokens.trace.boards import check, view
 from latent_tokens.trace.record import brief, given, watch
@@ -25,8 +27,8 @@ from latent_tokens.web.errors import error_response
 from latent_tokens.web.events import EventStream
 from latent_tokens.web.jobs import DisconnectedError, Event, Job, Work
 from latent_tokens.web.masks import Moment, step_mask
-from latent_tokens.web.model_cache import ModelCache
-from latent_tokens.web.page import page, policy
+from latent_tokens.web.model_cache import MAX_NAME, ModelCache
+from latent_tokens.web.page import MODEL_FILES, page, policy
 from latent_tokens.web.payloads import CheckedPuzzle, Fault, Mask, ModelEntry, Payload
 from latent_tokens.web.protection import BodyLimit, Guard, SecurityHeaders
 from latent_tokens.web.questions import CurveQuestion, MaskQuestion, Puzzle, Question
@@ -35,6 +37,7 @@ T = TypeVar("T")
 JsonObject = dict[str, JsonValue]  # the responses in /openapi.json
 
 GRACE = 10.0  # seconds after the longest time limit, when a connection is closed
+MAX_CURVES = 1  # measured at the same time, besides the decodes
 CURVE = 5  # time limit of a curve, relative to that of a decode
 
 
@@ -61,20 +64,24 @@ def app_for(models: ModelCache, at_once: int, seconds: float, hosts: Sequence[st
     html = page()
     app = protected_app(html, hosts, CURVE * seconds + GRACE)
     free_decodes = threading.Semaphore(at_once)
+    free_curves = threading.Semaphore(MAX_CURVES)  # a curve takes minutes, and must not keep decodes waiting
     check_threads = ThreadPoolExecutor(at_once, "check")
 
-    async def start_job(request: Request, work: Work, limit: float = seconds) -> tuple[Job, Event]:
+    async def start_job(
+        request: Request, work: Work, limit: float = seconds, free: threading.Semaphore = free_decodes
+    ) -> tuple[Job, Event]:
         """Start work in a thread.
 
         Return the job and its first event. Raise HTTPException if it cannot start or fails.
         """
-        if not free_decodes.acquire(blocking=False):
-            detail = f"{at_once} decodes are running, which is the maximum. Try again in a second."
+        if not free.acquire(blocking=False):
+            running = "another curve is" if free is free_curves else f"{at_once} decodes are"
+            detail = f"{running} running, which is the maximum. Try again in a second."
             raise HTTPException(429, detail, {"Retry-After": "1"})
         try:
-            job = Job(work, limit, free_decodes.release)
+            job = Job(work, limit, free.release)
         except RuntimeError:  # no more threads
-            free_decodes.release()
+            free.release()
             detail = "the server cannot start another decode. Try again in a second."
             raise HTTPException(503, detail, {"Retry-After": "1"}) from None
         event = await job.unless_disconnected(request.receive, job.next())
@@ -135,13 +142,24 @@ def app_for(models: ModelCache, at_once: int, seconds: float, hosts: Sequence[st
         def work(job: Job) -> None:
             measure(question.to_curve(models), job.tell, job.check)
 
-        return EventStream(*await start_job(request, work, CURVE * seconds))
+        return EventStream(*await start_job(request, work, CURVE * seconds, free_curves))
+
+    @app.get("/models/{name}/{file}")
+    async def model_file(name: str, file: str) -> Response:
+        return FileResponse(bundled_file(name, file))
 
     @app.get("/api/masks", response_model=JsonObject)
     async def masks(question: Annotated[MaskQuestion, Query()]) -> Mask:
         return await run_within_limit(lambda: step_mask(Moment(**question.model_dump())))
 
     return app
+
+
+def bundled_file(name: str, file: str) -> Path:
+    """Return a file of a bundled model, which the page decodes with. Raise HTTPException if there is none."""
+    if name not in shipped_names() or file not in MODEL_FILES:
+        raise HTTPException(404, f"models/{name[:MAX_NAME]}/{file[:MAX_NAME]}: is not a bundled file")
+    return SHIPPED / name / file
 
 
 def checked_puzzle(task: Solvable, text: str) -> CheckedPuzzle:

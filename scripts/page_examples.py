@@ -1,0 +1,64 @@
+"""Select what the first tab and the race of the page show, and count how often latent tokens matter.
+
+    python scripts/page_examples.py
+
+writes src/latent_tokens/shipped/page.json and prints the counts. It takes a minute on 2 vCPUs.
+Run it again after the bundled models change: a test compares the hash of their weights with the file.
+"""
+
+from __future__ import annotations
+
+from latent_tokens.checkpoints.pretrained import SHIPPED, from_pretrained
+from latent_tokens.configs import SamplingConfig
+from latent_tokens.progress import progress
+from latent_tokens.storage import json_bytes, sha256_of, write_atomic
+from latent_tokens.tasks import TASKS, Sudoku
+from latent_tokens.trace.comparison import puzzles, solved
+from latent_tokens.trace.frozen import PAGE_RECORD, FrozenBoards, PageRecord, board_text, measure
+from latent_tokens.trace.record import LoadedModel
+
+TASK = "sudoku-6"
+GIVENS = 14
+SEED = 0  # of the puzzles, the cells and every decode
+NUM_STATES = 400
+NUM_RACES = 100
+
+
+def page_record() -> PageRecord:
+    """Return what the page shows of the bundled model."""
+    name = f"{TASK}-scdm"
+    task = TASKS[TASK]
+    assert isinstance(task, Sudoku)
+    net = from_pretrained(name)
+    problems = puzzles(task, NUM_STATES, GIVENS, SEED)
+    counts, cell = measure(net, FrozenBoards.draw(problems, SEED), task)
+    raced = problems.take(slice(NUM_RACES))
+    boards = zip(raced.tokens.tolist(), raced.known.tolist(), strict=True)
+    model = LoadedModel(name, net, task)
+    results = {}
+    for latents in (0, "all"):
+        with progress(f"{name}, n = {latents}", NUM_RACES) as advance:
+            results[str(latents)] = solved(
+                model, raced, SamplingConfig(latents, 1, "uniform", seed=SEED), advance
+            ).tolist()
+    return {
+        "model": name,
+        "sha256": sha256_of(SHIPPED / name / "model.safetensors"),
+        "givens": GIVENS,
+        "seed": SEED,
+        "counts": counts,
+        "cell": cell,
+        "race": {"puzzles": [board_text(*board) for board in boards], "solved": results},
+    }
+
+
+if __name__ == "__main__":
+    record = page_record()
+    write_atomic({PAGE_RECORD: json_bytes(record)})
+    counts = record["counts"]
+    print(
+        f"{counts['states']} states: {counts['wrong']} wrong without latent tokens; all latent tokens mend "
+        f"{counts['mended']} (one suffices for {counts['mended_by_one']}) and spoil {counts['spoiled']}."
+    )
+    for latents, results in record["race"]["solved"].items():
+        print(f"n = {latents}: {sum(results)} of {len(results)} puzzles solved in uniform order")

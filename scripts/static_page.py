@@ -1,0 +1,57 @@
+"""Write the page for a disk or a web server without Python: `make page`.
+
+    python scripts/static_page.py [FOLDER]
+
+FOLDER/page is a site with every bundled Sudoku model. FOLDER/latent-tokens.html is one file with the model
+sudoku-6-scdm in it, which opens without a network. The default folder is dist.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from latent_tokens.checkpoints.pretrained import SHIPPED, shipped_names
+from latent_tokens.commands.shared import task_of
+from latent_tokens.storage import write_atomic
+from latent_tokens.web.model_cache import ModelCache
+from latent_tokens.web.page import MODEL_FILES, static_page
+
+MODEL = "sudoku-6-scdm"  # in the single file
+MOST_BYTES = 2_500_000  # of the single file
+
+
+def inlined_weights(name: str) -> dict[str, object]:
+    """Return the files of a bundled model, the weights in base64."""
+    config, weights = (SHIPPED / name / file for file in MODEL_FILES)
+    return {
+        "config": json.loads(config.read_text()),
+        "weights": base64.b64encode(weights.read_bytes()).decode(),
+    }
+
+
+def write_pages(folder: Path) -> None:
+    """Write the site and the single file. Raise ValueError if the file exceeds MOST_BYTES."""
+    entries = ModelCache(shipped_names(), task_of).entries
+    single = [entry for entry in entries if entry["name"] == MODEL]
+    document = static_page(single, {MODEL: inlined_weights(MODEL)}).encode()
+    if len(document) > MOST_BYTES:
+        raise ValueError(f"latent-tokens.html has {len(document):,} bytes, more than {MOST_BYTES:,}")
+
+    site = folder / "page"
+    shutil.rmtree(site, ignore_errors=True)
+    for entry in entries:
+        (site / "models" / entry["name"]).mkdir(parents=True)
+        for file in MODEL_FILES:
+            shutil.copyfile(SHIPPED / entry["name"] / file, site / "models" / entry["name"] / file)
+    write_atomic(
+        {site / "index.html": static_page(entries).encode(), folder / "latent-tokens.html": document}
+    )
+    print(f"{site}/  {folder / 'latent-tokens.html'}  ({len(document) / 1e6:.2f} MB)")
+
+
+if __name__ == "__main__":
+    write_pages(Path(sys.argv[1] if len(sys.argv) > 1 else "dist"))

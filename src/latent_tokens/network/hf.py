@@ -1,0 +1,245 @@
+"""Networks of `transformers` as denoisers: a subset of the positions in any order, under any attention rule.
+
+All of them take position ids, and pass a mask of four dimensions on as it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.attention.flex_attention import BlockMask, create_mask
+
+from latent_tokens.checks import check_choice, check_int
+from latent_tokens.core.methods import METHODS, Method
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+    from transformers.cache_utils import Cache
+
+# The values of `config.model_type` that are tested. Others may ignore positions or parts of a mask.
+FAMILIES = (
+    "bert", "eurobert", "gemma3_text", "gpt2", "gpt_neox", "llama", "mistral", "modernbert", "olmo2",
+    "qwen2", "qwen3", "smollm3",
+)  # fmt: skip
+OWN_METHODS = {
+    "in_place": METHODS["mdm"],
+    "left": replace(METHODS["mdm"], readout="left"),
+    "shifted": METHODS["arm"],
+}
+
+
+class HuggingFaceDenoiser(nn.Module):
+    """A denoiser that calls a network of `transformers`, and returns its logits as they are.
+
+    It has `mask_id`, `vocab_size`, the number of tokens without a row that was added for MASK, and
+    `max_length`, the number of positions by the config. `method` is `mdm` with this readout, or `arm` if it
+    is shifted. Set another for a network that was trained otherwise.
+
+    Args:
+        model: a causal or masked language model with sdpa or eager attention. It is not copied.
+        mask_id: the id of MASK, a reserved one of the vocabulary. None adds a row to the embeddings, the mean
+            of the others.
+        readout: "in_place"; "left" for a diffusion model that predicts the next position, as Dream; or
+            "shifted" for an autoregressive model as it is. This receives its BOS token where a shifted
+            readout has MASK, in front of the first token. `mask_id` is then None, and no row is added.
+
+    Raises:
+        ValueError: the architecture or its attention is not supported, or `mask_id` is not free.
+
+    Example:
+        >>> from transformers import LlamaConfig, LlamaForCausalLM
+        >>> shape = dict(hidden_size=8, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
+        >>> HuggingFaceDenoiser(LlamaForCausalLM(LlamaConfig(vocab_size=6, **shape)), mask_id=None).mask_id
+        6
+    """
+
+    supports_slots = True
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        mask_id: int | None,
+        readout: Literal["in_place", "left", "shifted"] = "in_place",
+    ) -> None:
+        super().__init__()
+        check_model(model)
+        check_choice("readout", readout, tuple(OWN_METHODS))
+        self.readout = readout
+        self.method: Method = OWN_METHODS[readout]
+        self.vocab_size: int = model.config.vocab_size
+        self.max_length: int = model.config.max_position_embeddings
+        self.bos_id = bos_token(model) if readout == "shifted" else None
+        if readout == "shifted" and mask_id is not None:
+            raise ValueError(f"mask_id={mask_id}: a shifted readout has the BOS token for MASK. Use None.")
+        if mask_id is None:
+            mask_id = self.vocab_size
+            if readout != "shifted":
+                add_row(model)
+        else:
+            check_mask_id(model, mask_id)
+        self.mask_id = mask_id
+        self.model = model
+        self.train(model.training)
+        parameters = inspect.signature(model.forward).parameters
+        self.keeps_logits = "logits_to_keep" in parameters
+        self.has_cache = "past_key_values" in parameters
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B S"],
+        positions: Int[Tensor, "B S"],
+        mask: Bool[Tensor, "B S S"] | BlockMask,
+        slots: Bool[Tensor, "B S"] | None = None,
+    ) -> Float[Tensor, "*N V"]:
+        """Return the logits of every slot, (B, S, V), or with `slots` of these only, (N, V), row by row.
+
+        A decoder computes those of a slot for all rows or for none.
+
+        Args:
+            ids: the token id that each slot receives.
+            positions: the position in the sequence of each slot.
+            mask: true if slot i attends to slot j.
+            slots: the slots whose logits are returned. None is all.
+
+        Raises:
+            ValueError: a position is not below `max_length`.
+        """
+        if isinstance(mask, BlockMask):
+            mask = create_mask(mask.mask_mod, len(ids), None, *mask.seq_lengths, device=str(ids.device))[:, 0]
+        if slots is None:
+            return self.logits_of(ids, positions, mask, positions)
+        if not self.keeps_logits:
+            return self.logits_of(ids, positions, mask, positions)[slots]
+        columns = slots.any(0).nonzero().flatten()
+        return self.logits_of(ids, positions, mask, positions, columns)[slots[:, columns]]
+
+    def logits_of(
+        self,
+        ids: Int[Tensor, "B Q"],
+        positions: Int[Tensor, "B Q"],
+        mask: Bool[Tensor, "B Q S"],
+        key_positions: Int[Tensor, "B S"],
+        columns: Int[Tensor, " C"] | None = None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "B C V"]:
+        """Return the logits of the new slots, or of some columns of these.
+
+        Args:
+            ids: the token id that each new slot receives.
+            positions: their positions.
+            mask: true if new slot i attends to slot j, cached or new.
+            key_positions: the positions of all slots.
+            columns: which of the new slots to return, for a model that `keeps_logits`. None is all.
+            cache: the keys and values of the cached slots. Those of the new slots are added.
+        """
+        if positions.numel() and int(positions.max()) >= self.max_length:
+            raise ValueError(
+                f"position {int(positions.max())}: the model has {self.max_length} positions. "
+                "Use shorter sequences."
+            )
+        if self.bos_id is not None:
+            ids = ids.masked_fill(ids == self.mask_id, self.bos_id)
+        return cast(
+            Tensor,
+            self.model(
+                input_ids=ids,
+                position_ids=positions,
+                attention_mask=self.layer_masks(mask, positions, key_positions),
+                use_cache=cache is not None,
+                **({} if cache is None else {"past_key_values": cache}),
+                **({} if columns is None else {"logits_to_keep": columns}),
+            ).logits,
+        )
+
+    def layer_masks(
+        self, mask: Bool[Tensor, "B Q S"], positions: Int[Tensor, "B Q"], key_positions: Int[Tensor, "B S"]
+    ) -> Tensor | dict[str, Tensor]:
+        """Return the mask as the model takes it: one for all layers, or one per type of layer.
+
+        Layers with a sliding window attend to near positions only.
+        """
+        window = sliding_window(self.model)
+        if window is None:
+            return self.as_attention_takes(mask)
+        distance = positions[:, :, None] - key_positions[:, None, :]
+        near = self.as_attention_takes(mask & (distance.abs() < window))
+        if not hasattr(self.model.config, "layer_types"):
+            return near
+        return {"full_attention": self.as_attention_takes(mask), "sliding_attention": near}
+
+    def as_attention_takes(self, mask: Bool[Tensor, "B Q S"]) -> Tensor:
+        """Return the mask with a dimension for heads: boolean for sdpa, numbers to add for eager."""
+        if self.model.config._attn_implementation == "sdpa":
+            return mask[:, None]
+        zeros = torch.zeros(mask.shape, dtype=self.model.dtype, device=mask.device)
+        return zeros.masked_fill(~mask, -torch.inf)[:, None]
+
+
+def sliding_window(model: PreTrainedModel) -> int | None:
+    """Return how far a layer with a sliding window does not attend, in positions, or None without one."""
+    config = model.config
+    if "sliding_attention" not in getattr(config, "layer_types", ["sliding_attention"]):
+        return None
+    window: int | None = getattr(config, "sliding_window", None)
+    # ModernBERT counts to each side, and includes the last position.
+    return window + 1 if window is not None and config.model_type == "modernbert" else window
+
+
+def check_model(model: PreTrainedModel) -> None:
+    """Raise ValueError if the model is not a language model that the adapter is tested with."""
+    name = type(model).__name__
+    config = getattr(model, "config", None)
+    family = getattr(config, "model_type", None)
+    is_language_model = name.endswith(("ForCausalLM", "ForMaskedLM", "LMHeadModel"))
+    if family not in FAMILIES or not is_language_model:
+        raise ValueError(
+            f"model={name}: not a language model that is tested. Use one of {', '.join(FAMILIES)}, "
+            "ForCausalLM or ForMaskedLM."
+        )
+    attention = model.config._attn_implementation
+    if attention not in ("sdpa", "eager"):
+        raise ValueError(
+            f"attn_implementation={attention}: takes no mask of slots. Load the model with sdpa or eager."
+        )
+
+
+def check_mask_id(model: PreTrainedModel, mask_id: int) -> None:
+    """Raise ValueError if an id is not of the vocabulary, or is a token that the model uses."""
+    check_int("mask_id", mask_id, 0)
+    vocab_size = model.config.vocab_size
+    if mask_id >= vocab_size:
+        raise ValueError(
+            f"mask_id={mask_id}: the vocabulary has {vocab_size} tokens. "
+            "Use the id of a reserved one, or None to add a row."
+        )
+    for kind in ("bos", "eos", "pad"):
+        token = getattr(model.config, f"{kind}_token_id", None)
+        if mask_id in (token if isinstance(token, list) else [token]):
+            raise ValueError(
+                f"mask_id={mask_id}: is the {kind} token of the model. "
+                "Use the id of a reserved one, or None to add a row."
+            )
+
+
+def bos_token(model: PreTrainedModel) -> int:
+    """Return the id in front of a text, BOS or else EOS. Raise ValueError if the config has neither."""
+    for kind in ("bos", "eos"):
+        token = getattr(model.config, f"{kind}_token_id", None)
+        if isinstance(token, int):
+            return token
+    raise ValueError("readout=shifted: the model has no BOS token. Set model.config.bos_token_id.")
+
+
+@torch.no_grad()
+def add_row(model: PreTrainedModel) -> None:
+    """Add a token to the vocabulary. Its embeddings are the mean of the others."""
+    model.resize_token_embeddings(model.config.vocab_size + 1, mean_resizing=False)
+    layers = [model.get_input_embeddings(), model.get_output_embeddings()]  # type: ignore[no-untyped-call]
+    for layer in layers:
+        weight = cast(Tensor, layer.weight)  # with tied embeddings, the same of both layers
+        weight[-1] = weight[:-1].float().mean(0).to(weight.dtype)

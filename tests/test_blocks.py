@@ -1,0 +1,190 @@
+"""Blocks of positions, decoded from left to right: the order, the rule, and methods of both."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from latent_tokens import (
+    METHODS,
+    TASKS,
+    Decoding,
+    block_causal,
+    blockwise,
+    dense_mask,
+    equal_parts,
+    generate,
+    left_to_right,
+    log_likelihood,
+    loss,
+    nats_along_orders,
+)
+from latent_tokens.configs import SamplingConfig
+from latent_tokens.core.attention import agree, bidirectional, block_mask, causal
+from latent_tokens.core.layout import Layout
+from latent_tokens.core.methods import name_of
+from latent_tokens.core.order import any_order
+from latent_tokens.evaluation.settings import decoding_for
+
+LENGTH = 16
+BLOCKS = METHODS["block-mdm-4"]
+NOTHING_KNOWN = torch.zeros(5, LENGTH, dtype=torch.bool)
+ANYTHING = torch.zeros(5, LENGTH, dtype=torch.int64)
+
+
+def arranged(seed=0):
+    """Orders of five rows, by block, half of them with gaps that are known."""
+    known = torch.rand(5, LENGTH, generator=torch.Generator().manual_seed(seed)) < 0.3
+    noise = torch.rand(5, LENGTH, generator=torch.Generator().manual_seed(seed + 1))
+    return known, blockwise(4)(known, noise)
+
+
+def test_blockwise_order_is_by_block_and_any_within_one():
+    known, order = arranged()
+    assert torch.equal(order.sort(1).values, torch.arange(LENGTH).expand(5, -1))
+    for row in range(5):
+        clean = int(known[row].sum())
+        assert order[row, :clean].tolist() == known[row].nonzero().flatten().tolist()
+        blocks = (order[row, clean:] // 4).tolist()
+        assert blocks == sorted(blocks)
+    firsts = blockwise(2)(torch.zeros(400, 4, dtype=torch.bool), torch.rand(400, 4))[:, [0, 2]]
+    assert firsts.float().mean(0).tolist() == pytest.approx([0.5, 2.5], abs=0.15)
+
+
+def test_block_causal_mask_is_its_definition_slot_by_slot():
+    _, order = arranged()
+    layout = Layout(order[:, :10], torch.full((5,), 6), torch.full((5,), 9))
+    mask = dense_mask(block_causal(4), layout)
+    for row, q, k in torch.cartesian_prod(torch.arange(5), torch.arange(10), torch.arange(10)).tolist():
+        block_q, block_k = (int(order[row, slot]) // 4 for slot in (q, k))
+        expected = block_k <= block_q if q < 9 and k < 9 else q == k
+        assert bool(mask[row, q, k]) == expected
+    last = torch.tensor([[8, 3]]).expand(5, -1)
+    assert torch.equal(dense_mask(block_causal(4), layout, last), mask[:, [8, 3]])
+
+
+def test_block_mask_of_block_causal_is_its_dense_mask():
+    _, order = arranged()
+    layout = Layout(order, torch.full((5,), 6), torch.full((5,), 14))
+    rule = block_causal(4)
+    sparse = block_mask(rule, layout)
+    slots = torch.arange(LENGTH)
+    row = torch.arange(5)[:, None, None]
+    assert torch.equal(sparse.mask_mod(row, row, slots[:, None], slots[None, :]), dense_mask(rule, layout))
+
+
+def test_leaving_out_later_blocks_changes_nothing(pico):
+    """The fifth to eighth positions are the second block, of which two are clean."""
+    _, order = arranged()
+    order = order.sort(1).values
+    tokens = torch.randint(0, 4, (5, LENGTH), generator=torch.Generator().manual_seed(2))
+    logits = {}
+    for shown in (LENGTH, 8, 7):
+        layout = Layout(order[:, :shown], torch.full((5,), 6), torch.full((5,), shown))
+        logits[shown] = BLOCKS.logits(pico, tokens, layout)[:, 6, :4]
+    torch.testing.assert_close(logits[8], logits[LENGTH], atol=1e-5, rtol=1e-5)
+    assert (logits[7] - logits[8]).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("method", [METHODS["mdm"], METHODS["scdm"], BLOCKS], ids=name_of)
+def test_generate_decodes_blocks_from_left_to_right(pico, method):
+    known, _ = arranged()
+    decoding = Decoding(order=blockwise(4), candidates=8, tokens_per_step=3)
+    made = generate(pico, method, ANYTHING, known, decoding, 0)
+    steps = []
+    generate(pico, method, ANYTHING, known, decoding, 0, on_step=steps.append)
+    for row in range(5):
+        clean = int(known[row].sum())
+        blocks = (made.order[row, clean:] // 4).tolist()
+        assert blocks == sorted(blocks)
+    for step in steps:
+        assert all(len({position // 4 for position in row}) == 1 for row in step.candidates)
+    assert generate(pico, method, ANYTHING, NOTHING_KNOWN, decoding, 0).forward_passes == 8
+
+
+def test_input_of_block_mdm_ends_with_the_block(pico):
+    assert BLOCKS.latent_control == "fixed"
+    made = generate(pico, BLOCKS, ANYTHING, NOTHING_KNOWN, Decoding(candidates=2), 0)
+    assert made.processed.tolist() == [sum(4 * (clean // 4 + 1) for clean in range(LENGTH))] * 5
+
+
+def test_one_block_is_the_whole_model(pico):
+    one = METHODS[f"block-mdm-{LENGTH}"]
+    assert agree(one.attention, bidirectional, LENGTH)
+    assert not agree(BLOCKS.attention, bidirectional, LENGTH)
+    tokens = torch.randint(0, 4, (5, LENGTH), generator=torch.Generator().manual_seed(2))
+    values = []
+    samples = []
+    for method in (one, METHODS["mdm"]):
+        values.append(loss(pico, method, tokens, NOTHING_KNOWN, torch.Generator().manual_seed(1)))
+        decoding = Decoding(candidates=3, refresh=False)
+        samples.append(generate(pico, method, ANYTHING, NOTHING_KNOWN, decoding, 4).tokens)
+    assert values[0] == values[1]
+    assert torch.equal(*samples)
+
+
+def test_blocks_of_one_position_are_a_causal_model(pico):
+    tokens = torch.randint(0, 4, (5, LENGTH), generator=torch.Generator().manual_seed(2))
+    order = torch.arange(LENGTH).expand(5, -1)
+    counts = (torch.zeros(5, dtype=torch.int64), torch.full((5,), LENGTH))
+    one = METHODS["block-mdm-1"]
+    assert agree(one.attention, causal, LENGTH)
+    expected = log_likelihood(pico, replace(METHODS["esolm"], order=left_to_right), tokens, order, *counts)
+    found = log_likelihood(pico, one, tokens, order, *counts)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_likelihood_of_blocks_takes_their_orders_only(nano):
+    task = TASKS["sudoku-4"]
+    nano.method = BLOCKS
+    nats = nats_along_orders(nano, task.generate(2, seed=0), orders=2)
+    assert nats.shape == (2, 2)
+    assert (nats[0] != nats[1]).any()
+    tokens = torch.zeros(1, LENGTH, dtype=torch.int64)
+    counts = (torch.tensor([0]), torch.tensor([LENGTH]))
+    with pytest.raises(ValueError, match=r"this method decodes blocks of 4 positions.*blockwise\(4\)"):
+        log_likelihood(nano, BLOCKS, tokens, torch.arange(LENGTH - 1, -1, -1)[None], *counts)
+
+
+@pytest.mark.parametrize(
+    ("decoding", "message"),
+    [
+        (
+            Decoding(order=any_order),
+            r"decodes blocks of 4 positions from left to right. Use order=blockwise\(4\)",
+        ),
+        (
+            Decoding(order=blockwise(2)),
+            r"order=blockwise\(2\) is not supported by block-mdm-4: it has blocks of 4",
+        ),
+        (
+            Decoding(tokens_per_step=equal_parts(2)),
+            "tokens_per_step with blocks of 4: a partition does not end",
+        ),
+        (Decoding(latents=2), "latents=2 is not supported by block-mdm-4"),
+    ],
+)
+def test_decoding_that_breaks_the_blocks_is_refused(pico, decoding, message):
+    with pytest.raises(ValueError, match=message):
+        generate(pico, BLOCKS, ANYTHING, NOTHING_KNOWN, decoding, 0)
+
+
+def test_method_that_breaks_its_blocks_is_refused():
+    with pytest.raises(
+        ValueError, match=r"attention=block_causal\(4\): its blocks are decoded from left to r"
+    ):
+        replace(METHODS["mdm"], attention=block_causal(4))
+    with pytest.raises(ValueError, match="block=0: must be a whole number from 1"):
+        blockwise(0)
+    with pytest.raises(ValueError, match="method=block-mdm-0: must be one of mdm"):
+        METHODS["block-mdm-0"]
+
+
+def test_order_of_blocks_has_a_name_in_configs():
+    task = TASKS["sudoku-4"]
+    decoding = decoding_for(METHODS["mdm"], task, SamplingConfig(order="blockwise:4"))
+    assert (decoding.order, decoding.candidates) == (blockwise(4), 8)
+    assert decoding_for(BLOCKS, task, SamplingConfig(order="uniform")).order == blockwise(4)
+    for wrong in ("blockwise", "blockwise:0", "blockwise:x"):
+        with pytest.raises(ValueError, match=r"order=blockwise.*: must be one of top_prob, .*blockwise:N"):
+            SamplingConfig(order=wrong)

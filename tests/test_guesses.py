@@ -1,0 +1,188 @@
+"""Calls as a user of PyTorch guesses them: each does what is meant, or names what to write."""
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from latent_tokens import (
+    METHODS,
+    SIZES,
+    TASKS,
+    DataConfig,
+    Decoding,
+    EvalConfig,
+    TrainConfig,
+    Transformer,
+    evaluate,
+    fit,
+    from_pretrained,
+    generate,
+    load_data,
+    loss,
+    make_data,
+)
+
+TASK = TASKS["sudoku-4"]
+SCDM = METHODS["scdm"]
+KNOWN = torch.arange(16)[None] < torch.tensor([[3], [5]])
+TOKENS = torch.arange(16).expand(2, -1) % 4
+
+
+@pytest.fixture
+def net():
+    torch.manual_seed(0)
+    net = Transformer("pico", TASK.vocab_size, TASK.length).eval()
+    net.method = SCDM
+    return net
+
+
+@contextmanager
+def refused(message):
+    """With CHECK_SHAPES, beartype refuses a wrong type first."""
+    kinds = (ValueError, TypeError) if os.environ.get("CHECK_SHAPES") else ValueError
+    with pytest.raises(kinds) as error:
+        yield
+    if isinstance(error.value, ValueError):
+        assert message in str(error.value)
+        assert "\n" not in str(error.value)
+
+
+def test_transformer_takes_a_size_by_name():
+    assert Transformer("nano", 4, 16).size == SIZES["nano"]
+    with refused("Did you mean nano"):
+        Transformer("nanno", 4, 16)
+
+
+def test_transformer_has_a_device(net):
+    assert net.device == torch.device("cpu")
+    assert net.to("meta").device.type == "meta"
+
+
+@pytest.mark.parametrize(("name", "fix"), [("generate", "generate(net, ...)"), ("task", "load(NAME).task")])
+def test_transformer_names_what_load_has(net, name, fix):
+    with pytest.raises(AttributeError) as error:
+        getattr(net, name)
+    assert fix in str(error.value)
+    assert not hasattr(net, name)
+
+
+def test_generate_has_defaults_for_method_decoding_and_seed(net):
+    expected = generate(net, SCDM, TOKENS, KNOWN, Decoding(), 0)
+    assert torch.equal(generate(net, net.method, TOKENS, KNOWN).tokens, expected.tokens)
+    assert torch.equal(generate(net, tokens=TOKENS, known=KNOWN).tokens, expected.tokens)
+
+
+def test_generate_takes_fields_of_decoding_by_name(net):
+    expected = generate(net, SCDM, TOKENS, KNOWN, Decoding(candidates=2, latents=4), 0)
+    made = generate(net, SCDM, TOKENS, KNOWN, Decoding(candidates=2), latents=4)
+    assert torch.equal(made.tokens, expected.tokens)
+    assert torch.equal(made.processed, expected.processed)
+    with pytest.raises(ValueError, match=r"setting=latent: .* Did you mean latents"):
+        generate(net, SCDM, TOKENS, KNOWN, latent=4)
+
+
+WRONG = {
+    "method=str: must be a Method. Use generate(net, net.method, tokens, known), or load": ("1.....3",),
+    "method=Examples: must be a Method.": (TASK.encode("1" + "." * 15),),
+    "method=Tensor: must be a Method.": (TOKENS, KNOWN),
+    "method=scdm: must be a Method. Use METHODS['scdm'].": ("scdm", TOKENS, KNOWN),
+    "tokens=NoneType: must be a tensor. Use generate(net, net.method": (),
+    "known=NoneType: must be a tensor.": (SCDM, TOKENS),
+    "tokens=ndarray: must be a tensor. Use torch.as_tensor": (SCDM, TOKENS.numpy(), KNOWN),
+    "known of torch.int64: must be torch.bool. Use known.bool().": (SCDM, TOKENS, KNOWN.long()),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_generate_names_what_to_write(net, message):
+    with refused(message):
+        generate(net, *WRONG[message])
+
+
+def test_generate_without_a_method_names_it():
+    net = Transformer("pico", 4, 16)
+    with pytest.raises(ValueError, match=r"method=None: the net has no method. Use one of METHODS"):
+        generate(net, tokens=TOKENS, known=KNOWN)
+
+
+def test_loss_without_a_generator_draws_from_that_of_torch(net):
+    expected = loss(net, SCDM, TOKENS, KNOWN, torch.Generator().manual_seed(3))
+    torch.manual_seed(3)
+    assert loss(net, SCDM, TOKENS, KNOWN) == expected
+    assert loss(net, SCDM, TOKENS, KNOWN) != expected
+
+
+def test_loss_refuses_known_of_integers(net):
+    with refused("known of torch.int64: must be torch.bool"):
+        loss(net, SCDM, TOKENS, KNOWN.long())
+
+
+@pytest.mark.parametrize("latents", [(0, 4), [0, 4]])
+def test_evaluate_has_a_default_config_and_takes_its_fields(net, latents):
+    rows = evaluate(net, TASK, latents=latents, num_samples=2)
+    assert [row["latents"] for row in rows] == [0, 4]
+    assert evaluate(net, TASK, EvalConfig(num_samples=2))[0]["valid"] == rows[0]["valid"]
+    with pytest.raises(ValueError, match=r"setting=samples: must be one of"):
+        evaluate(net, TASK, samples=2)
+
+
+@pytest.mark.parametrize(
+    ("latents", "expected"), [([0, 4], (0, 4)), (4, (4,)), ("all", ("all",)), ((0, "all"), (0, "all"))]
+)
+def test_eval_config_takes_latents_in_every_form(latents, expected):
+    assert EvalConfig(latents=latents).latents == expected
+
+
+@pytest.mark.parametrize("latents", [[], (), "some", 1.5, True, [None]])
+def test_eval_config_refuses_other_latents(latents):
+    with pytest.raises(ValueError, match="latents="):
+        EvalConfig(latents=latents)
+
+
+def test_configs_take_paths_as_text():
+    assert TrainConfig("sudoku-4", "scdm", out="runs/x", data="data/x").folder == Path("runs/x")
+    assert EvalConfig(data="data/x").data == Path("data/x")
+    config = DataConfig("sudoku-4", out="data/x", apart_from=["data/y"])
+    assert (config.folder, config.apart_from) == (Path("data/x"), (Path("data/y"),))
+    with pytest.raises(ValueError, match="out=5: must be a path"):
+        TrainConfig("sudoku-4", "scdm", out=5)
+
+
+def test_load_data_takes_a_path_as_text(tmp_path):
+    counts = {"num_train": 8, "num_validation": 2, "num_test": 2}
+    folder = make_data(DataConfig("sudoku-4", out=str(tmp_path / "four"), processes=1, **counts))
+    task, splits = load_data(str(folder))
+    assert task == TASK
+    assert np.array_equal(splits["train"].tokens, load_data(folder)[1]["train"].tokens)
+
+
+def test_fit_takes_names_and_settings(tmp_path):
+    settings = {"steps": 1, "size": "pico", "batch_size": 4, "num_train": 16, "num_validation": 4}
+    run = fit("sudoku-4", "scdm", out=str(tmp_path / "run"), **settings)
+    assert from_pretrained(run).method == SCDM
+    assert fit(TrainConfig("sudoku-4", "mdm", out=tmp_path / "other", **settings), METHODS["sidm"], seed=1)
+    assert from_pretrained(tmp_path / "other").method == METHODS["sidm"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "message"),
+    [
+        ((TrainConfig("sudoku-4", "scdm"),), {"train": TASK.generate(4, seed=0)}, "setting=train: must be"),
+        ((TrainConfig("sudoku-4", "scdm"), "mdm"), {}, "Use METHODS['mdm']"),
+        (("sudoku-4",), {}, "Use fit('sudoku-4', METHOD)"),
+    ],
+)
+def test_fit_names_what_to_write(arguments, settings, message):
+    with refused(message):
+        fit(*arguments, **settings)
+
+
+def test_names_of_tasks_in_errors_include_text():
+    with pytest.raises(ValueError, match=r"task=txt: must be one of .*, text. Did you mean text"):
+        TASKS["txt"]
+    with pytest.raises(ValueError, match=r"task=text: .* Use Text\(length=256\)"):
+        TASKS["text"]

@@ -1,0 +1,271 @@
+"""Networks of transformers behind the Denoiser contract: the same logits, in any order, for any subset."""
+
+import pytest
+import torch
+import transformers
+
+from helpers.tiny_models import DECODERS, ENCODERS, VOCAB, WITH_WINDOW, tiny_model
+from latent_tokens import (
+    METHODS,
+    TASKS,
+    Decoding,
+    EvalConfig,
+    HuggingFaceDenoiser,
+    any_order,
+    evaluate,
+    generate,
+    log_likelihood,
+    loss,
+)
+from latent_tokens.core.attention import block_mask, causal, dense_mask
+from latent_tokens.core.layout import Layout, next_layout
+from latent_tokens.network.hf import FAMILIES
+
+MASK = VOCAB - 1
+LENGTH = 9
+TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
+
+
+@pytest.fixture
+def tokens():
+    return torch.randint(3, MASK, (2, LENGTH), generator=torch.Generator().manual_seed(1))
+
+
+def positions():
+    return torch.arange(LENGTH).expand(2, -1)
+
+
+def natural_mask(family):
+    full = torch.ones(2, LENGTH, LENGTH, dtype=torch.bool)
+    return full.tril() if family in DECODERS else full
+
+
+def difference(first, second):
+    return (first.float() - second.float()).abs().max().item()
+
+
+def test_every_supported_family_is_tested():
+    assert sorted([*DECODERS, *ENCODERS]) == sorted(FAMILIES)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_are_those_of_the_models_own_forward(family, attention, dtype, tokens):
+    """Without a mask of ours. A window of 3 positions cuts attention in sliding layers, both ways."""
+    for window in ({}, WITH_WINDOW.get(family)):
+        if window is None:
+            continue
+        model = tiny_model(family, attention, dtype, **window)
+        own = model(input_ids=tokens).logits
+        answer = HuggingFaceDenoiser(model, MASK)(tokens, positions(), natural_mask(family))
+        assert answer.dtype == dtype
+        assert own.float().std() > 0.5
+        assert difference(answer, own) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_reordering_slots_with_their_positions_changes_nothing(family, tokens):
+    net = HuggingFaceDenoiser(tiny_model(family, **WITH_WINDOW.get(family, {})), MASK)
+    turn = torch.randperm(LENGTH, generator=torch.Generator().manual_seed(3))
+    mask = natural_mask(family)
+    straight = net(tokens, positions(), mask)
+    turned = net(tokens[:, turn], positions()[:, turn], mask[:, turn][:, :, turn])
+    assert difference(turned, straight[:, turn]) < 1e-5
+
+
+def test_jumps_of_positions_do_not_cut_attention(tokens):
+    """Without a mask, transformers takes each jump for the start of another text."""
+    model = tiny_model("llama")
+    jumping = positions()[:, torch.tensor([0, 5, 1, 2, 7, 8, 3, 4, 6])]
+    net = HuggingFaceDenoiser(model, MASK)
+    answer = net(tokens, jumping, natural_mask("llama"))
+    alone = model(input_ids=tokens, position_ids=jumping, use_cache=False).logits
+    assert difference(alone[:, 0], answer[:, 0]) < 1e-5
+    assert difference(alone[:, 1:], answer[:, 1:]) > 0.1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_padding_on_either_side_changes_nothing(family, tokens):
+    net = HuggingFaceDenoiser(tiny_model(family, **WITH_WINDOW.get(family, {})), MASK)
+    mask = natural_mask(family)
+    plain = net(tokens, positions(), mask)
+    for left, right in ((2, 0), (0, 2)):
+        wider = torch.eye(LENGTH + 2, dtype=torch.bool).repeat(2, 1, 1)
+        inside = slice(left, LENGTH + left)
+        wider[:, inside, inside] = mask
+        pad = (left, right)
+        ids = torch.nn.functional.pad(tokens, pad, value=MASK)
+        padded = net(ids, torch.nn.functional.pad(positions(), pad), wider)
+        assert difference(padded[:, inside], plain) < 1e-5
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_of_some_slots_are_those_of_all(family, tokens):
+    net = HuggingFaceDenoiser(tiny_model(family), MASK)
+    slots = torch.rand(2, LENGTH, generator=torch.Generator().manual_seed(2)) < 0.4
+    mask = natural_mask(family)
+    some = net(tokens, positions(), mask, slots)
+    assert some.shape == (int(slots.sum()), VOCAB)
+    assert difference(some, net(tokens, positions(), mask)[slots]) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["scdm", "esolm"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_left_out_changes_no_logits(family, name, tokens):
+    net = HuggingFaceDenoiser(tiny_model(family, **WITH_WINDOW.get(family, {})), MASK)
+    order = torch.stack([torch.randperm(LENGTH, generator=torch.Generator().manual_seed(i)) for i in (0, 1)])
+    answers = []
+    for shown in (LENGTH, 6):
+        layout = Layout(order[:, :shown], torch.full((2,), 4), torch.full((2,), shown))
+        answers.append(METHODS[name].logits(net, tokens, layout)[:, :6])
+    assert answers[0][..., MASK].max() == -torch.inf
+    assert difference(answers[0][..., :MASK], answers[1][..., :MASK]) < 1e-5
+
+
+def test_block_mask_gives_the_logits_of_the_dense_mask(tokens):
+    net = HuggingFaceDenoiser(tiny_model("qwen3", **WITH_WINDOW["qwen3"]), MASK)
+    layout = Layout(positions(), torch.tensor([3, 5]), torch.tensor([9, 7]))
+    every = torch.ones_like(tokens, dtype=torch.bool)
+    dense = net(tokens, positions(), dense_mask(causal, layout), every)
+    torch.testing.assert_close(net(tokens, positions(), block_mask(causal, layout), every), dense)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_new_mask_token_has_the_mean_embedding(tied, tokens):
+    model = tiny_model("llama", tie_word_embeddings=tied)
+    own = model(input_ids=tokens).logits
+    net = HuggingFaceDenoiser(model, None)
+    assert (net.mask_id, net.vocab_size) == (VOCAB, VOCAB)
+    weight = model.get_input_embeddings().weight
+    assert len(weight) == VOCAB + 1
+    torch.testing.assert_close(weight[VOCAB], weight[:VOCAB].mean(0))
+    assert difference(net(tokens, positions(), natural_mask("llama"))[..., :VOCAB], own) < 1e-5
+    layout = Layout(positions(), torch.tensor([3, 3]), torch.tensor([9, 9]))
+    logits = METHODS["scdm"].logits(net, tokens, layout)
+    assert (logits[..., VOCAB] == -torch.inf).all()
+    assert logits[..., :VOCAB].isfinite().all()
+
+
+@pytest.mark.parametrize("family", DECODERS)
+def test_shifted_readout_is_the_autoregressive_model_itself(family, tokens):
+    """It reads BOS and all tokens but the last, at positions from 0, as GPT-2's learned embedding needs."""
+    model = tiny_model(family)
+    text = torch.cat([torch.full((2, 1), model.config.bos_token_id), tokens[:, :-1]], 1)
+    own = model(input_ids=text).logits.double().log_softmax(-1).gather(2, tokens[:, :, None])[:, :, 0]
+    net = HuggingFaceDenoiser(model, None, "shifted")
+    assert model.get_input_embeddings().num_embeddings == VOCAB
+    lengths = torch.full((2,), LENGTH)
+    ours = log_likelihood(net, net.method, tokens, positions(), torch.zeros_like(lengths), lengths)
+    assert difference(ours, own) < 1e-5
+
+
+@pytest.mark.parametrize("family", ["qwen2", "gpt2"])
+def test_left_readout_reads_the_slot_before(family, tokens):
+    """As Dream and DiffuGPT: every slot attends to every other, and position i is read at i - 1."""
+    net = HuggingFaceDenoiser(tiny_model(family), MASK, "left")
+    layout = Layout(positions(), torch.tensor([4, 6]), torch.tensor([9, 9]))
+    ids = net.method.input_ids(tokens, layout, MASK)
+    in_place = net(ids, positions(), torch.ones(2, LENGTH, LENGTH, dtype=torch.bool))
+    logits = net.method.logits(net, tokens, layout)
+    assert difference(logits[:, 1:, :MASK], in_place[:, :-1, :MASK]) < 1e-5
+    targets = layout.shown & ~layout.clean
+    assert difference(net.method.logits_at(targets, net, tokens, layout).exp(), logits[targets].exp()) < 1e-5
+
+
+def infill(net, method, rows):
+    """Decode prompts with gaps, of different lengths."""
+    known = torch.rand(4, LENGTH, generator=torch.Generator().manual_seed(6)) < 0.3
+    tokens = torch.randint(3, MASK, (4, LENGTH), generator=torch.Generator().manual_seed(5))
+    lengths = torch.tensor([9, 7, 9, 8])
+    decoding = Decoding(candidates=2, latents=2)
+    return generate(net, method, tokens[rows], known[rows], decoding, 2, rows=rows, lengths=lengths[rows])
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "gpt2", "modernbert"])
+def test_sample_alone_is_that_of_the_batch(family):
+    net = HuggingFaceDenoiser(tiny_model(family), MASK)
+    batch = infill(net, METHODS["scdm"], torch.arange(4))
+    for row in range(4):
+        alone = infill(net, METHODS["scdm"], torch.tensor([row]))
+        assert torch.equal(alone.tokens[0], batch.tokens[row])
+        assert torch.equal(alone.order[0], batch.order[row])
+
+
+@pytest.mark.parametrize("family", ["qwen2", "bert"])
+def test_loss_reaches_every_weight_and_equals_its_parts(family, tokens):
+    model = tiny_model(family)
+    net = HuggingFaceDenoiser(model, MASK)
+    known = torch.zeros_like(tokens, dtype=torch.bool)
+    value = loss(net, METHODS["scdm"], tokens, known, torch.Generator().manual_seed(0))
+    value.backward()
+    assert model.get_input_embeddings().weight.grad[MASK].abs().sum() > 0
+    net.supports_slots = False
+    again = loss(net, METHODS["scdm"], tokens, known, torch.Generator().manual_seed(0))
+    assert difference(again, value) < 1e-5
+
+
+def test_evaluate_measures_a_model_of_transformers():
+    task = TASKS["sudoku-4"]
+    net = HuggingFaceDenoiser(
+        tiny_model("llama", vocab_size=task.vocab_size, max_position_embeddings=task.length), None
+    )
+    net.method = METHODS["scdm"]
+    rows = evaluate(net, task, EvalConfig(latents=(0, "all"), candidates=2, num_samples=2))
+    assert [row["latents"] for row in rows] == [0, "all"]
+    assert rows[0]["processed"] < rows[1]["processed"] == task.length**2
+
+
+def test_likelihood_in_one_pass_is_that_of_the_steps(tokens):
+    net = HuggingFaceDenoiser(tiny_model("smollm3"), MASK)
+    noise = torch.rand(2, LENGTH, generator=torch.Generator().manual_seed(4))
+    order = any_order(torch.zeros(2, LENGTH, dtype=torch.bool), noise)
+    lengths = torch.full((2,), LENGTH)
+    nats = log_likelihood(net, METHODS["esolm"], tokens, order, torch.zeros_like(lengths), lengths)
+    last = next_layout(order, lengths - 1, torch.ones_like(lengths), torch.zeros_like(lengths))
+    logits = METHODS["esolm"].logits(net, tokens, last)[:, -1].double().log_softmax(-1)
+    assert difference(logits.gather(1, tokens.gather(1, order[:, -1:])), nats[:, -1:]) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("mask_id", "message"),
+    [
+        (VOCAB, "mask_id=12: the vocabulary has 12 tokens. Use the id of a reserved one, or None"),
+        (-1, "mask_id=-1: must be a whole number from 0"),
+        (1, "mask_id=1: is the bos token of the model. Use the id of a reserved one, or None"),
+        (2, "mask_id=2: is the eos token of the model."),
+    ],
+)
+def test_mask_id_that_is_not_free_is_refused(mask_id, message):
+    model = tiny_model("llama", eos_token_id=[2, 5])
+    with pytest.raises(ValueError, match=message):
+        HuggingFaceDenoiser(model, mask_id)
+    assert model.get_input_embeddings().num_embeddings == VOCAB
+
+
+def test_network_that_is_not_tested_is_refused():
+    settings = {"hidden_size": 8, "num_hidden_layers": 1, "vocab_size": VOCAB}
+    bloom = transformers.BloomForCausalLM(transformers.BloomConfig(n_head=2, **settings))
+    with pytest.raises(ValueError, match="model=BloomForCausalLM: not a language model that is tested"):
+        HuggingFaceDenoiser(bloom, MASK)
+    with pytest.raises(ValueError, match="model=LlamaModel: not a language model that is tested"):
+        HuggingFaceDenoiser(tiny_model("llama").model, MASK)
+    model = tiny_model("llama")
+    model.config._attn_implementation = "flash_attention_2"
+    with pytest.raises(ValueError, match="attn_implementation=flash_attention_2: takes no mask of slots"):
+        HuggingFaceDenoiser(model, MASK)
+
+
+def test_readout_that_does_not_suit_the_model_is_refused():
+    with pytest.raises(ValueError, match="mask_id=11: a shifted readout has the BOS token for MASK"):
+        HuggingFaceDenoiser(tiny_model("llama"), MASK, "shifted")
+    with pytest.raises(ValueError, match="the model has no BOS token"):
+        HuggingFaceDenoiser(tiny_model("llama", bos_token_id=None, eos_token_id=None), None, "shifted")
+    with pytest.raises(ValueError, match="readout=left_of: must be one of in_place"):
+        HuggingFaceDenoiser(tiny_model("llama"), MASK, "left_of")
+
+
+def test_position_past_the_models_last_is_refused(tokens):
+    net = HuggingFaceDenoiser(tiny_model("gpt2", max_position_embeddings=LENGTH - 1), MASK)
+    with pytest.raises(ValueError, match="position 8: the model has 8 positions"):
+        net(tokens, positions(), natural_mask("gpt2"))

@@ -1,0 +1,95 @@
+"""The KV cache of a network of transformers: the logits and samples of the pass without one."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from helpers.tiny_models import DECODERS, VOCAB, WITH_WINDOW, tiny_model
+from latent_tokens import METHODS, Decoding, HuggingFaceDenoiser, generate, left_to_right
+from latent_tokens.core import sampling
+from latent_tokens.core.state import start
+from latent_tokens.network.hf_cache import CachedModel, supports_cache
+
+LENGTH = 9
+DECODINGS = {
+    "one": Decoding(),
+    "latents": Decoding(candidates=2, latents=3),
+    "all": Decoding(candidates=3, latents="all", refresh=False),
+    "two a step": Decoding(candidates=4, tokens_per_step=2, latents=lambda masked: masked // 2),
+}
+
+
+def denoiser(family, method, **changes):
+    mask_id = None if method.readout == "shifted" else VOCAB - 1
+    return HuggingFaceDenoiser(tiny_model(family, **changes), mask_id, method.readout)
+
+
+def rows_to_decode(method):
+    """Prompts of different lengths, and with gaps if the method takes these."""
+    generator = torch.Generator().manual_seed(5)
+    tokens = torch.randint(3, VOCAB - 1, (4, LENGTH), generator=generator)
+    known = torch.arange(LENGTH) < torch.tensor([0, 4, 1, 2])[:, None]
+    if method.readout == "in_place":
+        known |= torch.rand(4, LENGTH, generator=generator) < 0.2
+    return tokens, known, torch.tensor([9, 7, 9, 6])
+
+
+def check_equal(net, method, decoding):
+    """Compare the logits of every step, and the samples, with those of the reference."""
+    tokens, known, lengths = rows_to_decode(method)
+    everyone = torch.arange(len(tokens))
+    cache = CachedModel(net, method, everyone)
+
+    def compare(rows, tokens, layout, k):
+        logits = cache(rows, tokens, layout, k)
+        reference = sampling.candidates_of_every_slot(net, method, rows, tokens, layout, k)
+        torch.testing.assert_close(logits, reference, atol=1e-5, rtol=1e-5)
+        fixed = layout.num_shown if method.readout == "shifted" else layout.num_clean
+        assert torch.equal((cache.slots >= 0).sum(1), fixed)
+        return logits
+
+    state = start(net, method, tokens, known, decoding, 3, None, lengths)
+    sampling.decode(net, method, decoding, state, everyone, compare)
+    made = generate(net, method, tokens, known, decoding, 3, lengths=lengths)
+    plain = sampling.generate(net, method, tokens, known, decoding, 3, lengths=lengths)
+    assert torch.equal(made.tokens, plain.tokens)
+    assert torch.equal(made.order, plain.order)
+    assert torch.equal(made.processed, plain.processed)
+
+
+@pytest.mark.parametrize("family", DECODERS)
+def test_cached_logits_and_samples_are_the_references(family):
+    method = METHODS["esolm"]
+    check_equal(denoiser(family, method, **WITH_WINDOW.get(family, {})), method, DECODINGS["latents"])
+
+
+@pytest.mark.parametrize("name", DECODINGS)
+def test_cache_equals_reference_for_any_decoding(name):
+    check_equal(denoiser("llama", METHODS["esolm"]), METHODS["esolm"], DECODINGS[name])
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_cache_equals_reference_for_arm(family):
+    check_equal(denoiser(family, METHODS["arm"]), METHODS["arm"], Decoding())
+
+
+def test_generate_computes_only_slots_that_are_not_cached():
+    net = denoiser("llama", METHODS["esolm"])
+    widths = []
+    net.model.register_forward_pre_hook(
+        lambda model, positional, named: widths.append(named["input_ids"].shape[1]), with_kwargs=True
+    )
+    nothing = torch.zeros(2, LENGTH, dtype=torch.bool)
+    generate(net, METHODS["esolm"], nothing.long(), nothing, Decoding(), 0)
+    assert widths == [1, *[2] * (LENGTH - 1)]  # the token decoded last, and the candidate
+
+
+def test_cache_is_for_decoders_in_eval_mode_under_causal_rules():
+    decoder = denoiser("llama", METHODS["esolm"])
+    assert supports_cache(decoder, METHODS["esolm"])
+    assert not supports_cache(decoder, METHODS["scdm"])
+    left = replace(METHODS["esolm"], order=left_to_right, readout="left")
+    assert not supports_cache(decoder, left)
+    assert not supports_cache(decoder.train(), METHODS["esolm"])
+    assert not supports_cache(denoiser("modernbert", METHODS["esolm"]), METHODS["esolm"])

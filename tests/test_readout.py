@@ -1,0 +1,143 @@
+"""The readout "left": the prediction for a position is read at the slot of the position to its left."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from helpers.oracle import Oracle, frequencies, small_joint, total_variation
+from latent_tokens import (
+    METHODS,
+    Decoding,
+    any_order,
+    generate,
+    left_to_right,
+    log_likelihood,
+    loss,
+)
+from latent_tokens.core.layout import Layout
+from latent_tokens.core.likelihood import in_one_pass
+from latent_tokens.core.readout import left_slots
+
+LENGTH = 16
+ALL_SHOWN = replace(METHODS["mdm"], readout="left")
+CAUSAL = replace(METHODS["esolm"], order=left_to_right, readout="left")
+WINDOWED = replace(METHODS["ar-mtp-window-16"], window=4, readout="left")
+READ_LEFT = {"mdm": ALL_SHOWN, "causal": CAUSAL, "window": WINDOWED}
+JOINT = small_joint()
+
+
+@pytest.mark.parametrize(("name", "control"), [("mdm", "fixed"), ("causal", "none"), ("window", "fixed")])
+def test_latent_control_follows_from_the_slot_that_is_read(name, control):
+    assert READ_LEFT[name].latent_control == control
+
+
+def test_slot_to_the_left_is_that_of_the_position_before():
+    """The last slot of row 1 is padding."""
+    layout = Layout(
+        torch.tensor([[0, 2, 3, 1], [2, 0, 1, 0]]),
+        num_clean=torch.tensor([2, 2]),
+        num_shown=torch.tensor([4, 3]),
+    )
+    assert left_slots(layout).tolist() == [[0, 3, 1, 0], [2, 1, 1, 3]]
+
+
+@pytest.mark.parametrize("name", READ_LEFT)
+def test_generate_draws_the_joint_given_the_first(name):
+    method = READ_LEFT[name]
+    known = torch.tensor([True, False, False]).expand(4_000, 3)
+    for first in (0, 2):
+        tokens = torch.full(known.shape, first)
+        made = generate(Oracle(JOINT, left=True), method, tokens, known, Decoding(), 0).tokens
+        conditional = torch.zeros_like(JOINT)
+        conditional[first] = JOINT[first] / JOINT[first].sum()
+        assert total_variation(frequencies(made), conditional) < 0.05
+
+
+def test_loss_is_the_entropy_given_the_first():
+    probabilities = JOINT / JOINT.sum()
+    entropy = torch.special.entr(probabilities).sum() - torch.special.entr(probabilities.sum((1, 2))).sum()
+    net = Oracle(JOINT, left=True)
+    rows = torch.multinomial(
+        JOINT.reshape(-1), 30_000, replacement=True, generator=torch.Generator().manual_seed(1)
+    )
+    tokens = net.outcomes[rows]
+    known = torch.arange(3).expand_as(tokens) == 0
+    for method in (ALL_SHOWN, replace(ALL_SHOWN, targets="next")):
+        value = loss(net, method, tokens, known, torch.Generator().manual_seed(2))
+        assert value.item() == pytest.approx(entropy.item() / 2, abs=0.01)
+
+
+def batch():
+    """Three rows of different lengths, their first token and some others known."""
+    generator = torch.Generator().manual_seed(4)
+    tokens = torch.randint(0, 4, (3, LENGTH), generator=generator)
+    known = torch.rand(3, LENGTH, generator=generator) < 0.2
+    known[:, 0] = True
+    return tokens, known, torch.tensor([16, 12, 14])
+
+
+@pytest.mark.parametrize("name", READ_LEFT)
+def test_logits_of_some_slots_equal_those_of_all(pico, name):
+    method = READ_LEFT[name]
+    tokens, known, lengths = batch()
+    layout = method.draw(known, lengths, torch.Generator().manual_seed(0))
+    targets = layout.shown & ~layout.clean
+    every = method.logits(pico, tokens, layout)
+    torch.testing.assert_close(method.logits_at(targets, pico, tokens, layout), every[targets])
+    in_place = replace(METHODS["mdm"], attention=method.attention).logits(pico, tokens, layout)
+    row, slot = targets.nonzero()[0].tolist()
+    left = (layout.positions[row] == layout.positions[row, slot] - 1).nonzero()[0].item()
+    torch.testing.assert_close(every[row, slot], in_place[row, left])
+
+
+@pytest.mark.parametrize("name", READ_LEFT)
+def test_sample_of_left_readout_is_equal_alone_and_in_a_batch(pico, name):
+    tokens, known, lengths = batch()
+    made = generate(pico, READ_LEFT[name], tokens, known, Decoding(), 3, lengths=lengths)
+    for row in range(3):
+        cut = int(lengths[row])
+        one = (tokens[row : row + 1, :cut], known[row : row + 1, :cut])
+        alone = generate(pico, READ_LEFT[name], *one, Decoding(), 3, rows=torch.tensor([row]))
+        assert torch.equal(alone.tokens[0], made.tokens[row, :cut])
+
+
+def test_likelihood_of_left_readout_in_one_pass_is_that_of_the_steps(pico):
+    tokens, _, lengths = batch()
+    order = torch.arange(LENGTH).expand(3, -1)
+    first = torch.ones(3, dtype=torch.int64)
+    one = in_one_pass(pico, CAUSAL, tokens, order, first, lengths)
+    torch.testing.assert_close(one, log_likelihood(pico, CAUSAL, tokens, order, first, lengths))
+    for step in (1, 7):
+        layout = Layout(order[:, : step + 1], torch.full((3,), step), torch.full((3,), step + 1))
+        logits = CAUSAL.logits(pico, tokens, layout)[:, -1].double().log_softmax(-1)
+        expected = logits.gather(1, tokens[:, step : step + 1])[:, 0]
+        torch.testing.assert_close(one[:, step], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_masked_first_position_is_refused(pico):
+    tokens = torch.zeros(2, LENGTH, dtype=torch.int64)
+    known = torch.zeros(2, LENGTH, dtype=torch.bool)
+    known[0, 0] = True
+    message = "row 1: position 0 is masked, and readout=left reads no prediction for it"
+    with pytest.raises(ValueError, match=message):
+        generate(pico, ALL_SHOWN, tokens, known, Decoding(), 0)
+    with pytest.raises(ValueError, match=message):
+        loss(pico, ALL_SHOWN, tokens, known, torch.Generator().manual_seed(0))
+    order = torch.arange(LENGTH).expand(2, -1)
+    with pytest.raises(ValueError, match=message):
+        log_likelihood(pico, ALL_SHOWN, tokens, order, torch.tensor([1, 0]), torch.full((2,), LENGTH))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"attention": METHODS["mdm"].attention, "window": 4}, {"attention": METHODS["sidm"].attention}],
+)
+def test_method_whose_input_may_lack_the_left_slot_is_refused(changes):
+    with pytest.raises(ValueError, match=r"readout=left: a prediction is read at the slot to its left"):
+        replace(METHODS["scdm"], readout="left", **changes)
+    with pytest.raises(ValueError, match=r"readout=left"):
+        replace(METHODS["mdm-depth"], readout="left")
+    known = torch.ones(1, 4, dtype=torch.bool)
+    with pytest.raises(ValueError, match="it decodes from left to right only"):
+        generate(Oracle(JOINT), CAUSAL, known.long(), known, Decoding(order=any_order), 0)

@@ -1,0 +1,246 @@
+/** The tab Watch: one decode, or two side by side, step by step. */
+
+import { drawnTrace, hasArrived } from "./decode.js";
+import { Decoder } from "./decoder.js";
+import { $, find, onPress, settled, write } from "./dom.js";
+import { Lane } from "./lane.js";
+import { Player } from "./player.js";
+import { Puzzle } from "./puzzle.js";
+import { Fault } from "./server.js";
+import { numEmpty, stepsOf } from "./trace.js";
+import { restore } from "./watch_address.js";
+import { announce, drawClues, drawHeads, inability, solutionWords, toggleSettings } from "./watch_view.js";
+
+/** @typedef {import("./source.js").Source} Source */
+
+const QUIET = 250; // milliseconds without a change before a decode begins
+
+export class Watch {
+  /** @type {Lane[]} */
+  lanes = [];
+  /** @type {Set<Lane>} lanes whose decode begins soon */
+  waiting = new Set();
+  latentsAlone = "all"; // n of the first lane before the comparison
+  task = "";
+  blocked = false; // whether the puzzle cannot be decoded
+  isDrawAsked = false;
+  seed = find("#seed", HTMLInputElement);
+
+  /**
+   * @param {Source | null} source decodes puzzles; null if only traces are shown
+   * @param {() => void} changed what the address names has changed
+   */
+  constructor(source, changed = () => {}) {
+    this.source = source;
+    this.changed = changed;
+    /** @type {Player} */
+    this.player = new Player({
+      steps: () => this.steps,
+      hasArrived: (at) => this.lanes.every(({ decode }) => hasArrived(decode, at)),
+      draw: () => this.draw(),
+      announce: settled(() => announce(this.lanes), 300),
+    });
+    this.puzzle = new Puzzle({
+      model: () => this.model,
+      takeSide: (side) => this.takeSide(side),
+      changed: (at) => this.newPuzzle(at),
+    });
+    this.decoder =
+      source &&
+      new Decoder(
+        source,
+        () => this.drawSoon(),
+        () => this.player.at,
+      );
+    this.check = settled(() => void this.checkAndDecode(), QUIET);
+    this.flush = settled(() => this.decodeWaiting(), QUIET);
+    onPress($("#compare"), () => this.compare());
+    onPress($("#settings-button"), toggleSettings);
+    this.seed.addEventListener("change", () => this.lanes.forEach((lane) => this.later(lane)));
+  }
+
+  /** The model of the first lane. */
+  get model() {
+    return this.lanes[0].model;
+  }
+
+  addLane() {
+    const lane = new Lane("AB"[this.lanes.length], {
+      changed: (changed) => this.settingChanged(changed),
+      typed: (cell, key) => this.source && this.puzzle.type(cell, key),
+      picked: (cell) => this.pick(cell),
+    });
+    this.lanes.push(lane);
+    $("#lanes").append(lane.root);
+    $("#lane-choices").append(lane.settings.root);
+    return lane;
+  }
+
+  /**
+   * Offer models, and load what an address names.
+   *
+   * @param {import("./types.js").ModelEntry[]} models
+   * @param {import("./address.js").Address} address
+   */
+  begin(models, address) {
+    this.addLane().settings.offer(models, models[0].name);
+    restore(this, address);
+  }
+
+  /**
+   * Show traces without decoding.
+   *
+   * @param {import("./types.js").Trace[]} traces
+   */
+  show(traces) {
+    for (const trace of traces.slice(0, 2)) this.addLane().finish(trace, "");
+    this.draw();
+  }
+
+  /**
+   * Take a model of boards of a side, with the method of the present one if there is one.
+   *
+   * @param {number} side
+   */
+  takeSide(side) {
+    const { settings } = this.lanes[0];
+    const models = settings.offered.filter((model) => model.kind === "sudoku" && model.side === side);
+    const model = models.find(({ method }) => method === this.model.method) ?? models[0];
+    if (!model) return;
+    if (this.lanes[1]) this.compare();
+    settings.setModel(model.name);
+    this.task = model.task;
+    this.puzzle.forget();
+  }
+
+  /** @param {number} at the step to show */
+  newPuzzle(at) {
+    this.player.pause();
+    this.player.at = at;
+    for (const lane of this.lanes) lane.rest();
+    const problem = this.puzzle.problem || inability(this.lanes, this.puzzle);
+    write(this.puzzle.words, problem, problem !== "");
+    this.blocked = problem !== "";
+    if (!this.blocked) {
+      for (const lane of this.lanes) lane.wait();
+      this.check();
+    }
+    this.draw();
+  }
+
+  async checkAndDecode() {
+    const { text, digits, words } = this.puzzle;
+    if (this.blocked || !this.source) return;
+    try {
+      const solutions = await this.source.check(this.model, text, digits);
+      if (text !== this.puzzle.text) return;
+      write(words, solutionWords(solutions, this.model.kind), solutions === 0);
+      this.blocked = solutions === 0;
+      if (!this.blocked) return this.lanes.forEach((lane) => this.decode(lane));
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error;
+      if (text !== this.puzzle.text) return;
+      write(words, error.message, true);
+    }
+    for (const lane of this.lanes) lane.rest();
+    this.draw();
+  }
+
+  /** @param {Lane} lane */
+  settingChanged(lane) {
+    if (lane === this.lanes[0]) {
+      const isNewTask = this.task !== this.model.task;
+      this.task = this.model.task;
+      if (isNewTask && this.lanes[1]) this.compare();
+      if (isNewTask) return this.puzzle.loadFirst();
+      this.puzzle.offerExamples();
+    }
+    return this.blocked || inability(this.lanes, this.puzzle)
+      ? this.newPuzzle(this.player.at)
+      : this.later(lane);
+  }
+
+  /** @param {Lane} lane whose decode begins once its settings are quiet */
+  later(lane) {
+    if (this.blocked) return;
+    lane.wait();
+    this.waiting.add(lane);
+    this.draw();
+    this.flush();
+  }
+
+  decodeWaiting() {
+    for (const lane of this.waiting) this.decode(lane);
+    this.waiting.clear();
+  }
+
+  /** @param {Lane} lane */
+  decode(lane) {
+    const { text: puzzle, digits } = this.puzzle;
+    const request = { ...lane.requested, puzzle, temperature: 0, seed: this.seed.value || "0" };
+    void this.decoder?.decode(lane, request, digits);
+  }
+
+  /** @param {number} cell */
+  pick(cell) {
+    if (this.puzzle.chosen === cell) return;
+    this.puzzle.choose(cell);
+    this.draw();
+  }
+
+  /** Compare no latent tokens with all, or end the comparison. */
+  compare() {
+    const isOn = this.lanes.length === 1;
+    $("#compare").setAttribute("aria-pressed", String(isOn));
+    const [first] = this.lanes;
+    if (isOn) {
+      this.latentsAlone = first.settings.wished.latents;
+      const second = this.addLane();
+      Object.assign(second.settings.wished, first.settings.wished, { latents: "all" });
+      const models = first.settings.offered.filter(({ task }) => task === this.model.task);
+      second.settings.offer(models, this.model.name);
+      first.rest();
+      first.settings.wish({ latents: "0" });
+      this.later(second);
+    } else {
+      const second = this.lanes.splice(1)[0];
+      second.rest();
+      second.root.remove();
+      second.settings.root.remove();
+      this.waiting.delete(second);
+      first.settings.wish({ latents: this.latentsAlone });
+    }
+    this.draw();
+  }
+
+  /** @returns {number} */
+  get steps() {
+    const traces = this.lanes.map(({ decode }) => drawnTrace(decode, this.player.at));
+    const steps = traces.filter((trace) => trace !== null).map(stepsOf);
+    if (steps.length) return Math.max(...steps);
+    return this.source && !this.blocked ? numEmpty(this.puzzle.draft) : 0;
+  }
+
+  drawSoon() {
+    if (this.isDrawAsked) return;
+    this.isDrawAsked = true;
+    requestAnimationFrame(() => {
+      this.isDrawAsked = false;
+      this.draw();
+    });
+  }
+
+  draw() {
+    this.player.draw();
+    const { at } = this.player;
+    const served = this.source !== null;
+    for (const lane of this.lanes) {
+      const draft = drawnTrace(lane.decode, at)?.start ?? this.puzzle.draft;
+      if (served) lane.settings.offerFor(this.task, this.puzzle.isPrefix);
+      lane.draw({ draft, at, chosen: this.puzzle.chosen, served });
+    }
+    drawHeads(this.lanes, served);
+    drawClues(drawnTrace(this.lanes[0].decode, 0)?.start);
+    this.changed();
+  }
+}

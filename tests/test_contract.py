@@ -161,6 +161,20 @@ def test_check_network_passes_an_exact_oracle(length, any_method):
     check_network(oracle, any_method, length, oracle.mask_id)
 
 
+def test_check_network_refuses_a_network_without_mask_id():
+    with pytest.raises(ValueError, match=r"net=Linear: has no mask_id\. Set it"):
+        check_network(nn.Linear(2, 2), SCDM, 8, 4)
+
+
+@pytest.mark.parametrize(("length", "vocab_size"), [(16, 4), (8, 9)])
+def test_check_network_refuses_embeddings_that_are_too_small(length, vocab_size):
+    net = Transformer(Size(32, 2, 1), 4, 8)
+    with pytest.raises(
+        ValueError, match=f"net=Transformer: fails on {length} positions, {vocab_size} tokens"
+    ):
+        check_network(net, SCDM, length, vocab_size)
+
+
 def test_check_network_passes_an_untrained_head_of_zeros():
     net = Wrapped()
     nn.init.zeros_(net.llama.lm_head.weight)

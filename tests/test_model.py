@@ -143,8 +143,8 @@ MISTAKES = {
     r"tokens \(1, 9\), known \(1, 9\) of torch.bool: must be \(N, 16\)": {"prompt": [4] * 9},
     "known .* of torch.int64: must be": {"prompt": [0] * 16, "known": [1] * 16},
     "prompt of torch.float32": {"prompt": [0.5] * 16},
-    "prompt: token 7 is not one of sudoku-4": {"prompt": [7] + [4] * 15},
-    "prompt: token -1 is not one of sudoku-4": {"prompt": [-1] + [4] * 15},
+    "prompt with token 7: sudoku-4 has the tokens 0-3. Use 4, MASK": {"prompt": [7] + [4] * 15},
+    "prompt with token -1: sudoku-4 has": {"prompt": [-1] + [4] * 15},
     "prompt of 36 positions: sudoku-4 has 16": {"prompt": TASKS["sudoku-6"].generate(1, 0)},
     "prompt: is empty": {"prompt": []},
     "items: must each have tokens": {"prompt": {"input_ids": [1] * 16}},
@@ -185,8 +185,8 @@ def test_results_without_pandas_name_the_package(small, monkeypatch):
 
 
 def test_evaluate_refuses_an_evaluator_model_of_boards(small):
-    with pytest.raises(ValueError, match="judge=gpt2: is for text"):
-        small.evaluate(judge="gpt2")
+    with pytest.raises(ValueError, match="evaluator=gpt2: is for text"):
+        small.evaluate(evaluator="gpt2")
 
 
 def test_train_returns_the_model_of_fit(run, tmp_path):

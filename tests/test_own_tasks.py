@@ -128,6 +128,26 @@ def test_task_without_validation_examples_is_refused(tmp_path):
         fit(config, task=One())
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab": "abc"}, "examples with token 3: Short has the tokens 0-2. Correct vocab"),
+        ({"length": 12}, "examples of 10 positions: Short has 12"),
+    ],
+)
+def test_examples_that_do_not_fit_the_task_are_refused(tmp_path, changes, message):
+    short = type("Short", (Palindrome,), changes)()
+    short.generate = TASK.generate
+    config = TrainConfig("Short", "scdm", tmp_path / "short", size="pico", steps=1, num_validation=4)
+    with pytest.raises(ValueError, match=message):
+        fit(config, task=short)
+
+
+def test_class_in_place_of_a_task_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"task=Palindrome: is a class. Use Palindrome\(\)"):
+        fit(TrainConfig("Palindrome", "scdm", tmp_path / "class"), task=Palindrome)
+
+
 def test_padded_examples_have_the_lengths_of_their_sequences():
     examples = Examples.padded([[1, 2, 3], [300]], [2, 0], 4)
     assert examples.tokens.tolist() == [[1, 2, 3, 0], [300, 0, 0, 0]]

@@ -35,7 +35,8 @@ def from_transformers(folder_or_name: str | Path, mask_token: int | str) -> Hugg
         ValueError: transformers is not installed, the directory is missing, incomplete or not supported, or
             it has no such token.
 
-    Example:
+    Example::
+
         net = from_transformers("Qwen/Qwen2.5-0.5B", "<|fim_pad|>")
     """
     try:

@@ -102,7 +102,7 @@ def task_of(folder: Path, name: str | None = None) -> Solvable | Text:
     try:
         return described(description.get("task"), folder)
     except ValueError as error:
-        raise ValueError(f"{folder}: {error}. In Python, pass the task: evaluate(net, task, ...).") from None
+        raise ValueError(f"{folder}: {error}. In Python, pass task to load.") from None
 
 
 def check_counts(

@@ -18,6 +18,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from latent_tokens import tasks
+from latent_tokens.checks import check_choice
 from latent_tokens.configs import Split
 from latent_tokens.progress import CONSOLE
 from latent_tokens.tasks import SPLITS, Examples, Keys, Task, joined
@@ -221,11 +222,15 @@ def dataset(task: Task, split: Split, count: int, seed: int = 0) -> Examples:
         count: The number of examples. There are fewer if the task has no more.
         seed: The seed. Equal seeds are equal examples.
 
+    Raises:
+        ValueError: There is no such split.
+
     Example:
         >>> batch = next(iter(DataLoader(dataset(TASKS["sudoku-4"], "train", 64), batch_size=8)))
         >>> batch["tokens"].shape
         torch.Size([8, 16])
     """
+    check_choice("split", split, SPLITS)
     examples = make_splits(task, {split: count}, seed).examples()
     return examples[split] if split in examples else task.generate(0, seed)
 

@@ -52,7 +52,8 @@ def results(*runs: str | Path, metric: str | None = None) -> DataFrame:
         ImportError: pandas is not installed.
         ValueError: nothing is found, or a file is corrupt.
 
-    Example:
+    Example::
+
         table = results("runs/*")
         table.groupby(["method", "latents"]).value.agg(["mean", "std"])  # over seeds
     """

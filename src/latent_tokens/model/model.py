@@ -26,7 +26,7 @@ from latent_tokens.model.outputs import ResultTable, Samples
 from latent_tokens.model.prompts import Prompt, problems_of
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
-from latent_tokens.tasks import Language, Task, Text
+from latent_tokens.tasks import Language, Task, Text, check_instance
 from latent_tokens.training.loop import fit
 
 FOR_SAMPLING = (*(setting.name for setting in fields(SamplingConfig)), "confidence")
@@ -94,11 +94,11 @@ class Model:
             decoded.generated.forward_passes,
         )
 
-    def evaluate(self, *, judge: str | None = None, **settings: Any) -> ResultTable:
+    def evaluate(self, *, evaluator: str | None = None, **settings: Any) -> ResultTable:
         """Return the rows of `evaluate`, one per number of latent tokens.
 
         Args:
-            judge: the evaluator model of generated text, by default trigrams of `data`.
+            evaluator: the evaluator model of generated text, by default trigrams of `data`.
             **settings: any field of `EvalConfig`.
 
         Raises:
@@ -113,11 +113,11 @@ class Model:
         order = order_for(self.method, self.task, config)
         check_counts(self.method, order, config.latents or (), config.candidates)
         if isinstance(self.task, Text):
-            judge_model = judge_of(judge, config.data, self.task, device_of(self.net))
+            judge_model = judge_of(evaluator, config.data, self.task, device_of(self.net))
             rows = evaluate_text(self.net, self.task, config, judge_model)
-        elif judge is not None:
+        elif evaluator is not None:
             raise ValueError(
-                f"judge={judge}: is for text, and {self.task.name} has a verifier. Leave it out."
+                f"evaluator={evaluator}: is for text, and {self.task.name} has a verifier. Leave it out."
             )
         else:
             rows = evaluate(self.net, cast(Task, self.task), config)
@@ -180,6 +180,7 @@ def load(
     folder = find(folder_or_name)
     net = model_of(folder, method)
     learned = task_of(folder, task) if task is None or isinstance(task, str) else task
+    check_instance(learned)
     return Model(net, net.method, learned, folder)
 
 

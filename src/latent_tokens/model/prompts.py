@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from latent_tokens.checks import check_int
 from latent_tokens.data.splits import make_problems
 from latent_tokens.tasks import Examples, Language, Task, Tokens, joined
+from latent_tokens.tasks.base import check_tokens
 from latent_tokens.tasks.examples import Example, stack
 
 Prompt = str | Sequence[str] | Examples | Example | Sequence[Example] | ArrayLike
@@ -35,7 +36,8 @@ def problems_of(
     if prompt is None:
         return Examples.of(np.zeros((num_samples or 1, task.length), np.uint16), 0)
     examples = examples_of(task, mask_id, prompt, known)
-    check_examples(task, mask_id, examples)
+    fix = f"Use {mask_id}, MASK, at positions to decode"
+    check_tokens(task, examples.tokens, examples.known, "prompt", fix)
     if num_samples is None:
         return examples
     if len(examples.tokens) > 1:
@@ -88,16 +90,3 @@ def complete_examples(task: Language, prompt: Prompt) -> Examples | None:
     if all(isinstance(item, dict) for item in items):
         return stack(cast(list[Example], items))
     return None
-
-
-def check_examples(task: Language, mask_id: int, examples: Examples) -> None:
-    """Raise ValueError if a prompt has another length than the task, or a given token that it lacks."""
-    length = examples.tokens.shape[1]
-    if length != task.length:
-        raise ValueError(f"prompt of {length} positions: {task.name} has {task.length}. Use its examples.")
-    tokens = examples.tokens[examples.known].astype(np.int64)
-    invalid = tokens[(tokens < 0) | (tokens >= task.vocab_size)]
-    if len(invalid):
-        problem = f"token {invalid[0]} is not one of {task.name}"
-        fix = f"Use 0-{task.vocab_size - 1}, and {mask_id}, MASK, at positions to decode"
-        raise ValueError(f"prompt: {problem}. {fix}.")

@@ -9,14 +9,15 @@ from weakref import WeakValueDictionary
 import torch
 from torch import nn
 
-from latent_tokens.checks import check_int
+from latent_tokens.checks import check_int, first_line
 from latent_tokens.core.methods import Denoiser, Method
-from latent_tokens.core.wrappers import unwrap
+from latent_tokens.core.wrappers import as_denoiser, unwrap
 from latent_tokens.network.probes import (
     check_hidden_slots,
     check_input_matters,
     check_order,
     check_rows,
+    failure,
     probe_of,
 )
 from latent_tokens.network.transformer import Transformer
@@ -55,13 +56,18 @@ def check_network(net: Denoiser, method: Method, length: int, vocab_size: int) -
     """
     check_int("length", length, 1)
     check_int("vocab_size", vocab_size, 1)
+    as_denoiser(net)
     weights = [weight for module in modules_of(net) for weight in module.parameters()]
     device = weights[0].device if weights else torch.device("cpu")
     dtypes = {weight.dtype for weight in weights if weight.is_floating_point()} | {torch.float32}
     eps = max(torch.finfo(dtype).eps for dtype in dtypes)
     with eval_mode(net), torch.no_grad():
         probe = probe_of(net, method, length, vocab_size, device)
-        probe.logits()
+        try:
+            probe.logits()
+        except IndexError as error:
+            sizes = f"{length} positions, {vocab_size} tokens and MASK, {net.mask_id}"
+            raise failure(net, f"fails on {sizes} ({first_line(error)}). Enlarge its embeddings.") from error
         if length < FEWEST_POSITIONS or vocab_size == 1:
             return
         check_input_matters(probe, is_shifted=method.readout == "shifted")

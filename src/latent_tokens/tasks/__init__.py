@@ -83,6 +83,7 @@ __all__ = [
     "Text",
     "Tokens",
     "Zebra",
+    "check_instance",
     "configured",
     "described",
     "description",
@@ -119,6 +120,12 @@ def checked_task(name: str, task: object) -> Task:
     raise ValueError(
         f"task={name}: is not a task, it lacks {', '.join(missing)}. Inherit from latent_tokens.TaskBase."
     )
+
+
+def check_instance(task: Language) -> None:
+    """Raise ValueError if a task is a class, which has no values of its properties."""
+    if isinstance(task, type):
+        raise ValueError(f"task={task.__name__}: is a class. Use {task.__name__}().")
 
 
 def description(task: Language) -> dict[str, Json]:

@@ -129,6 +129,26 @@ class Solvable(Task, Protocol):
         """
 
 
+def check_tokens(task: Language, tokens: Tokens, where: Known, name: str, fix: str) -> None:
+    """Raise ValueError if tokens have another length than the task, or one is not of its vocabulary.
+
+    Args:
+        task: the task.
+        tokens: the tokens, (N, L).
+        where: the positions to check, (N, L).
+        name: the argument that holds the tokens, for the message.
+        fix: how to correct a token.
+    """
+    if tokens.shape[1] != task.length:
+        raise ValueError(
+            f"{name} of {tokens.shape[1]} positions: {task.name} has {task.length}. Use {task.length}."
+        )
+    for token in (int(tokens.min(where=where, initial=0)), int(tokens.max(where=where, initial=0))):
+        if not 0 <= token < task.vocab_size:
+            tokens_of_task = f"the tokens 0-{task.vocab_size - 1}"
+            raise ValueError(f"{name} with token {token}: {task.name} has {tokens_of_task}. {fix}.")
+
+
 def split_by_key(keys: Keys) -> NDArray[np.int8]:
     """Return 1 (validation) for one in HELD_OUT keys, 2 (test) for as many, and 0 (train) for the others."""
     rest = keys % np.uint64(HELD_OUT)

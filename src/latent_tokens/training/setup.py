@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import nn
@@ -17,14 +16,13 @@ from torch.optim.swa_utils import AveragedModel
 from latent_tokens import processes
 from latent_tokens.checkpoints.pretrained import describe
 from latent_tokens.checkpoints.stored_methods import load_method
-from latent_tokens.configs import DEFAULT_NUM_TRAIN, Split, TrainConfig
+from latent_tokens.configs import Split, TrainConfig
 from latent_tokens.core.methods import Denoiser, Method
-from latent_tokens.data.datasets import change_detector, fingerprint, load_data
-from latent_tokens.data.splits import chunks_of, make_splits
+from latent_tokens.data.datasets import change_detector, fingerprint
 from latent_tokens.network.compiling import compile_blocks
-from latent_tokens.progress import CONSOLE, counting
 from latent_tokens.storage import Json, json_bytes, restore_files
-from latent_tokens.tasks import Examples, Language, Task, TaskBase, Text, description, named
+from latent_tokens.tasks import Examples, Language, Text, description, named
+from latent_tokens.training.data import check_examples, num_train_of, training_data
 from latent_tokens.training.extension import extended, stretches_of, write_extension
 from latent_tokens.training.network import (
     OF_TRANSFORMER,
@@ -46,8 +44,6 @@ from latent_tokens.training.state import State, discard_after, load_state, saved
 from latent_tokens.training.step import ema_update
 from latent_tokens.training.tracking import check_installed, start_tracker
 from latent_tokens.training.validation import restore_best
-
-CHECKED_AT_ONCE = 10_000  # examples
 
 
 def setup(
@@ -153,64 +149,6 @@ def with_settings(method: Method, config: TrainConfig) -> Method:
     weight = config.weight or method.weight
     targets = config.targets or method.targets
     return replace(method, weight=weight, targets=targets)
-
-
-def num_train_of(config: TrainConfig, task: Language) -> int:
-    """Return the number of training examples to generate: the config's, else that of a task of a user."""
-    if config.num_train is not None:
-        return config.num_train
-    return task.num_train if isinstance(task, TaskBase) else DEFAULT_NUM_TRAIN
-
-
-def training_data(config: TrainConfig, task: Language) -> tuple[Language, dict[Split, Examples]]:
-    """Return (the task, its training and validation examples), from the config's data set or generated.
-
-    The task of a data set has more settings than its name.
-
-    Raises:
-        ValueError: the data set lacks a split or is of another task, or the task needs a data set.
-    """
-    if config.data is None:
-        return task, generate_examples(config, task)
-    stored_task, splits = load_data(config.data, ("train", "validation"), task)
-    if stored_task.name != task.name:
-        raise ValueError(f"data={config.data}: holds {stored_task.name}, not {task.name}")
-    for split in ("train", "validation"):
-        if split not in splits or not len(splits[split].tokens):
-            problem = f"has no {split} examples, and training takes both splits"
-            raise ValueError(f"data={config.data}: {problem}; make a data set that has them")
-    return stored_task, splits
-
-
-def generate_examples(config: TrainConfig, task: Language) -> dict[Split, Examples]:
-    """Return generated training and validation examples. Raise ValueError if the task needs a data set."""
-    if not isinstance(task, Task):
-        fix = f"make one (latent-tokens data {task.name} --source FILE), name it with --data"
-        raise ValueError(f"task={task.name}: is learned from a data set; {fix}")
-    counts: dict[Split, int] = {
-        "train": num_train_of(config, task),
-        "validation": config.num_validation,
-    }
-    with counting(f"generating {task.name}", sum(counts.values())) as count:
-        builder = make_splits(task, counts, config.seed, report=count)
-    for split in builder.open:
-        num_examples = builder.counts.get(split, 0)
-        CONSOLE.print(f"{split}: {task.name} has only {num_examples:,} different examples", highlight=False)
-    for split in counts:
-        if not builder.counts.get(split):
-            raise ValueError(
-                f"task={task.name}: has no {split} examples. Widen the task, or use another seed."
-            )
-    return builder.examples()
-
-
-def check_examples(config: TrainConfig, method: Method, examples: Examples) -> None:
-    """Raise ValueError if the method cannot take the given positions, or a rank would have no example."""
-    for part in chunks_of(examples, CHECKED_AT_ONCE):
-        method.check_known(torch.from_numpy(np.array(part.known)))
-    world_size = processes.world_size()
-    if config.batch_size < world_size:
-        raise ValueError(f"batch_size={config.batch_size}: must be at least the world size, {world_size}")
 
 
 def describe_run(

@@ -1,0 +1,81 @@
+"""The examples of a training run: of a data set, or generated, and checked."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from latent_tokens import processes
+from latent_tokens.configs import DEFAULT_NUM_TRAIN, Split, TrainConfig
+from latent_tokens.core.methods import Method
+from latent_tokens.data.datasets import load_data
+from latent_tokens.data.splits import chunks_of, make_splits
+from latent_tokens.progress import CONSOLE, counting
+from latent_tokens.tasks import Examples, Language, Task, TaskBase, check_instance
+from latent_tokens.tasks.base import check_tokens
+
+CHECKED_AT_ONCE = 10_000  # examples
+
+
+def num_train_of(config: TrainConfig, task: Language) -> int:
+    """Return the number of training examples to generate: the config's, else that of a task of a user."""
+    if config.num_train is not None:
+        return config.num_train
+    return task.num_train if isinstance(task, TaskBase) else DEFAULT_NUM_TRAIN
+
+
+def training_data(config: TrainConfig, task: Language) -> tuple[Language, dict[Split, Examples]]:
+    """Return (the task, its training and validation examples), from the config's data set or generated.
+
+    The task of a data set has more settings than its name.
+
+    Raises:
+        ValueError: the task is a class or needs a data set, or the data set lacks a split or is of another
+            task.
+    """
+    check_instance(task)
+    if config.data is None:
+        return task, generate_examples(config, task)
+    stored_task, splits = load_data(config.data, ("train", "validation"), task)
+    if stored_task.name != task.name:
+        raise ValueError(f"data={config.data}: holds {stored_task.name}, not {task.name}")
+    for split in ("train", "validation"):
+        if split not in splits or not len(splits[split].tokens):
+            problem = f"has no {split} examples, and training takes both splits"
+            raise ValueError(f"data={config.data}: {problem}; make a data set that has them")
+    return stored_task, splits
+
+
+def generate_examples(config: TrainConfig, task: Language) -> dict[Split, Examples]:
+    """Return generated training and validation examples. Raise ValueError if the task needs a data set."""
+    if not isinstance(task, Task):
+        fix = f"make one (latent-tokens data {task.name} --source FILE), name it with --data"
+        raise ValueError(f"task={task.name}: is learned from a data set; {fix}")
+    counts: dict[Split, int] = {
+        "train": num_train_of(config, task),
+        "validation": config.num_validation,
+    }
+    with counting(f"generating {task.name}", sum(counts.values())) as count:
+        builder = make_splits(task, counts, config.seed, report=count)
+    for split in builder.open:
+        num_examples = builder.counts.get(split, 0)
+        CONSOLE.print(f"{split}: {task.name} has only {num_examples:,} different examples", highlight=False)
+    for split in counts:
+        if not builder.counts.get(split):
+            raise ValueError(
+                f"task={task.name}: has no {split} examples. Widen the task, or use another seed."
+            )
+    splits = builder.examples()
+    for examples in splits.values():
+        inside = np.arange(examples.tokens.shape[1]) < examples.lengths[:, None]
+        check_tokens(task, examples.tokens, inside, "examples", "Correct vocab or generate of the task")
+    return splits
+
+
+def check_examples(config: TrainConfig, method: Method, examples: Examples) -> None:
+    """Raise ValueError if the method cannot take the given positions, or a rank would have no example."""
+    for part in chunks_of(examples, CHECKED_AT_ONCE):
+        method.check_known(torch.from_numpy(np.array(part.known)))
+    world_size = processes.world_size()
+    if config.batch_size < world_size:
+        raise ValueError(f"batch_size={config.batch_size}: must be at least the world size, {world_size}")

@@ -22,7 +22,7 @@ from latent_tokens.evaluation.report import COLORS
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.dead_ends import DeadEnds
 from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.figures import draw, painter, panel_title
+from latent_tokens.paper.figures import draw, painter, panel_title, panels_of
 from latent_tokens.paper.foresight import Foresight
 from latent_tokens.paper.hashes import evaluation_content, training_content
 from latent_tokens.paper.recipes import recipes
@@ -311,6 +311,14 @@ def test_curves_have_a_true_axis():
     axes = drawn("ablation-refresh", 40.0)
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["not reshuffled", "default"]
     assert axes.get_legend_handles_labels()[1] == ["n = 4", "n = 8", "n = all"]
+
+
+def test_adaptive_candidates_have_a_panel_of_their_own():
+    panels = panels_of(results_of("figure-1-9x9"))
+    assert [panel.title for panel in panels] == ["sudoku-9", "sudoku-9, top-prob, adaptive k"]
+    axes = Figure().subplots()
+    panels[1].paint(axes, panels[1].lines)
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "all (35)"]
 
 
 def test_numbers_of_one_policy_only_are_dashed_lines():

@@ -50,11 +50,11 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
         return []
     over = EXPERIMENTS[experiment].over
     panels = token_panels(shown, over) if over else panels_of(shown)
-    paint = panels[0].paint
+    painters = [panel.paint for panel in panels]
 
     # The height of a figure of dots depends on its tallest panel.
     tallest = max(len({named(line.cell) for line in panel.lines}) for panel in panels)
-    height = max(4.4, 0.62 * tallest + 1.5) if paint is dots else 4.8
+    height = max(4.4, 0.62 * tallest + 1.5) if dots in painters else 4.8
     sheet = Figure(figsize=(max(8, 3.6 * len(panels)), height), layout="constrained")
     for axes, panel in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         panel.paint(axes, panel.lines)
@@ -62,7 +62,7 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
         axes.spines[["top", "right"]].set_visible(False)
 
     notes = measurement(shown)
-    if paint not in (ahead, lost) and all(line.interval is not None for line in shown):
+    if not {ahead, lost} & set(painters) and all(line.interval is not None for line in shown):
         notes.append("95% intervals of all samples together")
     caption = f"{', '.join(notes)}\n{command}"
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
@@ -98,10 +98,17 @@ def panels_of(lines: Sequence[Line]) -> list[Panel]:
     """Return the panels of an experiment, without those of one value, which compare nothing."""
     counts = Counter(map(panel_title, lines))
     titles = [title for title, count in counts.items() if count > 1] or list(counts)
-    paint = painter(lines)
+    by_title = {title: tuple(line for line in lines if panel_title(line) == title) for title in titles}
+    adaptive = {title for title, shown in by_title.items() if variants_of(shown) == {"k=growing"}}
     return [
-        Panel(title, tuple(line for line in lines if panel_title(line) == title), paint) for title in titles
+        Panel(f"{title}, adaptive k" if title in adaptive else title, shown, painter(shown))
+        for title, shown in by_title.items()
     ]
+
+
+def variants_of(lines: Sequence[Line]) -> set[str]:
+    """Return the names of the variants of some lines. No variant is the empty name."""
+    return {line.cell.variant or "" for line in lines}
 
 
 def panel_title(line: Line) -> str:
@@ -121,7 +128,7 @@ def with_latents(name: str, latents: Latents, separator: str) -> str:
 
 def painter(lines: Sequence[Line]) -> Painter:
     """Return the function that draws these lines."""
-    variants = {line.cell.variant or "" for line in lines}
+    variants = variants_of(lines)
     if "watched" in variants:
         return ahead
     if any(name.startswith(DEAD) for name in variants):
@@ -134,15 +141,15 @@ def painter(lines: Sequence[Line]) -> Painter:
 
 def suits(axis: Axis, lines: Sequence[Line]) -> bool:
     """Return whether the lines of an experiment differ in the quantity of an axis."""
-    variants = [line.cell.variant or "" for line in lines]
+    variants = variants_of(lines)
     if axis is CANDIDATES:
-        return all(name.startswith("k=") for name in variants)
+        return len(variants) > 1 and all(name.startswith("k=") for name in variants)
     if axis is STEPS:
         return any(VARIANTS[name or "plain"].share != 1 for name in variants)
     has_latents = any(
         line.cell.latents is not None or line.cell.method.startswith(WINDOWED) for line in lines
     )
-    return set(variants) == {""} and has_latents
+    return has_latents and variants in ({""}, {"k=growing"})
 
 
 def dots(axes: Axes, lines: Sequence[Line]) -> None:
@@ -151,6 +158,7 @@ def dots(axes: Axes, lines: Sequence[Line]) -> None:
     numbers = sorted({line.cell.latents for line in lines}, key=by_number)
     rows_of = {n: {named(line.cell) for line in lines if line.cell.latents == n} for n in numbers}
     limits = [n for n in numbers if len(rows_of[n]) == 1 < max(map(len, rows_of.values()))]
+    limits = limits[: len(STYLES) - 1]
     numbers = [n for n in numbers if n not in limits]
     points = [line for line in lines if line.cell.latents in numbers]
     names = list(dict.fromkeys(named(line.cell) for line in reversed(points)))

@@ -497,12 +497,20 @@ var latentTokens = (() => {
     const n = latents === "all" ? visible - k : Math.min(latents, visible - k);
     return { k, n };
   }
+  function reportedCounts({ window }, { candidates, latents }) {
+    if (window === null) return { candidates, latents };
+    const k = typeof candidates === "number" ? Math.min(candidates, window) : candidates;
+    const shown = k === "all" ? window : k;
+    const most = window - (typeof shown === "number" ? shown : 1);
+    return { candidates: shown, latents: latents === "all" ? most : Math.min(latents, most) };
+  }
   function latentsFor(method, latents) {
     const control = latentControl(method);
     const name = nameOf(method);
+    const trainable = method.order === "left_to_right" ? `ar-mtp-window-${Number(latents) + 1}` : "mdm-depth";
     if (control === "fixed" && latents !== null && latents !== "all") {
       throw new Error(
-        `latents=${latents} is not supported by ${name}: its number of latent tokens is fixed when it is trained. Use latents=all, a scdm or esolm model, or train ar-mtp-window-${latents + 1}.`
+        `latents=${latents} is not supported by ${name}: its number of latent tokens is fixed when it is trained. Use latents=all, a scdm or esolm model, or train ${trainable}.`
       );
     }
     if (control === "none" && latents !== null && latents !== 0) {
@@ -840,9 +848,9 @@ var latentTokens = (() => {
     const seconds = rounded((performance.now() - begin) / 1e3);
     yield ["end", { right: !wrong.length, wrong, broken, processed, seconds }];
   }
-  function startOf({ name, methodName, task, method, board }, tokens, { latents, candidates, order, temperature, seed }) {
+  function startOf({ name, methodName, task, method, board }, tokens, decoding) {
     const { side, box } = board;
-    const shownLatents = latents === "all" && method.window !== null ? method.window - 1 : latents;
+    const { order, temperature, seed } = decoding;
     return {
       model: name,
       method: methodName,
@@ -855,7 +863,7 @@ var latentTokens = (() => {
       box,
       tokens,
       words: [],
-      settings: { latents: shownLatents, candidates, order, temperature, seed },
+      settings: { ...reportedCounts(method, decoding), order, temperature, seed },
       dial: latentControl(method) === "free",
       all_processed: tokens.length * tokens.filter((token) => token === null).length
     };

@@ -73,6 +73,21 @@ export function numCandidatesAndLatents(method, { candidates, latents }, numClea
 }
 
 /**
+ * Return k and n as a trace reports them: at most what the window has room for.
+ *
+ * @param {Method} method
+ * @param {Decoding} decoding
+ * @returns {{ candidates: number | string, latents: number | "all" }}
+ */
+export function reportedCounts({ window }, { candidates, latents }) {
+  if (window === null) return { candidates, latents };
+  const k = typeof candidates === "number" ? Math.min(candidates, window) : candidates;
+  const shown = k === "all" ? window : k;
+  const most = window - (typeof shown === "number" ? shown : 1);
+  return { candidates: shown, latents: latents === "all" ? most : Math.min(latents, most) };
+}
+
+/**
  * @param {Method} method
  * @param {number | "all" | null} latents
  * @returns {number | "all"}
@@ -80,11 +95,13 @@ export function numCandidatesAndLatents(method, { candidates, latents }, numClea
 function latentsFor(method, latents) {
   const control = latentControl(method);
   const name = nameOf(method);
+  const trainable =
+    method.order === "left_to_right" ? `ar-mtp-window-${Number(latents) + 1}` : "mdm-depth";
   if (control === "fixed" && latents !== null && latents !== "all") {
     throw new Error(
       `latents=${latents} is not supported by ${name}: ` +
         "its number of latent tokens is fixed when it is trained. " +
-        `Use latents=all, a scdm or esolm model, or train ar-mtp-window-${latents + 1}.`,
+        `Use latents=all, a scdm or esolm model, or train ${trainable}.`,
     );
   }
   if (control === "none" && latents !== null && latents !== 0) {

@@ -1,6 +1,6 @@
 /** One decode as a trace, in the format of docs/watching.md: `start`, one `frame` per step, `end`. */
 
-import { decodingFor } from "./decoding.js";
+import { decodingFor, reportedCounts } from "./decoding.js";
 import { latentControl } from "./methods.js";
 import { sample } from "./sampling.js";
 import { conflicts, verify } from "./sudoku.js";
@@ -108,13 +108,9 @@ export function* events(model, request) {
  * @param {import("./decoding.js").Decoding} decoding
  * @returns {Start}
  */
-function startOf(
-  { name, methodName, task, method, board },
-  tokens,
-  { latents, candidates, order, temperature, seed },
-) {
+function startOf({ name, methodName, task, method, board }, tokens, decoding) {
   const { side, box } = board;
-  const shownLatents = latents === "all" && method.window !== null ? method.window - 1 : latents;
+  const { order, temperature, seed } = decoding;
   return {
     model: name,
     method: methodName,
@@ -127,7 +123,7 @@ function startOf(
     box,
     tokens,
     words: [],
-    settings: { latents: shownLatents, candidates, order, temperature, seed },
+    settings: { ...reportedCounts(method, decoding), order, temperature, seed },
     dial: latentControl(method) === "free",
     all_processed: tokens.length * tokens.filter((token) => token === null).length,
   };

@@ -14,9 +14,11 @@ from latent_tokens import (
     TASKS,
     DataConfig,
     Decoding,
+    DiffusionCollator,
     EvalConfig,
     TrainConfig,
     Transformer,
+    dataset,
     evaluate,
     fit,
     from_pretrained,
@@ -24,6 +26,7 @@ from latent_tokens import (
     load_data,
     loss,
     make_data,
+    train,
 )
 
 TASK = TASKS["sudoku-4"]
@@ -158,6 +161,27 @@ def test_load_data_takes_a_path_as_text(tmp_path):
     task, splits = load_data(str(folder))
     assert task == TASK
     assert np.array_equal(splits["train"].tokens, load_data(folder)[1]["train"].tokens)
+
+
+def test_tasks_are_taken_by_name(net):
+    by_name = evaluate(net, "sudoku-4", num_samples=4)
+    assert [row["valid"] for row in by_name] == [row["valid"] for row in evaluate(net, TASK, num_samples=4)]
+    assert len(dataset("sudoku-4", "train", 8)) == 8
+    with refused("Did you mean sudoku-4"):
+        dataset("sudoku-44", "train", 8)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: DiffusionCollator("scdm", mask_id=4), "Use METHODS['scdm']"),
+        (lambda: train(3, "scdm"), "task=3: must be a task, or its name"),
+        (lambda: TrainConfig("sudoku-4", "scdm", start=TASK), "start=Sudoku: must be a directory or a name"),
+    ],
+)
+def test_values_of_another_type_are_refused(call, message):
+    with refused(message):
+        call()
 
 
 def test_fit_takes_names_and_settings(tmp_path):

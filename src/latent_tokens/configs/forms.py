@@ -20,6 +20,12 @@ def set_paths(config: object, *names: str) -> None:
             raise ValueError(f"{name}={value}: must be a path.")
 
 
+def check_folder_or_name(name: str, value: object) -> None:
+    """Raise ValueError unless a value is None, a path or text."""
+    if value is not None and not isinstance(value, str | PathLike):
+        raise ValueError(f"{name}={type(value).__name__}: must be a directory or a name.")
+
+
 def set_tuple(config: object, name: str) -> None:
     """Replace a list, or one value, by a tuple in a field of a frozen config. None stays."""
     value = getattr(config, name)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from latent_tokens.checks import check_choice, check_int, check_min, check_threads
-from latent_tokens.configs.forms import set_paths
+from latent_tokens.configs.forms import check_folder_or_name, set_paths
 from latent_tokens.configs.names import PositionName, PrecisionSetting, SizeName
 from latent_tokens.sizes import SIZES
 
@@ -126,6 +126,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         set_paths(self, "out", "data")
+        check_folder_or_name("start", self.start)
         self._set_default_shape()
         for name in (
             "steps",

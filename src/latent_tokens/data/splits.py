@@ -21,7 +21,7 @@ from latent_tokens import tasks
 from latent_tokens.checks import check_choice
 from latent_tokens.configs import Split
 from latent_tokens.progress import CONSOLE
-from latent_tokens.tasks import SPLITS, Examples, Keys, Task, joined
+from latent_tokens.tasks import SPLITS, Examples, Keys, Task, joined, task_or_named
 from latent_tokens.tasks.base import HELD_OUT
 
 CHUNK = 1_024  # numbers of the seed tried in one call, at most
@@ -213,11 +213,11 @@ def make_problems(task: Task, count: int, seed: int, report: Report = lambda num
     return splits["test"]
 
 
-def dataset(task: Task, split: Split, count: int, seed: int = 0) -> Examples:
+def dataset(task: Task | str, split: Split, count: int, seed: int = 0) -> Examples:
     """Return generated examples of a split, which torch's DataLoader takes.
 
     Args:
-        task: The task.
+        task: The task, or its name.
         split: "train", "validation" or "test". No example is in two splits.
         count: The number of examples. There are fewer if the task has no more.
         seed: The seed. Equal seeds are equal examples.
@@ -226,11 +226,12 @@ def dataset(task: Task, split: Split, count: int, seed: int = 0) -> Examples:
         ValueError: There is no such split.
 
     Example:
-        >>> batch = next(iter(DataLoader(dataset(TASKS["sudoku-4"], "train", 64), batch_size=8)))
+        >>> batch = next(iter(DataLoader(dataset("sudoku-4", "train", 64), batch_size=8)))
         >>> batch["tokens"].shape
         torch.Size([8, 16])
     """
     check_choice("split", split, SPLITS)
+    task = task_or_named(task)
     examples = make_splits(task, {split: count}, seed).examples()
     return examples[split] if split in examples else task.generate(0, seed)
 

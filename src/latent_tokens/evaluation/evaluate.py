@@ -39,7 +39,7 @@ from latent_tokens.network.precision import warn_if_slow
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
 from latent_tokens.storage import provenance
-from latent_tokens.tasks import Examples, Language, Task
+from latent_tokens.tasks import Examples, Language, Task, task_or_named
 from latent_tokens.tasks.base import Tokens
 
 Adjust = Callable[[Transformer, Task, Decoding], Decoding]
@@ -59,7 +59,7 @@ class Watcher(Protocol):
 
 def evaluate(
     net: Transformer | nn.Module,
-    task: Task,
+    task: Task | str,
     config: EvalConfig | None = None,
     *,
     adjust: Adjust | None = None,
@@ -76,7 +76,7 @@ def evaluate(
 
     Args:
         net: the model, also in a wrapper. It is left in eval mode.
-        task: the task that it learned.
+        task: the task that it learned, or its name.
         config: the settings. None is `EvalConfig()`.
         adjust: changes the decoding of each row last.
         watcher: returns a watcher for each row.
@@ -88,6 +88,7 @@ def evaluate(
     """
     # Check the request before anything is computed.
     net = cast(Transformer, unwrap(net))
+    task = task_or_named(task)
     config = changed(EvalConfig() if config is None else config, settings)
     config = with_protocol(net, task, config)
     decodings = checked_decodings(net, task, config)

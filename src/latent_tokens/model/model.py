@@ -202,6 +202,8 @@ def train(
         mine = train("sudoku-4", "scdm", steps=600)
         print(mine.generate(num_samples=100, latents="all").valid.mean())
     """
+    if not isinstance(task, str) and not isinstance(getattr(task, "name", None), str):
+        raise ValueError(f"task={task!r}: must be a task, or its name like 'sudoku-4'")
     task_name = task if isinstance(task, str) else task.name
     method_name = method if isinstance(method, str) else name_of(method)
     check_settings(TrainConfig, settings)

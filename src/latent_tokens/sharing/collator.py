@@ -16,6 +16,7 @@ from latent_tokens.core.attention import dense_mask
 from latent_tokens.core.methods import Method, exclude_mask_token
 from latent_tokens.core.objective import corrupt
 from latent_tokens.data.tensors import as_tensors
+from latent_tokens.network.arguments import check_method
 from latent_tokens.sharing.model_inputs import IGNORED_LABEL
 from latent_tokens.tasks.examples import Example, stack
 
@@ -32,6 +33,9 @@ class DiffusionCollator:
         mask_id: the id of MASK.
         seed: the seed of orders and numbers of clean tokens. Give each rank another one.
 
+    Raises:
+        ValueError: the method is not a `Method`.
+
     Example:
         >>> collate = DiffusionCollator(METHODS["scdm"], mask_id=4)
         >>> examples = TASKS["sudoku-4"].generate(8, seed=0)
@@ -45,6 +49,9 @@ class DiffusionCollator:
     seed: int = 0
     generator: torch.Generator = field(default_factory=torch.Generator, init=False, repr=False)
     seeded_with: int | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_method(None, self.method)
 
     def __call__(self, items: Sequence[Example | tuple[ArrayLike, ArrayLike, int]]) -> dict[str, Tensor]:
         """Return the batch of B examples of L positions.

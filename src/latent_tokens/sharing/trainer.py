@@ -54,10 +54,10 @@ class LatentTokensTrainer(Trainer):
             method = getattr(getattr(model, "net", None), "method", None)
         if mask_id is None:
             mask_id = getattr(getattr(model, "config", None), "mask_token_id", None)
+        missing = [name for name, value in (("method", method), ("mask_id", mask_id)) if value is None]
         if method is None or mask_id is None:
-            raise ValueError(
-                f"method={method}, mask_id={mask_id}: {type(model).__name__} has none of its own. Set both."
-            )
+            names = " and ".join(missing)
+            raise ValueError(f"{names}: {type(model).__name__} has none of its own. Set {names}.")
         args = copy(args)
         args.remove_unused_columns = False
         self.collator = DiffusionCollator(method, mask_id, args.seed + args.process_index)

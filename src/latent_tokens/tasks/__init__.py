@@ -92,6 +92,7 @@ __all__ = [
     "joined",
     "named",
     "split_by_key",
+    "task_or_named",
 ]
 
 
@@ -105,6 +106,11 @@ def named(name: str) -> Language:
         return checked_task(name, load_plugin("task", name))
     check_choice("task", name, (*TASKS, *installed("task"), Text.name))
     return Text() if name == Text.name else TASKS[name]
+
+
+def task_or_named(task: Task | str) -> Task:
+    """Return a task, or that of a name. Raise ValueError if there is no such task with a verifier."""
+    return checked_task(task, named(task)) if isinstance(task, str) else task
 
 
 def checked_task(name: str, task: object) -> Task:

@@ -20,7 +20,7 @@ from latent_tokens import (
     nats_along_orders,
 )
 from latent_tokens.configs import SamplingConfig
-from latent_tokens.core.attention import agree, bidirectional, block_mask, causal
+from latent_tokens.core.attention import agree, bidirectional, causal
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import name_of
 from latent_tokens.core.order import any_order
@@ -61,16 +61,6 @@ def test_block_causal_mask_is_its_definition_slot_by_slot():
         assert bool(mask[row, q, k]) == expected
     last = torch.tensor([[8, 3]]).expand(5, -1)
     assert torch.equal(dense_mask(block_causal(4), layout, last), mask[:, [8, 3]])
-
-
-def test_block_mask_of_block_causal_is_its_dense_mask():
-    _, order = arranged()
-    layout = Layout(order, torch.full((5,), 6), torch.full((5,), 14))
-    rule = block_causal(4)
-    sparse = block_mask(rule, layout)
-    slots = torch.arange(LENGTH)
-    row = torch.arange(5)[:, None, None]
-    assert torch.equal(sparse.mask_mod(row, row, slots[:, None], slots[None, :]), dense_mask(rule, layout))
 
 
 def test_leaving_out_later_blocks_changes_nothing(pico):

@@ -1,13 +1,12 @@
 """Calls as a user of PyTorch guesses them: each does what is meant, or names what to write."""
 
-import os
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from helpers.refusals import refused
 from latent_tokens import (
     METHODS,
     SIZES,
@@ -41,17 +40,6 @@ def net():
     net = Transformer("pico", TASK.vocab_size, TASK.length).eval()
     net.method = SCDM
     return net
-
-
-@contextmanager
-def refused(message):
-    """With CHECK_SHAPES, beartype refuses a wrong type first."""
-    kinds = (ValueError, TypeError) if os.environ.get("CHECK_SHAPES") else ValueError
-    with pytest.raises(kinds) as error:
-        yield
-    if isinstance(error.value, ValueError):
-        assert message in str(error.value)
-        assert "\n" not in str(error.value)
 
 
 def test_transformer_takes_a_size_by_name():

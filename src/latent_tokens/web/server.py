@@ -156,7 +156,7 @@ def app_for(models: ModelCache, at_once: int, seconds: float, hosts: Sequence[st
 
 
 def bundled_file(name: str, file: str) -> Path:
-    """Return a file of a bundled model, which the page decodes with. Raise HTTPException if there is none."""
+    """Return a file of a bundled model, which the page decodes with. Raise HTTPException if it is missing."""
     if name not in shipped_names() or file not in MODEL_FILES:
         raise HTTPException(404, f"models/{name[:MAX_NAME]}/{file[:MAX_NAME]}: is not a bundled file")
     return SHIPPED / name / file

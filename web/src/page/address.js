@@ -1,4 +1,4 @@
-/** The address: the part after # has the state of the page, so that a link leads to what is shown. */
+/** The address: the part after # has the state of the page, so that a link leads to the same view. */
 
 import { CANDIDATES, ORDERS } from "./settings.js";
 import { settled } from "./dom.js";

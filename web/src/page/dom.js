@@ -112,7 +112,7 @@ export function onPress(button, action) {
 }
 
 /**
- * Return a function that calls `action` after so many milliseconds without another call.
+ * Return a function that calls `action` once this many milliseconds pass without another call.
  *
  * @param {() => void} action
  * @param {number} milliseconds

@@ -30,7 +30,7 @@ function startSkipLink() {
   });
 }
 
-/** Copy the address of what is shown. */
+/** Copy the address of the current view. */
 async function copyLink() {
   const button = $("#copy");
   try {

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from latent_tokens.checkpoints.tensor_files import read_tensor_file
+from latent_tokens.checkpoints.tensor_files import first_difference, read_tensor_file
 from latent_tokens.checks import is_whole
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
@@ -74,8 +74,7 @@ def load_weights(net: nn.Module, weights: Path) -> None:
     tensors = {spelling(name): tensor for name, tensor in read_tensor_file(weights).items()}
     stored = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
-    if stored != shapes:
-        name = min(name for name in stored.keys() | shapes.keys() if stored.get(name) != shapes.get(name))
+    if (name := first_difference(stored, shapes)) is not None:
         difference = (
             f"{name[:80]} is {shapes.get(name, 'missing')}, in the file {stored.get(name, 'missing')}"
         )

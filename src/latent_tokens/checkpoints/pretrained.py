@@ -22,7 +22,12 @@ from latent_tokens.checkpoints.own_network import (
     load_weights,
 )
 from latent_tokens.checkpoints.stored_methods import ORDERS, RULES, check_loaded, method_from, method_to
-from latent_tokens.checkpoints.tensor_files import read_tensor_file, shapes_of, weights_bytes
+from latent_tokens.checkpoints.tensor_files import (
+    first_difference,
+    read_tensor_file,
+    shapes_of,
+    weights_bytes,
+)
 from latent_tokens.checks import first_line
 from latent_tokens.core.methods import Method
 from latent_tokens.core.wrappers import unwrap
@@ -105,8 +110,7 @@ def from_pretrained(folder_or_name: str | Path, *, net: nn.Module | None = None)
             f"{folder / 'config.json'}: corrupt ({first_line(error)}); save the model again"
         ) from None
     shapes = {name: tuple(tensor.shape) for name, tensor in ours.state_dict().items()}
-    if stored != shapes:
-        name = min(name for name in stored.keys() | shapes.keys() if stored.get(name) != shapes.get(name))
+    if (name := first_difference(stored, shapes)) is not None:
         difference = (
             f"{name[:80]} is {stored.get(name, 'missing')}, and {shapes.get(name, 'nothing')} by its config"
         )

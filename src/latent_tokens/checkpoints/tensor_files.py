@@ -90,3 +90,11 @@ def check_tensors(tensors: Mapping[str, Tensor], written: str | None) -> None:
     """Raise ValueError if tensors do not match the hash written with them; None is accepted (version 0.1)."""
     if written is not None and written != tensors_sha256(tensors):
         raise ValueError("its tensors are not those that were written")
+
+
+def first_difference(
+    shapes: Mapping[str, tuple[int, ...]], others: Mapping[str, tuple[int, ...]]
+) -> str | None:
+    """Return the first name, in alphabetical order, whose shape differs or is missing, or None."""
+    differing = (name for name in shapes.keys() | others.keys() if shapes.get(name) != others.get(name))
+    return min(differing, default=None)

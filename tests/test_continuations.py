@@ -7,7 +7,12 @@ import torch
 
 from latent_tokens import METHODS, Transformer
 from latent_tokens.core.likelihood import log_likelihood, score_tokens
-from latent_tokens.evaluation.continuations import Continuation, LikelihoodSettings, score_continuations
+from latent_tokens.evaluation.continuations import (
+    Continuation,
+    LikelihoodSettings,
+    batches,
+    score_continuations,
+)
 from latent_tokens.sizes import Size
 
 LENGTH = 7
@@ -49,10 +54,11 @@ def scores(net, name, continuations, batch_size=8, **settings):
 @pytest.mark.parametrize(("name", "latents", "suffix"), WAYS)
 def test_continuations_of_a_context_sum_to_one(net, name, latents, suffix):
     every = [Continuation([2, 0, 1], tokens, 5) for tokens in product(range(3), repeat=3)]
-    rows = scores(net, name, every, latents=latents, suffix=suffix, orders=2)
+    count = 1 if METHODS[name].is_left_to_right else 2
+    rows = scores(net, name, every, latents=latents, suffix=suffix, orders=count)
     nats = torch.tensor([row.nats for row in rows], dtype=torch.float64)
-    assert nats.shape == (27, 1 if METHODS[name].is_left_to_right else 2)
-    assert nats.exp().sum(0).tolist() == pytest.approx([1] * nats.shape[1], abs=1e-6)
+    assert nats.shape == (27, count)
+    assert nats.exp().sum(0).tolist() == pytest.approx([1] * count, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -119,5 +125,15 @@ def test_wrong_settings_of_continuations_are_refused(net):
         scores(net, "sidm", row, latents=3)
     with pytest.raises(ValueError, match="order=uniform: this method decodes from left to right"):
         scores(net, "arm", row, order="uniform")
+    with pytest.raises(ValueError, match="orders=2 with order=left_to_right: there is one such order"):
+        scores(net, "esolm", row, order="left_to_right", orders=2)
+    with pytest.raises(ValueError, match="a continuation needs one token or more"):
+        Continuation([0], [], 0)
     with pytest.raises(ValueError, match="orders=0: must be a whole number from 1"):
         LikelihoodSettings(orders=0)
+
+
+def test_batch_of_long_continuations_is_smaller():
+    rows = [Continuation([0] * length, [1], 0) for length in (2_047, 99, 4_095, 7)]
+    assert list(batches(rows, 3)) == [[2], [0, 1], [3]]
+    assert list(batches(rows[1::2], 1)) == [[0], [1]]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional
 
+from latent_tokens import processes
 from latent_tokens.checks import check_int, did_you_mean, one_line
 from latent_tokens.commands.options import Settings
 from latent_tokens.commands.shared import OwnCode
@@ -40,8 +41,8 @@ class LmEval:
     order: Literal["uniform", "left_to_right"] | None = None
     """Decoding order. uniform: random orders. left_to_right: one order. Default: uniform, left_to_right for
     arm and ar-mtp."""
-    orders: int = 4
-    """Number of random orders to average over."""
+    orders: int | None = None
+    """Number of random orders to average over. Default: 4."""
     suffix: int | None = None
     """Number of masked positions after the text of a likelihood, which are latent tokens only. Default: n, or
     0 for all."""
@@ -63,6 +64,8 @@ def run_lm_eval(command: LmEval) -> int:
     for name in ("limit", "num_fewshot"):
         if getattr(command, name) is not None:
             check_int(name, getattr(command, name), 1 if name == "limit" else 0)
+    if processes.world_size() > 1:
+        raise ValueError(f"lm-eval runs in one process, and there are {processes.world_size()}. Start one.")
     if not command.tasks:
         raise ValueError("tasks=(): is missing. Name one task of lm-eval or more.")
     if command.include_path is not None and not command.include_path.is_dir():
@@ -114,7 +117,7 @@ def run_lm_eval(command: LmEval) -> int:
     for line in likelihood_lines(model.get_model_info()):
         print(line)
     if command.out is not None:
-        results["model_name"] = command.run
+        results["config"]["model"] = command.run
         content = json.loads(json.dumps(results, default=handle_non_serializable))
         write_atomic({command.out: json_bytes({**content, "provenance": {**provenance()}})})
         print(command.out)

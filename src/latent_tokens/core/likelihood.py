@@ -21,6 +21,8 @@ from latent_tokens.core.wrappers import as_denoiser
 
 Report = Callable[[int], None]
 
+ROWS = 256  # of logits that are in float64 at once
+
 
 class TokenScores(NamedTuple):
     """The tokens of sequences under a model, by entry of the order. Entries that are not scored are 0."""
@@ -155,7 +157,8 @@ def in_one_pass(
 
 def log_probability(logits: Float[Tensor, "N V"], tokens: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
     """Return the log-probability of each token under its row of logits, in float64."""
-    return logits.double().log_softmax(-1).gather(1, tokens[:, None])[:, 0]
+    parts = zip(logits.split(ROWS), tokens.split(ROWS), strict=True)
+    return torch.cat([part.double().log_softmax(-1).gather(1, ids[:, None])[:, 0] for part, ids in parts])
 
 
 def check(

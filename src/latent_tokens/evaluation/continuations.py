@@ -13,9 +13,12 @@ from torch import Tensor, nn
 from latent_tokens.checks import check_choice, check_int
 from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.core.methods import Denoiser, Method
-from latent_tokens.core.order import first_order, is_random
+from latent_tokens.core.order import Order, first_order, is_random
 from latent_tokens.core.streams import Streams
 from latent_tokens.evaluation.held_out import schedule_for
+
+DEFAULT_ORDERS = 4
+MAX_POSITIONS = 4_096  # of a batch, whose logits take memory for each position
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,10 @@ class Continuation:
     context: Sequence[int]
     tokens: Sequence[int]
     number: int  # of its random stream
+
+    def __post_init__(self) -> None:
+        if not self.tokens:
+            raise ValueError("tokens=[]: a continuation needs one token or more. Remove it from the task.")
 
     @property
     def length(self) -> int:
@@ -45,7 +52,7 @@ class LikelihoodSettings:
 
     latents: int | Literal["all"] | None = None  # n; None is the method's own
     order: Literal["uniform", "left_to_right"] | None = None  # None is left_to_right if the method decodes so
-    orders: int = 4  # the number of random orders
+    orders: int | None = None  # the number of random orders; None is 4
     suffix: int | None = None  # masked positions after the continuation; None is as `suffix_of`
     seed: int = 0
 
@@ -53,10 +60,27 @@ class LikelihoodSettings:
         if self.latents not in (None, "all"):
             check_int("latents", self.latents, 0)
         check_choice("order", self.order, (None, "uniform", "left_to_right"))
-        check_int("orders", self.orders, 1)
+        if self.orders is not None:
+            check_int("orders", self.orders, 1)
         if self.suffix is not None:
             check_int("suffix", self.suffix, 0)
         check_int("seed", self.seed, 0)
+
+
+def orders_of(method: Method, settings: LikelihoodSettings) -> tuple[Order, int]:
+    """Return the order, and how many permutations of it are averaged over.
+
+    Raises:
+        ValueError: the method does not support the order, or there is one permutation only.
+    """
+    schedule = schedule_for(method, settings.order)
+    if is_random(schedule):
+        return schedule, DEFAULT_ORDERS if settings.orders is None else settings.orders
+    if (settings.orders or 1) > 1:
+        raise ValueError(
+            f"orders={settings.orders} with order=left_to_right: there is one such order. Leave it out."
+        )
+    return schedule, 1
 
 
 def suffix_of(method: Method, settings: LikelihoodSettings) -> int:
@@ -95,14 +119,13 @@ def score_continuations(
         settings: orders and latent tokens.
         max_length: the number of positions of the network.
         device: that of the network.
-        batch_size: continuations computed together.
+        batch_size: the most continuations computed together.
         report: receives the number of continuations of each batch.
 
     Raises:
         ValueError: the method does not support the order or the latent tokens.
     """
-    schedule = schedule_for(method, settings.order)
-    num_orders = settings.orders if is_random(schedule) else 1
+    schedule, num_orders = orders_of(method, settings)
     scores: dict[int, ContinuationScore] = {}
     for indices in batches(continuations, batch_size):
         # Pad the sequences. Draw noise for the continuation only, so that the suffix is last in any order.
@@ -133,10 +156,15 @@ def score_continuations(
 
 
 def batches(continuations: Sequence[Continuation], batch_size: int) -> Iterator[list[int]]:
-    """Yield the indices of continuations of similar length, the longest first."""
-    by_length = sorted(range(len(continuations)), key=lambda index: -continuations[index].length)
-    for start in range(0, len(by_length), batch_size):
-        yield by_length[start : start + batch_size]
+    """Yield the indices of continuations of similar length, the longest first.
+
+    Batches of long ones are smaller.
+    """
+    indices = sorted(range(len(continuations)), key=lambda index: -continuations[index].length)
+    while indices:
+        rows = min(batch_size, max(1, MAX_POSITIONS // continuations[indices[0]].length))
+        yield indices[:rows]
+        indices = indices[rows:]
 
 
 def padded(continuations: Sequence[Continuation], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:

@@ -15,9 +15,8 @@ from torch import nn
 from latent_tokens.checks import check_int
 from latent_tokens.core.decoding import Decoding, check_decoding
 from latent_tokens.core.methods import name_of
-from latent_tokens.core.order import is_left_to_right, is_random
-from latent_tokens.evaluation.continuations import LikelihoodSettings, suffix_of
-from latent_tokens.evaluation.held_out import schedule_for
+from latent_tokens.core.order import is_left_to_right
+from latent_tokens.evaluation.continuations import LikelihoodSettings, orders_of, suffix_of
 from latent_tokens.progress import counting
 from latent_tokens.sharing.lm_eval_generation import (
     GenerationRequest,
@@ -61,7 +60,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         tokenizer: the text task or the tokenizer of a network. None for a path or a name.
         latents: the number of latent tokens (n) or "all". None is the method's own.
         order: "uniform" or "left_to_right". None is uniform, or left_to_right if the method decodes so.
-        orders: the number of random orders of a continuation.
+        orders: the number of random orders of a continuation. None is 4.
         suffix: the number of masked positions after a continuation, which are latent tokens only. None is n,
             so that its last token has n latent tokens too. For "all" it is 0, or what a window has room for.
         seed: the random seed. Request i has the random orders and numbers of (seed, i).
@@ -86,7 +85,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         *,
         latents: int | Literal["all"] | None = None,
         order: Literal["uniform", "left_to_right"] | None = None,
-        orders: int = 4,
+        orders: int | None = None,
         suffix: int | None = None,
         seed: int = 0,
         batch_size: int | str = "auto",
@@ -98,7 +97,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         self.settings = LikelihoodSettings(latents, order, orders, suffix, seed)
         self.rows_at_once = rows_at_once(batch_size)
         self.model = open_model(model, tokenizer)
-        self.schedule = schedule_for(self.model.method, order)
+        self.schedule, self.num_orders = orders_of(self.model.method, self.settings)
         self.decoding = Decoding(latents=latents, order=self.schedule)
         check_decoding(self.model.method, self.decoding)
         if device is not None:
@@ -141,7 +140,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         return {
             "method": name_of(method),
             "order": "left_to_right" if is_left_to_right(self.schedule) else "uniform",
-            "orders": self.settings.orders if is_random(self.schedule) else 1,
+            "orders": self.num_orders,
             "latents": method.default_latents if latents is None else latents,
             "suffix": suffix_of(method, self.settings),
             "seed": self.settings.seed,

@@ -72,8 +72,8 @@ def schedule_for(method: Method, order: Literal["uniform", "left_to_right"] | No
     """
     if order == "uniform" and method.is_left_to_right:
         raise ValueError(
-            "order=uniform: this method decodes from left to right alone; "
-            "use order=left_to_right, or esolm, scdm or mdm"
+            "order=uniform: this method decodes from left to right only. "
+            "Use order=left_to_right, or esolm, scdm or mdm."
         )
     if order == "left_to_right" or method.is_left_to_right:
         return left_to_right

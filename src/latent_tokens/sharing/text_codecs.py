@@ -134,4 +134,6 @@ def read_codec(folder: Path) -> TransformersCodec:
     except ValueError:
         raise
     except Exception as error:  # of files that others wrote: anything
-        raise ValueError(f"{folder}: its tokenizer cannot be read ({first_line(error)}).") from None
+        raise ValueError(
+            f"{folder}: its tokenizer cannot be read ({first_line(error)}). Copy it again."
+        ) from None

@@ -157,7 +157,7 @@ def in_one_pass(
 
 def log_probability(logits: Float[Tensor, "N V"], tokens: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
     """Return the log-probability of each token under its row of logits, in float64."""
-    parts = zip(logits.split(ROWS), tokens.split(ROWS), strict=True)
+    parts = zip(torch.split(logits, ROWS), torch.split(tokens, ROWS), strict=True)
     return torch.cat([part.double().log_softmax(-1).gather(1, ids[:, None])[:, 0] for part, ids in parts])
 
 

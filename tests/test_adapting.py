@@ -295,3 +295,36 @@ def test_adapter_of_every_family_starts_as_its_base(family):
         trained = {name for name, weight in net.named_parameters() if weight.grad is not None}
         assert trained == {name for name in net.state_dict() if "lora" in name or name == "mask_row"}
         assert not [name for name, _ in merged(net).named_modules() if "lora" in name]
+
+
+def test_frozen_embeddings_train_the_mask_row(data, bases, tmp_path):
+    config = config_of(tmp_path / "run", data, bases / "gpt2", freeze_embeddings=True, ema=0)
+    with pytest.raises(KeyboardInterrupt):
+        fit(config, observe=interrupt)
+    net = from_pretrained(fit(replace(config, resume="yes")))
+    base = from_transformers(bases / "gpt2", "new")
+    frozen = base.model.transformer.wte.weight
+    assert torch.equal(net.model.transformer.wte.weight, frozen)
+    assert not torch.equal(
+        net.model.transformer.h[0].mlp.c_fc.weight, base.model.transformer.h[0].mlp.c_fc.weight
+    )
+    assert not torch.equal(net.mask_row, frozen[net.mask_id])
+    given = HuggingFaceDenoiser(tiny_model("gpt2", vocab_size=BYTES), None)
+    assert torch.equal(logits_of(from_pretrained(config.out, net=given)), logits_of(net))
+    assert main(["export", str(config.out), str(tmp_path / "model")]) == 0
+    exported = logits_of(from_pretrained(tmp_path / "model"))
+    torch.testing.assert_close(exported[..., :BYTES], logits_of(net)[..., :BYTES], atol=1e-5, rtol=1e-5)
+
+
+def test_long_run_prints_its_memory_and_time(data, bases, tmp_path, capsys):
+    def stop(stage, step):
+        raise KeyboardInterrupt
+
+    for steps, is_long in ((2, False), (50_000_000, True)):
+        config = lora_config(tmp_path / str(steps), data, bases / "llama", steps=steps)
+        with pytest.raises(KeyboardInterrupt):
+            fit(config, observe=stop)
+        printed = capsys.readouterr()
+        text = printed.out + printed.err
+        assert ("estimate: about 0.00 GB of memory, at least " in text) == is_long
+        assert "(464 trained)" in text

@@ -19,7 +19,7 @@ from latent_tokens.checkpoints.stored_methods import method_from
 from latent_tokens.checkpoints.tensor_files import first_difference, shapes_of, tensors_sha256
 from latent_tokens.checks import first_line
 from latent_tokens.network.hf import HuggingFaceDenoiser
-from latent_tokens.network.hf_adapter import Adapter, add_lora
+from latent_tokens.network.hf_adapter import Adapter, add_lora, freeze_embeddings
 from latent_tokens.network.hf_model import FAMILIES
 from latent_tokens.storage import Json
 
@@ -50,6 +50,8 @@ def describe_adapted(net: HuggingFaceDenoiser) -> dict[str, Json]:
     }
     if net.adapter is not None:
         return {**entry, "adapter": asdict(net.adapter)}
+    if net.has_frozen_embeddings:
+        entry["freeze_embeddings"] = True
     config = net.model.config.to_diff_dict()
     return {
         **entry,
@@ -114,6 +116,8 @@ def build_adapted(entry: Entries, folder: Path, base: str | Path | None = None) 
     if "adapter" in entry:
         with torch.random.fork_rng():
             add_lora(net, Adapter(**entry["adapter"]))
+    elif entry.get("freeze_embeddings"):
+        freeze_embeddings(net)
     return net
 
 

@@ -33,6 +33,7 @@ from latent_tokens.checks import first_line
 from latent_tokens.core.methods import Method
 from latent_tokens.core.wrappers import unwrap
 from latent_tokens.network.hf import HuggingFaceDenoiser
+from latent_tokens.network.hf_adapter import freeze_embeddings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
 from latent_tokens.sizes import Size
@@ -152,6 +153,8 @@ def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
         problem = f"corrupt ({first_line(error)})"
         raise ValueError(f"{folder / 'config.json'}: {problem}; save the model again") from None
     adopt(inner, numbers, str(folder))
+    if is_adapted(config) and config["model"].get("freeze_embeddings"):
+        freeze_embeddings(inner)
     load_weights(inner, folder / "model.safetensors")
     inner.method = method
     inner.folder = folder.absolute()

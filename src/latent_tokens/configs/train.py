@@ -30,7 +30,7 @@ MAY_CHANGE_ON_RESUME = (
 """Settings that may change when a run is resumed."""
 DEFAULT_SHAPE = {"size": "nano", "positions": "learned", "gelu": "exact"}
 """The network of a run that does not start from a model."""
-LATER_DEFAULTS = {"mask": None, "lora": None, "lora_targets": None}
+LATER_DEFAULTS = {"mask": None, "lora": None, "lora_targets": None, "freeze_embeddings": False}
 """Settings that are not stored at their default, as in the runs of earlier versions."""
 
 
@@ -135,6 +135,9 @@ class TrainConfig:
     lora_targets: LoraTargets | None = None
     """Layers with an adapter. attention: the projections of attention. all: all linear layers except for the
     head. Default: attention."""
+    freeze_embeddings: bool = False
+    """Freeze embeddings and head of a model of transformers, except for the embedding of MASK. An adapter
+    always does."""
     gradient_checkpointing: bool = False
     """Compute the activations of a model of transformers again for the gradient, instead of storing them.
     This takes less memory and more time."""
@@ -198,6 +201,8 @@ class TrainConfig:
             check_int("lora", self.lora, 1)
         if self.lora_targets is not None and self.lora is None:
             raise ValueError(f"lora_targets={self.lora_targets}: is for an adapter. Add a rank, lora=16.")
+        if self.freeze_embeddings and self.lora is not None:
+            raise ValueError("freeze_embeddings=True with lora: an adapter freezes them. Leave it out.")
         if self.lora is not None and self.parallel == "fsdp":
             raise ValueError(f"lora={self.lora} with parallel=fsdp: is not supported. Use parallel=ddp.")
 

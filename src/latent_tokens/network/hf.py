@@ -86,6 +86,7 @@ class HuggingFaceDenoiser(nn.Module):
         self.model = model
         self.folder: Path | None = None
         self.adapter: Adapter | None = None  # that of LoRA, by `add_lora`
+        self.has_frozen_embeddings = False  # by `freeze_embeddings`
         self.register_parameter("mask_row", None)
         self.train(model.training)
         parameters = inspect.signature(model.forward).parameters

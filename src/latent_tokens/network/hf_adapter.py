@@ -33,8 +33,11 @@ class Adapter:
 def freeze_embeddings(net: HuggingFaceDenoiser) -> None:
     """Freeze the embeddings and the head of a network, except for the embedding of MASK.
 
-    Its gradient alone is computed, not that of the other rows.
+    Its gradient alone is computed, not that of the other rows. If they are frozen, nothing changes.
     """
+    if net.has_frozen_embeddings:
+        return
+    net.has_frozen_embeddings = True
     embeddings = net.model.get_input_embeddings()
     for layer in (embeddings, net.model.get_output_embeddings()):  # type: ignore[no-untyped-call]
         layer.requires_grad_(False)

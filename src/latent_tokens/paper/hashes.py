@@ -55,6 +55,7 @@ def training_content(config: TrainConfig) -> dict[str, Content]:
             "mask": config.mask,
             "lora": config.lora,
             "lora_targets": config.lora_targets,
+            "freeze_embeddings": config.freeze_embeddings or None,
         }
     )
 

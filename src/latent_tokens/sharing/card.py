@@ -190,7 +190,7 @@ def recipe(origin: Origin) -> str:
     usual = {field.name: field.default for field in settings} | late_defaults
     changed = [name for name, value in values.items() if value != usual[name]]
     flags = {name: f"--{name.replace('_', '-')}" for name in changed} | {"start": "--from"}
-    options = [part for name in changed for part in (flags[name], str(values[name]))]
+    options = [part for name in changed for part in (flags[name], str(values[name])) if part != "True"]
     options += ["--data", Path(str(data)).name] if data else []
     task = origin.get("task", {}).get("name", "TASK")
     command = shlex.join(["latent-tokens", "train", str(task), str(origin.get("name")), *options])

@@ -22,11 +22,11 @@ from latent_tokens.configs import TrainConfig
 from latent_tokens.core.methods import Method
 from latent_tokens.data.splits import chunks_of
 from latent_tokens.network.hf import HuggingFaceDenoiser
-from latent_tokens.network.hf_adapter import Adapter, add_lora
+from latent_tokens.network.hf_adapter import Adapter, add_lora, freeze_embeddings
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Examples, Language
 
-OF_ADAPTATION = ("mask", "lora", "gradient_checkpointing")
+OF_ADAPTATION = ("mask", "lora", "freeze_embeddings", "gradient_checkpointing")
 """Settings that only a model of transformers has."""
 CHECKED_AT_ONCE = 10_000  # examples
 
@@ -67,10 +67,17 @@ def adapted_network(
         adopt(net, {"vocab_size": task.vocab_size, "max_length": task.length}, task.name)
     else:
         net = rebuilt(resumed, config.folder)
-    if config.gradient_checkpointing:
-        enable_checkpointing(net)
+    prepare(net, config)
     net.method = method
     return net
+
+
+def prepare(net: HuggingFaceDenoiser, config: TrainConfig) -> None:
+    """Freeze the embeddings, and compute activations again, if the config says so."""
+    if config.freeze_embeddings:
+        freeze_embeddings(net)
+    if config.gradient_checkpointing:
+        enable_checkpointing(net)
 
 
 def opened(config: TrainConfig, method: Method) -> HuggingFaceDenoiser:

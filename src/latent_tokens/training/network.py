@@ -19,6 +19,7 @@ from latent_tokens.configs import DEFAULT_SHAPE, TrainConfig
 from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.core.wrappers import HOLD_MODULE, as_denoiser, unwrap
 from latent_tokens.network.contract import check_network
+from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import SIZES
 from latent_tokens.storage import read_description
@@ -26,6 +27,7 @@ from latent_tokens.tasks import TASKS, Language, Text, described, form
 from latent_tokens.training.adaptation import (
     adapted_network,
     check_only_for_transformers,
+    prepare,
     starts_from_transformers,
 )
 from latent_tokens.training.resume import RESTORE_HINT
@@ -140,6 +142,10 @@ def given_network(
     assert isinstance(inner, nn.Module)
     check_parameters(inner)
     adopt(inner, {"vocab_size": task.vocab_size, "max_length": task.length}, task.name)
+    if isinstance(inner, HuggingFaceDenoiser):
+        prepare(inner, config)
+    else:
+        check_only_for_transformers(config)
     if start is not None:
         folder = find(start)
         check_form(start, folder, task)
@@ -163,6 +169,9 @@ def check_trainable(net: Denoiser | nn.Module, inner: Denoiser | nn.Module, conf
         raise ValueError(f"compile=True with net={name}: has no blocks of ours. Use net=torch.compile(net).")
     if config.parallel == "fsdp" and inner is not net:
         raise ValueError(f"parallel=fsdp with net={type(net).__name__}: shards no wrapper. Use parallel=ddp.")
+    if config.lora is not None:
+        problem = "an adapter is stored with the directory of its base"
+        raise ValueError(f"lora={config.lora} with net: {problem}. Use start=FOLDER.")
     for setting in (*OF_TRANSFORMER, "mask"):
         value = getattr(config, setting)
         if value not in (None, 0, DEFAULT_SHAPE.get(setting)):

@@ -82,6 +82,7 @@ def test_openness_follows_the_step_and_not_validation(pico, tmp_path):
     assert counts[4:] == [0, 0]
 
 
+@pytest.mark.slow
 def test_annealed_run_resumes_bit_equal(tmp_path):
     def interrupt(stage, step):
         if (stage, step) == ("done", 3):

@@ -346,3 +346,20 @@ def test_long_run_prints_its_memory_and_time(data, bases, tmp_path, capsys):
         text = printed.out + printed.err
         assert ("estimate: about 0.00 GB of memory, at least " in text) == is_long
         assert "(464 trained)" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mask", "mask_id"), [("258", 258), ("new", BYTES + 3)])
+def test_train_command_adapts_a_model(data, bases, tmp_path, capsys, mask, mask_id):
+    run = str(tmp_path / "run")
+    base = ["--from", str(bases / "llama"), "--mask", mask, "--lora", "2", "--lora-targets", "all"]
+    command = ["train", "text", "scdm", *base, "--data", str(data), "--steps", "2", "--batch-size", "2"]
+    assert main([*command, "--anneal", "2", "--out", run]) == 0
+    net = load(run).net
+    assert (net.mask_id, net.adapter.targets, net.method) == (mask_id, "all", METHODS["scdm"])
+    stored = description(tmp_path / "run")["training"]
+    assert (stored["lora"], stored["lora_targets"], stored["anneal"]) == (2, "all", 2)
+    assert main(["export", run, str(tmp_path / "model")]) == 0
+    assert "--lora 2" in (tmp_path / "model" / "README.md").read_text()
+    assert main([*command, "--freeze-embeddings", "--out", run]) == 2
+    assert "--freeze-embeddings" in capsys.readouterr().err

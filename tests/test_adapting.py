@@ -285,6 +285,8 @@ def test_adapter_is_refused_with_another_base(adapted, data, bases, tmp_path):
     with pytest.raises(ValueError, match=message) as error:
         from_pretrained(run, base=moved)
     assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match=r"has a LoRA adapter. Use base=DIR instead"):
+        from_pretrained(run, net=from_transformers(bases / "llama", "new"))
     with pytest.raises(ValueError, match=r"adapts .*not found.*In Python, name its directory"):
         from_pretrained(run, base=tmp_path / "nowhere")
     with pytest.raises(ValueError, match=r"start=.*: is a run, and an adapter needs a merged model. Export"):

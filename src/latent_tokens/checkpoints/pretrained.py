@@ -146,6 +146,8 @@ def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
         ValueError: the directory is corrupt or of another network.
     """
     inner: Any = unwrap(net)
+    if is_adapted(config) and "adapter" in config["model"]:
+        raise ValueError(f"net={type(inner).__name__}: {folder} has a LoRA adapter. Use base=DIR instead.")
     try:
         numbers = {name: config["model"][name] for name in ("vocab_size", "max_length")}
         method = method_from(config["method"])

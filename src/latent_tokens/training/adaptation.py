@@ -13,7 +13,13 @@ from latent_tokens.checkpoints.adapted import build_adapted, is_adapted
 from latent_tokens.checkpoints.description import Entries
 from latent_tokens.checkpoints.finding import find
 from latent_tokens.checkpoints.hub import fetch
-from latent_tokens.checkpoints.hugging_face import FILES, from_transformers, is_of_transformers, read_model
+from latent_tokens.checkpoints.hugging_face import (
+    FILES,
+    check_installed,
+    is_of_transformers,
+    mask_id_of,
+    read_model,
+)
 from latent_tokens.checkpoints.own_network import adopt
 from latent_tokens.checkpoints.pretrained import from_pretrained
 from latent_tokens.checkpoints.tensor_files import tensors_sha256
@@ -85,17 +91,20 @@ def opened(config: TrainConfig, method: Method) -> HuggingFaceDenoiser:
     """Return the model that a run starts from, with an untrained adapter if the config has one."""
     folder = start_folder(config)
     if is_of_transformers(folder):
-        mask_token = "new" if config.mask is None else config.mask
-        net = from_transformers(folder, mask_token, method.readout)
+        check_installed(str(config.start))
+        model = read_model(folder)
+        base_sha256 = tensors_sha256(model.state_dict()) if config.lora else ""  # before a row is added
+        mask_id = None if config.mask in (None, "new") else mask_id_of(folder, config.mask)
+        net = HuggingFaceDenoiser(model, mask_id, method.readout)
     else:
         check_start(config, folder)
         net = cast(HuggingFaceDenoiser, from_pretrained(folder))
+        base_sha256 = tensors_sha256(net.model.state_dict()) if config.lora else ""
     if config.lora is not None:
-        digest = tensors_sha256(read_model(folder).state_dict())  # without a row that was added
         targets = config.lora_targets or "attention"
         with torch.random.fork_rng():
             torch.manual_seed(config.seed)
-            add_lora(net, Adapter(config.lora, targets, str(config.start), digest))
+            add_lora(net, Adapter(config.lora, targets, str(config.start), base_sha256))
     return net
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from latent_tokens.checkpoints.finding import find
 from latent_tokens.checkpoints.hub import fetch
-from latent_tokens.checkpoints.pretrained import find
 from latent_tokens.checks import first_line
 from latent_tokens.network.hf import HuggingFaceDenoiser
 
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 FILES = ("*.json", "*.safetensors")  # what is fetched: nothing that could be executed
 
 
-def from_transformers(folder_or_name: str | Path, mask_token: int | str) -> HuggingFaceDenoiser:
+def from_transformers(
+    folder_or_name: str | Path,
+    mask_token: int | str,
+    readout: Literal["in_place", "left", "shifted"] = "in_place",
+) -> HuggingFaceDenoiser:
     """Return the language model of a directory that `transformers` wrote, or of a name on the hub.
 
     It is on the CPU, in float32 and in eval mode. Code in the directory is never run: the architecture must
@@ -30,6 +35,7 @@ def from_transformers(folder_or_name: str | Path, mask_token: int | str) -> Hugg
         folder_or_name: the directory, or OWNER/NAME.
         mask_token: MASK, as an id or as the text of a token in tokenizer.json. "new" adds a row to the
             embeddings.
+        readout: that of `HuggingFaceDenoiser`. A shifted one has no MASK, so `mask_token` is "new".
 
     Raises:
         ValueError: transformers is not installed, the directory is missing, incomplete or not supported, or
@@ -39,16 +45,29 @@ def from_transformers(folder_or_name: str | Path, mask_token: int | str) -> Hugg
 
         net = from_transformers("Qwen/Qwen2.5-0.5B", "<|fim_pad|>")
     """
+    check_installed(str(folder_or_name))
+    folder = find(folder_or_name, partial(fetch, files=FILES))
+    mask_id = None if mask_token == "new" else mask_id_of(folder, mask_token)
+    return HuggingFaceDenoiser(read_model(folder), mask_id, readout).eval()
+
+
+def check_installed(name: str) -> None:
+    """Raise ValueError, which names what needs it, if transformers is not installed."""
     try:
         import transformers  # noqa: F401
     except ImportError:
         raise ValueError(
-            f"{folder_or_name}: transformers is not installed. "
-            "Install it from a clone (pip install -e '.[text]')."
+            f"{name}: transformers is not installed. Install it from a clone (pip install -e '.[text]')."
         ) from None
-    folder = find(folder_or_name, partial(fetch, files=FILES))
-    mask_id = None if mask_token == "new" else mask_id_of(folder, mask_token)
-    return HuggingFaceDenoiser(read_model(folder), mask_id).eval()
+
+
+def is_of_transformers(folder: Path) -> bool:
+    """Return whether a directory was written by transformers, and not by this package."""
+    try:
+        config = json.loads((folder / "config.json").read_text())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(config, dict) and "model_type" in config and "format" not in config
 
 
 def mask_id_of(folder: Path, mask_token: int | str) -> int:

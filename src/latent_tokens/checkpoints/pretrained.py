@@ -11,7 +11,8 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from latent_tokens.checkpoints.description import check_model
+from latent_tokens.checkpoints.adapted import describe_adapted, is_adapted, open_adapted
+from latent_tokens.checkpoints.description import Entries, check_model
 from latent_tokens.checkpoints.finding import SHIPPED, find, shipped_names
 from latent_tokens.checkpoints.fingerprint import check_fingerprint, fingerprint
 from latent_tokens.checkpoints.own_network import (
@@ -31,6 +32,8 @@ from latent_tokens.checkpoints.tensor_files import (
 from latent_tokens.checks import first_line
 from latent_tokens.core.methods import Method
 from latent_tokens.core.wrappers import unwrap
+from latent_tokens.network.hf import HuggingFaceDenoiser
+from latent_tokens.network.hf_adapter import freeze_embeddings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
 from latent_tokens.sizes import Size
@@ -60,25 +63,30 @@ __all__ = [
 
 
 @overload
-def from_pretrained(folder_or_name: str | Path) -> Transformer: ...
+def from_pretrained(folder_or_name: str | Path, *, base: str | Path | None = None) -> Transformer: ...
 
 
 @overload
 def from_pretrained(folder_or_name: str | Path, *, net: Net) -> Net: ...
 
 
-def from_pretrained(folder_or_name: str | Path, *, net: nn.Module | None = None) -> nn.Module:
+def from_pretrained(
+    folder_or_name: str | Path, *, net: nn.Module | None = None, base: str | Path | None = None
+) -> nn.Module:
     """Return the model of a directory or of a name.
 
     A name is that of a bundled model or, as OWNER/NAME, of the Hugging Face Hub. A directory is a run
     directory, or one that `save_pretrained` wrote.
 
-    The model is on the CPU, in float32 and in eval mode, with `.mask_id`, `.method` and `.folder`.
+    The model is on the CPU, in float32 and in eval mode, with `.mask_id`, `.method` and `.folder`. It is a
+    `HuggingFaceDenoiser` if that was trained.
 
     Args:
         folder_or_name: the directory or name.
         net: the network that receives the weights, in its precision and on its device. A run that trained a
-            network of your own needs it. None builds our Transformer.
+            network of your own needs it. None builds the network.
+        base: the model of transformers that a LoRA adapter belongs to, by directory or name. None is the one
+            that it was trained with.
 
     Raises:
         ValueError: the directory is missing, incomplete, corrupt, of another version or of another network.
@@ -92,9 +100,13 @@ def from_pretrained(folder_or_name: str | Path, *, net: nn.Module | None = None)
             f"{folder}: incomplete, model.safetensors is missing. "
             "Resume its training (resume=auto) until it has saved weights."
         )
+    if base is not None and "adapter" not in config["model"]:
+        raise ValueError(f"base={base}: {folder} has no LoRA adapter. Leave base out.")
     if net is not None:
         return filled(net, config, folder)
     check_can_build(config, folder)
+    if is_adapted(config):
+        return open_adapted(config, folder, base)
     try:
         stored = {stored_name(name): shape for name, shape in shapes_of(weights).items()}
     except (SafetensorError, OSError) as error:
@@ -127,13 +139,15 @@ def from_pretrained(folder_or_name: str | Path, *, net: nn.Module | None = None)
     return ours
 
 
-def filled(net: nn.Module, config: Mapping[str, Any], folder: Path) -> nn.Module:
+def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
     """Return a given network in eval mode with the weights and the method of a directory.
 
     Raises:
         ValueError: the directory is corrupt or of another network.
     """
     inner: Any = unwrap(net)
+    if is_adapted(config) and "adapter" in config["model"]:
+        raise ValueError(f"net={type(inner).__name__}: {folder} has a LoRA adapter. Use base=DIR instead.")
     try:
         numbers = {name: config["model"][name] for name in ("vocab_size", "max_length")}
         method = method_from(config["method"])
@@ -141,13 +155,15 @@ def filled(net: nn.Module, config: Mapping[str, Any], folder: Path) -> nn.Module
         problem = f"corrupt ({first_line(error)})"
         raise ValueError(f"{folder / 'config.json'}: {problem}. Save the model again.") from None
     adopt(inner, numbers, str(folder))
+    if is_adapted(config) and config["model"].get("freeze_embeddings"):
+        freeze_embeddings(inner)
     load_weights(inner, folder / "model.safetensors")
     inner.method = method
     inner.folder = folder.absolute()
     return net.eval()
 
 
-def build(config: Mapping[str, Any]) -> Transformer:
+def build(config: Entries) -> Transformer:
     """Return the untrained network of a config. Raise KeyError, TypeError or ValueError if it is wrong."""
     model = config["model"]
     method = method_from(config["method"])
@@ -209,8 +225,14 @@ def check_fits(net: Transformer, task: Language) -> None:
 def describe(net: nn.Module) -> dict[str, Json]:
     """Return the entries of config.json for a model. Raise ValueError if it has no method."""
     check_attributes(net)
-    model = describe_ours(net) if isinstance(net, Transformer) else describe_own(net)
-    return {"format": FORMAT, "model": model, "method": method_to(cast(Method, net.method))}
+    return {"format": FORMAT, "model": describe_network(net), "method": method_to(cast(Method, net.method))}
+
+
+def describe_network(net: nn.Module) -> dict[str, Json]:
+    """Return the entry of config.json for a network."""
+    if isinstance(net, Transformer):
+        return describe_ours(net)
+    return describe_adapted(net) if isinstance(net, HuggingFaceDenoiser) else describe_own(net)
 
 
 def describe_ours(net: Transformer) -> dict[str, Json]:

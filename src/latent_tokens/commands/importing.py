@@ -111,9 +111,10 @@ def text_of(net: Transformer, coder: Bytes | Learned, name: str) -> tuple[dict[s
             f"tokenizer={name}: has {coder.vocab_size:,} tokens; "
             f"the checkpoint has {net.vocab_size:,} and MASK. Use the one it was trained with."
         )
+    described = Text(net.max_length, name).description()
     if not isinstance(coder, Learned):
-        return {"task": Text(net.max_length, name).description()}, {}
-    return {"task": Text(net.max_length, FILE).description()}, {FILE: coder.to_json()}
+        return {"task": described}, {}
+    return {"task": {**described, "tokenizer": FILE}}, {FILE: coder.to_json()}
 
 
 def fetch_source(source: str) -> Path:

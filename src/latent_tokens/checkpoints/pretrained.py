@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import nn
 from latent_tokens.checkpoints.description import check_model
 from latent_tokens.checkpoints.finding import SHIPPED, find, shipped_names
 from latent_tokens.checkpoints.fingerprint import check_fingerprint, fingerprint
+from latent_tokens.checkpoints.native_network import is_native, open_native
 from latent_tokens.checkpoints.own_network import (
     adopt,
     check_attributes,
@@ -73,7 +75,8 @@ def from_pretrained(folder_or_name: str | Path, *, net: nn.Module | None = None)
     A name is that of a bundled model or, as OWNER/NAME, of the Hugging Face Hub. A directory is a run
     directory, or one that `save_pretrained` wrote.
 
-    The model is on the CPU, in float32 and in eval mode, with `.mask_id`, `.method` and `.folder`.
+    The model is on the CPU, in float32 and in eval mode, with `.mask_id`, `.method` and `.folder`. It is a
+    `HuggingFaceDenoiser` if `latent-tokens import` made the directory from a network of transformers.
 
     Args:
         folder_or_name: the directory or name.
@@ -84,8 +87,11 @@ def from_pretrained(folder_or_name: str | Path, *, net: nn.Module | None = None)
         ValueError: the directory is missing, incomplete, corrupt, of another version or of another network.
     """
     folder = find(folder_or_name)
+    check_is_ours(folder)
     config = read_description(folder, "config.json", "model")
     check_loaded(config.get("method"))
+    if is_native(config) and net is None:
+        return open_native(config, folder)
     weights = folder / "model.safetensors"
     if not weights.is_file():
         raise ValueError(
@@ -125,6 +131,19 @@ def from_pretrained(folder_or_name: str | Path, *, net: nn.Module | None = None)
     check_fingerprint(ours.eval(), config.get("fingerprint"), folder)
     ours.folder = folder.absolute()
     return ours
+
+
+def check_is_ours(folder: Path) -> None:
+    """Raise ValueError if a directory is a model of transformers, which `from_transformers` opens."""
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return  # the reader of the directory reports the error
+    if isinstance(config, dict) and "model_type" in config and "format" not in config:
+        raise ValueError(
+            f"{folder}: is a transformers model. Open it with from_transformers({str(folder)!r}), "
+            "or convert a published masked diffusion model with latent-tokens import."
+        )
 
 
 def filled(net: nn.Module, config: Mapping[str, Any], folder: Path) -> nn.Module:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 import torch
@@ -28,7 +29,7 @@ FAMILIES = (
 )  # fmt: skip
 OWN_METHODS = {
     "in_place": METHODS["mdm"],
-    "left": replace(METHODS["mdm"], readout="left"),
+    "left": replace(METHODS["mdm"], readout="left", name="mdm-left"),
     "shifted": METHODS["arm"],
 }
 
@@ -84,6 +85,7 @@ class HuggingFaceDenoiser(nn.Module):
             check_mask_id(model, mask_id)
         self.mask_id = mask_id
         self.model = model
+        self.folder: Path | None = None
         self.train(model.training)
         parameters = inspect.signature(model.forward).parameters
         self.keeps_logits = "logits_to_keep" in parameters

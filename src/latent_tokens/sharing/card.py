@@ -59,8 +59,7 @@ def card(folder: Path, rows: Sequence[Row], *, license: str = "apache-2.0", name
     Raises:
         ValueError: the directory has no model.
     """
-    if re.fullmatch(r"[A-Za-z0-9.+-]+", license) is None:
-        raise ValueError(f"license={license}: must be a licence's short name, like apache-2.0 or mit")
+    check_license(license)
     entries = read_description(folder, "config.json", "model")
     check_about(entries, folder / "config.json")
     origin = cast(Origin, entries)
@@ -96,6 +95,12 @@ net = from_pretrained({quoted})
 
 {figures(rows)}
 """
+
+
+def check_license(license: str) -> None:
+    """Raise ValueError unless a text is like the short name of a license."""
+    if re.fullmatch(r"[A-Za-z0-9.+-]+", license) is None:
+        raise ValueError(f"license={license}: must be a licence's short name, like apache-2.0 or mit")
 
 
 def metadata(net: Transformer, origin: Origin, rows: Sequence[Row], license: str) -> str:

@@ -206,6 +206,9 @@ def test_missing_settings_and_files_are_refused_by_name(tmp_path):
     check_refused(tmp_path, "config.json: d_model is missing")
     write(source, "Dream", rope_theta=None, shards=3)
     check_refused(tmp_path, "config.json: rope_theta is missing")
+    for changes in ({"hidden_act": "nothing"}, {"num_attention_heads": 0}, {"num_hidden_layers": "two"}):
+        write(source, "Dream", **changes, shards=3)
+        check_refused(tmp_path, "config.json: corrupt, its settings are not those of Qwen2ForCausalLM")
     write(source, "LLaDA", shards=3)
     (source / "model-00002-of-00003.safetensors").unlink()
     check_refused(tmp_path, "model-00002-of-00003.safetensors: is missing")
@@ -272,6 +275,7 @@ def test_imported_model_opens_in_every_command(name, tmp_path, capsys):
     for folder in (out, tmp_path / "exported"):
         model = load(folder)
         assert type(model.net.model) is type(net.model)
+        assert type(from_transformers(folder, MASK).model) is type(net.model)  # transformers opens it, too
         assert (model.method, model.net.mask_id, model.net.readout) == (net.method, MASK, net.readout)
         with torch.no_grad():
             assert torch.equal(model.net(*inputs()), net(*inputs()))
@@ -285,7 +289,7 @@ def test_import_refuses_what_is_not_for_the_source(tmp_path, capsys):
         ("--weights", "raw"): "--weights raw: is for Eso-LM and MDLM checkpoints",
         ("--method", "scdm"): "--method scdm: is for Eso-LM and MDLM checkpoints",
         ("--length", "65"): "--length 65: must be from 3 to 64, the positions of the model",
-        ("--tokenizer", "bytes"): "--tokenizer bytes: has 257 tokens; the checkpoint has 24 and MASK",
+        ("--tokenizer", "bytes"): "--tokenizer bytes: has 257 tokens",
     }
     for options, message in refusals.items():
         assert main(["import", str(source), str(tmp_path / "out"), *options]) == 2

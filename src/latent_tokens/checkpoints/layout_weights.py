@@ -39,31 +39,46 @@ def read_native(
     Raises:
         ValueError: a file is missing or corrupt, or its weights are not those of the native class.
     """
-    import transformers
-
-    class_name, family = layout.native
-    try:
-        settings = transformers.AutoConfig.for_model(family, **native_settings(layout, config))
-    except Exception as error:  # of values that others wrote: anything
-        raise ValueError(f"{folder}: {first_line(error)}") from None
     stored = read_weights(folder)
-    if settings.num_hidden_layers > len(stored):
-        raise ValueError(
-            f"{folder}: incomplete, {len(stored)} weights of {settings.num_hidden_layers} layers. "
-            "Download it again."
-        )
-    native: type[PreTrainedModel] = getattr(transformers, class_name)
-    with torch.device("meta"):  # allocate nothing before the shapes are checked
-        skeleton = native(settings)
     try:
+        skeleton = skeleton_of(layout, native_settings(layout, config), len(stored))
         complete = with_tied(renamed(stored, layout, skeleton), skeleton)
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from None
-    precision = dtype or common_dtype(complete.values())
-    model: PreTrainedModel = native.from_pretrained(
-        None, config=settings, state_dict=complete, dtype=precision
+    model: PreTrainedModel = type(skeleton).from_pretrained(
+        None,
+        config=skeleton.config,
+        state_dict=complete,
+        dtype=dtype or common_dtype(complete.values()),
     )
     return model
+
+
+def skeleton_of(layout: PublishedLayout, settings: Mapping[str, Json], num_weights: int) -> PreTrainedModel:
+    """Return the model of a native class without values, so that nothing is allocated before a check.
+
+    Args:
+        layout: the layout.
+        settings: the settings of the native class.
+        num_weights: the number of weights in the files. There cannot be more layers.
+
+    Raises:
+        ValueError: the class does not have these settings, or there are more layers.
+    """
+    import transformers
+
+    class_name, family = layout.native
+    native: type[PreTrainedModel] = getattr(transformers, class_name)
+    try:
+        native_config = transformers.AutoConfig.for_model(family, **settings)
+        num_layers = int(native_config.num_hidden_layers)
+        if num_layers <= num_weights:
+            with torch.device("meta"):
+                return native(native_config)
+    except Exception as error:  # of values that others wrote: anything
+        problem = f"not those of {class_name} ({first_line(error)})"
+        raise ValueError(f"config.json: corrupt, its settings are {problem}. Download it again.") from None
+    raise ValueError(f"incomplete, {num_weights} weights of {num_layers} layers. Download it again.")
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ from typing import Literal, cast
 
 import torch
 
-from latent_tokens.checkpoints.description import KINDS
+from latent_tokens.checkpoints.description import KINDS, check_about
 from latent_tokens.checkpoints.hub import check_links
 from latent_tokens.checkpoints.hugging_face import check_installed, read_model
 from latent_tokens.checkpoints.layout_settings import tokenizer_config
@@ -103,8 +103,13 @@ def open_native(config: Mapping[str, Json], folder: Path) -> HuggingFaceDenoiser
 
 
 def carried_over(folder: Path, config: Mapping[str, Json]) -> tuple[dict[str, Json], dict[str, bytes]]:
-    """Return the entries of config.json on the origin of a model, and its tokenizer's files by name."""
+    """Return the entries of config.json on the origin of a model, and its tokenizer's files by name.
+
+    Raises:
+        ValueError: an entry or a file is corrupt, or a file is a link that leaves the directory.
+    """
     about = {name: config[name] for name in KINDS if name in config}
+    check_about(about, folder / "config.json")
     return about, tokenizer_files(folder)
 
 

@@ -310,7 +310,7 @@ def test_imported_model_without_tokenizer_computes_logits(tmp_path, capsys):
     for key, value in (("mask_id", 99), ("readout", "right"), ("vocab_size", "many"), ("max_length", None)):
         changed = {**config, "model": {**config["model"], key: value}}
         (tmp_path / "out" / "config.json").write_text(json.dumps(changed))
-        with pytest.raises(ValueError, match=r"config.json: corrupt \(.*\). Save the model again."):
+        with pytest.raises(ValueError, match=r"mask_id=99|readout=right|vocab_size=many|max_length=None"):
             from_pretrained(tmp_path / "out")
 
 

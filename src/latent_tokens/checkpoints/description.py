@@ -10,6 +10,9 @@ from latent_tokens.checks import check_choice, check_int, check_min
 from latent_tokens.sizes import LONGEST
 from latent_tokens.storage import Json
 
+Entries = Mapping[str, Any]
+"""The entries of a JSON file, or of an object in it."""
+
 
 class Origin(TypedDict, total=False):
     """The entries of config.json on the origin of a model."""
@@ -52,12 +55,17 @@ def check_about(about: Mapping[str, Json], file: Path) -> None:
             )
 
 
-def check_model(model: Mapping[str, Any]) -> None:
+def check_model(model: Entries) -> None:
     """Raise ValueError if a config describes an impossible network."""
+    check_numbers(model)
+    check_choice("positions", model["positions"], ("both", "rotary", "learned"))
+    check_choice("gelu", model.get("gelu", "tanh"), ("exact", "tanh"))
+    check_min("dropout", model["dropout"], 0)
+
+
+def check_numbers(model: Entries) -> None:
+    """Raise ValueError if a config has an impossible number of tokens or positions."""
     for name in ("vocab_size", "max_length"):
         check_int(name, model[name], 1)
     if model["max_length"] > LONGEST:
         raise ValueError(f"max_length={model['max_length']}: must be at most {LONGEST:,}")
-    check_choice("positions", model["positions"], ("both", "rotary", "learned"))
-    check_choice("gelu", model.get("gelu", "tanh"), ("exact", "tanh"))
-    check_min("dropout", model["dropout"], 0)

@@ -15,7 +15,8 @@ from latent_tokens.checkpoints.layout_settings import added_token_id, method_of,
 from latent_tokens.checkpoints.layout_weights import read_native
 from latent_tokens.checkpoints.layouts import LAYOUTS, PublishedLayout, Readout, layout_of
 from latent_tokens.checks import first_line
-from latent_tokens.network.hf import FAMILIES, HuggingFaceDenoiser
+from latent_tokens.network.hf import HuggingFaceDenoiser
+from latent_tokens.network.hf_model import FAMILIES
 from latent_tokens.storage import Json
 
 if TYPE_CHECKING:
@@ -130,6 +131,15 @@ def check_installed(name: str | Path) -> None:
         raise ValueError(
             f"{name}: transformers is not installed. Install it from a clone (pip install -e '.[text]')."
         ) from None
+
+
+def is_of_transformers(folder: Path) -> bool:
+    """Return whether a directory was written by transformers, and not by this package."""
+    try:
+        config = read_json(folder / "config.json")
+    except ValueError:
+        return False
+    return "model_type" in config and "format" not in config
 
 
 def mask_id_of(folder: Path, mask_token: int | str) -> int:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from latent_tokens.checkpoints.hub import check_links
 from latent_tokens.checkpoints.layouts import PublishedLayout, Readout
 from latent_tokens.checks import first_line, is_whole
 from latent_tokens.core.methods import METHODS, Method
 from latent_tokens.network.hf import OWN_METHODS
-from latent_tokens.storage import Json
+from latent_tokens.storage import Json, json_bytes
 
 # Entries of config.json that tell which code and files a model has. They do not describe the network.
 ABOUT_CODE = (
@@ -25,6 +26,8 @@ ABOUT_CODE = (
     "attn_implementation",
     "_attn_implementation",
 )
+CONFIG = "tokenizer_config.json"
+TOKENIZER_FILES = ("tokenizer.json", CONFIG, "special_tokens_map.json", "chat_template.jinja")
 
 
 def read_json(file: Path) -> dict[str, Json]:
@@ -103,5 +106,19 @@ def added_token_id(folder: Path, text: str) -> int | None:
 
 def tokenizer_config(folder: Path) -> dict[str, Json]:
     """Return tokenizer_config.json, empty if it is missing. Raise ValueError if it is corrupt."""
-    file = folder / "tokenizer_config.json"
+    file = folder / CONFIG
     return read_json(file) if file.is_file() else {}
+
+
+def copied_tokenizer(folder: Path) -> dict[str, bytes]:
+    """Return the files of the tokenizer in a directory by name, without references to code.
+
+    Raises:
+        ValueError: a file is corrupt, or a link that leaves the directory.
+    """
+    check_links(folder, TOKENIZER_FILES)
+    files = {name: (folder / name).read_bytes() for name in TOKENIZER_FILES if (folder / name).is_file()}
+    if CONFIG in files:
+        config = tokenizer_config(folder)
+        files[CONFIG] = json_bytes({name: value for name, value in config.items() if name != "auto_map"})
+    return files

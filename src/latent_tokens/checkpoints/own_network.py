@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
+from latent_tokens.checkpoints.description import Entries
 from latent_tokens.checkpoints.tensor_files import first_difference, read_tensor_file
 from latent_tokens.checks import is_whole
+from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
 from latent_tokens.storage import Json
@@ -32,7 +33,7 @@ def describe_own(net: nn.Module) -> dict[str, Json]:
     return {"network": OWN, "class": type(net).__name__, **numbers}
 
 
-def check_can_build(config: Mapping[str, Any], folder: Path) -> None:
+def check_can_build(config: Entries, folder: Path) -> None:
     """Raise ValueError if config.json is that of a user's own network, which must be given."""
     model = config.get("model")
     if isinstance(model, dict) and model.get("network") == OWN:
@@ -41,7 +42,7 @@ def check_can_build(config: Mapping[str, Any], folder: Path) -> None:
 
 
 def adopt(net: nn.Module, numbers: Mapping[str, int], origin: str) -> None:
-    """Set the attributes that a network lacks.
+    """Set the attributes that a network lacks. One of transformers may have larger numbers before.
 
     Args:
         net: the network, which is changed.
@@ -51,11 +52,18 @@ def adopt(net: nn.Module, numbers: Mapping[str, int], origin: str) -> None:
     Raises:
         ValueError: the network has another value, or its mask_id is a token.
     """
+    is_of_transformers = isinstance(net, HuggingFaceDenoiser)
     for name, number in numbers.items():
         value = getattr(net, name, number)
-        if value != number:
+        if value < number and is_of_transformers:
+            raise ValueError(
+                f"net.{name}={value}: must be at least {number} for {origin}. Use a larger model."
+            )
+        if value != number and not is_of_transformers:
             raise ValueError(f"net.{name}={value}: must be {number} for {origin}. Build the net for it.")
         setattr(net, name, number)
+    if is_of_transformers:
+        return
     vocab_size = numbers["vocab_size"]
     mask_id = getattr(net, "mask_id", None)
     if not is_whole(mask_id, vocab_size):

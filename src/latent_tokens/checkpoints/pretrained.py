@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -12,10 +11,11 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from latent_tokens.checkpoints.description import check_model
+from latent_tokens.checkpoints.adapted import describe_adapted, is_adapted, open_adapted
+from latent_tokens.checkpoints.description import Entries, check_model
 from latent_tokens.checkpoints.finding import SHIPPED, find, shipped_names
 from latent_tokens.checkpoints.fingerprint import check_fingerprint, fingerprint
-from latent_tokens.checkpoints.native_network import is_native, open_native
+from latent_tokens.checkpoints.hugging_face import is_of_transformers
 from latent_tokens.checkpoints.own_network import (
     adopt,
     check_attributes,
@@ -33,6 +33,8 @@ from latent_tokens.checkpoints.tensor_files import (
 from latent_tokens.checks import first_line
 from latent_tokens.core.methods import Method
 from latent_tokens.core.wrappers import unwrap
+from latent_tokens.network.hf import HuggingFaceDenoiser
+from latent_tokens.network.hf_adapter import freeze_embeddings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
 from latent_tokens.sizes import Size
@@ -62,26 +64,30 @@ __all__ = [
 
 
 @overload
-def from_pretrained(folder_or_name: str | Path) -> Transformer: ...
+def from_pretrained(folder_or_name: str | Path, *, base: str | Path | None = None) -> Transformer: ...
 
 
 @overload
 def from_pretrained(folder_or_name: str | Path, *, net: Net) -> Net: ...
 
 
-def from_pretrained(folder_or_name: str | Path, *, net: nn.Module | None = None) -> nn.Module:
+def from_pretrained(
+    folder_or_name: str | Path, *, net: nn.Module | None = None, base: str | Path | None = None
+) -> nn.Module:
     """Return the model of a directory or of a name.
 
     A name is that of a bundled model or, as OWNER/NAME, of the Hugging Face Hub. A directory is a run
     directory, or one that `save_pretrained` wrote.
 
     The model is on the CPU, in float32 and in eval mode, with `.mask_id`, `.method` and `.folder`. It is a
-    `HuggingFaceDenoiser` if `latent-tokens import` made the directory from a network of transformers.
+    `HuggingFaceDenoiser` if that was trained, or imported.
 
     Args:
         folder_or_name: the directory or name.
         net: the network that receives the weights, in its precision and on its device. A run that trained a
-            network of your own needs it. None builds our Transformer.
+            network of your own needs it. None builds the network.
+        base: the model of transformers that a LoRA adapter belongs to, by directory or name. None is the one
+            that it was trained with.
 
     Raises:
         ValueError: the directory is missing, incomplete, corrupt, of another version or of another network.
@@ -90,17 +96,19 @@ def from_pretrained(folder_or_name: str | Path, *, net: nn.Module | None = None)
     check_is_ours(folder)
     config = read_description(folder, "config.json", "model")
     check_loaded(config.get("method"))
-    if is_native(config) and net is None:
-        return open_native(config, folder)
     weights = folder / "model.safetensors"
     if not weights.is_file():
         raise ValueError(
             f"{folder}: incomplete, model.safetensors is missing. "
             "Resume its training (resume=auto) until it has saved weights."
         )
+    if base is not None and "adapter" not in config["model"]:
+        raise ValueError(f"base={base}: {folder} has no LoRA adapter. Leave base out.")
     if net is not None:
         return filled(net, config, folder)
     check_can_build(config, folder)
+    if is_adapted(config):
+        return open_adapted(config, folder, base)
     try:
         stored = {stored_name(name): shape for name, shape in shapes_of(weights).items()}
     except (SafetensorError, OSError) as error:
@@ -135,18 +143,14 @@ def from_pretrained(folder_or_name: str | Path, *, net: nn.Module | None = None)
 
 def check_is_ours(folder: Path) -> None:
     """Raise ValueError if a directory is a model of transformers, which `from_transformers` opens."""
-    try:
-        config = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return  # the reader of the directory reports the error
-    if isinstance(config, dict) and "model_type" in config and "format" not in config:
+    if is_of_transformers(folder):
         raise ValueError(
             f"{folder}: is a transformers model. Open it with from_transformers({str(folder)!r}), "
             "or convert a published masked diffusion model with latent-tokens import."
         )
 
 
-def filled(net: nn.Module, config: Mapping[str, Any], folder: Path) -> nn.Module:
+def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
     """Return a given network in eval mode with the weights and the method of a directory.
 
     Raises:
@@ -160,13 +164,15 @@ def filled(net: nn.Module, config: Mapping[str, Any], folder: Path) -> nn.Module
         problem = f"corrupt ({first_line(error)})"
         raise ValueError(f"{folder / 'config.json'}: {problem}. Save the model again.") from None
     adopt(inner, numbers, str(folder))
+    if is_adapted(config) and config["model"].get("freeze_embeddings"):
+        freeze_embeddings(inner)
     load_weights(inner, folder / "model.safetensors")
     inner.method = method
     inner.folder = folder.absolute()
     return net.eval()
 
 
-def build(config: Mapping[str, Any]) -> Transformer:
+def build(config: Entries) -> Transformer:
     """Return the untrained network of a config. Raise KeyError, TypeError or ValueError if it is wrong."""
     model = config["model"]
     method = method_from(config["method"])
@@ -228,8 +234,14 @@ def check_fits(net: Transformer, task: Language) -> None:
 def describe(net: nn.Module) -> dict[str, Json]:
     """Return the entries of config.json for a model. Raise ValueError if it has no method."""
     check_attributes(net)
-    model = describe_ours(net) if isinstance(net, Transformer) else describe_own(net)
-    return {"format": FORMAT, "model": model, "method": method_to(cast(Method, net.method))}
+    return {"format": FORMAT, "model": describe_network(net), "method": method_to(cast(Method, net.method))}
+
+
+def describe_network(net: nn.Module) -> dict[str, Json]:
+    """Return the entry of config.json for a network."""
+    if isinstance(net, Transformer):
+        return describe_ours(net)
+    return describe_adapted(net) if isinstance(net, HuggingFaceDenoiser) else describe_own(net)
 
 
 def describe_ours(net: Transformer) -> dict[str, Json]:

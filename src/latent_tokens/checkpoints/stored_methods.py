@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, cast
 
+from latent_tokens.checkpoints.description import Entries
 from latent_tokens.core import attention, order
 from latent_tokens.core.blocks import BlockCausal, Blockwise, with_name
 from latent_tokens.core.methods import METHODS, Method
@@ -71,7 +72,7 @@ def method_to(method: Method) -> dict[str, Json]:
     return row
 
 
-def method_from(row: Mapping[str, Any]) -> Method:
+def method_from(row: Entries) -> Method:
     """Return the Method of the entries that `method_to` returns."""
     check_loaded(row)
     functions = {

@@ -35,16 +35,12 @@ def run_export(command: Export) -> int:
     """Run `latent-tokens export`. Print the directory."""
     import torch
 
-    from latent_tokens.network.hf import HuggingFaceDenoiser
     from latent_tokens.sharing.hub_methods import save_pretrained
-    from latent_tokens.sharing.native import export_native
 
     check_out(command.out)
     dtype = torch.bfloat16 if command.precision == "bf16" else torch.float32
-    net = opened(command.run, command.own.method)
-    if isinstance(net, HuggingFaceDenoiser):
-        export_native(net, command.out, dtype=dtype, license=command.license)
-    else:
-        save_pretrained(net, command.out, dtype=dtype, license=command.license)
+    save_pretrained(
+        opened(command.run, command.own.method), command.out, dtype=dtype, license=command.license
+    )
     print(command.out)
     return 0

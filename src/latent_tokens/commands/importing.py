@@ -107,8 +107,9 @@ def import_published(command: Import, folder: Path) -> int:
         ValueError: the directory is not supported, or an option is not for it.
     """
     from latent_tokens.checkpoints.hugging_face import check_installed, published_layout, published_network
-    from latent_tokens.checkpoints.native_network import save_native, tokenizer_files
+    from latent_tokens.checkpoints.layout_settings import copied_tokenizer
     from latent_tokens.core.methods import name_of
+    from latent_tokens.sharing.adapted import write_for_transformers
     from latent_tokens.storage import provenance
     from latent_tokens.tasks.text.tokenizer import FILE, read_tokenizer
 
@@ -145,7 +146,7 @@ def import_published(command: Import, folder: Path) -> int:
         "made_with": provenance(),
         **task,
     }
-    save_native(net, command.out, about=about, beside={**tokenizer_files(folder), **beside})
+    write_for_transformers(net, command.out, about, {**copied_tokenizer(folder), **beside}, None)
     count = sum(weight.numel() for weight in net.parameters())
     print(
         f"{layout.name}: {name_of(net.method)}, {layout.native[0]}, {count / 1e6:.1f} M parameters; "

@@ -41,29 +41,30 @@ def keep_freed_memory() -> None:
         libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
-def model_of(run: str | Path, method: str | None = None) -> Transformer:
+def model_of(run: str | Path, method: str | None = None, base: str | Path | None = None) -> Transformer:
     """Return the model of a run directory or a bundled model, on the fastest device available.
 
     Args:
         run: the directory or name.
         method: the typed name of its method. None: that of the model.
+        base: the model that a LoRA adapter belongs to. None: the one that it was trained with.
 
     Raises:
         ValueError: there is no such model, or it has another method.
     """
     from latent_tokens.bench.machine import fastest_device
 
-    return opened(run, method).to(fastest_device())
+    return opened(run, method, base).to(fastest_device())
 
 
-def opened(run: str | Path, method: str | None = None) -> Transformer:
+def opened(run: str | Path, method: str | None = None, base: str | Path | None = None) -> Transformer:
     """Return the model of `model_of`, on the CPU. Raise as it does."""
     from latent_tokens.checkpoints.pretrained import from_pretrained
     from latent_tokens.checkpoints.stored_methods import load_method
     from latent_tokens.core.methods import name_of
 
     loaded = None if method is None else load_method(method)
-    net = from_pretrained(run)
+    net = from_pretrained(run, base=base)
     if loaded is not None and net.method != loaded:
         other = name_of(net.method)
         raise ValueError(f"method={method}: the model has another method, {other}. Leave it out.")

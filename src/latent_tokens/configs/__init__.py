@@ -6,7 +6,14 @@ from latent_tokens.configs.bench import BenchConfig, training_shape
 from latent_tokens.configs.data import MOST_PROCESSES, DataConfig, Split, TaskName
 from latent_tokens.configs.demo import DemoConfig
 from latent_tokens.configs.evaluate import EvalConfig
-from latent_tokens.configs.names import PositionName, Precision, PrecisionSetting, ScaleName, SizeName
+from latent_tokens.configs.names import (
+    LoraTargets,
+    PositionName,
+    Precision,
+    PrecisionSetting,
+    ScaleName,
+    SizeName,
+)
 from latent_tokens.configs.reproduce import ExperimentName, ReproduceConfig
 from latent_tokens.configs.sampling import (
     DEFAULT_CANDIDATES,
@@ -19,6 +26,7 @@ from latent_tokens.configs.sampling import (
 from latent_tokens.configs.train import (
     DEFAULT_NUM_TRAIN,
     DEFAULT_SHAPE,
+    LATER_DEFAULTS,
     MAY_CHANGE_ON_RESUME,
     TrackerName,
     TrainConfig,
@@ -28,6 +36,7 @@ __all__ = [
     "DEFAULT_CANDIDATES",
     "DEFAULT_NUM_TRAIN",
     "DEFAULT_SHAPE",
+    "LATER_DEFAULTS",
     "MAY_CHANGE_ON_RESUME",
     "MOST_PROCESSES",
     "BenchConfig",
@@ -35,6 +44,7 @@ __all__ = [
     "DemoConfig",
     "EvalConfig",
     "ExperimentName",
+    "LoraTargets",
     "NumCandidates",
     "NumLatents",
     "OrderName",

@@ -7,5 +7,6 @@ from typing import Literal
 SizeName = Literal["pico", "nano", "tiny", "mini", "sminy", "small"]
 Precision = Literal["fp32", "bf16"]
 PrecisionSetting = Literal["auto", "fp32", "bf16"]
+LoraTargets = Literal["attention", "all"]
 PositionName = Literal["both", "rotary", "learned"]
 ScaleName = Literal["smoke", "cpu", "paper"]

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from latent_tokens.checks import check_choice, check_int, check_min, check_threads
 from latent_tokens.configs.forms import check_folder_or_name, set_paths
-from latent_tokens.configs.names import PositionName, PrecisionSetting, SizeName
+from latent_tokens.configs.names import LoraTargets, PositionName, PrecisionSetting, SizeName
 from latent_tokens.sizes import SIZES
 
 TrackerName = Literal["wandb", "trackio", "tensorboard", "mlflow"]
@@ -25,10 +25,13 @@ MAY_CHANGE_ON_RESUME = (
     "on_nan",
     "threads",
     "compile",
+    "gradient_checkpointing",
 )
 """Settings that may change when a run is resumed."""
 DEFAULT_SHAPE = {"size": "nano", "positions": "learned", "gelu": "exact"}
 """The network of a run that does not start from a model."""
+LATER_DEFAULTS = {"mask": None, "lora": None, "lora_targets": None, "freeze_embeddings": False}
+"""Settings that are not stored at their default, as in the runs of earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,22 @@ class TrainConfig:
     cosine starts again."""
     start: str | Path | None = None
     """Model whose weights are trained on, also with another method: a run directory, model directory, bundled
-    model or OWNER/NAME. Default: random weights."""
+    model or OWNER/NAME, also a language model of transformers. Default: random weights."""
+    mask: int | str | None = None
+    """MASK of a model of transformers. The id or the text of a reserved token, or new, which adds a row to
+    its embeddings. Default: new."""
+    lora: int | None = None
+    """Rank of a LoRA adapter of a model of transformers. The adapter and the embedding of MASK are trained,
+    all other weights stay. It needs peft. Default: all weights are trained."""
+    lora_targets: LoraTargets | None = None
+    """Layers with an adapter. attention: the projections of attention. all: all linear layers except for the
+    head. Default: attention."""
+    freeze_embeddings: bool = False
+    """Freeze embeddings and head of a model of transformers, except for the embedding of MASK. An adapter
+    always does."""
+    gradient_checkpointing: bool = False
+    """Compute the activations of a model of transformers again for the gradient, instead of storing them.
+    This takes less memory and more time."""
 
     def __post_init__(self) -> None:
         set_paths(self, "out", "data")
@@ -166,6 +184,7 @@ class TrainConfig:
             if getattr(self, name) >= 1:
                 raise ValueError(f"{name}={getattr(self, name)}: must be below 1")
 
+        self._check_adapter()
         if self.compile and self.parallel == "fsdp":
             raise ValueError(
                 "compile=True with parallel=fsdp: blocks in shards are not compiled. Use parallel=ddp."
@@ -175,6 +194,17 @@ class TrainConfig:
             raise ValueError(
                 f"compile=True with dropout={self.dropout}: {problem}. Leave one of the two out."
             )
+
+    def _check_adapter(self) -> None:
+        check_choice("lora_targets", self.lora_targets, (None, *get_args(LoraTargets)))
+        if self.lora is not None:
+            check_int("lora", self.lora, 1)
+        if self.lora_targets is not None and self.lora is None:
+            raise ValueError(f"lora_targets={self.lora_targets}: is for an adapter. Add a rank, lora=16.")
+        if self.freeze_embeddings and self.lora is not None:
+            raise ValueError("freeze_embeddings=True with lora: an adapter freezes them. Leave it out.")
+        if self.lora is not None and self.parallel == "fsdp":
+            raise ValueError(f"lora={self.lora} with parallel=fsdp: is not supported. Use parallel=ddp.")
 
     def _set_default_shape(self) -> None:
         for name, value in DEFAULT_SHAPE.items():

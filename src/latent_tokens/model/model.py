@@ -26,6 +26,7 @@ from latent_tokens.model.outputs import ResultTable, Samples
 from latent_tokens.model.prompts import Prompt, problems_of
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
+from latent_tokens.sharing.hub_methods import push_to_hub, save_pretrained
 from latent_tokens.tasks import Language, Task, Text, check_instance
 from latent_tokens.training.loop import fit
 
@@ -128,11 +129,11 @@ class Model:
 
     def save_pretrained(self, folder: str | Path, **options: Any) -> None:
         """Write a model directory with its card (`Transformer.save_pretrained`)."""
-        self.net.save_pretrained(folder, **options)
+        save_pretrained(self.net, folder, **options)
 
     def push_to_hub(self, name: str, **options: Any) -> str:
         """Save the model as OWNER/NAME on the Hugging Face Hub (`Transformer.push_to_hub`)."""
-        return self.net.push_to_hub(name, **options)
+        return push_to_hub(self.net, name, **options)
 
     def decoding(self, settings: dict[str, Any]) -> tuple[Decoding, int]:
         """Return the `Decoding` and the seed of settings by name.
@@ -159,7 +160,11 @@ class Model:
 
 
 def load(
-    folder_or_name: str | Path, *, task: str | Language | None = None, method: str | None = None
+    folder_or_name: str | Path,
+    *,
+    task: str | Language | None = None,
+    method: str | None = None,
+    base: str | Path | None = None,
 ) -> Model:
     """Return the model of a directory, a bundled model, or a model of the Hugging Face Hub, OWNER/NAME.
 
@@ -170,6 +175,7 @@ def load(
         task: the task that it learned, if that is your own: an object, or module:Name. None: the one that the
             directory names.
         method: its method, if that has functions of your own, as module:name. None: the one of the directory.
+        base: the model that a LoRA adapter belongs to, as for `from_pretrained`.
 
     Raises:
         ValueError: as `from_pretrained`, or the task is not one of this version.
@@ -180,7 +186,7 @@ def load(
         'sudoku-6'
     """
     folder = find(folder_or_name)
-    net = model_of(folder, method)
+    net = model_of(folder, method, base)
     learned = task_of(folder, task) if task is None or isinstance(task, str) else task
     check_instance(learned)
     return Model(net, net.method, learned, folder)

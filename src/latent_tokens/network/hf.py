@@ -15,18 +15,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, create_mask
 
-from latent_tokens.checks import check_choice, check_int
+from latent_tokens.checks import check_choice
 from latent_tokens.core.methods import METHODS, Method
+from latent_tokens.network.hf_model import add_row, bos_token, check_mask_id, check_model, sliding_window
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
     from transformers.cache_utils import Cache
 
-# The values of `config.model_type` that are tested. Others may ignore positions or parts of a mask.
-FAMILIES = (
-    "bert", "eurobert", "gemma3_text", "gpt2", "gpt_neox", "llama", "mistral", "modernbert", "olmo2",
-    "qwen2", "qwen3", "smollm3",
-)  # fmt: skip
+    from latent_tokens.network.hf_adapter import Adapter
+
 OWN_METHODS = {
     "in_place": METHODS["mdm"],
     "left": replace(METHODS["mdm"], readout="left", name="mdm-left"),
@@ -60,6 +58,7 @@ class HuggingFaceDenoiser(nn.Module):
     """
 
     supports_slots = True
+    mask_row: nn.Parameter | None  # the embedding of MASK, if those of the other tokens are frozen
 
     def __init__(
         self,
@@ -86,6 +85,9 @@ class HuggingFaceDenoiser(nn.Module):
         self.mask_id = mask_id
         self.model = model
         self.folder: Path | None = None
+        self.adapter: Adapter | None = None  # that of LoRA, by `add_lora`
+        self.has_frozen_embeddings = False  # by `freeze_embeddings`
+        self.register_parameter("mask_row", None)
         self.train(model.training)
         parameters = inspect.signature(model.forward).parameters
         self.keeps_logits = "logits_to_keep" in parameters
@@ -146,16 +148,25 @@ class HuggingFaceDenoiser(nn.Module):
             )
         if self.bos_id is not None:
             ids = ids.masked_fill(ids == self.mask_id, self.bos_id)
+        inputs = {"input_ids": ids} if self.mask_row is None else {"inputs_embeds": self.embed(ids)}
         return cast(
             Tensor,
             self.model(
-                input_ids=ids,
+                **inputs,
                 position_ids=positions,
                 attention_mask=self.layer_masks(mask, positions, key_positions),
                 use_cache=cache is not None,
                 **({} if cache is None else {"past_key_values": cache}),
                 **({} if columns is None else {"logits_to_keep": columns}),
             ).logits,
+        )
+
+    def embed(self, ids: Int[Tensor, "B Q"]) -> Float[Tensor, "B Q D"]:
+        """Return the embeddings of tokens. That of MASK is the trained row."""
+        embeddings = self.model.get_input_embeddings()
+        scale = getattr(embeddings, "embed_scale", 1.0)  # of Gemma 3
+        return torch.where(
+            (ids == self.mask_id)[:, :, None], cast(Tensor, self.mask_row) * scale, embeddings(ids)
         )
 
     def layer_masks(
@@ -180,68 +191,3 @@ class HuggingFaceDenoiser(nn.Module):
             return mask[:, None]
         zeros = torch.zeros(mask.shape, dtype=self.model.dtype, device=mask.device)
         return zeros.masked_fill(~mask, -torch.inf)[:, None]
-
-
-def sliding_window(model: PreTrainedModel) -> int | None:
-    """Return how far a layer with a sliding window does not attend, in positions, or None without one."""
-    config = model.config
-    if "sliding_attention" not in getattr(config, "layer_types", ["sliding_attention"]):
-        return None
-    window: int | None = getattr(config, "sliding_window", None)
-    # ModernBERT counts to each side, and includes the last position.
-    return window + 1 if window is not None and config.model_type == "modernbert" else window
-
-
-def check_model(model: PreTrainedModel) -> None:
-    """Raise ValueError if the model is not a language model that the adapter is tested with."""
-    name = type(model).__name__
-    config = getattr(model, "config", None)
-    family = getattr(config, "model_type", None)
-    is_language_model = name.endswith(("ForCausalLM", "ForMaskedLM", "LMHeadModel"))
-    if family not in FAMILIES or not is_language_model:
-        raise ValueError(
-            f"model={name}: not a language model that is tested. Use one of {', '.join(FAMILIES)}, "
-            "ForCausalLM or ForMaskedLM."
-        )
-    attention = model.config._attn_implementation
-    if attention not in ("sdpa", "eager"):
-        raise ValueError(
-            f"attn_implementation={attention}: takes no mask of slots. Load the model with sdpa or eager."
-        )
-
-
-def check_mask_id(model: PreTrainedModel, mask_id: int) -> None:
-    """Raise ValueError if an id is not of the vocabulary, or is a token that the model uses."""
-    check_int("mask_id", mask_id, 0)
-    vocab_size = model.config.vocab_size
-    if mask_id >= vocab_size:
-        raise ValueError(
-            f"mask_id={mask_id}: the vocabulary has {vocab_size} tokens. "
-            "Use the id of a reserved one, or None to add a row."
-        )
-    for kind in ("bos", "eos", "pad"):
-        token = getattr(model.config, f"{kind}_token_id", None)
-        if mask_id in (token if isinstance(token, list) else [token]):
-            raise ValueError(
-                f"mask_id={mask_id}: is the {kind} token of the model. "
-                "Use the id of a reserved one, or None to add a row."
-            )
-
-
-def bos_token(model: PreTrainedModel) -> int:
-    """Return the id in front of a text, BOS or else EOS. Raise ValueError if the config has neither."""
-    for kind in ("bos", "eos"):
-        token = getattr(model.config, f"{kind}_token_id", None)
-        if isinstance(token, int):
-            return token
-    raise ValueError("readout=shifted: the model has no BOS token. Set model.config.bos_token_id.")
-
-
-@torch.no_grad()
-def add_row(model: PreTrainedModel) -> None:
-    """Add a token to the vocabulary. Its embeddings are the mean of the others."""
-    model.resize_token_embeddings(model.config.vocab_size + 1, mean_resizing=False)
-    layers = [model.get_input_embeddings(), model.get_output_embeddings()]  # type: ignore[no-untyped-call]
-    for layer in layers:
-        weight = cast(Tensor, layer.weight)  # with tied embeddings, the same of both layers
-        weight[-1] = weight[:-1].float().mean(0).to(weight.dtype)

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from latent_tokens.core.wrappers import unwrap
+from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
 
 DECODING_BYTES = 1 << 28  # on a CPU, where more does not make it faster
@@ -33,24 +34,34 @@ def decoding_rows(net: Transformer, candidates: int, length: int) -> int:
 def training_rows(net: nn.Module, slots: int) -> int:
     """Return how many rows of `slots` slots to train on at once, at least 1.
 
-    A row takes what each layer keeps for its gradient, in float32, and the logits. The memory that a network
-    of the user's own takes is not known, so it gets all rows.
+    The memory that a network of the user's own takes is not known, so it gets all rows.
     """
     inner = unwrap(net)
-    if not isinstance(inner, Transformer):
+    if not isinstance(inner, Transformer | HuggingFaceDenoiser):
         return sys.maxsize
-    layer = 20 * 4 * inner.size.width + 4 * inner.size.heads * slots
-    row = slots * (inner.size.layers * layer + 16 * inner.head.out_features)
-    return max(1, memory_budget(inner, TRAINING_BYTES) // max(1, row))
+    return max(1, memory_budget(inner, TRAINING_BYTES) // max(1, training_row_bytes(inner, slots)))
 
 
-def memory_budget(net: Transformer, on_cpu: int) -> int:
+def training_row_bytes(net: Transformer | HuggingFaceDenoiser, slots: int) -> int:
+    """Return the bytes of one row of `slots` slots: what layers keep for gradients in float32, and logits."""
+    if isinstance(net, Transformer):
+        layers, width, heads, columns = net.size.layers, net.size.width, net.size.heads, net.head.out_features
+    else:
+        config = net.model.config
+        layers, width, heads = config.num_hidden_layers, config.hidden_size, config.num_attention_heads
+        columns = config.vocab_size
+    layer = 20 * 4 * width + 4 * heads * slots
+    row: int = slots * (layers * layer + 16 * columns)
+    return row
+
+
+def memory_budget(net: Transformer | HuggingFaceDenoiser, on_cpu: int) -> int:
     """Return the bytes that one part of a batch may take.
 
     They depend on the device only and not on what else runs there, so that a batch is always split in the
     same way.
     """
-    device = net.embedding.weight.device
+    device = next(net.parameters()).device
     if device.type != "cuda":
         return on_cpu
     return int(DEVICE_SHARE * torch.cuda.get_device_properties(device).total_memory)

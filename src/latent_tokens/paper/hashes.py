@@ -52,6 +52,10 @@ def training_content(config: TrainConfig) -> dict[str, Content]:
             "evaluate_every": config.evaluate_every,
             "seed": config.seed,
             "start": None if config.start is None else str(config.start),
+            "mask": config.mask,
+            "lora": config.lora,
+            "lora_targets": config.lora_targets,
+            "freeze_embeddings": config.freeze_embeddings or None,
         }
     )
 

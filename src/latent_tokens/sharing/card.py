@@ -13,6 +13,7 @@ from typing import cast
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from latent_tokens.checkpoints.adapted import is_adapted
 from latent_tokens.checkpoints.description import Origin, check_about
 from latent_tokens.checkpoints.pretrained import from_pretrained, shipped_names
 from latent_tokens.checks import one_line
@@ -20,6 +21,7 @@ from latent_tokens.configs import DEFAULT_NUM_TRAIN, DEFAULT_SHAPE, MAY_CHANGE_O
 from latent_tokens.core.methods import name_of
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.evaluation.rows import Row, metric_of
+from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import Json, read_description, write_atomic
 from latent_tokens.training.resume import LEGACY_DEFAULTS
@@ -31,6 +33,16 @@ In `transformers`, where latent-tokens is installed:
 from transformers import AutoModelForMaskedLM
 
 model = AutoModelForMaskedLM.from_pretrained({name}, trust_remote_code=True)
+```
+"""
+
+WITHOUT_THIS_PACKAGE = """
+In `transformers`, as a model without latent tokens:
+
+```python
+from transformers import AutoModelFor{kind}
+
+model = AutoModelFor{kind}.from_pretrained({name})
 ```
 """
 
@@ -59,17 +71,13 @@ def card(folder: Path, rows: Sequence[Row], *, license: str = "apache-2.0", name
     Raises:
         ValueError: the directory has no model.
     """
-    check_license(license)
+    if re.fullmatch(r"[A-Za-z0-9.+-]+", license) is None:
+        raise ValueError(f"license={license}: must be a licence's short name, like apache-2.0 or mit")
     entries = read_description(folder, "config.json", "model")
     check_about(entries, folder / "config.json")
     origin = cast(Origin, entries)
     net = from_pretrained(folder)
     task = origin.get("task", {}).get("name")
-    count = sum(weight.numel() for weight in net.parameters())
-    size = (
-        f"{net.size.layers} layers of width {net.size.width}, {net.size.heads} heads, "
-        f"{count / 1e6:.1f} M parameters"
-    )
     sequences = f"sequences of {net.max_length} over {net.vocab_size} tokens"
     learned = f"the task {code(task)}" if task else "a task of its own"
     name = name or (folder.name if folder.name in shipped_names() else f"path/to/{folder.name}")
@@ -80,14 +88,14 @@ def card(folder: Path, rows: Sequence[Row], *, license: str = "apache-2.0", name
 
 # {escaped(folder.name)}
 
-A model of {learned} by the method `{name_of(net.method)}`: {size}; {sequences}.
+A model of {learned} by the method `{name_of(net.method)}`: {size_of(net)}; {sequences}.
 
 ```python
 from latent_tokens import from_pretrained
 
 net = from_pretrained({quoted})
 ```
-{IN_TRANSFORMERS.format(name=quoted) if "auto_map" in origin else ""}
+{in_transformers(net, quoted) if "auto_map" in origin or is_adapted(entries) else ""}
 ## Recipe
 
 {recipe(origin) if "training" in origin else "It is not known how it was trained."}
@@ -97,13 +105,29 @@ net = from_pretrained({quoted})
 """
 
 
-def check_license(license: str) -> None:
-    """Raise ValueError unless a text is like the short name of a license."""
-    if re.fullmatch(r"[A-Za-z0-9.+-]+", license) is None:
-        raise ValueError(f"license={license}: must be a licence's short name, like apache-2.0 or mit")
+def size_of(net: Transformer | HuggingFaceDenoiser) -> str:
+    """Return layers, width, heads and parameters in words."""
+    count = sum(weight.numel() for weight in net.parameters())
+    if isinstance(net, Transformer):
+        numbers = (net.size.layers, net.size.width, net.size.heads)
+    else:
+        config = net.model.config
+        numbers = (config.num_hidden_layers, config.hidden_size, config.num_attention_heads)
+    layers, width, heads = numbers
+    return f"{layers} layers of width {width}, {heads} heads, {count / 1e6:.1f} M parameters"
 
 
-def metadata(net: Transformer, origin: Origin, rows: Sequence[Row], license: str) -> str:
+def in_transformers(net: Transformer | HuggingFaceDenoiser, name: str) -> str:
+    """Return how transformers opens the model."""
+    if isinstance(net, Transformer):
+        return IN_TRANSFORMERS.format(name=name)
+    kind = "MaskedLM" if type(net.model).__name__.endswith("ForMaskedLM") else "CausalLM"
+    return WITHOUT_THIS_PACKAGE.format(name=name, kind=kind)
+
+
+def metadata(
+    net: Transformer | HuggingFaceDenoiser, origin: Origin, rows: Sequence[Row], license: str
+) -> str:
     """Return the YAML that model hubs read, with the result of each row."""
     pipeline = "text-generation" if net.method.readout == "shifted" else "fill-mask"
     task = origin.get("task", {}).get("name")
@@ -166,7 +190,7 @@ def recipe(origin: Origin) -> str:
     usual = {field.name: field.default for field in settings} | late_defaults
     changed = [name for name, value in values.items() if value != usual[name]]
     flags = {name: f"--{name.replace('_', '-')}" for name in changed} | {"start": "--from"}
-    options = [part for name in changed for part in (flags[name], str(values[name]))]
+    options = [part for name in changed for part in (flags[name], str(values[name])) if part != "True"]
     options += ["--data", Path(str(data)).name] if data else []
     task = origin.get("task", {}).get("name", "TASK")
     command = shlex.join(["latent-tokens", "train", str(task), str(origin.get("name")), *options])

@@ -15,14 +15,16 @@ from tempfile import TemporaryDirectory
 import torch
 
 from latent_tokens.checkpoints import pretrained
-from latent_tokens.checkpoints.description import check_about
+from latent_tokens.checkpoints.description import KINDS, check_about
 from latent_tokens.checkpoints.hub import FILES, check_links, fetch, is_name, upload
 from latent_tokens.checkpoints.pretrained import SHIPPED, describe, find, fingerprint
 from latent_tokens.checkpoints.tensor_files import read_tensor_file
 from latent_tokens.evaluation.results import read_results
 from latent_tokens.evaluation.rows import Row
+from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
+from latent_tokens.sharing.adapted import write_for_transformers
 from latent_tokens.sharing.tokenizer_files import tokenizer_files
 from latent_tokens.storage import Json, read_description
 from latent_tokens.tasks import Language, Text, described, description
@@ -53,6 +55,7 @@ except ModuleNotFoundError as error:
         "this model needs the package latent-tokens: pip install git+{REPOSITORY}"
     ) from None
 '''
+OF_THE_RUN = (*KINDS, "start", "stretches")
 OF_THE_TASK = ("task", "name")  # what is kept of a model whose weights have changed
 
 
@@ -78,7 +81,7 @@ def load_pretrained(
 
 
 def save_pretrained(
-    net: Transformer,
+    net: Transformer | HuggingFaceDenoiser,
     folder: str | Path,
     *,
     dtype: torch.dtype | None = None,
@@ -90,12 +93,16 @@ def save_pretrained(
 
     folder = Path(folder)
     settings, files, rows = carried_over(net)
-    # The fingerprint is that of the weights as they are stored.
-    stored = deepcopy(net).to("cpu", dtype).float().eval()
-    settings = {**settings, "fingerprint": fingerprint(stored), **for_transformers(stored)}
-    files[f"{MODULE}.py"] = CODE.encode()
-    files |= tokenizer_files(saved_task(settings.get("task"), net.folder), net.vocab_size, net.max_length)
-    pretrained.save_pretrained(net, folder, dtype=dtype, about=settings, beside=files)
+    task = saved_task(settings.get("task"), net.folder)
+    files |= tokenizer_files(task, net.vocab_size, net.max_length, net.mask_id)
+    if isinstance(net, HuggingFaceDenoiser):
+        write_for_transformers(net, folder, settings, files, dtype)
+    else:
+        # The fingerprint is that of the weights as they are stored.
+        stored = deepcopy(net).to("cpu", dtype).float().eval()
+        settings = {**settings, "fingerprint": fingerprint(stored), **for_transformers(stored)}
+        files[f"{MODULE}.py"] = CODE.encode()
+        pretrained.save_pretrained(net, folder, dtype=dtype, about=settings, beside=files)
     write_card(folder, rows, license=license, name=name)
 
 
@@ -108,7 +115,7 @@ def saved_task(entries: Json, folder: Path | None) -> Language | None:
 
 
 def push_to_hub(
-    net: Transformer,
+    net: Transformer | HuggingFaceDenoiser,
     name: str,
     *,
     dtype: torch.dtype | None = None,
@@ -136,7 +143,9 @@ def push_to_hub(
         )
 
 
-def carried_over(net: Transformer) -> tuple[dict[str, Json], dict[str, bytes], list[Row]]:
+def carried_over(
+    net: Transformer | HuggingFaceDenoiser,
+) -> tuple[dict[str, Json], dict[str, bytes], list[Row]]:
     """Read what a saved model takes over from the directory that the network was read from.
 
     Returns:
@@ -160,8 +169,11 @@ def carried_over(net: Transformer) -> tuple[dict[str, Json], dict[str, bytes], l
 
     # The entries of config.json that are copied as they are.
     config = read_description(folder, "config.json", "model")
-    written = {*describe(net), *for_transformers(net), "fingerprint"}
-    settings = {name: value for name, value in config.items() if name not in written}
+    if isinstance(net, HuggingFaceDenoiser):
+        settings = {name: config[name] for name in OF_THE_RUN if name in config}
+    else:
+        written = {*describe(net), *for_transformers(net), "fingerprint"}
+        settings = {name: value for name, value in config.items() if name not in written}
     check_about(settings, folder / "config.json")
 
     # A text model has its tokenizer: the files as they were read, without what else the directory holds.
@@ -183,7 +195,7 @@ def carried_over(net: Transformer) -> tuple[dict[str, Json], dict[str, bytes], l
     return settings, files, rows
 
 
-def unchanged(net: Transformer, folder: Path) -> bool:
+def unchanged(net: Transformer | HuggingFaceDenoiser, folder: Path) -> bool:
     """Return whether a network still has the weights of a directory, in its own precision."""
     tensors = read_tensor_file(folder / "model.safetensors")
     stored = {stored_name(name): tensor for name, tensor in tensors.items()}

@@ -21,7 +21,9 @@ BYTE_LEVEL: dict[str, Json] = {
 }
 
 
-def tokenizer_files(task: Language | None, vocab_size: int, length: int) -> dict[str, bytes]:
+def tokenizer_files(
+    task: Language | None, vocab_size: int, length: int, mask_id: int | None = None
+) -> dict[str, bytes]:
     """Return tokenizer.json and tokenizer_config.json by name. MASK is the token `vocab_size`.
 
     The tokens of a puzzle are the task's `symbols`. If all of these are single characters, "." is MASK.
@@ -31,9 +33,10 @@ def tokenizer_files(task: Language | None, vocab_size: int, length: int) -> dict
         task: the task of the model. None has a word for each token, its number.
         vocab_size: the number of tokens without MASK.
         length: the number of positions.
+        mask_id: MASK of a text, if it is another token.
     """
     if isinstance(task, Text):
-        return text_files(task)
+        return text_files(task, vocab_size if mask_id is None else mask_id)
     symbols: Sequence[str] = getattr(task, "symbols", ())
     if len(symbols) != vocab_size:
         symbols = [str(token) for token in range(vocab_size)]
@@ -56,24 +59,32 @@ def tokenizer_files(task: Language | None, vocab_size: int, length: int) -> dict
     return {FILE: tokenizer_bytes(tokenizer, added), CONFIG: config_bytes(length, special)}
 
 
-def text_files(text: Text) -> dict[str, bytes]:
-    """Return the files of a text's tokenizer. A document begins and ends with the same token."""
+def text_files(text: Text, mask_id: int) -> dict[str, bytes]:
+    """Return the files of a text's tokenizer. A document begins and ends with the same token.
+
+    MASK has a name if it is a token of a learned tokenizer, or the next id.
+    """
     coder = text.coder
     end = (coder.inner.id_to_token(coder.end) or END) if isinstance(coder, Learned) else END
     special = {"bos_token": end, "eos_token": end, "pad_token": end}
     if isinstance(coder, Learned):
         # transformers numbers a new token by the count of the others, so gaps in the ids leave no MASK.
         names = coder.inner.get_vocab()
-        if len(names) == coder.vocab_size:
+        reserved = coder.inner.id_to_token(mask_id)
+        if reserved is not None:
+            special["mask_token"] = reserved
+        elif len(names) == mask_id:
             special["mask_token"] = next(name for name in MASK_NAMES if name not in names)
         return {CONFIG: config_bytes(text.length, special)}
-    special["mask_token"] = MASK_NAMES[0]
+    added = {coder.end: END}
+    if mask_id == coder.vocab_size:
+        special["mask_token"] = MASK_NAMES[0]
+        added[mask_id] = MASK_NAMES[0]
     tokenizer: dict[str, Json] = {
         "pre_tokenizer": BYTE_LEVEL,
         "decoder": BYTE_LEVEL,
         "model": {"type": "BPE", "vocab": numbered(byte_characters()), "merges": []},
     }
-    added = {coder.end: END, coder.vocab_size: MASK_NAMES[0]}
     return {FILE: tokenizer_bytes(tokenizer, added), CONFIG: config_bytes(text.length, special)}
 
 

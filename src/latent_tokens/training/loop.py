@@ -22,7 +22,9 @@ from latent_tokens.core.objective import TrainingBatch
 from latent_tokens.progress import CONSOLE, progress
 from latent_tokens.tasks import Language
 from latent_tokens.training.batches import training_batches
+from latent_tokens.training.estimate import estimate
 from latent_tokens.training.locking import LockedError, locked
+from latent_tokens.training.network import trainable_parameters
 from latent_tokens.training.run import Run
 from latent_tokens.training.setup import join_ranks, setup
 from latent_tokens.training.signals import Preempted, interruptible
@@ -111,12 +113,22 @@ def print_plan(run: Run) -> None:
     config = run.config
     ranks = processes.world_size()
     num_parameters = sum(weight.numel() for weight in run.net.parameters())
+    num_trained = sum(weight.numel() for weight in trainable_parameters(run.net))
     device = f"{ranks} process{'es' if ranks > 1 else ''} on {run.accelerator.device.type}"
-    size = f"{num_parameters / 1e6:.1f}M" if num_parameters >= 100_000 else f"{num_parameters:,}"
-    line = f"{device}, {config.precision}, {size} parameters, steps {run.state.step}-{config.steps}"
+    trained = "" if num_trained == num_parameters else f" ({in_millions(num_trained)} trained)"
+    size = f"{in_millions(num_parameters)} parameters{trained}"
+    line = f"{device}, {config.precision}, {size}, steps {run.state.step}-{config.steps}"
     if run.state.step == config.steps:
         line = f"already finished at step {config.steps}"
     CONSOLE.print(line, highlight=False, soft_wrap=True)
+    estimated = estimate(run)
+    if estimated is not None:
+        CONSOLE.print(f"estimate: {estimated}", highlight=False, soft_wrap=True)
+
+
+def in_millions(count: int) -> str:
+    """Return a number of parameters in words."""
+    return f"{count / 1e6:.1f}M" if count >= 100_000 else f"{count:,}"
 
 
 def train(run: Run, observe: Observer) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 from torch import nn
 
 from latent_tokens import processes
+from latent_tokens.checkpoints.description import Entries
 from latent_tokens.checkpoints.own_network import adopt
 from latent_tokens.checkpoints.pretrained import build, check_fits, find, from_pretrained
 from latent_tokens.checkpoints.tensor_files import tensors_sha256
@@ -19,10 +19,17 @@ from latent_tokens.configs import DEFAULT_SHAPE, TrainConfig
 from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.core.wrappers import HOLD_MODULE, as_denoiser, unwrap
 from latent_tokens.network.contract import check_network
+from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import SIZES
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import TASKS, Language, Text, described, form
+from latent_tokens.training.adaptation import (
+    adapted_network,
+    check_only_for_transformers,
+    prepare,
+    starts_from_transformers,
+)
 from latent_tokens.training.resume import RESTORE_HINT
 
 OF_TRANSFORMER = ("size", "positions", "dropout", "gelu")
@@ -34,7 +41,7 @@ def build_network(
     given: Denoiser | nn.Module | None,
     task: Language,
     method: Method,
-    resumed: Mapping[str, Any] | None,
+    resumed: Entries | None,
 ) -> tuple[TrainConfig, nn.Module]:
     """Return (the config with the shape of the network that it starts from, the network of a run).
 
@@ -51,6 +58,9 @@ def build_network(
     if given is not None:
         start = None if resumed is not None else config.start
         return config, given_network(given, config, task, method, start)
+    if config.start is not None and starts_from_transformers(config, resumed):
+        return config, adapted_network(config, task, method, resumed)
+    check_only_for_transformers(config)
     if config.start is None:
         return config, untrained(config, task, method)
     origin = started_from(config.start, task) if resumed is None else rebuilt(resumed, config.folder)
@@ -96,7 +106,7 @@ def check_form(start: str | Path, folder: Path, task: Language) -> None:
         raise ValueError(f"start={start}: learned {learned}, not {form(task)}. Use a model of {task.name}.")
 
 
-def rebuilt(resumed: Mapping[str, Any], folder: Path) -> Transformer:
+def rebuilt(resumed: Entries, folder: Path) -> Transformer:
     """Return the network of a run to resume, without its weights. Raise ValueError if it is corrupt."""
     try:
         return build(resumed)
@@ -132,6 +142,10 @@ def given_network(
     assert isinstance(inner, nn.Module)
     check_parameters(inner)
     adopt(inner, {"vocab_size": task.vocab_size, "max_length": task.length}, task.name)
+    if isinstance(inner, HuggingFaceDenoiser):
+        prepare(inner, config)
+    else:
+        check_only_for_transformers(config)
     if start is not None:
         folder = find(start)
         check_form(start, folder, task)
@@ -155,7 +169,10 @@ def check_trainable(net: Denoiser | nn.Module, inner: Denoiser | nn.Module, conf
         raise ValueError(f"compile=True with net={name}: has no blocks of ours. Use net=torch.compile(net).")
     if config.parallel == "fsdp" and inner is not net:
         raise ValueError(f"parallel=fsdp with net={type(net).__name__}: shards no wrapper. Use parallel=ddp.")
-    for setting in OF_TRANSFORMER:
+    if config.lora is not None:
+        problem = "an adapter is stored with the directory of its base"
+        raise ValueError(f"lora={config.lora} with net: {problem}. Use start=FOLDER.")
+    for setting in (*OF_TRANSFORMER, "mask"):
         value = getattr(config, setting)
         if value not in (None, 0, DEFAULT_SHAPE.get(setting)):
             raise ValueError(f"{setting}={value} with net: the net has its own. Leave {setting} out.")

@@ -11,7 +11,13 @@ import torch
 
 from latent_tokens import processes
 from latent_tokens.checks import check_out
-from latent_tokens.configs import DEFAULT_SHAPE, MAY_CHANGE_ON_RESUME, PrecisionSetting, TrainConfig
+from latent_tokens.configs import (
+    DEFAULT_SHAPE,
+    LATER_DEFAULTS,
+    MAY_CHANGE_ON_RESUME,
+    PrecisionSetting,
+    TrainConfig,
+)
 from latent_tokens.network.precision import precision_reason, resolve_precision, warn_if_slow
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import half_written, json_bytes, provenance, read_description, write_atomic
@@ -63,7 +69,7 @@ def resume_config(
         check_extension(config, stored.get("steps"))
         stored = {**stored, "steps": config.steps}
     if stored is not None:
-        check_same(config.folder, stored, {"start": None, **settings(config, ignored)})
+        check_same(config.folder, stored, {"start": None, **LATER_DEFAULTS, **settings(config, ignored)})
     return config
 
 
@@ -118,6 +124,9 @@ def settings(config: TrainConfig, ignored: Collection[str] = ()) -> dict[str, An
     values = {name: value for name, value in asdict(config).items() if name not in left_out}
     if config.start is None:
         del values["start"]  # as in the runs of earlier versions
+    for name, default in LATER_DEFAULTS.items():  # likewise
+        if values.get(name) == default:
+            values.pop(name, None)
     return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
 
 
@@ -133,7 +142,7 @@ def check_same(folder: Path, started: Mapping[str, Any] | None, values: Mapping[
     """Raise ValueError with the first value that differs from the one that the run was started with."""
     if not isinstance(started, dict):
         raise ValueError(f"{folder / 'config.json'}: corrupt. {RESTORE_HINT}")
-    started = LEGACY_DEFAULTS | started
+    started = LEGACY_DEFAULTS | LATER_DEFAULTS | started
     for name, value in values.items():
         if started.get(name) != value:
             before = str(started.get(name))[:99]

@@ -22,6 +22,7 @@ from latent_tokens.data.datasets import change_detector, fingerprint
 from latent_tokens.network.compiling import compile_blocks
 from latent_tokens.storage import Json, json_bytes, restore_files
 from latent_tokens.tasks import Examples, Language, Text, description, named
+from latent_tokens.training.adaptation import check_mask_unused
 from latent_tokens.training.data import check_examples, num_train_of, training_data
 from latent_tokens.training.extension import extended, stretches_of, write_extension
 from latent_tokens.training.network import (
@@ -41,7 +42,7 @@ from latent_tokens.training.resume import (
 from latent_tokens.training.run import Run
 from latent_tokens.training.sharding import shard
 from latent_tokens.training.state import State, discard_after, load_state, saved_states
-from latent_tokens.training.step import ema_update
+from latent_tokens.training.step import ema_update, place_ema
 from latent_tokens.training.tracking import check_installed, start_tracker
 from latent_tokens.training.validation import restore_best
 
@@ -74,11 +75,11 @@ def setup(
     has_checkpoint = bool(saved_states(folder))
     needs_checkpoint = not has_checkpoint and (given is not None or config.start is not None)
     config, net = build_network(config, given, task, method, started if has_checkpoint else None)
+    check_mask_unused(net, splits["train"])
     contents = describe_run(config, task, net, splits, ignored)
     if needs_checkpoint:
         contents["start"] = describe_start(config, net)
-    task_files = task.files() if isinstance(task, Text) else {}
-    files = {folder / name: content for name, content in task_files.items()}
+    files = {folder / name: content for name, content in files_of(task).items()}
     processes.barrier()  # all ranks have seen an empty directory before rank 0 writes to it
     if started is not None:
         check_started(folder, started, contents)
@@ -101,10 +102,10 @@ def setup(
         restore_directory(config, state, files)
 
     # Move everything to the device, and share the network between the ranks.
-    ema.to(accelerator.device)
     model = net if given is None else cast(nn.Module, given)
     if config.parallel != "fsdp":
         model, optimizer = accelerator.prepare(model, optimizer)
+    place_ema(ema, net, accelerator.device)
     if config.compile:
         compile_blocks(net)  # after the EMA weights were copied, which are validated as they are
     if config.track is not None:
@@ -117,6 +118,11 @@ def setup(
     if started is not None:
         extend(run, started)
     return run
+
+
+def files_of(task: Language) -> dict[str, bytes]:
+    """Return the files of a task, by name, that a run directory needs."""
+    return task.files() if isinstance(task, Text) else {}
 
 
 def restore_directory(config: TrainConfig, state: State, task_files: dict[Path, bytes]) -> None:

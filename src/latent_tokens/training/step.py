@@ -11,6 +11,8 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
 from latent_tokens.checkpoints.tensor_files import tensors_to_bytes
@@ -125,9 +127,20 @@ def ema_update(decay: float) -> Callable[[Weights, Weights, Tensor | int], None]
 
     def update(ema: Weights, current: Weights, count: Tensor | int) -> None:
         ramped = min(decay, (1 + int(count)) / (10 + int(count)))
-        torch._foreach_lerp_(ema, current, 1 - ramped)
+        trained = [number for number, weight in enumerate(current) if weight.requires_grad]
+        if trained:
+            pairs = ([ema[number] for number in trained], [current[number] for number in trained])
+            torch._foreach_lerp_(*pairs, 1 - ramped)
 
     return update
+
+
+def place_ema(ema: AveragedModel, net: nn.Module, device: torch.device) -> None:
+    """Move the EMA weights to a device. Frozen ones become those of the network: they are never updated."""
+    ema.to(device)
+    for weight, average in zip(net.parameters(), ema.module.parameters(), strict=True):
+        if not weight.requires_grad and not isinstance(weight, DTensor):
+            average.data = weight.data
 
 
 def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:

@@ -1,0 +1,84 @@
+"""What a network of `transformers` must be to serve as a denoiser, and its row for MASK."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor
+
+from latent_tokens.checks import check_int
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+# The values of `config.model_type` that are tested. Others may ignore positions or parts of a mask.
+FAMILIES = (
+    "bert", "eurobert", "gemma3_text", "gpt2", "gpt_neox", "llama", "mistral", "modernbert", "olmo2",
+    "qwen2", "qwen3", "smollm3",
+)  # fmt: skip
+
+
+def sliding_window(model: PreTrainedModel) -> int | None:
+    """Return how far a layer with a sliding window does not attend, in positions, or None without one."""
+    config = model.config
+    if "sliding_attention" not in getattr(config, "layer_types", ["sliding_attention"]):
+        return None
+    window: int | None = getattr(config, "sliding_window", None)
+    # ModernBERT counts to each side, and includes the last position.
+    return window + 1 if window is not None and config.model_type == "modernbert" else window
+
+
+def check_model(model: PreTrainedModel) -> None:
+    """Raise ValueError if the model is not a language model that the adapter is tested with."""
+    name = type(model).__name__
+    config = getattr(model, "config", None)
+    family = getattr(config, "model_type", None)
+    is_language_model = name.endswith(("ForCausalLM", "ForMaskedLM", "LMHeadModel"))
+    if family not in FAMILIES or not is_language_model:
+        raise ValueError(
+            f"model={name}: not a language model that is tested. Use one of {', '.join(FAMILIES)}, "
+            "ForCausalLM or ForMaskedLM."
+        )
+    attention = model.config._attn_implementation
+    if attention not in ("sdpa", "eager"):
+        raise ValueError(
+            f"attn_implementation={attention}: takes no mask of slots. Load the model with sdpa or eager."
+        )
+
+
+def check_mask_id(model: PreTrainedModel, mask_id: int) -> None:
+    """Raise ValueError if an id is not of the vocabulary, or is a token that the model uses."""
+    check_int("mask_id", mask_id, 0)
+    vocab_size = model.config.vocab_size
+    if mask_id >= vocab_size:
+        raise ValueError(
+            f"mask_id={mask_id}: the vocabulary has {vocab_size} tokens. "
+            "Use the id of a reserved one, or None to add a row."
+        )
+    for kind in ("bos", "eos", "pad"):
+        token = getattr(model.config, f"{kind}_token_id", None)
+        if mask_id in (token if isinstance(token, list) else [token]):
+            raise ValueError(
+                f"mask_id={mask_id}: is the {kind} token of the model. "
+                "Use the id of a reserved one, or None to add a row."
+            )
+
+
+def bos_token(model: PreTrainedModel) -> int:
+    """Return the id in front of a text, BOS or else EOS. Raise ValueError if the config has neither."""
+    for kind in ("bos", "eos"):
+        token = getattr(model.config, f"{kind}_token_id", None)
+        if isinstance(token, int):
+            return token
+    raise ValueError("readout=shifted: the model has no BOS token. Set model.config.bos_token_id.")
+
+
+@torch.no_grad()
+def add_row(model: PreTrainedModel) -> None:
+    """Add a token to the vocabulary. Its embeddings are the mean of the others."""
+    model.resize_token_embeddings(model.config.vocab_size + 1, mean_resizing=False)
+    layers = [model.get_input_embeddings(), model.get_output_embeddings()]  # type: ignore[no-untyped-call]
+    for layer in layers:
+        weight = cast(Tensor, layer.weight)  # with tied embeddings, the same of both layers
+        weight[-1] = weight[:-1].float().mean(0).to(weight.dtype)

@@ -1,0 +1,53 @@
+"""A trained network of `transformers` as a model directory that transformers opens by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import cast
+
+import torch
+from torch import nn
+
+from latent_tokens.checkpoints.pretrained import describe
+from latent_tokens.network.hf import HuggingFaceDenoiser
+from latent_tokens.network.hf_adapter import merged
+from latent_tokens.storage import Json, json_bytes, write_atomic
+
+
+def write_for_transformers(
+    net: HuggingFaceDenoiser,
+    folder: Path,
+    about: Mapping[str, Json],
+    beside: Mapping[str, bytes],
+    dtype: torch.dtype | None,
+) -> None:
+    """Write the weights, with an adapter merged, and one config.json for transformers and this package.
+
+    Args:
+        net: the network.
+        folder: the directory.
+        about: entries that are added to config.json.
+        beside: other files by name.
+        dtype: the precision on disk. None is that of the network.
+    """
+    model = merged(net)
+    with TemporaryDirectory() as temporary:
+        cast(nn.Module, model).to(dtype or model.dtype)
+        model.save_pretrained(temporary, max_shard_size="1TB")
+        files = {file.name: file.read_bytes() for file in Path(temporary).iterdir()}
+    description = {**describe(net), "model": without_weights(net), **about}
+    config = {**json.loads(files.pop("config.json")), **description}
+    folder.mkdir(parents=True, exist_ok=True)
+    others = {folder / name: content for name, content in {**files, **beside}.items()}
+    write_atomic({**others, folder / "config.json": json_bytes(config)})
+
+
+def without_weights(net: HuggingFaceDenoiser) -> dict[str, Json]:
+    """Return the entry of config.json for a directory that transformers opens: what that does not know."""
+    names = ("network", "class", "readout", "vocab_size", "max_length", "mask_id")
+    entry = describe(net)["model"]
+    assert isinstance(entry, dict)
+    return {name: entry[name] for name in names}

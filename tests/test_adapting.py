@@ -1,0 +1,330 @@
+"""A language model of transformers, trained with the ordinary command as a model with latent tokens."""
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from helpers.tiny_models import tiny_model
+from latent_tokens import (
+    METHODS,
+    DataConfig,
+    HuggingFaceDenoiser,
+    TrainConfig,
+    fit,
+    from_pretrained,
+    from_transformers,
+    load,
+    make_data,
+)
+from latent_tokens.checkpoints.tensor_files import tensors_sha256
+from latent_tokens.cli import main
+from latent_tokens.network.hf_adapter import Adapter, add_lora, merged
+from latent_tokens.network.hf_model import FAMILIES
+from latent_tokens.training.state import saved_states
+
+BYTES = 257  # tokens, the last ends a document
+MASK = {"llama": BYTES + 3, "gpt2": BYTES}  # the number of tokens of each model; GPT-2's head is tied
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Sentences of 12 bytes."""
+    folder = tmp_path_factory.mktemp("text")
+    for number in range(200):
+        (folder / f"{number}.txt").write_text(f"{number} cats and {number + 1} dogs ran.")
+    return make_data(DataConfig("text", folder / "data", source=str(folder), length=12, tokenizer="bytes"))
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory):
+    """A directory of transformers of each family."""
+    folder = tmp_path_factory.mktemp("bases")
+    for family, vocab_size in MASK.items():
+        tiny_model(family, vocab_size=vocab_size).save_pretrained(folder / family)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(data, bases, tmp_path_factory):
+    """A run of each family that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("whole")
+    return {family: fit(config_of(folder / family, data, bases / family)) for family in MASK}
+
+
+def config_of(out, data, start, method="esolm", **changes):
+    settings = {
+        "steps": 6,
+        "batch_size": 4,
+        "evaluate_every": 3,
+        "save_every": 2,
+        "warmup": 1,
+        "lr": 1e-2,
+        "precision": "fp32",
+    }
+    return TrainConfig("text", method, out, data=data, start=start, **{**settings, **changes})
+
+
+def description(run):
+    return json.loads((run / "config.json").read_text())
+
+
+def interrupt(stage, step):
+    if (stage, step) == ("done", 3):
+        raise KeyboardInterrupt
+
+
+def logits_of(net):
+    """The logits of a prompt with two MASKs, the second before the first."""
+    ids = torch.tensor([[5, 6, 7, net.mask_id, net.mask_id]])
+    mask = torch.ones(1, 5, 5, dtype=torch.bool).tril()
+    with torch.no_grad():
+        return net(ids, torch.tensor([[0, 1, 2, 4, 3]]), mask)
+
+
+@pytest.mark.parametrize("family", MASK)
+def test_run_opens_without_the_directory_it_started_from(whole, family):
+    model = load(whole[family])
+    assert isinstance(model.net, HuggingFaceDenoiser)
+    assert (model.method, model.net.mask_id, model.net.training) == (METHODS["esolm"], MASK[family], False)
+    assert (model.net.vocab_size, model.net.max_length) == (BYTES, 12)
+    stored = load_file(whole[family] / "model.safetensors")
+    assert all(torch.equal(tensor, stored[name]) for name, tensor in model.net.state_dict().items())
+    assert model.generate("3 cats", latents=2).tokens.shape == (1, 12)
+    about = description(whole[family])
+    assert about["training"]["start"].endswith(family)
+    assert "mask" not in about["training"]
+
+
+@pytest.mark.parametrize("family", MASK)
+def test_run_of_a_transformers_model_resumes_bit_equal(whole, data, bases, tmp_path, family):
+    config = config_of(tmp_path / "cut", data, bases / family)
+    with pytest.raises(KeyboardInterrupt):
+        fit(config, observe=interrupt)
+    resumed = fit(replace(config, resume="yes"))
+    assert [path.name for path in saved_states(resumed)] == [
+        path.name for path in saved_states(whole[family])
+    ]
+
+
+def test_commands_take_an_adapted_run(whole, data, capsys):
+    run = str(whole["llama"])
+    assert main(["likelihood", run, "--data", str(data), "--num-sequences", "2", "--orders", "1"]) == 0
+    assert "nats per token" in capsys.readouterr().out
+    assert main(["sample", run, "--prompt", "3 cats", "--latents", "2", "--num-samples", "1"]) == 0
+    evaluate = ["evaluate", run, "--data", str(data), "--num-samples", "2", "--latents", "0", "2"]
+    assert main(evaluate) == 0
+
+
+def test_given_transformers_model_is_trained_and_opened(whole, data, tmp_path):
+    net = HuggingFaceDenoiser(tiny_model("llama", vocab_size=BYTES + 3), BYTES)
+    run = fit(config_of(tmp_path / "run", data, None, steps=1), net=net)
+    assert (net.mask_id, net.max_length) == (BYTES, 12)
+    again = from_pretrained(run)
+    assert tensors_sha256(again.state_dict()) == tensors_sha256(load_file(run / "model.safetensors"))
+    other = HuggingFaceDenoiser(tiny_model("llama", vocab_size=BYTES + 3), BYTES)
+    assert torch.equal(logits_of(from_pretrained(run, net=other)), logits_of(again))
+
+
+@pytest.mark.parametrize("method", ["mdm", "arm"])
+def test_run_starts_from_an_adapted_run(whole, data, tmp_path, method):
+    run = fit(config_of(tmp_path / "run", data, whole["llama"], method, steps=1, lr=1e-9, ema=0))
+    first = logits_of(from_pretrained(whole["llama"]))
+    torch.testing.assert_close(logits_of(from_pretrained(run)), first, atol=1e-5, rtol=1e-5)
+
+
+def test_autoregressive_run_keeps_its_embeddings(data, bases, tmp_path):
+    run = fit(config_of(tmp_path / "run", data, bases / "gpt2", "arm", steps=1))
+    net = from_pretrained(run)
+    assert (net.readout, net.mask_id, net.model.config.vocab_size) == ("shifted", BYTES, BYTES)
+    assert load(run).generate("3 cats").tokens.shape == (1, 12)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "message"),
+    [
+        ("llama", {"mask": 97}, r"mask=97: is a token of the data set. Use a reserved one, or mask=new"),
+        ("llama", {"mask": 2}, r"mask_id=2: is the eos token"),
+        ("llama", {"size": "tiny"}, r"size=tiny: .* has its own network. Leave size out"),
+        ("llama", {"dropout": 0.1}, r"dropout=0.1: .* has its own network"),
+        ("nowhere", {}, r"not found"),
+        (None, {"mask": 5}, r"mask=5: is for a model of transformers. Name one with start=FOLDER"),
+    ],
+)
+def test_adaptation_that_is_not_possible_is_refused(data, bases, tmp_path, family, changes, message):
+    start = None if family is None else bases / family
+    with pytest.raises(ValueError, match=message) as error:
+        fit(config_of(tmp_path / "run", data, start, **changes))
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_model_that_is_too_small_is_refused(data, tmp_path):
+    tiny_model("llama", vocab_size=100).save_pretrained(tmp_path / "base")
+    with pytest.raises(ValueError, match=r"net.vocab_size=100: must be at least 257 for text"):
+        fit(config_of(tmp_path / "run", data, tmp_path / "base"))
+
+
+def test_corrupt_adapted_run_is_refused_in_one_line(whole, tmp_path):
+    weights = (whole["llama"] / "model.safetensors").read_bytes()
+    about = description(whole["llama"])
+    for name, value in {"model_type": "other", "num_hidden_layers": 10**9, "hidden_size": 32}.items():
+        config = {**about["model"]["config"], name: value}
+        (tmp_path / "config.json").write_text(
+            json.dumps({**about, "model": {**about["model"], "config": config}})
+        )
+        (tmp_path / "model.safetensors").write_bytes(weights)
+        with pytest.raises(ValueError, match=r"corrupt|not a model that is tested") as error:
+            from_pretrained(tmp_path)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("family", MASK)
+def test_exported_model_opens_in_transformers(whole, data, tmp_path, capsys, family):
+    assert main(["export", str(whole[family]), str(tmp_path / "model")]) == 0
+    net = from_pretrained(whole[family])
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    ids = torch.tensor([[5, 6, 7, net.mask_id]])
+    mask = torch.ones(1, 4, 4, dtype=torch.bool).tril()
+    with torch.no_grad():
+        logits = net(ids, torch.arange(4)[None], mask)
+        torch.testing.assert_close(model(ids).logits[..., :BYTES], logits[..., :BYTES], atol=1e-5, rtol=1e-5)
+    again = load(tmp_path / "model")
+    assert torch.equal(logits_of(again.net), logits_of(net))
+    assert (again.method, again.task.length) == (net.method, 12)
+    assert "2 layers of width 16, 2 heads" in (tmp_path / "model" / "README.md").read_text()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    assert tokenizer("cat").input_ids == [99, 97, 116]
+    assert tokenizer.mask_token_id == (BYTES if family == "gpt2" else None)
+    run = fit(config_of(tmp_path / "run", data, tmp_path / "model", steps=1))
+    assert from_pretrained(run).mask_id == net.mask_id
+
+
+@pytest.fixture(scope="module")
+def adapted(data, bases, tmp_path_factory):
+    """A run of each family with a LoRA adapter."""
+    folder = tmp_path_factory.mktemp("adapted")
+    return {family: fit(lora_config(folder / family, data, bases / family)) for family in MASK}
+
+
+def lora_config(out, data, start, **changes):
+    return config_of(out, data, start, **{"lora": 2, "ema": 0, **changes})
+
+
+@pytest.mark.parametrize("family", MASK)
+def test_lora_trains_the_adapter_and_the_mask_row_alone(adapted, bases, family):
+    stored = load_file(adapted[family] / "model.safetensors")
+    assert all(".lora_" in name or name == "mask_row" for name in stored)
+    assert len(stored) == {"llama": 17, "gpt2": 9}[family]  # two of each projection, and the row
+    assert all(tensor.any() for tensor in stored.values())
+
+    net = from_pretrained(adapted[family])
+    base = from_transformers(bases / family, "new")
+    weights = {name.replace(".base_layer", ""): tensor for name, tensor in net.named_parameters()}
+    assert all(torch.equal(weights[name], tensor) for name, tensor in base.named_parameters())
+    mean = base.model.get_input_embeddings().weight[net.mask_id]
+    assert not torch.equal(net.mask_row, mean)
+    assert (logits_of(net) - logits_of(base)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("family", MASK)
+def test_lora_run_resumes_bit_equal(adapted, data, bases, tmp_path, family):
+    config = lora_config(tmp_path / "cut", data, bases / family, gradient_checkpointing=True)
+    with pytest.raises(KeyboardInterrupt):
+        fit(config, observe=interrupt)
+    resumed = fit(replace(config, resume="yes", gradient_checkpointing=False))
+    assert [path.name for path in saved_states(resumed)] == [
+        path.name for path in saved_states(adapted[family])
+    ]
+
+
+@pytest.mark.parametrize("family", MASK)
+def test_export_merges_the_adapter(adapted, tmp_path, family):
+    assert main(["export", str(adapted[family]), str(tmp_path / "model")]) == 0
+    net = from_pretrained(adapted[family])
+    exported = from_pretrained(tmp_path / "model")
+    assert exported.adapter is None
+    close = partial(torch.testing.assert_close, atol=1e-5, rtol=1e-5)
+    close(logits_of(exported)[..., :BYTES], logits_of(net)[..., :BYTES])
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    ids = torch.tensor([[5, 6, 7, net.mask_id]])
+    mask = torch.ones(1, 4, 4, dtype=torch.bool).tril()
+    with torch.no_grad():
+        close(model(ids).logits[..., :BYTES], net(ids, torch.arange(4)[None], mask)[..., :BYTES])
+
+
+def test_adapter_is_refused_with_another_base(adapted, data, bases, tmp_path):
+    run = adapted["llama"]
+    moved = shutil.copytree(bases / "llama", tmp_path / "moved")
+    assert torch.equal(logits_of(load(run, base=moved).net), logits_of(load(run).net))
+    other = tiny_model("llama", vocab_size=MASK["llama"])
+    other.lm_head.weight.data[0, 0] += 1
+    other.save_pretrained(moved)
+    message = rf"{run}: adapts {bases / 'llama'} with SHA-256 \w+, and {moved} has \w+. In Python, name its"
+    with pytest.raises(ValueError, match=message) as error:
+        from_pretrained(run, base=moved)
+    assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match=r"adapts .*not found.*In Python, name its directory"):
+        from_pretrained(run, base=tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=r"start=.*: is a run, and an adapter needs a merged model. Export"):
+        fit(lora_config(tmp_path / "run", data, run))
+
+
+def test_missing_peft_names_the_extra(data, bases, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(ValueError, match=r"lora=2: peft is not installed. Install it .*\.\[lora\]"):
+        fit(lora_config(tmp_path / "run", data, bases / "llama"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_adapter_of_every_family_starts_as_its_base(family):
+    for targets in ("attention", "all"):
+        base = HuggingFaceDenoiser(tiny_model(family), None)
+        net = HuggingFaceDenoiser(tiny_model(family), None)
+        add_lora(net, Adapter(2, targets, "base", ""))
+        tokens = torch.tensor([[5, 6, net.mask_id]])
+        inputs = (tokens, torch.arange(3)[None], torch.ones(1, 3, 3, dtype=torch.bool))
+        torch.testing.assert_close(net(*inputs), base(*inputs), atol=1e-5, rtol=1e-5)
+        net(*inputs)[..., : net.mask_id].sum().backward()
+        trained = {name for name, weight in net.named_parameters() if weight.grad is not None}
+        assert trained == {name for name in net.state_dict() if "lora" in name or name == "mask_row"}
+        assert not [name for name, _ in merged(net).named_modules() if "lora" in name]
+
+
+def test_frozen_embeddings_train_the_mask_row(data, bases, tmp_path):
+    config = config_of(tmp_path / "run", data, bases / "gpt2", freeze_embeddings=True, ema=0)
+    with pytest.raises(KeyboardInterrupt):
+        fit(config, observe=interrupt)
+    net = from_pretrained(fit(replace(config, resume="yes")))
+    base = from_transformers(bases / "gpt2", "new")
+    frozen = base.model.transformer.wte.weight
+    assert torch.equal(net.model.transformer.wte.weight, frozen)
+    assert not torch.equal(
+        net.model.transformer.h[0].mlp.c_fc.weight, base.model.transformer.h[0].mlp.c_fc.weight
+    )
+    assert not torch.equal(net.mask_row, frozen[net.mask_id])
+    given = HuggingFaceDenoiser(tiny_model("gpt2", vocab_size=BYTES), None)
+    assert torch.equal(logits_of(from_pretrained(config.out, net=given)), logits_of(net))
+    assert main(["export", str(config.out), str(tmp_path / "model")]) == 0
+    exported = logits_of(from_pretrained(tmp_path / "model"))
+    torch.testing.assert_close(exported[..., :BYTES], logits_of(net)[..., :BYTES], atol=1e-5, rtol=1e-5)
+
+
+def test_long_run_prints_its_memory_and_time(data, bases, tmp_path, capsys):
+    def stop(stage, step):
+        raise KeyboardInterrupt
+
+    for steps, is_long in ((2, False), (50_000_000, True)):
+        config = lora_config(tmp_path / str(steps), data, bases / "llama", steps=steps)
+        with pytest.raises(KeyboardInterrupt):
+            fit(config, observe=stop)
+        printed = capsys.readouterr()
+        text = printed.out + printed.err
+        assert ("estimate: about 0.00 GB of memory, at least " in text) == is_long
+        assert "(464 trained)" in text

@@ -300,6 +300,19 @@ def test_import_refuses_what_is_not_for_the_source(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
+def test_tokenizer_that_texts_cannot_use_is_copied(tmp_path, capsys):
+    source = tmp_path / "source"
+    write(source, "SDAR")
+    Tokenizer(models.WordLevel({"w0": 0}, "w0")).save(str(source / "tokenizer.json"))
+    assert main(["import", str(source), str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert "the tokenizer is copied and not used: " in printed
+    assert "documents cannot be ended" in printed
+    assert (tmp_path / "out" / "tokenizer.json").read_bytes() == (source / "tokenizer.json").read_bytes()
+    assert main(["sample", str(tmp_path / "out")]) == 2
+    assert "was imported without a tokenizer" in capsys.readouterr().err
+
+
 def test_imported_model_without_tokenizer_computes_logits(tmp_path, capsys):
     write(tmp_path / "source", "ModernBERT-chat")
     assert main(["import", str(tmp_path / "source"), str(tmp_path / "out")]) == 0

@@ -191,7 +191,7 @@ def random_weights(name):
         others[name]() if name in others else qwen_shapes("head_dim" in config, config["tie_word_embeddings"])
     )
     generator = torch.Generator().manual_seed(0)
-    weights = {key: torch.randn(shape, generator=generator) * 0.3 for key, shape in shapes.items()}
+    weights = {key: torch.randn(shape, generator=generator) * 0.2 for key, shape in shapes.items()}
     norms = [key for key in weights if ("norm" in key or "ln_" in key) and key.endswith("weight")]
     return weights | {key: weights[key] + 1 for key in norms}
 

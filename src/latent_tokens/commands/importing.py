@@ -125,8 +125,8 @@ def import_published(command: Import, folder: Path) -> int:
             f"source={command.source}: is not a published masked diffusion model, and names no MASK. "
             "In Python, open it with from_transformers and a mask_token."
         )
-    tokenizer = command.tokenizer or (str(folder / FILE) if (folder / FILE).is_file() else None)
-    coder = None if tokenizer is None else read_tokenizer(tokenizer)
+    tokenizer = command.tokenizer or str(folder / FILE)
+    coder = read_tokenizer(tokenizer) if command.tokenizer else tokenizer_of(folder)
 
     # Read the network, and set its number of positions and tokens.
     net = published_network(folder, config, layout, dtype=None)
@@ -137,7 +137,7 @@ def import_published(command: Import, folder: Path) -> int:
     net.max_length = length
     if coder is not None and coder.vocab_size <= net.vocab_size:  # embeddings may have unused rows
         net.vocab_size = coder.vocab_size
-    task, beside = ({}, {}) if coder is None else text_of(net, coder, str(tokenizer))
+    task, beside = ({}, {}) if coder is None else text_of(net, coder, tokenizer)
 
     # Write the model directory, and print a summary.
     about: dict[str, Json] = {
@@ -156,6 +156,22 @@ def import_published(command: Import, folder: Path) -> int:
         print(WITHOUT_TOKENIZER)
     print(command.out)
     return 0
+
+
+def tokenizer_of(folder: Path) -> Bytes | Learned | None:
+    """Return the tokenizer of a directory of transformers, or None if it has none that text tasks can use.
+
+    Print the reason if it is not used.
+    """
+    from latent_tokens.tasks.text.tokenizer import FILE, read_tokenizer
+
+    if not (folder / FILE).is_file():
+        return None
+    try:
+        return read_tokenizer(str(folder / FILE))
+    except ValueError as error:
+        print(f"the tokenizer is copied and not used: {error}")
+        return None
 
 
 def origin_of(command: Import, imported: Checkpoint) -> dict[str, Json]:

@@ -12,6 +12,7 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "OMP_NUM_THREADS
 CHECKED = (
     "core.layout",
     "core.depth",
+    "core.annealing",
     "core.order",
     "core.partition",
     "core.attention",

@@ -30,7 +30,20 @@ from latent_tokens.network.hf_model import FAMILIES
 from latent_tokens.training.state import saved_states
 
 BYTES = 257  # tokens, the last ends a document
+TIED = pytest.param("gpt2", marks=pytest.mark.slow)
 MASK = {"llama": BYTES + 3, "gpt2": BYTES}  # the number of tokens of each model; GPT-2's head is tied
+
+
+class Runs(dict):
+    """Runs by family, each trained when it is first asked for."""
+
+    def __init__(self, train):
+        super().__init__()
+        self.train = train
+
+    def __missing__(self, family):
+        self[family] = self.train(family)
+        return self[family]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +68,7 @@ def bases(tmp_path_factory):
 def whole(data, bases, tmp_path_factory):
     """A run of each family that nothing interrupted."""
     folder = tmp_path_factory.mktemp("whole")
-    return {family: fit(config_of(folder / family, data, bases / family)) for family in MASK}
+    return Runs(lambda family: fit(config_of(folder / family, data, bases / family)))
 
 
 def config_of(out, data, start, method="esolm", **changes):
@@ -88,7 +101,7 @@ def logits_of(net):
         return net(ids, torch.tensor([[0, 1, 2, 4, 3]]), mask)
 
 
-@pytest.mark.parametrize("family", MASK)
+@pytest.mark.parametrize("family", ["llama", TIED])
 def test_run_opens_without_the_directory_it_started_from(whole, family):
     model = load(whole[family])
     assert isinstance(model.net, HuggingFaceDenoiser)
@@ -102,7 +115,7 @@ def test_run_opens_without_the_directory_it_started_from(whole, family):
     assert "mask" not in about["training"]
 
 
-@pytest.mark.parametrize("family", MASK)
+@pytest.mark.parametrize("family", ["llama", TIED])
 def test_run_of_a_transformers_model_resumes_bit_equal(whole, data, bases, tmp_path, family):
     config = config_of(tmp_path / "cut", data, bases / family)
     with pytest.raises(KeyboardInterrupt):
@@ -113,6 +126,7 @@ def test_run_of_a_transformers_model_resumes_bit_equal(whole, data, bases, tmp_p
     ]
 
 
+@pytest.mark.slow
 def test_commands_take_an_adapted_run(whole, data, capsys):
     run = str(whole["llama"])
     assert main(["likelihood", run, "--data", str(data), "--num-sequences", "2", "--orders", "1"]) == 0
@@ -132,13 +146,14 @@ def test_given_transformers_model_is_trained_and_opened(whole, data, tmp_path):
     assert torch.equal(logits_of(from_pretrained(run, net=other)), logits_of(again))
 
 
-@pytest.mark.parametrize("method", ["mdm", "arm"])
+@pytest.mark.parametrize("method", ["mdm", pytest.param("arm", marks=pytest.mark.slow)])
 def test_run_starts_from_an_adapted_run(whole, data, tmp_path, method):
     run = fit(config_of(tmp_path / "run", data, whole["llama"], method, steps=1, lr=1e-9, ema=0))
     first = logits_of(from_pretrained(whole["llama"]))
     torch.testing.assert_close(logits_of(from_pretrained(run)), first, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_autoregressive_run_keeps_its_embeddings(data, bases, tmp_path):
     run = fit(config_of(tmp_path / "run", data, bases / "gpt2", "arm", steps=1))
     net = from_pretrained(run)
@@ -185,7 +200,7 @@ def test_corrupt_adapted_run_is_refused_in_one_line(whole, tmp_path):
         assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("family", MASK)
+@pytest.mark.parametrize("family", ["llama", TIED])
 def test_exported_model_opens_in_transformers(whole, data, tmp_path, capsys, family):
     assert main(["export", str(whole[family]), str(tmp_path / "model")]) == 0
     net = from_pretrained(whole[family])
@@ -210,14 +225,14 @@ def test_exported_model_opens_in_transformers(whole, data, tmp_path, capsys, fam
 def adapted(data, bases, tmp_path_factory):
     """A run of each family with a LoRA adapter."""
     folder = tmp_path_factory.mktemp("adapted")
-    return {family: fit(lora_config(folder / family, data, bases / family)) for family in MASK}
+    return Runs(lambda family: fit(lora_config(folder / family, data, bases / family)))
 
 
 def lora_config(out, data, start, **changes):
     return config_of(out, data, start, **{"lora": 2, "ema": 0, **changes})
 
 
-@pytest.mark.parametrize("family", MASK)
+@pytest.mark.parametrize("family", ["llama", TIED])
 def test_lora_trains_the_adapter_and_the_mask_row_alone(adapted, bases, family):
     stored = load_file(adapted[family] / "model.safetensors")
     assert all(".lora_" in name or name == "mask_row" for name in stored)
@@ -233,7 +248,7 @@ def test_lora_trains_the_adapter_and_the_mask_row_alone(adapted, bases, family):
     assert (logits_of(net) - logits_of(base)).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("family", MASK)
+@pytest.mark.parametrize("family", ["llama", TIED])
 def test_lora_run_resumes_bit_equal(adapted, data, bases, tmp_path, family):
     config = lora_config(tmp_path / "cut", data, bases / family, gradient_checkpointing=True)
     with pytest.raises(KeyboardInterrupt):
@@ -244,7 +259,7 @@ def test_lora_run_resumes_bit_equal(adapted, data, bases, tmp_path, family):
     ]
 
 
-@pytest.mark.parametrize("family", MASK)
+@pytest.mark.parametrize("family", ["llama", TIED])
 def test_export_merges_the_adapter(adapted, tmp_path, family):
     assert main(["export", str(adapted[family]), str(tmp_path / "model")]) == 0
     net = from_pretrained(adapted[family])
@@ -282,6 +297,7 @@ def test_missing_peft_names_the_extra(data, bases, tmp_path, monkeypatch):
         fit(lora_config(tmp_path / "run", data, bases / "llama"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_adapter_of_every_family_starts_as_its_base(family):
     for targets in ("attention", "all"):
@@ -297,6 +313,7 @@ def test_adapter_of_every_family_starts_as_its_base(family):
         assert not [name for name, _ in merged(net).named_modules() if "lora" in name]
 
 
+@pytest.mark.slow
 def test_frozen_embeddings_train_the_mask_row(data, bases, tmp_path):
     config = config_of(tmp_path / "run", data, bases / "gpt2", freeze_embeddings=True, ema=0)
     with pytest.raises(KeyboardInterrupt):
@@ -316,6 +333,7 @@ def test_frozen_embeddings_train_the_mask_row(data, bases, tmp_path):
     torch.testing.assert_close(exported[..., :BYTES], logits_of(net)[..., :BYTES], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_long_run_prints_its_memory_and_time(data, bases, tmp_path, capsys):
     def stop(stage, step):
         raise KeyboardInterrupt
@@ -328,3 +346,20 @@ def test_long_run_prints_its_memory_and_time(data, bases, tmp_path, capsys):
         text = printed.out + printed.err
         assert ("estimate: about 0.00 GB of memory, at least " in text) == is_long
         assert "(464 trained)" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mask", "mask_id"), [("258", 258), ("new", BYTES + 3)])
+def test_train_command_adapts_a_model(data, bases, tmp_path, capsys, mask, mask_id):
+    run = str(tmp_path / "run")
+    base = ["--from", str(bases / "llama"), "--mask", mask, "--lora", "2", "--lora-targets", "all"]
+    command = ["train", "text", "scdm", *base, "--data", str(data), "--steps", "2", "--batch-size", "2"]
+    assert main([*command, "--anneal", "2", "--out", run]) == 0
+    net = load(run).net
+    assert (net.mask_id, net.adapter.targets, net.method) == (mask_id, "all", METHODS["scdm"])
+    stored = description(tmp_path / "run")["training"]
+    assert (stored["lora"], stored["lora_targets"], stored["anneal"]) == (2, "all", 2)
+    assert main(["export", run, str(tmp_path / "model")]) == 0
+    assert "--lora 2" in (tmp_path / "model" / "README.md").read_text()
+    assert main([*command, "--freeze-embeddings", "--out", run]) == 2
+    assert "--freeze-embeddings" in capsys.readouterr().err

@@ -82,7 +82,7 @@ def open_adapted(config: Entries, folder: Path, base: str | Path | None = None) 
         net = build_adapted(entry, folder, base)
     except CORRUPT as error:
         problem = f"corrupt ({first_line(error)})"
-        raise ValueError(f"{folder / 'config.json'}: {problem}; save the model again") from None
+        raise ValueError(f"{folder / 'config.json'}: {problem}. Save the model again.") from None
     if "config" in entry or "adapter" in entry:
         load_weights(net, weights)
     net.method = method
@@ -165,5 +165,5 @@ def check_shapes(entry: Entries, folder: Path, weights: Path) -> None:
     if (name := first_difference(stored, shapes)) is not None:
         difference = f"{name[:80]} is {stored.get(name, 'missing')}, and {shapes.get(name, 'nothing')} by it"
         raise ValueError(
-            f"{weights}: corrupt, or not of its config.json ({difference}); save the model again"
+            f"{weights}: corrupt, or not of its config.json ({difference}). Save the model again."
         )

@@ -30,7 +30,13 @@ MAY_CHANGE_ON_RESUME = (
 """Settings that may change when a run is resumed."""
 DEFAULT_SHAPE = {"size": "nano", "positions": "learned", "gelu": "exact"}
 """The network of a run that does not start from a model."""
-LATER_DEFAULTS = {"mask": None, "lora": None, "lora_targets": None, "freeze_embeddings": False}
+LATER_DEFAULTS = {
+    "mask": None,
+    "lora": None,
+    "lora_targets": None,
+    "freeze_embeddings": False,
+    "anneal": None,
+}
 """Settings that are not stored at their default, as in the runs of earlier versions."""
 
 
@@ -86,6 +92,10 @@ class TrainConfig:
     noise: Literal["answer", "all"] = "answer"
     """Tokens that are masked and learned. answer, or all: the prompt too, as in the paper's runs on puzzles
     (docs/decisions.md, D-8, noised positions)."""
+    anneal: int | None = None
+    """Number of steps in which attention opens from causal to that of the method. An entry of the mask that
+    the causal rule hides is open with probability step / anneal. Default: it is that of the method from the
+    start."""
     precision: PrecisionSetting = "auto"
     """Floating-point format. auto is bf16 on an accelerator and on a CPU with AVX512-BF16 or AMX, and fp32 on
     another CPU. A resumed run keeps its format."""
@@ -184,7 +194,7 @@ class TrainConfig:
             if getattr(self, name) >= 1:
                 raise ValueError(f"{name}={getattr(self, name)}: must be below 1")
 
-        self._check_adapter()
+        self._check_adaptation()
         if self.compile and self.parallel == "fsdp":
             raise ValueError(
                 "compile=True with parallel=fsdp: blocks in shards are not compiled. Use parallel=ddp."
@@ -195,10 +205,11 @@ class TrainConfig:
                 f"compile=True with dropout={self.dropout}: {problem}. Leave one of the two out."
             )
 
-    def _check_adapter(self) -> None:
+    def _check_adaptation(self) -> None:
         check_choice("lora_targets", self.lora_targets, (None, *get_args(LoraTargets)))
-        if self.lora is not None:
-            check_int("lora", self.lora, 1)
+        for name in ("lora", "anneal"):
+            if getattr(self, name) is not None:
+                check_int(name, getattr(self, name), 1)
         if self.lora_targets is not None and self.lora is None:
             raise ValueError(f"lora_targets={self.lora_targets}: is for an adapter. Add a rank, lora=16.")
         if self.freeze_embeddings and self.lora is not None:

@@ -127,7 +127,7 @@ def dense_mask(
     rows = layout.is_independent
     blocks = layout.positions // (block_of(rule) or 1)  # (B, S)
     query_blocks = blocks if queries is None else blocks.gather(1, queries)
-    return visible(
+    mask = visible(
         rule,
         q,
         layout.slots,
@@ -137,6 +137,10 @@ def dense_mask(
         query_blocks[:, :, None],
         blocks[:, None, :],
     )
+    if layout.hidden is None:
+        return mask
+    hidden = layout.hidden if queries is None else layout.hidden.take_along_dim(queries[:, :, None], 1)
+    return mask & ~hidden
 
 
 def block_mask(rule: Rule, layout: Layout) -> BlockMask:
@@ -148,7 +152,8 @@ def block_mask(rule: Rule, layout: Layout) -> BlockMask:
         is_independent = None if rows is None else rows[row]
         num_clean = layout.num_clean[row]
         num_shown = layout.num_shown[row]
-        return visible(rule, q, k, num_clean, num_shown, is_independent, blocks[row, q], blocks[row, k])
+        seen = visible(rule, q, k, num_clean, num_shown, is_independent, blocks[row, q], blocks[row, k])
+        return seen if layout.hidden is None else seen & ~layout.hidden[row, q, k]
 
     slots = layout.positions.shape[1]
     return create_block_mask(

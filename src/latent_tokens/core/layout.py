@@ -20,6 +20,7 @@ class Layout:
     num_clean: Int[Tensor, " B"]  # slots [0, num_clean) show their token
     num_shown: Int[Tensor, " B"]  # slots [num_clean, num_shown) show MASK; the rest is padding
     is_independent: Bool[Tensor, " B"] | None = None  # rows whose masked slots attend to no other; None: none
+    hidden: Bool[Tensor, "B S S"] | None = None  # entries of the mask that annealing closes; None: none
 
     @property
     def slots(self) -> Int[Tensor, " S"]:
@@ -38,7 +39,9 @@ class Layout:
         num_shown = self.num_shown[rows]
         is_independent = None if self.is_independent is None else self.is_independent[rows]
         positions = self.positions[rows, : int(num_shown.max())]
-        return Layout(positions, self.num_clean[rows], num_shown, is_independent)
+        slots = positions.shape[1]
+        hidden = None if self.hidden is None else self.hidden[rows, :slots, :slots]
+        return Layout(positions, self.num_clean[rows], num_shown, is_independent, hidden)
 
 
 def next_layout(

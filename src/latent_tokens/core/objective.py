@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from latent_tokens.core.annealing import draw_hidden
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.core.wrappers import as_denoiser
@@ -39,11 +40,13 @@ class TrainingBatch:
             return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
 
         rows = self.layout.is_independent
+        hidden = self.layout.hidden
         layout = Layout(
             move(self.layout.positions),
             move(self.layout.num_clean),
             move(self.layout.num_shown),
             None if rows is None else move(rows),
+            None if hidden is None else move(hidden),
         )
         return TrainingBatch(move(self.tokens), layout, move(self.scored), move(self.weight))
 
@@ -91,10 +94,12 @@ def corrupt(
     mask_id: int,
     lengths: Int[Tensor, " B"] | None = None,
     ends: Int[Tensor, " B"] | None = None,
+    openness: float = 1.0,
 ) -> TrainingBatch:
     """Draw the random part of `loss`: orders and numbers of clean tokens. Raises as `loss`.
 
-    At most ends - 1 tokens of a row are clean, by default lengths - 1.
+    At most ends - 1 tokens of a row are clean, by default lengths - 1. Below an `openness` of 1 the mask is
+    annealed, and drawn last.
     """
     tokens = tokens.long()
     batch, length = tokens.shape
@@ -115,6 +120,8 @@ def corrupt(
     scored = layout.shown & ~layout.clean
     if method.targets == "next":
         scored &= layout.slots == layout.num_shown[:, None] - 1
+    if openness < 1:
+        layout = replace(layout, hidden=draw_hidden(layout, openness, generator))
     divisor = scored.sum(1) if method.weight == "elbo" else num_unknown
     return TrainingBatch(tokens, layout, scored, 1 / divisor / batch)
 

@@ -45,14 +45,17 @@ def training_rows(net: nn.Module, slots: int) -> int:
 def training_row_bytes(net: Transformer | HuggingFaceDenoiser, slots: int) -> int:
     """Return the bytes of one row of `slots` slots: what layers keep for gradients in float32, and logits."""
     if isinstance(net, Transformer):
-        layers, width, heads, columns = net.size.layers, net.size.width, net.size.heads, net.head.out_features
-    else:
-        config = net.model.config
-        layers, width, heads = config.num_hidden_layers, config.hidden_size, config.num_attention_heads
-        columns = config.vocab_size
+        return activation_bytes(slots, net.size.layers, net.size.width, net.size.heads, net.head.out_features)
+    shape = net.model.config
+    return activation_bytes(
+        slots, shape.num_hidden_layers, shape.hidden_size, shape.num_attention_heads, shape.vocab_size
+    )
+
+
+def activation_bytes(slots: int, layers: int, width: int, heads: int, columns: int) -> int:
+    """Return the bytes of `training_row_bytes` for a network of this shape."""
     layer = 20 * 4 * width + 4 * heads * slots
-    row: int = slots * (layers * layer + 16 * columns)
-    return row
+    return slots * (layers * layer + 16 * columns)
 
 
 def memory_budget(net: Transformer | HuggingFaceDenoiser, on_cpu: int) -> int:

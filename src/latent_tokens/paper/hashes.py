@@ -56,6 +56,7 @@ def training_content(config: TrainConfig) -> dict[str, Content]:
             "lora": config.lora,
             "lora_targets": config.lora_targets,
             "freeze_embeddings": config.freeze_embeddings or None,
+            "anneal": config.anneal,
         }
     )
 

@@ -25,6 +25,7 @@ from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.hf_adapter import Adapter, add_lora, freeze_embeddings
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Examples, Language
+from latent_tokens.training.resume import RESTORE_HINT
 
 OF_ADAPTATION = ("mask", "lora", "freeze_embeddings", "gradient_checkpointing")
 """Settings that only a model of transformers has."""
@@ -113,7 +114,7 @@ def rebuilt(resumed: Entries, folder: Path) -> HuggingFaceDenoiser:
     try:
         return build_adapted(resumed["model"], folder)
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
-        raise ValueError(f"{folder / 'config.json'}: corrupt ({first_line(error)}). Restore it.") from None
+        raise ValueError(f"{folder / 'config.json'}: corrupt ({first_line(error)}). {RESTORE_HINT}") from None
 
 
 def enable_checkpointing(net: HuggingFaceDenoiser) -> None:

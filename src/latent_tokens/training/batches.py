@@ -70,7 +70,10 @@ def draw_examples(
         inside = torch.arange(tokens.shape[1]) < lengths[:, None]
         ends = (inside & (tokens != pad)).sum(1)
     generator = torch.Generator().manual_seed(seed_of(config, step, part))
-    return corrupt(method, tokens, known, generator, mask_id=mask_id, lengths=lengths, ends=ends)
+    openness = 1.0 if config.anneal is None else min(1.0, step / config.anneal)  # 1 in validation
+    return corrupt(
+        method, tokens, known, generator, mask_id=mask_id, lengths=lengths, ends=ends, openness=openness
+    )
 
 
 def microbatches(batch: TrainingBatch, max_rows: Callable[[int], int]) -> list[Int[Tensor, " R"]]:

@@ -36,7 +36,7 @@ def estimate(run: Run) -> str | None:
     device = run.accelerator.device
     bf16 = resolve_precision(run.config.precision, device) == "bf16"
     seconds = flop / product_speed(torch.bfloat16 if bf16 else torch.float32, device)
-    return f"about {training_bytes(run) / 1e9:.2f} GB of memory, at least {in_words(seconds)}"
+    return f"about {training_bytes(net, run) / 1e9:.2f} GB of memory, at least {in_words(seconds)}"
 
 
 def training_flop(run: Run) -> float:
@@ -52,15 +52,15 @@ def training_flop(run: Run) -> float:
     return per_slot * slots * (run.config.steps - run.state.step)
 
 
-def training_bytes(run: Run) -> int:
+def training_bytes(net: Transformer | HuggingFaceDenoiser, run: Run) -> int:
     """Return the bytes of weights, optimizer and the activations of a part of a batch."""
     weights = sum(
         (BYTES_TRAINED if weight.requires_grad else BYTES_FROZEN) * weight.numel()
-        for weight in run.net.parameters()
+        for weight in net.parameters()
     )
     slots = int(run.splits["train"].lengths.max())
-    rows = min(run.config.batch_size, training_rows(run.net, slots))
-    return weights + rows * training_row_bytes(run.net, slots)
+    rows = min(run.config.batch_size, training_rows(net, slots))
+    return weights + rows * training_row_bytes(net, slots)
 
 
 def product_speed(dtype: torch.dtype, device: torch.device) -> float:

@@ -17,6 +17,7 @@ from latent_tokens import processes
 from latent_tokens.checkpoints.pretrained import describe
 from latent_tokens.checkpoints.stored_methods import load_method
 from latent_tokens.configs import Split, TrainConfig
+from latent_tokens.core.annealing import check_anneal
 from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.data.datasets import change_detector, fingerprint
 from latent_tokens.network.compiling import compile_blocks
@@ -151,7 +152,12 @@ def join_ranks(config: TrainConfig) -> Accelerator:
 
 
 def with_settings(method: Method, config: TrainConfig) -> Method:
-    """Return the method with the config's loss weight and targets."""
+    """Return the method with the config's loss weight and targets.
+
+    Raises:
+        ValueError: the config anneals a mask that is causal.
+    """
+    check_anneal(config.anneal, method.attention)
     weight = config.weight or method.weight
     targets = config.targets or method.targets
     return replace(method, weight=weight, targets=targets)

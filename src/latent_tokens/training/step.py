@@ -98,6 +98,8 @@ def keep_batch(folder: Path, batch: TrainingBatch, error: NotFinite, step: int) 
     }
     if batch.layout.is_independent is not None:
         tensors["is_independent"] = batch.layout.is_independent
+    if batch.layout.hidden is not None:
+        tensors["hidden"] = batch.layout.hidden
     if processes.is_main():
         on_cpu = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
         write_atomic({path: tensors_to_bytes(on_cpu, {"step": str(step), "why": str(error)})})

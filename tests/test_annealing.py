@@ -1,0 +1,110 @@
+"""Attention in training that opens from the causal rule to that of the method."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from latent_tokens import METHODS, TrainConfig, fit
+from latent_tokens.core.attention import dense_mask
+from latent_tokens.core.objective import corrupt
+from latent_tokens.tasks import TASKS
+from latent_tokens.training.batches import VALIDATION, draw_examples
+from latent_tokens.training.state import saved_states
+
+OPEN_LATER = ("mdm", "sidm", "scdm", "ar-mtp", "block-mdm-4", "mdm-depth")
+LENGTH = 16
+
+
+def batch_of(name, openness, rows=8):
+    tokens = torch.randint(0, 4, (rows, LENGTH), generator=torch.Generator().manual_seed(1))
+    generator = torch.Generator().manual_seed(0)
+    known = torch.zeros(rows, LENGTH, dtype=torch.bool)
+    return corrupt(METHODS[name], tokens, known, generator, mask_id=4, openness=openness)
+
+
+@pytest.mark.parametrize("name", OPEN_LATER)
+def test_annealing_begins_causal_and_ends_as_the_method(pico, name):
+    """The draws of orders and clean tokens do not depend on it."""
+    method = METHODS[name]
+    both = replace(method, attention=lambda q, k, c, *blocks: method.attention(q, k, c, *blocks) & (k <= q))
+    if name == "block-mdm-4":
+        both.attention.block = 4
+    closed, opened = batch_of(name, 0.0), batch_of(name, 1.0)
+    assert torch.equal(closed.layout.positions, opened.layout.positions)
+    plain = replace(closed.layout, hidden=None)
+    assert torch.equal(dense_mask(method.attention, closed.layout), dense_mask(both.attention, plain))
+    own = method.logits(pico, closed.tokens, closed.layout)
+    assert torch.equal(own, both.logits(pico, closed.tokens, plain))
+    assert not torch.equal(own, method.logits(pico, closed.tokens, plain))
+    assert opened.layout.hidden is None
+
+
+def test_annealed_entries_open_with_their_probability():
+    layout = batch_of("mdm", 0.25, rows=64).layout
+    later = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
+    drawn = ~layout.hidden[:, later]
+    assert abs(drawn.float().mean().item() - 0.25) < 0.02
+    assert not layout.hidden[:, ~later].any()
+    assert not torch.equal(drawn[0], drawn[1])
+    mask = dense_mask(METHODS["mdm"].attention, layout)
+    rows = torch.tensor([3, 1])
+    assert torch.equal(dense_mask(METHODS["mdm"].attention, layout.take(rows)), mask[rows])
+    queries = torch.tensor([[2, 0]]).expand(64, -1)
+    assert torch.equal(dense_mask(METHODS["mdm"].attention, layout, queries), mask[:, [2, 0]])
+
+
+def config_of(out, method="mdm", **changes):
+    settings = {
+        "steps": 6,
+        "batch_size": 8,
+        "num_train": 50,
+        "num_validation": 8,
+        "save_every": 2,
+        "warmup": 1,
+    }
+    return TrainConfig(
+        "sudoku-4", method, out, size="pico", precision="fp32", **{**settings, "anneal": 4, **changes}
+    )
+
+
+def test_openness_follows_the_step_and_not_validation(pico, tmp_path):
+    config = config_of(tmp_path)
+    examples = TASKS["sudoku-4"].generate(8, seed=0)
+
+    def num_hidden(step):
+        hidden = draw_examples(examples, METHODS["mdm"], config, 4, step, 0).layout.hidden
+        return 0 if hidden is None else int(hidden.sum())
+
+    counts = [num_hidden(step) for step in (0, 1, 2, 3, 4, VALIDATION)]
+    assert counts[0] > counts[1] > counts[2] > counts[3] > 0
+    assert counts[4:] == [0, 0]
+
+
+@pytest.mark.slow
+def test_annealed_run_resumes_bit_equal(tmp_path):
+    def interrupt(stage, step):
+        if (stage, step) == ("done", 3):
+            raise KeyboardInterrupt
+
+    whole = fit(config_of(tmp_path / "whole"))
+    cut = config_of(tmp_path / "cut")
+    with pytest.raises(KeyboardInterrupt):
+        fit(cut, observe=interrupt)
+    with pytest.raises(ValueError, match=r"anneal=None: .* was started with 4"):
+        fit(replace(cut, resume="yes", anneal=None))
+    resumed = fit(replace(cut, resume="yes"))
+    assert saved_states(resumed)[0].name == saved_states(whole)[0].name
+    plain = load_file(fit(config_of(tmp_path / "plain", anneal=None)) / "model.safetensors")
+    assert any(
+        not torch.equal(plain[name], tensor)
+        for name, tensor in load_file(whole / "model.safetensors").items()
+    )
+
+
+@pytest.mark.parametrize("method", ["esolm", "arm"])
+def test_annealing_of_a_causal_rule_is_refused(tmp_path, method):
+    with pytest.raises(ValueError, match=r"anneal=4: the rule causal hides all later slots already. Leave"):
+        fit(config_of(tmp_path / "run", method))
+    assert not (tmp_path / "run").exists()

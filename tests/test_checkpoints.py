@@ -15,6 +15,7 @@ from functools import partial
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models
 
 from helpers.published_network import Published, lightning
 from latent_tokens import from_pretrained
@@ -577,6 +578,16 @@ def test_imported_model_with_its_tokenizer_writes_text(tmp_path, capsys):
         == 0
     )
     assert capsys.readouterr().out.count("nats per token") == 2
+
+
+def test_imported_model_keeps_a_tokenizer_of_a_file(file, tmp_path, capsys):
+    words = {**{f"w{number}": number for number in range(19)}, "<|endoftext|>": 19}
+    Tokenizer(models.WordLevel(words, "w0")).save(str(tmp_path / "words.json"))
+    out = tmp_path / "model"
+    assert main(["import", str(file), str(out), "--tokenizer", str(tmp_path / "words.json")]) == 0
+    (tmp_path / "words.json").unlink()
+    assert main(["sample", str(out), "--prompt", "w3", "--num-samples", "1"]) == 0
+    assert "<|endoftext|> w3" in capsys.readouterr().out
 
 
 def test_a_tokenizer_that_does_not_fit_is_refused(file, tmp_path, capsys):

@@ -108,7 +108,7 @@ def build_adapted(entry: Entries, folder: Path, base: str | Path | None = None) 
         model = read_base(Adapter(**entry["adapter"]), folder, base)
     else:
         model = read_model(folder)
-    has_row = entry["readout"] != "shifted" and entry["mask_id"] < model.config.vocab_size
+    has_row = entry["readout"] != "shifted" and entry["mask_id"] != model.config.vocab_size
     net = HuggingFaceDenoiser(model, entry["mask_id"] if has_row else None, entry["readout"])
     net.mask_id = entry["mask_id"]
     net.vocab_size = entry["vocab_size"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,8 +11,13 @@ import torch
 
 from latent_tokens.checkpoints.finding import find
 from latent_tokens.checkpoints.hub import fetch
+from latent_tokens.checkpoints.layout_settings import added_token_id, method_of, named_mask, read_json
+from latent_tokens.checkpoints.layout_weights import read_native
+from latent_tokens.checkpoints.layouts import LAYOUTS, PublishedLayout, Readout, layout_of
 from latent_tokens.checks import first_line
 from latent_tokens.network.hf import HuggingFaceDenoiser
+from latent_tokens.network.hf_model import FAMILIES
+from latent_tokens.storage import Json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -23,19 +27,21 @@ FILES = ("*.json", "*.safetensors")  # what is fetched: nothing that could be ex
 
 def from_transformers(
     folder_or_name: str | Path,
-    mask_token: int | str,
-    readout: Literal["in_place", "left", "shifted"] = "in_place",
+    mask_token: int | str | None = None,
+    readout: Literal["in_place", "left", "shifted"] | None = None,
 ) -> HuggingFaceDenoiser:
     """Return the language model of a directory that `transformers` wrote, or of a name on the hub.
 
     It is on the CPU, in float32 and in eval mode. Code in the directory is never run: the architecture must
-    be one of `transformers` itself.
+    be one of `transformers` itself, or that of a published masked diffusion model which equals one: LLaDA,
+    Dream, Open-dCoder, WeDLM, SDAR, Tiny-A2D, DiffuGPT or ModernBERT-chat. Such a model has its own method.
 
     Args:
         folder_or_name: the directory, or OWNER/NAME.
         mask_token: MASK, as an id or as the text of a token in tokenizer.json. "new" adds a row to the
-            embeddings.
-        readout: that of `HuggingFaceDenoiser`. A shifted one has no MASK, so `mask_token` is "new".
+            embeddings. None: that of a published masked diffusion model.
+        readout: that of `HuggingFaceDenoiser`. A shifted one has no MASK, so `mask_token` is "new". None:
+            that of the published model, else "in_place".
 
     Raises:
         ValueError: transformers is not installed, the directory is missing, incomplete or not supported, or
@@ -44,15 +50,81 @@ def from_transformers(
     Example::
 
         net = from_transformers("Qwen/Qwen2.5-0.5B", "<|fim_pad|>")
+        net = from_transformers("GSAI-ML/LLaDA-8B-Base")
     """
-    check_installed(str(folder_or_name))
+    check_installed(folder_or_name)
     folder = find(folder_or_name, partial(fetch, files=FILES))
-    mask_id = None if mask_token == "new" else mask_id_of(folder, mask_token)
-    return HuggingFaceDenoiser(read_model(folder), mask_id, readout).eval()
+    config, layout = published_layout(folder)
+    if layout is None or readout == "shifted" or (layout.only_with_mask and mask_token is not None):
+        if mask_token is None:
+            raise ValueError(
+                f"{folder}: is not a published masked diffusion model, and names no MASK. "
+                "Set mask_token to the id or text of a token, or to 'new'."
+            )
+        mask_id = None if mask_token == "new" else mask_id_of(folder, mask_token)
+        return HuggingFaceDenoiser(read_model(folder), mask_id, readout or "in_place").eval()
+    return published_network(folder, config, layout, mask_token, readout)
 
 
-def check_installed(name: str) -> None:
-    """Raise ValueError, which names what needs it, if transformers is not installed."""
+def is_language_model(folder: Path) -> bool:
+    """Return whether config.json of a directory is of a published layout, or of a family of transformers."""
+    if not folder.is_dir():
+        return False
+    try:
+        kind = str(read_json(folder / "config.json").get("model_type")).lower()
+    except ValueError:
+        return False
+    return kind in FAMILIES or kind in {layout.model_type for layout in LAYOUTS}
+
+
+def published_layout(folder: Path) -> tuple[dict[str, Json], PublishedLayout | None]:
+    """Return config.json of a directory, and its layout if that is a published one.
+
+    Raises:
+        ValueError: config.json is missing or corrupt.
+    """
+    config = read_json(folder / "config.json")
+    return config, layout_of(config, names_mask=named_mask(folder, config) is not None)
+
+
+def published_network(
+    folder: Path,
+    config: Mapping[str, Json],
+    layout: PublishedLayout,
+    mask_token: int | str | None = None,
+    readout: Readout | None = None,
+    dtype: torch.dtype | None = torch.float32,
+) -> HuggingFaceDenoiser:
+    """Return the network of a published masked diffusion model, with its method.
+
+    Args:
+        folder: its directory.
+        config: the entries of its config.json.
+        layout: its layout.
+        mask_token: as of `from_transformers`.
+        readout: as of `from_transformers`.
+        dtype: the precision. None: that of the files.
+
+    Raises:
+        ValueError: a file or MASK is missing, or the model is not supported.
+    """
+    readout = readout or layout.readout
+    try:
+        method = method_of(layout, config, readout)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from None
+    mask = mask_token if mask_token is not None else named_mask(folder, config)
+    mask = layout.mask_id if mask is None else mask
+    if mask is None:
+        raise ValueError(f"{folder}: names no MASK. Set mask_token to its id or text.")
+    mask_id = None if mask == "new" else mask_id_of(folder, mask)
+    net = HuggingFaceDenoiser(read_native(folder, layout, config, dtype), mask_id, readout)
+    net.method = method
+    return net.eval()
+
+
+def check_installed(name: str | Path) -> None:
+    """Raise ValueError, with the name of a model, if transformers is not installed."""
     try:
         import transformers  # noqa: F401
     except ImportError:
@@ -64,16 +136,19 @@ def check_installed(name: str) -> None:
 def is_of_transformers(folder: Path) -> bool:
     """Return whether a directory was written by transformers, and not by this package."""
     try:
-        config = json.loads((folder / "config.json").read_text())
-    except (OSError, ValueError, RecursionError):
+        config = read_json(folder / "config.json")
+    except ValueError:
         return False
-    return isinstance(config, dict) and "model_type" in config and "format" not in config
+    return "model_type" in config and "format" not in config
 
 
 def mask_id_of(folder: Path, mask_token: int | str) -> int:
     """Return the id of a token. Raise ValueError if the tokenizer of the directory has no such token."""
     if isinstance(mask_token, int):
         return mask_token
+    added = added_token_id(folder, mask_token)
+    if added is not None:
+        return added
     from tokenizers import Tokenizer
 
     file = folder / "tokenizer.json"

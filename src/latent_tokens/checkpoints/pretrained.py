@@ -15,6 +15,7 @@ from latent_tokens.checkpoints.adapted import describe_adapted, is_adapted, open
 from latent_tokens.checkpoints.description import Entries, check_model
 from latent_tokens.checkpoints.finding import SHIPPED, find, shipped_names
 from latent_tokens.checkpoints.fingerprint import check_fingerprint, fingerprint
+from latent_tokens.checkpoints.hugging_face import is_of_transformers
 from latent_tokens.checkpoints.own_network import (
     adopt,
     check_attributes,
@@ -79,7 +80,7 @@ def from_pretrained(
     directory, or one that `save_pretrained` wrote.
 
     The model is on the CPU, in float32 and in eval mode, with `.mask_id`, `.method` and `.folder`. It is a
-    `HuggingFaceDenoiser` if that was trained.
+    `HuggingFaceDenoiser` if that was trained, or imported.
 
     Args:
         folder_or_name: the directory or name.
@@ -92,6 +93,7 @@ def from_pretrained(
         ValueError: the directory is missing, incomplete, corrupt, of another version or of another network.
     """
     folder = find(folder_or_name)
+    check_is_ours(folder)
     config = read_description(folder, "config.json", "model")
     check_loaded(config.get("method"))
     weights = folder / "model.safetensors"
@@ -137,6 +139,15 @@ def from_pretrained(
     check_fingerprint(ours.eval(), config.get("fingerprint"), folder)
     ours.folder = folder.absolute()
     return ours
+
+
+def check_is_ours(folder: Path) -> None:
+    """Raise ValueError if a directory is a model of transformers, which `from_transformers` opens."""
+    if is_of_transformers(folder):
+        raise ValueError(
+            f"{folder}: is a transformers model. Open it with from_transformers({str(folder)!r}), "
+            "or convert a published masked diffusion model with latent-tokens import."
+        )
 
 
 def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:

@@ -60,8 +60,7 @@ DESCRIPTIONS = {
     "bench": "Measure the speed of training and decoding on this machine.",
     "reproduce": "Reproduce a table or figure of the paper.",
     "import": (
-        "Convert a published Eso-LM or MDLM checkpoint into a model directory. "
-        "Nothing in the file is executed."
+        "Convert a published masked diffusion model into a model directory. Nothing in its files is executed."
     ),
     "likelihood": "Compute the exact log-likelihood of a text, averaged over decoding orders.",
     "lm-eval": "Evaluate a text model on tasks of lm-eval, with exact likelihoods.",
@@ -101,7 +100,7 @@ EXAMPLES = {  # two of each command; "" is the program itself
     "reproduce": ("reproduce figure-1 --scale smoke", "reproduce all --status"),
     "import": (
         "import model.ckpt models/esolm --tokenizer gpt2",
-        "import OWNER/NAME models/mdlm --method mdm",
+        "import GSAI-ML/LLaDA-8B-Base models/llada --length 256",
     ),
     "likelihood": (
         "likelihood runs/text --text book.txt --latents 0 16",

@@ -10,21 +10,28 @@ from typing import TYPE_CHECKING, Literal
 from tyro.conf import Positional
 
 from latent_tokens.checks import check_out, first_line
+from latent_tokens.sizes import LONGEST
 
 if TYPE_CHECKING:
     from latent_tokens.checkpoints.published import Checkpoint
+    from latent_tokens.network.hf import HuggingFaceDenoiser
     from latent_tokens.network.transformer import Transformer
     from latent_tokens.storage import Json
     from latent_tokens.tasks.text.tokenizer import Bytes, Learned
 
 LONGEST_LINE = 300  # characters of the line on ignored weights
+DEFAULT_LENGTH = 1_024  # tokens
+WITHOUT_TOKENIZER = (
+    "without a tokenizer it cannot generate text: add --tokenizer gpt2, or a directory with a tokenizer"
+)
 
 
 @dataclass(frozen=True)
 class Import:
-    """Convert a published Eso-LM or MDLM checkpoint into a model directory.
+    """Convert a published masked diffusion model into a model directory.
 
-    Nothing in the file is executed.
+    It is that of Eso-LM or MDLM, or a directory of LLaDA, Dream, Open-dCoder, WeDLM, SDAR, Tiny-A2D, DiffuGPT
+    or ModernBERT-chat. Nothing in the files is executed.
     """
 
     source: Positional[str]
@@ -39,12 +46,16 @@ class Import:
     """Method of the model. Default: as its own settings state."""
     tokenizer: str | None = None
     """Tokenizer of the model, needed to generate text. A tokenizer.json, a directory with one or with GPT-2's
-    two files, or a name on the Hugging Face Hub, such as gpt2. Default: none, and the model computes logits
-    and likelihoods in Python only."""
+    two files, or a name on the Hugging Face Hub, such as gpt2. Default: the tokenizer.json of a directory of
+    transformers, else none, and the model computes logits and likelihoods in Python only."""
+    length: int | None = None
+    """Number of tokens of a text, for a directory of transformers. Default: 1,024, or the number of positions
+    of the model if that is less."""
 
 
 def run_import(command: Import) -> int:
     """Run `latent-tokens import`. Print a summary of the model, and the directory."""
+    from latent_tokens.checkpoints.hugging_face import is_language_model
     from latent_tokens.checkpoints.pretrained import fingerprint, save_pretrained
     from latent_tokens.checkpoints.published import import_checkpoint
     from latent_tokens.core.methods import name_of
@@ -52,8 +63,13 @@ def run_import(command: Import) -> int:
     from latent_tokens.tasks.text.tokenizer import read_tokenizer
 
     check_out(command.out)
+    source = fetch_source(command.source)
+    if is_language_model(source):
+        return import_published(command, source)
+    if command.length is not None:
+        raise ValueError(f"length={command.length}: is for a directory of transformers. Leave it out.")
     coder = None if command.tokenizer is None else read_tokenizer(command.tokenizer)
-    net, imported = import_checkpoint(fetch_source(command.source), command.weights, command.method)
+    net, imported = import_checkpoint(source, command.weights, command.method)
     name = name_of(net.method)
     count = sum(weight.numel() for weight in net.parameters())
 
@@ -79,12 +95,83 @@ def run_import(command: Import) -> int:
         line = f"ignored, not part of the network: {', '.join(imported.left_out[:3])}{more}"
         print(line[:LONGEST_LINE])
     if coder is None:
-        print(
-            "without a tokenizer it cannot generate text: "
-            "add --tokenizer gpt2, or a directory with a tokenizer"
-        )
+        print(WITHOUT_TOKENIZER)
     print(command.out)
     return 0
+
+
+def import_published(command: Import, folder: Path) -> int:
+    """Convert a directory of a published layout. Print a summary of the model, and the directory.
+
+    Raises:
+        ValueError: the directory is not supported, or an option is not for it.
+    """
+    from latent_tokens.checkpoints.hugging_face import check_installed, published_layout, published_network
+    from latent_tokens.checkpoints.layout_settings import copied_tokenizer
+    from latent_tokens.core.methods import name_of
+    from latent_tokens.sharing.adapted import write_for_transformers
+    from latent_tokens.storage import provenance
+    from latent_tokens.tasks.text.tokenizer import FILE, read_tokenizer
+
+    # Check the options and the tokenizer before the weights are read.
+    check_installed(command.source)
+    for option in ("weights", "method"):
+        if getattr(command, option) is not None:
+            value = getattr(command, option)
+            raise ValueError(f"{option}={value}: is for Eso-LM and MDLM checkpoints. Leave it out.")
+    config, layout = published_layout(folder)
+    if layout is None:
+        raise ValueError(
+            f"source={command.source}: is not a published masked diffusion model, and names no MASK. "
+            "In Python, open it with from_transformers and a mask_token."
+        )
+    tokenizer = command.tokenizer or str(folder / FILE)
+    coder = read_tokenizer(tokenizer) if command.tokenizer else tokenizer_of(folder)
+
+    # Read the network, and set its number of positions and tokens.
+    net = published_network(folder, config, layout, dtype=None)
+    num_positions = min(net.max_length, LONGEST)
+    length = min(num_positions, DEFAULT_LENGTH) if command.length is None else command.length
+    if not 3 <= length <= num_positions:
+        raise ValueError(f"length={length}: must be from 3 to {num_positions:,}, the positions of the model.")
+    net.max_length = length
+    if coder is not None and coder.vocab_size <= net.vocab_size:  # embeddings may have unused rows
+        net.vocab_size = coder.vocab_size
+    task, beside = ({}, {}) if coder is None else text_of(net, coder, tokenizer)
+
+    # Write the model directory, and print a summary.
+    about: dict[str, Json] = {
+        "name": name_of(net.method),
+        "imported": {"source": Path(command.source).resolve().name, "layout": layout.name},
+        "made_with": provenance(),
+        **task,
+    }
+    write_for_transformers(net, command.out, about, {**copied_tokenizer(folder), **beside}, None)
+    count = sum(weight.numel() for weight in net.parameters())
+    print(
+        f"{layout.name}: {name_of(net.method)}, {layout.native[0]}, {count / 1e6:.1f} M parameters; "
+        f"sequences of {length:,} over {net.vocab_size:,} tokens, MASK is {net.mask_id:,}"
+    )
+    if coder is None:
+        print(WITHOUT_TOKENIZER)
+    print(command.out)
+    return 0
+
+
+def tokenizer_of(folder: Path) -> Bytes | Learned | None:
+    """Return the tokenizer of a directory of transformers, or None if it has none that text tasks can use.
+
+    Print the reason if it is not used.
+    """
+    from latent_tokens.tasks.text.tokenizer import FILE, read_tokenizer
+
+    if not (folder / FILE).is_file():
+        return None
+    try:
+        return read_tokenizer(str(folder / FILE))
+    except ValueError as error:
+        print(f"the tokenizer is copied and not used: {error}")
+        return None
 
 
 def origin_of(command: Import, imported: Checkpoint) -> dict[str, Json]:
@@ -98,7 +185,9 @@ def origin_of(command: Import, imported: Checkpoint) -> dict[str, Json]:
     }
 
 
-def text_of(net: Transformer, coder: Bytes | Learned, name: str) -> tuple[dict[str, Json], dict[str, bytes]]:
+def text_of(
+    net: Transformer | HuggingFaceDenoiser, coder: Bytes | Learned, name: str
+) -> tuple[dict[str, Json], dict[str, bytes]]:
     """Return the description of the text task and the tokenizer's files.
 
     Raise ValueError if net and tokenizer do not have the same number of tokens.
@@ -111,9 +200,10 @@ def text_of(net: Transformer, coder: Bytes | Learned, name: str) -> tuple[dict[s
             f"tokenizer={name}: has {coder.vocab_size:,} tokens, "
             f"and the checkpoint has {net.vocab_size:,} and MASK. Use the one it was trained with."
         )
+    described = Text(net.max_length, name).description()
     if not isinstance(coder, Learned):
-        return {"task": Text(net.max_length, name).description()}, {}
-    return {"task": Text(net.max_length, FILE).description()}, {FILE: coder.to_json()}
+        return {"task": described}, {}
+    return {"task": {**described, "tokenizer": FILE}}, {FILE: coder.to_json()}
 
 
 def fetch_source(source: str) -> Path:
@@ -131,8 +221,10 @@ def fetch_source(source: str) -> Path:
         )
     from huggingface_hub import snapshot_download
 
+    from latent_tokens.checkpoints.hugging_face import FILES
+
     try:
-        return Path(snapshot_download(source, allow_patterns=["config.json", "model.safetensors"]))
+        return Path(snapshot_download(source, allow_patterns=list(FILES)))
     except Exception as error:
         raise ValueError(
             f"source={source}: is not a directory, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
@@ -102,6 +102,8 @@ def run_likelihood(command: Likelihood) -> int:
 
     # Print the likelihood for each number of latent tokens.
     examples = read_examples(command, task)
+    if net.method.readout == "left":
+        examples = with_first_given(examples)
     for sampling in samplings:
         shown = shown_latents(net.method, Decoding(latents=sampling.latents))
         name = f"{name_of(net.method)} n={shown}"
@@ -152,11 +154,18 @@ def read_examples(command: Likelihood, task: Text) -> Examples:
     return task.sequences(text)
 
 
+def with_first_given(examples: Examples) -> Examples:
+    """Return sequences whose first token, an end of document, is given: no slot is to its left."""
+    known = examples.known.copy()
+    known[:, 0] = True
+    return replace(examples, known=known)
+
+
 def row_of(nats: NDArray[np.float64], examples: Examples) -> LikelihoodRow:
     """Return the row of the nats (K, N) of N sequences along K orders."""
     from latent_tokens.evaluation.generative_perplexity import perplexity
 
-    tokens = examples.lengths.astype(int)
+    tokens = examples.lengths - examples.known.sum(1)
     each = nats.sum(1) / tokens.sum()
     error = float(each.std(ddof=1) / math.sqrt(len(each))) if len(each) > 1 else None
     value, interval = perplexity(nats.mean(0), tokens)

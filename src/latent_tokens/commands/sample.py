@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional
@@ -68,6 +68,8 @@ def run_sample(command: Sample) -> int:
         compile_blocks(net)
     task = task_of(find(command.run), command.own.task)
     check_fits(net, task)
+    if isinstance(task, Text) and net.method.readout == "left" and command.prompt is None:
+        command = replace(command, prompt="")  # the first token must be given: no slot is to its left
     if not isinstance(task, Text) and (command.prompt is not None or command.show):
         name = f"prompt={command.prompt!r}" if command.prompt is not None else "show=True"
         raise ValueError(f"{name}: is for text, and this model learned {task.name}. Use latent-tokens solve.")

@@ -79,6 +79,8 @@ class Model:
         """
         check_fits(self.net, self.task)
         decoding, seed = self.decoding(settings)
+        if isinstance(self.task, Text) and self.method.readout == "left" and prompt is None:
+            prompt = ""  # the first token must be given: no slot is to its left
         examples = problems_of(self.task, self.net.mask_id, prompt, known, num_samples, seed)
         decoded = decode_batch(self.net, Batch.of(examples, device_of(self.net)), decoding, seed)
         samples = decoded.samples

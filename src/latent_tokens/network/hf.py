@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 OWN_METHODS = {
     "in_place": METHODS["mdm"],
-    "left": replace(METHODS["mdm"], readout="left"),
+    "left": replace(METHODS["mdm"], readout="left", name="mdm-left"),
     "shifted": METHODS["arm"],
 }
 

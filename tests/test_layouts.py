@@ -1,0 +1,334 @@
+"""Published masked diffusion models: their files are read into classes of transformers, with equal logits."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from helpers.published_layouts import CONFIGS, MASK, random_weights, reference, write
+from helpers.tiny_models import tiny_model
+from latent_tokens import METHODS, from_pretrained, from_transformers, load
+from latent_tokens.cli import main
+
+torch.set_num_threads(1)
+LENGTH = 9
+CLASSES = {
+    "LLaDA": ("LlamaForCausalLM", "mdm", "in_place"),
+    "Dream": ("Qwen2ForCausalLM", "mdm", "left"),
+    "Open-dCoder": ("Qwen2ForCausalLM", "mdm", "left"),
+    "WeDLM-7B": ("Qwen2ForCausalLM", "esolm", "in_place"),
+    "WeDLM-8B": ("Qwen3ForCausalLM", "esolm", "in_place"),
+    "SDAR": ("Qwen3ForCausalLM", "block-mdm-4", "in_place"),
+    "Tiny-A2D": ("Qwen3ForCausalLM", "mdm", "in_place"),
+    "DiffuGPT": ("GPT2LMHeadModel", "mdm", "left"),
+    "ModernBERT-chat": ("ModernBertForMaskedLM", "mdm", "in_place"),
+}
+
+
+def inputs():
+    """Return ids, positions and a mask of slots in another order, of which each attends to some."""
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(2, MASK, (2, LENGTH), generator=generator)
+    positions = torch.stack([torch.randperm(LENGTH, generator=generator) for _ in range(2)])
+    mask = torch.rand(2, LENGTH, LENGTH, generator=generator) < 0.6
+    return ids, positions, mask | torch.eye(LENGTH, dtype=torch.bool)
+
+
+def difference(first, second):
+    return (first.float() - second.float()).abs().max().item()
+
+
+@pytest.mark.parametrize(("name", "shards"), [*((name, 1) for name in CONFIGS), ("LLaDA", 3)])
+def test_published_files_give_the_described_logits(name, shards, tmp_path):
+    weights = write(tmp_path, name, shards=shards)
+    net = from_transformers(tmp_path)
+    class_name, method, readout = CLASSES[name]
+    assert type(net.model).__name__ == class_name
+    assert type(net.model).__module__.startswith("transformers.models.")
+    assert (net.mask_id, net.readout, net.method.readout) == (MASK, readout, readout)
+    assert (net.method.order, net.method.attention) == (METHODS[method].order, METHODS[method].attention)
+    logits = reference(name, weights, *inputs())
+    assert logits.std() > 0.3
+    with torch.no_grad():
+        assert difference(net(*inputs()), logits) < 1e-5
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_weights_in_bf16_give_close_logits(name, tmp_path):
+    weights = random_weights(name)
+    write(tmp_path, name, {key: tensor.bfloat16() for key, tensor in weights.items()})
+    rounded = {key: tensor.bfloat16().float() for key, tensor in weights.items()}
+    logits = reference(name, rounded, *inputs())
+    net = from_transformers(tmp_path)
+    assert net.model.dtype == torch.float32
+    with torch.no_grad():
+        assert difference(net(*inputs()), logits) < 1e-5
+        in_bf16 = net.bfloat16()(*inputs())
+    assert (in_bf16 - logits).square().mean().sqrt() < 2e-2 * logits.std()
+
+
+def test_diffugpt_inside_the_module_of_its_authors_is_read(tmp_path):
+    weights = random_weights("DiffuGPT")
+    inside = {
+        key.replace("transformer.wte.", "embed_tokens.").replace("transformer.", "denoise_model."): tensor
+        for key, tensor in weights.items()
+    }
+    write(tmp_path, "DiffuGPT", inside)
+    with torch.no_grad():
+        logits = from_transformers(tmp_path)(*inputs())
+    assert difference(logits, reference("DiffuGPT", weights, *inputs())) < 1e-5
+
+
+@pytest.mark.parametrize("kept", [("embed",), ("head",), ("embed", "head")])
+def test_tied_embeddings_may_have_either_name_or_both(kept, tmp_path):
+    names = {"embed": "model.embed_tokens.weight", "head": "lm_head.weight"}
+    weights = random_weights("Tiny-A2D")
+    table = weights.pop(names["embed"])
+    write(tmp_path, "Tiny-A2D", {**weights, **{names[name]: table.clone() for name in kept}})
+    net = from_transformers(tmp_path)
+    assert torch.equal(net.model.lm_head.weight, table)
+    assert net.model.lm_head.weight is net.model.model.embed_tokens.weight
+
+
+def test_buffers_of_old_versions_are_ignored(tmp_path):
+    buffers = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(2)}
+    weights = write(tmp_path, "Dream", {**random_weights("Dream"), **buffers})
+    with torch.no_grad():
+        assert (
+            difference(from_transformers(tmp_path)(*inputs()), reference("Dream", weights, *inputs())) < 1e-5
+        )
+
+
+MASK_FILES = {
+    "a text": {"mask_token": "<|mask|>", "added_tokens_decoder": {"20": {"content": "<|mask|>"}}},
+    "an entry": {"mask_token": {"content": "<|mask|>"}},
+}
+
+
+@pytest.mark.parametrize("entries", MASK_FILES.values(), ids=MASK_FILES)
+def test_mask_of_the_tokenizer_is_found(entries, tmp_path):
+    write(tmp_path, "Open-dCoder", mask_token_id=None)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(entries))
+    write_tokenizer(tmp_path)
+    net = from_transformers(tmp_path)
+    assert (net.mask_id, net.readout) == (MASK, "left")
+
+
+def test_mask_that_is_named_nowhere_is_that_of_the_layout(tmp_path):
+    write(tmp_path, "LLaDA", mask_token_id=None)
+    with pytest.raises(ValueError, match="mask_id=126336: the vocabulary has 24 tokens"):
+        from_transformers(tmp_path)
+    assert from_transformers(tmp_path, 19).mask_id == 19
+    write(tmp_path, "WeDLM-8B", mask_token_id=None)
+    with pytest.raises(ValueError, match=f"{tmp_path}: names no MASK. Set mask_token to its id or text"):
+        from_transformers(tmp_path)
+
+
+def test_model_without_mask_is_not_taken_for_a_published_one(tmp_path):
+    write(tmp_path, "Open-dCoder", mask_token_id=None)
+    with pytest.raises(ValueError, match="is not a published masked diffusion model, and names no MASK"):
+        from_transformers(tmp_path)
+    assert from_transformers(tmp_path, 19).readout == "in_place"
+    assert from_transformers(tmp_path, 19, "left").readout == "left"
+
+
+def without(key):
+    return lambda weights: {name: tensor for name, tensor in weights.items() if name != key}
+
+
+def plus(key, tensor):
+    return lambda weights: {**weights, key: tensor}
+
+
+GATE = "model.transformer.blocks.1.ff_proj.weight"
+HEAD_WEIGHT = "lm_head.weight"
+WRONG_WEIGHTS = {
+    "missing": ("LLaDA", without(GATE), "model.layers.1.mlp.gate_proj.weight of LlamaForCausalLM is missing"),
+    "unknown": (
+        "LLaDA",
+        plus("model.extra", torch.ones(2)),
+        "model.extra is not a weight of LlamaForCausalLM",
+    ),
+    "bias": (
+        "LLaDA",
+        plus("model.transformer.blocks.0.q_proj.bias", torch.ones(16)),
+        "model.transformer.blocks.0.q_proj.bias is not a weight of LlamaForCausalLM",
+    ),
+    "twice": (
+        "DiffuGPT",
+        plus("embed_tokens.weight", torch.ones(24, 16)),
+        "embed_tokens.weight and transformer.wte.weight are the same weight",
+    ),
+    "shape": ("SDAR", plus("model.norm.weight", torch.ones(3)), "model.norm.weight is (3,), and (16,) by"),
+    "type": ("SDAR", plus("model.norm.weight", torch.ones(16, dtype=torch.int8)), "has the type torch.int8"),
+    "untied": ("Tiny-A2D", plus(HEAD_WEIGHT, torch.ones(24, 16)), "differs from model.embed_tokens.weight"),
+    "few": ("SDAR", lambda weights: {"lm_head.weight": torch.ones(1)}, "1 weights of 2 layers"),
+}
+
+
+@pytest.mark.parametrize(("name", "change", "message"), WRONG_WEIGHTS.values(), ids=WRONG_WEIGHTS)
+def test_wrong_weights_are_refused_by_name(name, change, message, tmp_path):
+    write(tmp_path / "source", name, change(random_weights(name)))
+    check_refused(tmp_path, message)
+
+
+WRONG_SETTINGS = {
+    "block_type": ("LLaDA", "sequential"),
+    "activation_type": ("LLaDA", "gelu"),
+    "alibi": ("LLaDA", True),
+    "rope": ("LLaDA", False),
+    "layer_norm_type": ("LLaDA", "default"),
+    "include_qkv_bias": ("LLaDA", True),
+    "include_bias": ("LLaDA", True),
+    "attention_layer_norm": ("LLaDA", True),
+    "input_emb_norm": ("LLaDA", True),
+    "scale_logits": ("LLaDA", True),
+    "architectures": ("LLaDA", ["LLaDAMoEModelLM"]),
+    "quantization_config": ("Dream", {"bits": 4}),
+    "use_sliding_window": ("Dream", True),
+    "attention_bias": ("WeDLM-8B", True),
+    "block_size": ("SDAR", None),
+}
+
+
+@pytest.mark.parametrize("key", WRONG_SETTINGS)
+def test_unsupported_settings_are_refused_by_name(key, tmp_path):
+    name, value = WRONG_SETTINGS[key]
+    write(tmp_path / "source", name, **{key: value})
+    check_refused(tmp_path, f"config.json: {key}")
+
+
+def test_missing_settings_and_files_are_refused_by_name(tmp_path):
+    source = tmp_path / "source"
+    write(source, "LLaDA", d_model=None, shards=3)
+    check_refused(tmp_path, "config.json: d_model is missing")
+    write(source, "Dream", rope_theta=None, shards=3)
+    check_refused(tmp_path, "config.json: rope_theta is missing")
+    for changes in ({"hidden_act": "nothing"}, {"num_attention_heads": 0}, {"num_hidden_layers": "two"}):
+        write(source, "Dream", **changes, shards=3)
+        check_refused(tmp_path, "config.json: corrupt, its settings are not those of Qwen2ForCausalLM")
+    write(source, "LLaDA", shards=3)
+    (source / "model-00002-of-00003.safetensors").unlink()
+    check_refused(tmp_path, "model-00002-of-00003.safetensors: is missing")
+    index = {"weight_map": {"model.norm.weight": "../model.safetensors"}}
+    (source / "model.safetensors.index.json").write_text(json.dumps(index))
+    check_refused(tmp_path, "its weight_map has no shards")
+    (source / "model.safetensors.index.json").unlink()
+    check_refused(tmp_path, "model.safetensors: is missing")
+    (source / "model.safetensors").write_bytes(b"cut")
+    check_refused(tmp_path, "model.safetensors: corrupt")
+
+
+def check_refused(folder, message):
+    """Check that the source is refused in one line, in Python and by the command, which writes nothing."""
+    with pytest.raises(ValueError, match="source") as error:
+        from_transformers(folder / "source")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert main(["import", str(folder / "source"), str(folder / "out")]) == 2
+    assert [path.name for path in folder.iterdir()] == ["source"]
+
+
+def test_code_beside_published_files_is_never_run(tmp_path):
+    write(tmp_path, "LLaDA")
+    for module in ("configuration_llada", "modeling_llada"):
+        (tmp_path / f"{module}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    assert type(from_transformers(tmp_path).model).__name__ == "LlamaForCausalLM"
+    assert not (tmp_path / "ran").exists()
+
+
+def write_tokenizer(folder):
+    """Write a tokenizer.json of 22 words, fewer than the model has rows."""
+    special = {"<|endoftext|>": 1, "<|mask|>": MASK}
+    words = {f"w{number}": number for number in range(22) if number not in special.values()}
+    tokenizer = Tokenizer(models.WordLevel({**words, **special}, "w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "Dream" else pytest.param(name, marks=pytest.mark.slow) for name in CONFIGS]
+)
+def test_imported_model_opens_in_every_command(name, tmp_path, capsys):
+    source = tmp_path / "source"
+    weights = {key: tensor.bfloat16() for key, tensor in random_weights(name).items()}
+    write(source, name, weights, shards=2)
+    write_tokenizer(source)
+    (source / "tokenizer_config.json").write_text('{"mask_token": "<|mask|>", "auto_map": {"a": "b"}}')
+    (tmp_path / "text").write_text("w3 w4 w5")
+    out = tmp_path / "out"
+    assert main(["import", str(source), str(out), "--length", str(LENGTH)]) == 0
+    assert f"sequences of {LENGTH} over 22 tokens, MASK is {MASK}" in capsys.readouterr().out
+    assert {tensor.dtype for tensor in load_file(out / "model.safetensors").values()} == {torch.bfloat16}
+    assert "auto_map" not in (out / "tokenizer_config.json").read_text()
+
+    assert main(["sample", str(out), "--num-samples", "1", "--seed", "1"]) == 0
+    assert main(["likelihood", str(out), "--text", str(tmp_path / "text"), "--orders", "1"]) == 0
+    counted = 4 if CLASSES[name][2] == "left" else 5
+    assert f"{counted} tokens" in capsys.readouterr().out
+    assert main(["export", str(out), str(tmp_path / "exported"), "--license", "mit"]) == 0
+    assert "license: mit" in (tmp_path / "exported" / "README.md").read_text()
+
+    net = from_transformers(source)
+    for folder in (out, tmp_path / "exported"):
+        model = load(folder)
+        assert type(model.net.model) is type(net.model)
+        assert type(from_transformers(folder, MASK).model) is type(net.model)  # transformers opens it, too
+        assert (model.method, model.net.mask_id, model.net.readout) == (net.method, MASK, net.readout)
+        with torch.no_grad():
+            assert torch.equal(model.net(*inputs()), net(*inputs()))
+    assert model.generate(seed=1).tokens.shape == (1, LENGTH)
+
+
+def test_import_refuses_what_is_not_for_the_source(tmp_path, capsys):
+    source = tmp_path / "source"
+    write(source, "LLaDA")
+    refusals = {
+        ("--weights", "raw"): "--weights raw: is for Eso-LM and MDLM checkpoints",
+        ("--method", "scdm"): "--method scdm: is for Eso-LM and MDLM checkpoints",
+        ("--length", "65"): "--length 65: must be from 3 to 64, the positions of the model",
+        ("--tokenizer", "bytes"): "--tokenizer bytes: has 257 tokens",
+    }
+    for options, message in refusals.items():
+        assert main(["import", str(source), str(tmp_path / "out"), *options]) == 2
+        assert message in capsys.readouterr().err
+    write(source, "Open-dCoder", mask_token_id=None)
+    assert main(["import", str(source), str(tmp_path / "out")]) == 2
+    assert "is not a published masked diffusion model" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+def test_tokenizer_that_texts_cannot_use_is_copied(tmp_path, capsys):
+    source = tmp_path / "source"
+    write(source, "SDAR")
+    Tokenizer(models.WordLevel({"w0": 0}, "w0")).save(str(source / "tokenizer.json"))
+    assert main(["import", str(source), str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert "the tokenizer is copied and not used: " in printed
+    assert "documents cannot be ended" in printed
+    assert (tmp_path / "out" / "tokenizer.json").read_bytes() == (source / "tokenizer.json").read_bytes()
+    assert main(["sample", str(tmp_path / "out")]) == 2
+    assert "was imported without a tokenizer" in capsys.readouterr().err
+
+
+def test_imported_model_without_tokenizer_computes_logits(tmp_path, capsys):
+    write(tmp_path / "source", "ModernBERT-chat")
+    assert main(["import", str(tmp_path / "source"), str(tmp_path / "out")]) == 0
+    assert "without a tokenizer it cannot generate text" in capsys.readouterr().out
+    net = from_pretrained(tmp_path / "out")
+    assert (net.max_length, net.vocab_size, net.folder) == (64, 24, tmp_path / "out")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    for key, value in (("mask_id", 99), ("readout", "right"), ("vocab_size", "many"), ("max_length", None)):
+        changed = {**config, "model": {**config["model"], key: value}}
+        (tmp_path / "out" / "config.json").write_text(json.dumps(changed))
+        with pytest.raises(ValueError, match=r"mask_id=99|readout=right|vocab_size=many|max_length=None"):
+            from_pretrained(tmp_path / "out")
+
+
+@pytest.mark.parametrize("opened", [from_pretrained, load])
+def test_directory_of_transformers_is_named_with_its_reader(opened, tmp_path):
+    tiny_model("llama").save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"is a transformers model. Open it with from_transformers\('"):
+        opened(tmp_path)

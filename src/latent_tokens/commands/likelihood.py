@@ -50,6 +50,9 @@ class Likelihood:
     0 leaves no other masked token. Default: the method's own, 0 for scdm and esolm."""
     seed: int = 0
     """Random seed of the orders, which are the same for every number of latent tokens."""
+    off_distribution: bool = False
+    """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results are labeled
+    off-distribution."""
     json: bool = False
     """Print JSON lines."""
 
@@ -69,9 +72,10 @@ class LikelihoodRow(TypedDict):
 def run_likelihood(command: Likelihood) -> int:
     """Run `latent-tokens likelihood`. Print one line per number of latent tokens."""
     from latent_tokens.checkpoints.pretrained import check_fits, find
-    from latent_tokens.core.decoding import Decoding
+    from latent_tokens.core.decoding import Decoding, is_off_distribution
     from latent_tokens.core.methods import name_of
     from latent_tokens.evaluation.held_out import nats_along_orders
+    from latent_tokens.evaluation.rows import labeled
     from latent_tokens.evaluation.settings import shown_latents
     from latent_tokens.progress import counting
     from latent_tokens.tasks import Text
@@ -89,7 +93,12 @@ def run_likelihood(command: Likelihood) -> int:
         )
     check_fits(net, task)
     samplings = [
-        SamplingConfig(latents=latents, order=command.order, seed=command.seed)
+        SamplingConfig(
+            latents=latents,
+            order=command.order,
+            seed=command.seed,
+            off_distribution=command.off_distribution,
+        )
         for latents in command.latents or (None,)
     ]
     if net.method.is_left_to_right or command.order == "left_to_right":
@@ -104,7 +113,8 @@ def run_likelihood(command: Likelihood) -> int:
     examples = read_examples(command, task)
     for sampling in samplings:
         shown = shown_latents(net.method, Decoding(latents=sampling.latents))
-        name = f"{name_of(net.method)} n={shown}"
+        is_off = is_off_distribution(net.method, sampling.latents)
+        name = f"{name_of(net.method)} n={labeled(shown, is_off)}"
         with counting(f"likelihood, {name}", None) as report:
             nats = nats_along_orders(
                 net,
@@ -114,10 +124,12 @@ def run_likelihood(command: Likelihood) -> int:
                 latents=sampling.latents,
                 seed=sampling.seed,
                 report=report,
+                off_distribution=sampling.off_distribution,
             )
         row = row_of(nats, examples)
         if command.json:
-            print(json.dumps({"latents": shown, **row}), flush=True)
+            label = {"off_distribution": True} if is_off else {}
+            print(json.dumps({"latents": shown, **label, **row}), flush=True)
         else:
             print(f"{name}: {in_words(row)}", flush=True)
     return 0

@@ -31,13 +31,15 @@ def nats_along_orders(
     latents: int | Literal["all"] | None = None,
     seed: int = 0,
     report: Callable[[int], None] = lambda done: None,
+    off_distribution: bool = False,
 ) -> NDArray[np.float64]:
     """Return the negative log-likelihood of N sequences along K orders, in nats (K, N).
 
     K is 1 from left to right. Sequence i has the random orders of (seed, i) for any number of latents. The
     mean over uniform orders is the bound (ELBO) that masked diffusion models are trained on.
 
-    `report` receives the number of sequences of each batch. Raise ValueError as `log_likelihood` does.
+    `report` receives the number of sequences of each batch. `off_distribution` is that of `log_likelihood`.
+    Raise ValueError as `log_likelihood` does.
     """
     # Choose the orders.
     method = net.method
@@ -61,7 +63,16 @@ def nats_along_orders(
         draw = partial(Streams(seed, rows).uniform, rows - start, torch.full_like(rows, tokens.shape[1]))
         for number in range(count):
             arranged = first_order(schedule, known, lengths, draw)
-            token_logs = log_likelihood(net, method, tokens, arranged, known.sum(1), lengths, latents)
+            token_logs = log_likelihood(
+                net,
+                method,
+                tokens,
+                arranged,
+                known.sum(1),
+                lengths,
+                latents,
+                off_distribution=off_distribution,
+            )
             nats[number, start : start + len(tokens)] = -token_logs.sum(1).cpu()
             report(len(tokens))
     return nats

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from tyro.conf import Positional
 
-from latent_tokens.checks import check_choice, check_int
+from latent_tokens.checks import check_int
 from latent_tokens.commands.options import Settings
 from latent_tokens.commands.shared import OwnCode, model_of, task_of
 from latent_tokens.configs import SamplingConfig
@@ -40,9 +40,10 @@ class Likelihood:
     """Data set directory made by `latent-tokens data`, whose test split is measured."""
     num_sequences: int | None = None
     """Number of sequences of --data. Default: 64."""
-    order: Literal["uniform", "left_to_right"] | None = None
-    """Decoding order. uniform: random orders. left_to_right: one order. Default: uniform,
-    left_to_right for arm and ar-mtp."""
+    order: str | None = None
+    """Decoding order. uniform: random orders. left_to_right: one order. blockwise:N: blocks of N positions
+    from left to right, random within one. Default: uniform, left_to_right for arm and ar-mtp, blockwise:N for
+    block-mdm-N."""
     orders: int | None = None
     """Number of random orders to average over. Default: 4."""
     latents: tuple[int | Literal["all"], ...] | None = None
@@ -74,7 +75,7 @@ def run_likelihood(command: Likelihood) -> int:
     from latent_tokens.checkpoints.pretrained import check_fits, find
     from latent_tokens.core.decoding import Decoding, is_off_distribution
     from latent_tokens.core.methods import name_of
-    from latent_tokens.evaluation.held_out import nats_along_orders
+    from latent_tokens.evaluation.held_out import check_order, nats_along_orders
     from latent_tokens.evaluation.rows import labeled
     from latent_tokens.evaluation.settings import shown_latents
     from latent_tokens.progress import counting
@@ -84,7 +85,7 @@ def run_likelihood(command: Likelihood) -> int:
     for name in ("orders", "num_sequences"):
         if getattr(command, name) is not None:
             check_int(name, getattr(command, name), 1)
-    check_choice("order", command.order, (None, "uniform", "left_to_right"))
+    check_order(command.order)
     net = model_of(command.run, command.own.method)
     task = task_of(find(command.run))
     if not isinstance(task, Text):

@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from latent_tokens.core.blocks import block_of
+from latent_tokens.checks import check_choice
+from latent_tokens.configs.sampling import block_in
+from latent_tokens.core.blocks import block_of, blockwise
 from latent_tokens.core.likelihood import log_likelihood
-from latent_tokens.core.order import any_order, first_order, left_to_right
+from latent_tokens.core.order import Order, any_order, first_order, left_to_right
 from latent_tokens.core.streams import Streams
 from latent_tokens.data.splits import chunks_of
 from latent_tokens.data.tensors import as_tensors
@@ -27,7 +29,7 @@ def nats_along_orders(
     examples: Examples,
     *,
     orders: int = 1,
-    order: Literal["uniform", "left_to_right"] | None = None,
+    order: str | None = None,
     latents: int | Literal["all"] | None = None,
     seed: int = 0,
     report: Callable[[int], None] = lambda done: None,
@@ -36,7 +38,8 @@ def nats_along_orders(
     """Return the negative log-likelihood of N sequences along K orders, in nats (K, N).
 
     K is 1 from left to right. Sequence i has the random orders of (seed, i) for any number of latents. The
-    mean over uniform orders is the bound (ELBO) that masked diffusion models are trained on.
+    mean over uniform orders is the bound (ELBO) that masked diffusion models are trained on. `order` is
+    uniform, left_to_right or blockwise:N, by default that of the method.
 
     `report` receives the number of sequences of each batch. `off_distribution` is that of `log_likelihood`.
     Raise ValueError as `log_likelihood` does.
@@ -46,14 +49,20 @@ def nats_along_orders(
     device = next(net.parameters()).device
     if method is None:
         raise ValueError("net.method is None: set it to the Method that the net was trained with")
-    if order == "uniform" and method.is_left_to_right:
+    check_order(order)
+    if order not in (None, "left_to_right") and method.is_left_to_right:
         raise ValueError(
-            "order=uniform: this method decodes from left to right alone; "
+            f"order={order}: this method decodes from left to right alone; "
             "use order=left_to_right, or esolm, scdm or mdm"
         )
-    fixed = order == "left_to_right" or method.is_left_to_right
-    own_order = any_order if block_of(method.attention) is None else method.order
-    schedule, count = (left_to_right, 1) if fixed else (own_order, orders)
+    block = block_in(order)
+    schedule: Order = any_order if block_of(method.attention) is None else method.order
+    count = orders
+    if order == "left_to_right" or method.is_left_to_right:
+        schedule = left_to_right
+        count = 1
+    elif block is not None:
+        schedule = blockwise(block)
 
     # Compute the nats, one batch and one order at a time.
     nats = np.empty((count, len(examples.tokens)))
@@ -76,3 +85,9 @@ def nats_along_orders(
             nats[number, start : start + len(tokens)] = -token_logs.sum(1).cpu()
             report(len(tokens))
     return nats
+
+
+def check_order(order: str | None) -> None:
+    """Raise ValueError if there is no likelihood along an order of this name."""
+    if block_in(order) is None:
+        check_choice("order", order, (None, "uniform", "left_to_right", "blockwise:N"))

@@ -52,8 +52,8 @@ def nats_along_orders(
     check_order(order)
     if order not in (None, "left_to_right") and method.is_left_to_right:
         raise ValueError(
-            f"order={order}: this method decodes from left to right alone; "
-            "use order=left_to_right, or esolm, scdm or mdm"
+            f"order={order}: this method decodes from left to right only. "
+            "Use order=left_to_right, or esolm, scdm or mdm."
         )
     block = block_in(order)
     schedule: Order = any_order if block_of(method.attention) is None else method.order

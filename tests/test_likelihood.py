@@ -230,7 +230,7 @@ def test_likelihood_along_blocks_is_that_of_their_orders(net):
         assert found <= set(expected[:, row].numpy().round(3).tolist())
         assert len(found) > 1
     for wrong in ("blockwise:0", "top_prob"):
-        with pytest.raises(ValueError, match="order=.*: must be one of uniform, left_to_right, blockwise:N"):
+        with pytest.raises(ValueError, match=r"order=.*: must be one of uniform, left_to_right, blockwise:N"):
             nats_along_orders(net, examples, order=wrong)
     net.method = METHODS["arm"]
     with pytest.raises(ValueError, match="order=blockwise:2: this method decodes from left to right only"):

@@ -23,6 +23,7 @@ from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import SIZES
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import TASKS, Language, Text, described, form
+from latent_tokens.training.data import check_tokenizer
 from latent_tokens.training.resume import RESTORE_HINT
 
 OF_TRANSFORMER = ("size", "positions", "dropout", "gelu")
@@ -79,6 +80,7 @@ def untrained(config: TrainConfig, task: Language, method: Method) -> Transforme
 def started_from(start: str | Path, task: Language) -> Transformer:
     """Return the model that a run starts from. Raise ValueError if it is not of the task."""
     folder = find(start)
+    check_tokenizer(start, folder, task)
     net = from_pretrained(folder)
     check_fits(net, task)
     check_form(start, folder, task)

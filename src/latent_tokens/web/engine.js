@@ -922,7 +922,7 @@ var latentTokens = (() => {
     const isPrefix = firstMasked < 0 || tokens.slice(firstMasked).every((token) => token === null);
     if (method.readout === "shifted" && !isPrefix) {
       throw new Error(
-        "row 0: its known positions are not a prefix, and a shifted readout only continues one; use scdm or mdm to infill"
+        "row 0: its known positions are not a prefix, and a shifted readout only continues one. Use scdm or mdm to infill."
       );
     }
   }

@@ -121,7 +121,8 @@ class Text:
         # Pad to L positions.
         length = len(ids) if gaps else self.length
         num_padding = self.length - len(ids)
-        tokens = np.array([ids + [self.coder.end] * num_padding]).astype(self.token_type)
+        tokens = np.full((1, self.length), self.coder.end, self.token_type)
+        tokens[0, : len(ids)] = ids
         return Examples(tokens, np.array([known + [False] * num_padding]), np.array([length], np.uint16))
 
     def sequences(self, text: str) -> Examples:

@@ -210,3 +210,28 @@ def test_a_method_of_the_causal_rule_shows_its_own_latents(nano):
         log_likelihood(nano, method, tokens, order, known, lengths, latents).sum() for latents in (None, 4, 0)
     )
     assert own == asked != none
+
+
+def test_likelihood_along_blocks_is_that_of_their_orders(net):
+    """With blocks of 2, the first two positions come in either order, and then the last two."""
+    net.method = METHODS["scdm"]
+    examples = Examples.of(every()[:3].numpy().astype(np.uint16), 0)
+    nats = nats_along_orders(net, examples, orders=12, order="blockwise:2", seed=1)
+    counts = (torch.zeros(3, dtype=torch.int64), torch.full((3,), 4))
+    orders = torch.tensor([[0, 1, 2, 3], [0, 1, 3, 2], [1, 0, 2, 3], [1, 0, 3, 2]])
+    expected = torch.stack(
+        [
+            -log_likelihood(net, net.method, every()[:3], order.expand(3, -1), *counts).sum(1)
+            for order in orders
+        ]
+    )
+    for row in range(3):
+        found = set(nats[:, row].round(3).tolist())
+        assert found <= set(expected[:, row].numpy().round(3).tolist())
+        assert len(found) > 1
+    for wrong in ("blockwise:0", "top_prob"):
+        with pytest.raises(ValueError, match=r"order=.*: must be one of uniform, left_to_right, blockwise:N"):
+            nats_along_orders(net, examples, order=wrong)
+    net.method = METHODS["arm"]
+    with pytest.raises(ValueError, match="order=blockwise:2: this method decodes from left to right only"):
+        nats_along_orders(net, examples, order="blockwise:2")

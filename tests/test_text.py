@@ -139,7 +139,7 @@ BAD = {
     "of puzzles": ("a.txt", b"text", ["--clues", "30"], "--clues 30: text has no such setting"),
     "length": ("a.txt", b"text", ["--length", "2"], "--length 2: must be a whole number from 3"),
     "bpe": ("a.txt", b"text", ["--tokenizer", "bpe:many"], "must be bpe:SIZE with a whole number"),
-    "small bpe": ("a.txt", b"text", ["--tokenizer", "bpe:9"], "must have 257 to 65,535 tokens"),
+    "small bpe": ("a.txt", b"text", ["--tokenizer", "bpe:9"], "must have 257 to 1,048,575 tokens"),
     "folder": ("a.txt", b"text", ["--tokenizer", "{here}"], "a folder without tokenizer.json"),
     "damaged tokenizer": ("a.txt", b"text", ["--tokenizer", "{here}/a.txt"], "not a tokenizer"),
 }
@@ -602,9 +602,13 @@ def test_tokenizer_end_and_vocabulary_size_are_checked(tmp_path):
     assert Learned(Tokenizer(models.WordLevel(words)), "").end == 2
     del words[END]
     assert Learned(Tokenizer(models.WordLevel(words)), "").end == 0
-    assert Learned(Tokenizer(models.WordLevel({**words, "b": 65_534})), "").vocab_size == 65_535
-    with pytest.raises(ValueError, match="name: 65,536 tokens: ids are stored in 16 bits, so at most 65,535"):
-        Learned(Tokenizer(models.WordLevel({**words, "b": 65_535})), "name")
+    for size, kind in ((65_535, np.uint16), (65_536, np.uint32)):
+        learned = Learned(Tokenizer(models.WordLevel({**words, "b": size - 1}, unk_token="a")), "")
+        assert learned.vocab_size == size
+        assert learned.encode(["b"])[0].dtype == kind
+        assert learned.encode(["b"])[0].tolist() == [size - 1]
+    with pytest.raises(ValueError, match=r"name: has 1,048,576 tokens, more than 1,048,575. Use another"):
+        Learned(Tokenizer(models.WordLevel({**words, "b": 1_048_575})), "name")
     with pytest.raises(ValueError, match=r"name: none of .* is one of its tokens, so documents"):
         Learned(Tokenizer(models.WordLevel({"a": 0})), "name")
     for size in (257, 65_535):

@@ -124,7 +124,9 @@ def measure(
     mdm_seconds = [
         statistics.median(timing.optimized)
         for case, timing in zip(cases, timings, strict=True)
-        if case.description["method"] == "mdm" and case.description["what"] == "decode"
+        if case.description["method"] == "mdm"
+        and case.description["what"] == "decode"
+        and "off_distribution" not in case.description
     ]
     return [
         measured_row(case, timing, mdm_seconds, machine, device)

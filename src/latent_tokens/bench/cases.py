@@ -25,7 +25,7 @@ from latent_tokens.configs import (
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.cost import cached_cost, relative_cost
-from latent_tokens.core.decoding import Decoding, Generated
+from latent_tokens.core.decoding import Decoding, Generated, is_off_distribution
 from latent_tokens.core.methods import METHODS, Method
 from latent_tokens.core.objective import TrainingBatch
 from latent_tokens.network.fast import generate
@@ -65,7 +65,11 @@ def settings(config: BenchConfig) -> list[Setting]:
     chosen: list[Setting] = []
     for name in config.methods:
         method = load_method(name)
-        latents = config.latents if method.latent_control == "free" else (None,)
+        latents: tuple[int | None, ...] = (None,)
+        if method.latent_control == "free":
+            latents = config.latents
+        elif method.latent_control == "fixed" and config.off_distribution:
+            latents = (None, *config.latents)
         if method.is_left_to_right:
             candidates: tuple[int, ...] = (1,)
         elif config.candidates:
@@ -111,7 +115,7 @@ def decoding_case(
 ) -> Case:
     """Return the decoding of sequences without given tokens, one token per step."""
     method = load_method(name)
-    decoding = Decoding(candidates, latents, top_p=top_p)
+    decoding = Decoding(candidates, latents, top_p=top_p, off_distribution=True)  # `settings` decides
     known = torch.zeros(batch, length, dtype=torch.bool, device=net.head.weight.device)
     tokens = known.long()
 
@@ -124,10 +128,11 @@ def decoding_case(
     num_latents = latents or 0
     is_fixed = method.latent_control == "fixed"
     if is_fixed:
-        num_latents = (method.window or length) - candidates
+        most = (method.window or length) - candidates
+        num_latents = most if latents is None else min(latents, most)
     shows_all = num_latents >= length - candidates * is_fixed
     cost = decoding_cost(method, length, candidates, num_latents)
-    description = {
+    description: Row = {
         "what": "decode",
         "method": name,
         "size": size,
@@ -138,6 +143,8 @@ def decoding_case(
         "unit": "samples/s",
         "token_theory": round(1 / cost, 3),
     }
+    if is_off_distribution(method, latents):
+        description["off_distribution"] = True
     return Case(description, batch, optimized, plain, count_flop(optimized), length * weight_bytes(net))
 
 

@@ -48,6 +48,11 @@ def run_bench(command: Bench) -> int:
         return print_check(command)
     if command.growth is not None:
         check_out(command.growth)
+        if command.config.off_distribution:
+            raise ValueError(
+                "off_distribution=True with --growth: growth measures each method as it is trained. "
+                "Leave one of the two out."
+            )
         if command.config.train not in ((), BenchConfig.train):
             raise ValueError(
                 "--train with --growth: growth measures decoding only. Leave one of the two out."

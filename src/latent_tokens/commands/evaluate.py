@@ -116,6 +116,8 @@ def tracked(row: Row) -> dict[str, float]:
     if row["ci95"] is not None:
         values |= zip(("ci_low", "ci_high"), row["ci95"], strict=True)
     setting = f"{row['order']}-k{row['candidates']}-n{row['latents']}"
+    if row.get("off_distribution"):
+        setting += "-off-distribution"
     return {f"evaluate/{setting}/{name}": value for name, value in values.items()}
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from tyro.conf import Positional
 
-from latent_tokens.checks import check_choice, check_int
+from latent_tokens.checks import check_int
 from latent_tokens.commands.options import Settings
 from latent_tokens.commands.shared import OwnCode, model_of, task_of
 from latent_tokens.configs import SamplingConfig
@@ -40,9 +40,10 @@ class Likelihood:
     """Data set directory made by `latent-tokens data`, whose test split is measured."""
     num_sequences: int | None = None
     """Number of sequences of --data. Default: 64."""
-    order: Literal["uniform", "left_to_right"] | None = None
-    """Decoding order. uniform: random orders. left_to_right: one order. Default: uniform,
-    left_to_right for arm and ar-mtp."""
+    order: str | None = None
+    """Decoding order. uniform: random orders. left_to_right: one order. blockwise:N: blocks of N positions
+    from left to right, random within one. Default: uniform, left_to_right for arm and ar-mtp, blockwise:N for
+    block-mdm-N."""
     orders: int | None = None
     """Number of random orders to average over. Default: 4."""
     latents: tuple[int | Literal["all"], ...] | None = None
@@ -50,6 +51,9 @@ class Likelihood:
     0 leaves no other masked token. Default: the method's own, 0 for scdm and esolm."""
     seed: int = 0
     """Random seed of the orders, which are the same for every number of latent tokens."""
+    off_distribution: bool = False
+    """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results are labeled
+    off-distribution."""
     json: bool = False
     """Print JSON lines."""
 
@@ -69,9 +73,10 @@ class LikelihoodRow(TypedDict):
 def run_likelihood(command: Likelihood) -> int:
     """Run `latent-tokens likelihood`. Print one line per number of latent tokens."""
     from latent_tokens.checkpoints.pretrained import check_fits, find
-    from latent_tokens.core.decoding import Decoding
+    from latent_tokens.core.decoding import Decoding, is_off_distribution
     from latent_tokens.core.methods import name_of
-    from latent_tokens.evaluation.held_out import nats_along_orders
+    from latent_tokens.evaluation.held_out import check_order, nats_along_orders
+    from latent_tokens.evaluation.rows import labeled
     from latent_tokens.evaluation.settings import shown_latents
     from latent_tokens.progress import counting
     from latent_tokens.tasks import Text
@@ -80,7 +85,7 @@ def run_likelihood(command: Likelihood) -> int:
     for name in ("orders", "num_sequences"):
         if getattr(command, name) is not None:
             check_int(name, getattr(command, name), 1)
-    check_choice("order", command.order, (None, "uniform", "left_to_right"))
+    check_order(command.order)
     net = model_of(command.run, command.own.method)
     task = task_of(find(command.run))
     if not isinstance(task, Text):
@@ -89,7 +94,12 @@ def run_likelihood(command: Likelihood) -> int:
         )
     check_fits(net, task)
     samplings = [
-        SamplingConfig(latents=latents, order=command.order, seed=command.seed)
+        SamplingConfig(
+            latents=latents,
+            order=command.order,
+            seed=command.seed,
+            off_distribution=command.off_distribution,
+        )
         for latents in command.latents or (None,)
     ]
     if net.method.is_left_to_right or command.order == "left_to_right":
@@ -106,7 +116,8 @@ def run_likelihood(command: Likelihood) -> int:
         examples = with_first_given(examples)
     for sampling in samplings:
         shown = shown_latents(net.method, Decoding(latents=sampling.latents))
-        name = f"{name_of(net.method)} n={shown}"
+        is_off = is_off_distribution(net.method, sampling.latents)
+        name = f"{name_of(net.method)} n={labeled(shown, is_off)}"
         with counting(f"likelihood, {name}", None) as report:
             nats = nats_along_orders(
                 net,
@@ -116,10 +127,12 @@ def run_likelihood(command: Likelihood) -> int:
                 latents=sampling.latents,
                 seed=sampling.seed,
                 report=report,
+                off_distribution=sampling.off_distribution,
             )
         row = row_of(nats, examples)
         if command.json:
-            print(json.dumps({"latents": shown, **row}), flush=True)
+            label = {"off_distribution": True} if is_off else {}
+            print(json.dumps({"latents": shown, **label, **row}), flush=True)
         else:
             print(f"{name}: {in_words(row)}", flush=True)
     return 0

@@ -52,13 +52,14 @@ def run_results(command: Results) -> int:
 def cells(row: Measurement) -> list[str]:
     """Return the cells of a line. A missing value is empty."""
     from latent_tokens.evaluation.results import SHARES
+    from latent_tokens.evaluation.rows import labeled
 
-    names = ("run", "task", "method", "size", "train_seed", "train_steps", "order", "candidates_setting",
-             "latents_setting")  # fmt: skip
+    names = ("run", "task", "method", "size", "train_seed", "train_steps", "order", "candidates_setting")
     is_share = row["metric"] in SHARES
     number = "{:.1f}" if is_share else "{:.4g}"
     return [
         *("" if row.get(name) is None else str(row[name]) for name in names),
+        labeled(str(row["latents_setting"]), bool(row.get("off_distribution"))),
         f"{row['metric']} %" if is_share else str(row["metric"]),
         number.format(row["value"]),
         "" if row["ci_low"] is None else f"{number} - {number}".format(row["ci_low"], row["ci_high"]),

@@ -13,7 +13,7 @@ from tyro.conf import Positional
 from latent_tokens import processes
 from latent_tokens.checks import check_int, printable
 from latent_tokens.commands.options import Settings
-from latent_tokens.commands.shared import OwnCode, check_counts, model_of, task_of
+from latent_tokens.commands.shared import OwnCode, check_counts, latents_in_words, model_of, task_of
 from latent_tokens.configs import SamplingConfig
 
 if TYPE_CHECKING:
@@ -35,7 +35,18 @@ class Sample:
     """Number of samples. Default: 2, or 1 with --show."""
     sampling: Annotated[
         SamplingConfig,
-        Settings(("latents", "candidates", "order", "tokens_per_step", "temperature", "top_p", "seed")),
+        Settings(
+            (
+                "latents",
+                "candidates",
+                "order",
+                "tokens_per_step",
+                "temperature",
+                "top_p",
+                "seed",
+                "off_distribution",
+            )
+        ),
     ] = field(default_factory=SamplingConfig)
     own: OwnCode = field(default_factory=OwnCode)
     prompt: str | None = None
@@ -53,8 +64,8 @@ class Sample:
 def run_sample(command: Sample) -> int:
     """Run `latent-tokens sample`. Print samples as text or JSON lines."""
     from latent_tokens.checkpoints.pretrained import check_fits, find
-    from latent_tokens.core.decoding import check_decoding
-    from latent_tokens.evaluation.settings import decoding_for, order_for
+    from latent_tokens.core.decoding import check_decoding, is_off_distribution
+    from latent_tokens.evaluation.settings import decoding_for, order_for, shown_candidates, shown_latents
     from latent_tokens.network.compiling import compile_blocks
     from latent_tokens.tasks import Text
 
@@ -90,11 +101,14 @@ def run_sample(command: Sample) -> int:
     if not processes.is_main():
         return 0
     verdicts = verdicts_of(task, samples, problems)
+    is_off = is_off_distribution(net.method, decoding.latents)
+    label = {"off_distribution": True} if is_off else {}
     for sample, order, length, (verdict, entry) in zip(
         samples, orders.tolist(), problems.lengths.tolist(), verdicts, strict=True
     ):
         if command.json:
-            print(json.dumps({"tokens": sample[:length].tolist(), "order": order[:length], **entry}))
+            entries = {"tokens": sample[:length].tolist(), "order": order[:length], **entry, **label}
+            print(json.dumps(entries))
         else:
             print(printable(task.decode(sample[:length]), also="\n\t"), f"{verdict}\n", sep="\n")
     if isinstance(task, Text) and not command.json:
@@ -103,6 +117,9 @@ def run_sample(command: Sample) -> int:
             f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.3g} tokens/s; "
             f"{processed:,} tokens processed"
         )
+    if is_off and not command.json:
+        num_latents = shown_latents(net.method, decoding)
+        print(latents_in_words(num_latents, shown_candidates(net.method, decoding), is_off))
     return 0
 
 

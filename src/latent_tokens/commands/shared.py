@@ -126,8 +126,9 @@ def check_counts(
             f"candidates={candidates} with order={order}: this order decodes its next token. "
             "Use candidates=1, or order=top_prob."
         )
-    for count in latents if candidates == "all" and method.latent_control == "free" else ():
-        if count == "all" or (isinstance(count, int) and count > 0):
+    is_free = method.latent_control == "free"
+    for count in latents if candidates == "all" and method.latent_control != "none" else ():
+        if (count == "all" and is_free) or (isinstance(count, int) and count > 0):
             reason = "all masked tokens are candidates, so none is a latent token"
             raise ValueError(
                 f"latents={count} with candidates=all: {reason}. "
@@ -135,8 +136,10 @@ def check_counts(
             )
 
 
-def latents_in_words(latents: int | str, candidates: int | str) -> str:
+def latents_in_words(latents: int | str, candidates: int | str, is_off_distribution: bool = False) -> str:
     """Return the number of latent tokens in the input of a step, in words."""
+    if is_off_distribution:
+        return f"{latents_in_words(latents, candidates)} (off-distribution)"
     if candidates == "all":
         return "0 latent tokens: all masked tokens are candidates"
     if latents == "all":

@@ -34,7 +34,7 @@ class Solve:
     sampling: Annotated[
         SamplingConfig,
         Settings(
-            ("latents", "candidates", "temperature", "seed"),
+            ("latents", "candidates", "temperature", "seed", "off_distribution"),
             defaults=PUZZLE_DEFAULTS,
             helps={"seed": "Random seed. Attempt i depends on (seed, i) only."},
         ),
@@ -47,6 +47,7 @@ class Solve:
 def run_solve(command: Solve) -> int:
     """Run `latent-tokens solve`. Print the answer, the verdict and the cost. Return 1 if it is not solved."""
     from latent_tokens.checkpoints.pretrained import find, from_pretrained, shipped_names
+    from latent_tokens.core.decoding import is_off_distribution
     from latent_tokens.evaluation.settings import (
         decoding_for,
         for_puzzles,
@@ -99,7 +100,9 @@ def run_solve(command: Solve) -> int:
     tried = f"attempt {attempt.number + 1} of {command.attempts}; " if command.attempts > 1 else ""
     cost = f"{tried}{attempt.processed:,} tokens processed by {name}"
     num_latents = latents_in_words(
-        shown_latents(net.method, decoding), shown_candidates(net.method, decoding)
+        shown_latents(net.method, decoding),
+        shown_candidates(net.method, decoding),
+        is_off_distribution(net.method, decoding.latents),
     )
     print(task.decode(attempt.tokens), verdict, cost, num_latents, sep="\n")
     return 1 if attempt.wrong else 0

@@ -37,7 +37,7 @@ class Trace:
     sampling: Annotated[
         SamplingConfig,
         Settings(
-            ("latents", "candidates", "order", "temperature", "seed"),
+            ("latents", "candidates", "order", "temperature", "seed", "off_distribution"),
             defaults=PUZZLE_DEFAULTS | {"order": "top_prob, left_to_right for arm and ar-mtp"},
             helps={"seed": "Random seed. The decode is the first attempt of solve with this seed."},
         ),
@@ -80,7 +80,9 @@ def run_trace(command: Trace) -> int:
         cost = (
             f"{end['processed']:,} tokens processed, {end['processed'] / start['all_processed']:.2f}x of all"
         )
-        number = latents_in_words(start["settings"]["latents"], start["settings"]["candidates"])
+        settings = start["settings"]
+        is_off = settings.get("off_distribution", False)
+        number = latents_in_words(settings["latents"], settings["candidates"], is_off)
         print(f"{start['model']}: {verdict}; {cost}; {number}")
     print(*([caption] if caption else []), *outputs, sep="\n")
     return 0

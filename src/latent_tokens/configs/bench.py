@@ -17,7 +17,7 @@ class BenchConfig:
 
     methods: tuple[str, ...] = ("mdm", "sidm", "scdm", "esolm", "arm")
     """Methods to decode with. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any
-    window N from 1, mdm-depth or scdm-depth."""
+    window N from 1, block-mdm-N, for any block of N positions, mdm-depth or scdm-depth."""
     sizes: tuple[SizeName, ...] = ("tiny",)
     """Network sizes to decode with."""
     lengths: tuple[int, ...] = (128,)
@@ -26,6 +26,9 @@ class BenchConfig:
     """Numbers of sequences decoded together."""
     latents: tuple[int, ...] = (0,)
     """Numbers of latent tokens, for methods with latent token control."""
+    off_distribution: bool = False
+    """Whether to decode with these numbers too if a method's own is fixed in training. The rows are labeled
+    off-distribution."""
     candidates: tuple[int, ...] | None = None
     """Numbers of candidates. Default: 8, but 1 for a fixed order and for esolm, as published."""
     train: tuple[str, ...] = ("tiny:64x128", "tiny:64x81:128", "nano:256x36")

@@ -52,6 +52,9 @@ class SamplingConfig:
     printed."""
     seed: int = 0
     """Random seed. Sample i depends on (seed, i) only."""
+    off_distribution: bool = False
+    """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results are labeled
+    off-distribution."""
 
     def __post_init__(self) -> None:
         if self.latents not in (None, "all"):

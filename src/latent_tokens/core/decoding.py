@@ -18,6 +18,7 @@ from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Method, name_of
 from latent_tokens.core.order import LatentPolicy, Order, is_left_to_right, nearest
 from latent_tokens.core.partition import Partition
+from latent_tokens.core.readout import check_left_shown
 
 Count = int | Literal["all"] | Callable[[int], int]
 
@@ -40,6 +41,7 @@ class Decoding:
     refresh: bool = True  # reshuffle after each step (D-14, schedule refresh); False is Algorithm 5
     temperature: float | int = 1.0  # 0 = argmax
     top_p: float | int = 1.0  # sample from the smallest set of tokens with this much probability
+    off_distribution: bool = False  # allow any n for a method whose n is fixed in training
 
     def __post_init__(self) -> None:
         if self.candidates != "all" and not callable(self.candidates) and not is_whole(self.candidates, 1):
@@ -173,12 +175,16 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
     """Raise ValueError, naming what to use, if the method cannot decode so."""
     name = "this method" if name_of(method) == "custom" else name_of(method)
     n = getattr(decoding.latents, "__name__", decoding.latents)
-    if method.latent_control == "fixed" and n is not None and n != "all":
+    is_fixed = method.latent_control == "fixed"
+    if is_fixed and n is not None and n != "all" and not decoding.off_distribution:
         reason = "its number of latent tokens is fixed when it is trained"
         raise ValueError(
             f"latents={n} is not supported by {name}: {reason}. "
-            f"Use latents=all, a scdm or esolm model, or train {trainable_with(method, decoding.latents)}."
+            f"Use latents=all, a scdm or esolm model, or train {trainable_with(method, decoding.latents)}. "
+            "Use off_distribution=True to allow it."
         )
+    if is_off_distribution(method, decoding.latents):
+        check_left_shown(method.readout, method.is_left_to_right, str(n))
     if method.latent_control == "none" and n is not None and n != 0:
         reason = "it has no latent tokens"
         raise ValueError(
@@ -213,6 +219,16 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         raise ValueError(
             f"tokens_per_step={tokens} is not supported by {name}: {reason}. Use tokens_per_step=1."
         )
+
+
+def is_off_distribution(method: Method, latents: Count | None) -> bool:
+    """Return whether n leaves out masked tokens that each input of the method had in training.
+
+    Those of a window of N are N - 1 latent tokens.
+    """
+    if method.latent_control != "fixed" or latents is None or latents == "all":
+        return False
+    return method.window is None or callable(latents) or latents < method.window - 1
 
 
 def trainable_with(method: Method, latents: Count | None) -> str:

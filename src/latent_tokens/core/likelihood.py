@@ -15,8 +15,10 @@ from torch import Tensor, nn
 
 from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.blocks import block_of, check_blocks
+from latent_tokens.core.decoding import is_off_distribution
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.methods import Denoiser, Method, exclude_mask_token
+from latent_tokens.core.readout import check_left_shown
 from latent_tokens.core.wrappers import as_denoiser
 
 Report = Callable[[int], None]
@@ -40,8 +42,12 @@ def log_likelihood(
     lengths: Int[Tensor, " B"],
     latents: int | Literal["all"] | None = None,
     report: Report = lambda done: None,
+    off_distribution: bool = False,
 ) -> Float[Tensor, "B L"]:
     """Return the log-probability of each token given those before it in `order`.
+
+    The input of a step has the clean tokens, the n masked tokens that are next after the target, and the
+    target.
 
     Args:
         net: the network, also in a wrapper: DDP, torch.compile or PEFT.
@@ -53,6 +59,8 @@ def log_likelihood(
         latents: n, as in decoding with k = 1 and an order that is not reshuffled. None is the method's own
             number.
         report: called after every step with 1.
+        off_distribution: allow any n for a method whose n is fixed in training. The result is exact for the
+            decoding with that n.
 
     Returns:
         Nats in float64, by entry of the order: 0 for given tokens and past the length. The sum of a row is
@@ -62,7 +70,17 @@ def log_likelihood(
         ValueError: a left-to-right method gets another order, or a method latent tokens that it does not
             support.
     """
-    scores = score_tokens(net, method, tokens, order, num_known, lengths, latents, report=report)
+    scores = score_tokens(
+        net,
+        method,
+        tokens,
+        order,
+        num_known,
+        lengths,
+        latents,
+        report=report,
+        off_distribution=off_distribution,
+    )
     return scores.log_probabilities
 
 
@@ -78,6 +96,7 @@ def score_tokens(
     *,
     ends: Int[Tensor, " B"] | None = None,
     report: Report = lambda done: None,
+    off_distribution: bool = False,
 ) -> TokenScores:
     """Return the log-probabilities of `log_likelihood`, and whether each token is the argmax of its step.
 
@@ -88,7 +107,7 @@ def score_tokens(
     The other arguments and what is raised are those of `log_likelihood`.
     """
     net = as_denoiser(net)
-    check(method, order, num_known, lengths, latents)
+    check(method, order, num_known, lengths, latents, off_distribution)
     ends = lengths if ends is None else ends
     n = method.default_latents if latents is None else latents
     if method.readout == "shifted" or (is_cacheable(method.attention) and n == 0):
@@ -162,7 +181,12 @@ def log_probability(logits: Float[Tensor, "N V"], tokens: Int[Tensor, " N"]) -> 
 
 
 def check(
-    method: Method, order: Tensor, num_known: Tensor, lengths: Tensor, latents: int | Literal["all"] | None
+    method: Method,
+    order: Tensor,
+    num_known: Tensor,
+    lengths: Tensor,
+    latents: int | Literal["all"] | None,
+    off_distribution: bool = False,
 ) -> None:
     """Raise ValueError if the method does not support the order, what is known, or the latent tokens."""
     rank = torch.arange(order.shape[1], device=order.device).expand_as(order)
@@ -174,11 +198,13 @@ def check(
         raise ValueError(
             "order: this method decodes from left to right. Use order=left_to_right, or esolm, scdm or mdm."
         )
-    if method.latent_control == "fixed" and latents not in (None, "all"):
+    if method.latent_control == "fixed" and latents not in (None, "all") and not off_distribution:
         raise ValueError(
             f"latents={latents}: its latent tokens are all masked tokens of the input. "
-            "Use latents=all, or scdm or esolm."
+            "Use latents=all, or scdm or esolm. Use off_distribution=True to allow it."
         )
+    if is_off_distribution(method, latents):
+        check_left_shown(method.readout, method.is_left_to_right, str(latents))
     if latents not in (None, 0) and method.latent_control == "none":
         raise ValueError(
             f"latents={latents}: this method has no latent tokens. Use latents=0, or scdm or esolm."

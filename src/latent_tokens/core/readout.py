@@ -37,6 +37,15 @@ def check_first_known(known: Bool[Tensor, "B L"]) -> None:
         )
 
 
+def check_left_shown(readout: str, is_left_to_right: bool, latents: str) -> None:
+    """Raise ValueError if predictions are read at a slot to the left that n latent tokens may leave out."""
+    if readout == "left" and not is_left_to_right:
+        raise ValueError(
+            f"latents={latents} with readout=left: a prediction is read at the slot to its left, "
+            "which must be in the input. Use latents=all."
+        )
+
+
 def left_slots(layout: Layout) -> Int[Tensor, "B S"]:
     """Return the slot of the position to the left of each slot's.
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from latent_tokens.configs import DataConfig, Split
 from latent_tokens.data.documents import documents, files_of, has_fields
+from latent_tokens.data.loading import type_entry
 from latent_tokens.data.packed import Counts, PackedFile
 from latent_tokens.storage import (
     FORMAT,
@@ -25,7 +26,14 @@ from latent_tokens.storage import (
 )
 from latent_tokens.tasks import SPLITS, Text
 from latent_tokens.tasks.base import HELD_OUT, evenly
-from latent_tokens.tasks.text.tokenizer import FILE, Learned, Tokenizer, learn_bpe, read_tokenizer
+from latent_tokens.tasks.text.tokenizer import (
+    FILE,
+    Learned,
+    Tokenizer,
+    learn_bpe,
+    read_tokenizer,
+    type_of_ids,
+)
 
 BATCH = 64  # documents tokenized at a time
 MAX_HELD_OUT = 1_024  # default number of sequences for validation and for the test, at most
@@ -76,7 +84,7 @@ def make_text(config: DataConfig, report: Report) -> Path:
         for split, counts in splits.items():
             file = folder / f"{split}.tokens.npy"
             if counts["examples"]:
-                entries[split] = {**counts, "sha256": sha256_of(file)}
+                entries[split] = {**counts, **type_entry(task.token_type), "sha256": sha256_of(file)}
             else:
                 file.unlink()
         manifest: dict[str, Json] = {
@@ -181,7 +189,8 @@ def pack(
         packed = {}
         for split in SPLITS:
             file = stack.enter_context((folder / f"{split}.tokens.npy").open("wb"))
-            packed[split] = PackedFile(file, length, tokenizer.end, num_train if split == "train" else None)
+            most = num_train if split == "train" else None
+            packed[split] = PackedFile(file, length, tokenizer.end, most, type_of_ids(tokenizer.vocab_size))
         stream = iter(texts)
         while batch := list(islice(stream, BATCH)):
             # Leave out empty and repeated documents.

@@ -13,7 +13,7 @@ import numpy as np
 from latent_tokens.checks import check_out
 from latent_tokens.configs import DataConfig, Split
 from latent_tokens.data.corpus import make_text
-from latent_tokens.data.loading import change_detector, fingerprint, load_data, read_manifest
+from latent_tokens.data.loading import change_detector, fingerprint, load_data, read_manifest, split_entry
 from latent_tokens.data.splits import Report, make_splits
 from latent_tokens.progress import CONSOLE, counting
 from latent_tokens.storage import FORMAT, Json, atomic_directory, json_bytes, provenance, write_atomic
@@ -82,10 +82,7 @@ def make_data(config: DataConfig, report: Report = lambda num_examples: None) ->
             )
 
         # Write the arrays.
-        entries: dict[str, Json] = {
-            split: {"examples": len(examples.tokens), "sha256": fingerprint(examples)}
-            for split, examples in splits.items()
-        }
+        entries: dict[str, Json] = {split: split_entry(examples) for split, examples in splits.items()}
         for split, examples in splits.items():
             write_split(folder, split, examples)
 

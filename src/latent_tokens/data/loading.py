@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NotRequired, TypedDict, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from latent_tokens.configs import Split
 from latent_tokens.data.splits import chunks_of
@@ -23,6 +24,7 @@ class SplitEntry(TypedDict):
 
     examples: int
     sha256: str
+    dtype: NotRequired[str]  # of the tokens, if it is uint32
     documents: NotRequired[int]
 
 
@@ -42,6 +44,12 @@ class Manifest(TypedDict):
     bad_rows: NotRequired[list[str]]
 
 
+def type_entry(dtype: npt.DTypeLike) -> dict[str, Json]:
+    """Return the manifest's entry about the type of tokens: none for uint8 and uint16, as it always was."""
+    name = np.dtype(dtype).name
+    return {"dtype": name} if name == "uint32" else {}
+
+
 def fingerprint(examples: Examples) -> str:
     """Return the SHA-256 of tokens, known masks and lengths, each with its type and shape."""
     digest = hashlib.sha256()
@@ -50,6 +58,12 @@ def fingerprint(examples: Examples) -> str:
         for start in range(0, len(part), CHUNK):  # a mapped or broadcast array is never in memory as a whole
             digest.update(np.ascontiguousarray(part[start : start + CHUNK]).data)
     return digest.hexdigest()
+
+
+def split_entry(examples: Examples) -> dict[str, Json]:
+    """Return the manifest's entry of a split."""
+    count = {"examples": len(examples.tokens)}
+    return {**count, **type_entry(examples.tokens.dtype), "sha256": fingerprint(examples)}
 
 
 def read_manifest(folder: Path, task: Language | None = None) -> tuple[Language, Manifest]:
@@ -127,7 +141,8 @@ def load_split(folder: Path, task: Language, split: Split, entry: SplitEntry) ->
         raise ValueError(
             f"data={folder}: {split} does not match the checksum in its manifest. Make the data set again."
         )
-    if not fits(task, examples):
+    recorded = {"dtype": entry["dtype"]} if "dtype" in entry else {}
+    if recorded != type_entry(examples.tokens.dtype) or not fits(task, examples):
         raise ValueError(
             f"data={folder}: {split} holds no examples of {description(task)}. Make the data set again."
         )
@@ -148,7 +163,7 @@ def read_arrays(folder: Path, task: Language, split: Split) -> Examples:
 def fits(task: Language, examples: Examples) -> bool:
     """Return whether arrays are examples of a task, by their types, shapes, lengths and tokens."""
     tokens, known, lengths = examples
-    token_types = ("uint16",) if isinstance(task, Text) else ("uint8", "uint16")
+    token_types = (task.token_type.__name__,) if isinstance(task, Text) else ("uint8", "uint16", "uint32")
     if tokens.dtype.name not in token_types or tokens.ndim != 2:
         return False
     if [known.dtype.name, lengths.dtype.name] != ["bool", "uint16"]:

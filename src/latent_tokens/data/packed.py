@@ -14,15 +14,18 @@ Counts = dict[str, int]
 class PackedFile:
     """A .npy file of sequences that grows: each is an end, tokens of consecutive documents, and an end."""
 
-    def __init__(self, file: BinaryIO, length: int, end: int, most: int | None) -> None:
+    def __init__(
+        self, file: BinaryIO, length: int, end: int, most: int | None, token_type: type[np.uint16 | np.uint32]
+    ) -> None:
         self.file = file
         self.length = length
         self.end = end
         self.most = most
+        self.token_type = token_type
         self.num_sequences = 0
         self.num_documents = 0
         self.num_tokens = 0
-        self.remainder = np.zeros(0, np.uint16)  # tokens that do not fill a sequence yet
+        self.remainder = np.zeros(0, token_type)  # tokens that do not fill a sequence yet
         self._write_header()
 
     @property
@@ -33,19 +36,19 @@ class PackedFile:
         """Return the manifest's counts."""
         return {"examples": self.num_sequences, "documents": self.num_documents, "tokens": self.num_tokens}
 
-    def add(self, ids: NDArray[np.uint16]) -> None:
+    def add(self, ids: NDArray[np.uint16 | np.uint32]) -> None:
         """Append one document and its end, unless the file is full."""
         if self.is_full:
             return
         self.num_documents += 1
         self.num_tokens += len(ids) + 1
-        self.remainder = np.concatenate([self.remainder, ids, np.array([self.end], np.uint16)])
+        self.remainder = np.concatenate([self.remainder, ids, np.array([self.end], self.token_type)])
         inner = self.length - 2
         count = len(self.remainder) // inner
         if self.most is not None:
             count = min(count, self.most - self.num_sequences)
         if count:
-            rows = np.full((count, self.length), self.end, np.uint16)
+            rows = np.full((count, self.length), self.end, self.token_type)
             rows[:, 1:-1] = self.remainder[: count * inner].reshape(count, inner)
             self.file.write(rows.tobytes())
             self.num_sequences += count
@@ -59,5 +62,9 @@ class PackedFile:
         os.fsync(self.file.fileno())
 
     def _write_header(self) -> None:
-        header = {"descr": "<u2", "fortran_order": False, "shape": (self.num_sequences, self.length)}
+        header = {
+            "descr": np.dtype(self.token_type).str,
+            "fortran_order": False,
+            "shape": (self.num_sequences, self.length),
+        }
         np.lib.format.write_array_header_1_0(self.file, header)

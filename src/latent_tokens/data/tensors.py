@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from latent_tokens.tasks import Examples, Tokens
+from latent_tokens.tasks.examples import smallest_type
 
 
 def as_tensors(examples: Examples, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
@@ -35,12 +34,11 @@ def as_tensors(examples: Examples, device: torch.device | str = "cpu") -> tuple[
 
 
 def as_numpy(tokens: Tensor) -> Tokens:
-    """Return tokens as tasks take them: uint8 on the CPU, or uint16 if one is larger than 255.
+    """Return tokens as tasks take them: of the smallest type, uint8, uint16 or uint32, on the CPU.
 
     Example:
         >>> as_numpy(torch.tensor([[1, 2]])).dtype
         dtype('uint8')
     """
     array = tokens.cpu().numpy()
-    is_large = array.size and array.max() > np.iinfo(np.uint8).max
-    return cast(Tokens, array.astype(np.uint16 if is_large else np.uint8))
+    return array.astype(smallest_type(int(array.max(initial=0))))

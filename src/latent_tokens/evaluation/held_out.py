@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from latent_tokens.core.blocks import block_of
+from latent_tokens.checks import check_choice
+from latent_tokens.configs.sampling import block_in
+from latent_tokens.core.blocks import block_of, blockwise
 from latent_tokens.core.likelihood import log_likelihood
 from latent_tokens.core.methods import Method
 from latent_tokens.core.order import Order, any_order, first_order, is_random, left_to_right
@@ -28,17 +30,20 @@ def nats_along_orders(
     examples: Examples,
     *,
     orders: int = 1,
-    order: Literal["uniform", "left_to_right"] | None = None,
+    order: str | None = None,
     latents: int | Literal["all"] | None = None,
     seed: int = 0,
     report: Callable[[int], None] = lambda done: None,
+    off_distribution: bool = False,
 ) -> NDArray[np.float64]:
     """Return the negative log-likelihood of N sequences along K orders, in nats (K, N).
 
     K is 1 from left to right. Sequence i has the random orders of (seed, i) for any number of latents. The
-    mean over uniform orders is the bound (ELBO) that masked diffusion models are trained on.
+    mean over uniform orders is the bound (ELBO) that masked diffusion models are trained on. `order` is
+    uniform, left_to_right or blockwise:N, by default that of the method.
 
-    `report` receives the number of sequences of each batch. Raise ValueError as `log_likelihood` does.
+    `report` receives the number of sequences of each batch. `off_distribution` is that of `log_likelihood`.
+    Raise ValueError as `log_likelihood` does.
     """
     # Choose the orders.
     method = net.method
@@ -56,25 +61,45 @@ def nats_along_orders(
         draw = partial(Streams(seed, rows).uniform, rows - start, torch.full_like(rows, tokens.shape[1]))
         for number in range(count):
             arranged = first_order(schedule, known, lengths, draw)
-            token_logs = log_likelihood(net, method, tokens, arranged, known.sum(1), lengths, latents)
+            token_logs = log_likelihood(
+                net,
+                method,
+                tokens,
+                arranged,
+                known.sum(1),
+                lengths,
+                latents,
+                off_distribution=off_distribution,
+            )
             nats[number, start : start + len(tokens)] = -token_logs.sum(1).cpu()
             report(len(tokens))
     return nats
 
 
-def schedule_for(method: Method, order: Literal["uniform", "left_to_right"] | None) -> Order:
-    """Return the order of a name. None is uniform, or left_to_right if the method decodes so.
+def schedule_for(method: Method, order: str | None) -> Order:
+    """Return the order of a name: uniform, left_to_right or blockwise:N.
 
-    Under a rule with blocks, uniform is the order of the method.
+    None is uniform, or left_to_right if the method decodes so. Under a rule with blocks, uniform is the order
+    of the method.
 
     Raises:
-        ValueError: the method decodes from left to right only.
+        ValueError: the name is unknown, or the method decodes from left to right only.
     """
-    if order == "uniform" and method.is_left_to_right:
+    check_order(order)
+    if order not in (None, "left_to_right") and method.is_left_to_right:
         raise ValueError(
-            "order=uniform: this method decodes from left to right only. "
+            f"order={order}: this method decodes from left to right only. "
             "Use order=left_to_right, or esolm, scdm or mdm."
         )
+    block = block_in(order)
     if order == "left_to_right" or method.is_left_to_right:
         return left_to_right
+    if block is not None:
+        return blockwise(block)
     return any_order if block_of(method.attention) is None else method.order
+
+
+def check_order(order: str | None) -> None:
+    """Raise ValueError if there is no likelihood along an order of this name."""
+    if block_in(order) is None:
+        check_choice("order", order, (None, "uniform", "left_to_right", "blockwise:N"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from latent_tokens.evaluation.rows import Row, metric_of
+from latent_tokens.evaluation.rows import Row, labeled, metric_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +50,7 @@ def table(rows: Sequence[Row], title: str) -> Table:
             row["method"],
             ORDER_NAMES.get(row["order"], row["order"]),
             str(row["candidates"]),
-            str(row["latents"]),
+            labeled(row["latents"], row.get("off_distribution", False)),
         ]
         cells += [
             f"{metric_of(row):.1f}",
@@ -113,7 +113,7 @@ def speed_table(rows: Sequence[BenchRow]) -> Table:
         table.add_row(
             f"{row['what']} {row['method']}",
             f"{row['size']} {row['batch']} x {row['length']} {row['precision']}",
-            str(row.get("latents", "")),
+            labeled(row.get("latents", ""), row.get("off_distribution", False)),
             str(row.get("candidates", "")),
             f"{rate} {row['unit']}",
             f"{row['seconds']:.3g}",

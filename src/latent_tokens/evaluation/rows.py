@@ -10,7 +10,10 @@ from typing import NotRequired, TypedDict, cast
 
 
 class RowSettings(TypedDict):
-    """The settings that a row was decoded with. `tokens_per_step` is left out if it is 1."""
+    """The settings that a row was decoded with.
+
+    `tokens_per_step` is left out if it is 1, and `off_distribution` if it is false.
+    """
 
     task: str
     method: str
@@ -18,6 +21,7 @@ class RowSettings(TypedDict):
     latents: int | str  # n, "all" or the name of a rule
     candidates: int | str  # k, "all" or the name of a rule
     tokens_per_step: NotRequired[int | Callable[..., object]]
+    off_distribution: NotRequired[bool]  # n leaves out masked tokens that each input had in training
 
 
 class Scores(TypedDict, total=False):
@@ -167,6 +171,11 @@ def joined(
 ) -> Row:
     """Return the row of these parts, with the keys in their order."""
     return cast(Row, {**settings, **measured, **costs, **watched, **problems, **software, **trained})
+
+
+def labeled(latents: int | str, is_off_distribution: bool) -> str:
+    """Return n as people read it: off-distribution ones are labeled."""
+    return f"{latents} (off-distribution)" if is_off_distribution else str(latents)
 
 
 def value_of(row: Row, name: str) -> float:

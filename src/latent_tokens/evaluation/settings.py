@@ -8,10 +8,10 @@ from latent_tokens.configs import DEFAULT_CANDIDATES, NumCandidates, SamplingCon
 from latent_tokens.configs.sampling import block_in
 from latent_tokens.core.blocks import block_of, blockwise
 from latent_tokens.core.confidence import Confidence, entropy, margin, top_prob
-from latent_tokens.core.decoding import Count, Decoding, growing
+from latent_tokens.core.decoding import Count, Decoding, growing, is_off_distribution
 from latent_tokens.core.methods import Method, name_of
 from latent_tokens.core.order import LatentPolicy, Order, any_order, left_to_right, nearest, random
-from latent_tokens.evaluation.rows import RowSettings
+from latent_tokens.evaluation.rows import RowSettings, labeled
 from latent_tokens.tasks import Language
 
 CONFIDENCES: dict[str, Confidence] = {"top_prob": top_prob, "margin": margin, "entropy": entropy}
@@ -63,6 +63,7 @@ def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Deco
         refresh=config.refresh,
         temperature=temperature,
         top_p=top_p,
+        off_distribution=config.off_distribution,
     )
 
 
@@ -142,9 +143,12 @@ def row_settings(method: Method, task: Language, config: SamplingConfig, decodin
     )
     if decoding.tokens_per_step != 1:
         settings["tokens_per_step"] = decoding.tokens_per_step
+    if is_off_distribution(method, decoding.latents):
+        settings["off_distribution"] = True
     return settings
 
 
 def label(method: Method, decoding: Decoding) -> str:
     """Return the label of a row's progress bar."""
-    return f"{name_of(method)} n={shown_latents(method, decoding)} k={shown_candidates(method, decoding)}"
+    latents = labeled(shown_latents(method, decoding), is_off_distribution(method, decoding.latents))
+    return f"{name_of(method)} n={latents} k={shown_candidates(method, decoding)}"

@@ -30,6 +30,7 @@ class Samples:
     tokens_processed: NDArray[np.int64]  # (N,), summed over steps
     order: NDArray[np.int64]  # (N, L): positions as decoded, after the given ones
     forward_passes: int  # the largest number of steps of a sample
+    off_distribution: bool = False  # whether n leaves out masked tokens that each input had in training
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ def microbatches(
     if is_cacheable(method.attention):
         # Keys and values are cached, so a step computes the same number of slots in every row.
         slots = state.lengths
-    elif method.latent_control == "fixed" or not isinstance(decoding.latents, int):
+    elif not isinstance(decoding.latents, int):
         slots = state.num_clean + method.max_visible(state.num_masked)
     else:
         slots = state.num_clean + state.num_masked.clamp(max=min(k + decoding.latents, length))

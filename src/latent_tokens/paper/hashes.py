@@ -78,6 +78,7 @@ def evaluation_content(config: EvalConfig) -> dict[str, Content]:
             "refresh": config.refresh,
             "precision": config.precision,
             "protocol": config.protocol,
+            "off_distribution": config.off_distribution or None,
         }
     )
 

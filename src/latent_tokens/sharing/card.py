@@ -20,7 +20,7 @@ from latent_tokens.checks import one_line
 from latent_tokens.configs import DEFAULT_NUM_TRAIN, DEFAULT_SHAPE, MAY_CHANGE_ON_RESUME, TrainConfig
 from latent_tokens.core.methods import name_of
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
-from latent_tokens.evaluation.rows import Row, metric_of
+from latent_tokens.evaluation.rows import Row, labeled, metric_of
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import Json, read_description, write_atomic
@@ -136,7 +136,8 @@ def metadata(
     for row in rows:
         problems = one_line(str(row.get("problems") or row["task"]))
         order = ORDER_NAMES.get(str(row["order"]), str(row["order"]))
-        setting = f"{order}, k={row['candidates']}, n={row['latents']}"
+        latents = labeled(row["latents"], row.get("off_distribution", False))
+        setting = f"{order}, k={row['candidates']}, n={latents}"
         metric = one_line(str(row["metric"]))
         value = metric_of(row)
         results.append(
@@ -229,7 +230,7 @@ def figures_line(row: Row, unit: str) -> tuple[str, ...]:
         escaped(row.get("problems") or row["task"]),
         escaped(ORDER_NAMES.get(str(row["order"]), row["order"])),
         escaped(row["candidates"]),
-        escaped(row["latents"]),
+        escaped(labeled(row["latents"], row.get("off_distribution", False))),
         f"{metric_of(row):.1f}{unit}",
         interval,
         f"{row['num_samples']:,}",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from latent_tokens.core.decoding import Decoding, Step
+from latent_tokens.core.decoding import Decoding, Step, is_off_distribution
 from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sharing.model_inputs import check_inputs
@@ -39,6 +39,7 @@ class GeneratedOutput(Tensor):
     nfe: int  # forward passes: the steps of the sample that took most
     tokens_processed: Tensor  # Int[B]: summed over steps
     tokens_per_forward: Tensor  # Float[B]: decoded tokens per step of the sample
+    off_distribution: bool  # whether n leaves out masked tokens that each input had in training
     trace: list[TraceRow] | None  # type: ignore[assignment] # with `output_trace`, instead of Tensor.trace
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
@@ -82,6 +83,7 @@ def decode_masked(
     output.nfe = result.forward_passes
     output.tokens_processed = result.processed
     output.tokens_per_forward = (~known).sum(1) / recorder.steps.clamp(min=1)
+    output.off_distribution = is_off_distribution(net.method, decoding.latents)
     output.trace = recorder.trace if keep_trace else None
     return output
 

@@ -33,6 +33,7 @@ class GenerationSettings(TypedDict, total=False):
     seed: int | None  # seed of the samples
     num_return_sequences: int | None  # samples per row of the input
     do_sample: bool | None  # False is temperature 0
+    off_distribution: bool | None  # True allows any n for a method whose n is fixed in training
 
 
 SETTINGS = tuple(GenerationSettings.__annotations__)
@@ -117,6 +118,7 @@ class LatentTokensGenerationConfig(GenerationConfig):
             temperature=temperature,
             top_p=settings["top_p"],
             seed=settings["seed"] or 0,
+            off_distribution=bool(settings["off_distribution"]),
         )
         decoding = decoding_for(method, task, config)
         if settings["steps"] is not None:

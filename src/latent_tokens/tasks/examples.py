@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 if TYPE_CHECKING:
     from datasets import Dataset as HuggingFaceDataset
 
-Tokens = NDArray[np.uint8 | np.uint16]
+Tokens = NDArray[np.uint8 | np.uint16 | np.uint32]
 TokensLike = ArrayLike
 """A torch tensor, an array or lists of tokens."""
 Known = NDArray[np.bool_]
@@ -35,7 +35,7 @@ class Examples:
     or an array of indices selects examples. Iteration is for `tokens, known, lengths = examples`.
 
     Attributes:
-        tokens: uint8 or uint16, (N, L). Tokens beyond a row's length have no meaning.
+        tokens: uint8, uint16 or uint32, (N, L). Tokens beyond a row's length have no meaning.
         known: bool, (N, L), the given tokens.
         lengths: uint16, (N,), the number of positions of each example.
 
@@ -168,10 +168,12 @@ def stack(items: Sequence[Example | tuple[ArrayLike, ArrayLike, int]]) -> Exampl
     return Examples(tokens, known.astype(np.bool_), lengths)
 
 
-def smallest_type(largest: int) -> type[np.uint8 | np.uint16]:
+def smallest_type(largest: int) -> type[np.uint8 | np.uint16 | np.uint32]:
     """Return the smallest type of tokens that holds a number. Raise ValueError if none does."""
+    if largest > np.iinfo(np.uint32).max:
+        raise ValueError(f"token {largest}: must be at most {np.iinfo(np.uint32).max}")
     if largest > np.iinfo(np.uint16).max:
-        raise ValueError(f"token {largest}: must be at most {np.iinfo(np.uint16).max}")
+        return np.uint32
     return np.uint8 if largest <= np.iinfo(np.uint8).max else np.uint16
 
 
@@ -182,7 +184,7 @@ def as_array(tokens: TokensLike) -> Tokens:
         tokens: A torch tensor, an array or lists of whole numbers.
     """
     array = np.asarray(tokens.cpu() if hasattr(tokens, "cpu") else tokens)
-    if array.dtype in (np.uint8, np.uint16):
+    if array.dtype in (np.uint8, np.uint16, np.uint32):
         return cast(Tokens, array)
     if array.size and (not np.issubdtype(array.dtype, np.integer) or array.min() < 0):
         raise ValueError(f"tokens of type {array.dtype}: must be whole numbers from 0")

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
+from latent_tokens.evaluation.rows import labeled
 from latent_tokens.trace.events import Frame, Start, Trace
 
 # Colors. The saturated ones are of Okabe and Ito (2008), a palette for the color-blind.
@@ -145,7 +146,8 @@ def set_title(axes: Axes, trace: Trace, scale: float) -> None:
     start = trace["start"]
     setting = f"{Path(start['model']).name}, k = {start['settings']['candidates']}"
     count = start["settings"]["latents"]
-    latents = {"0": "no latent tokens", "1": "1 latent token"}.get(str(count), f"{count} latent tokens")
+    words = {"0": "no latent tokens", "1": "1 latent token"}.get(str(count), f"{count} latent tokens")
+    latents = labeled(words, start["settings"].get("off_distribution", False))
     if scale > 1:
         axes.set_title(latents, loc="left", fontsize=9 * scale, weight="bold")
         axes.set_title(setting, loc="right", fontsize=9)

@@ -6,13 +6,14 @@ from typing import NotRequired, Protocol, TypedDict
 
 
 class StartSettings(TypedDict):
-    """The settings of a decode, with defaults filled in."""
+    """The settings of a decode, with defaults filled in. `off_distribution` is left out if it is false."""
 
     latents: int | str
     candidates: int | str
     order: str
     temperature: float
     seed: int
+    off_distribution: NotRequired[bool]
 
 
 class BoardFormat(TypedDict):

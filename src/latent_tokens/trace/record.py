@@ -10,7 +10,7 @@ from typing import cast
 from latent_tokens.checkpoints.pretrained import check_fits
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.cost import most_tokens
-from latent_tokens.core.decoding import Decoding, Generated, Step, check_decoding
+from latent_tokens.core.decoding import Decoding, Generated, Step, check_decoding, is_off_distribution
 from latent_tokens.core.methods import Method, name_of
 from latent_tokens.data.tensors import as_numpy, as_tensors
 from latent_tokens.evaluation.problems import Batch, decode_batch, device_of
@@ -25,7 +25,7 @@ from latent_tokens.evaluation.solve import check_solvable
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.tasks import Examples, Language, Solvable
 from latent_tokens.trace.boards import View, view
-from latent_tokens.trace.events import BoardFormat, Brief, End, Frame, Start, Tell, Trace
+from latent_tokens.trace.events import BoardFormat, Brief, End, Frame, Start, StartSettings, Tell, Trace
 from latent_tokens.trace.steps import cells_of
 
 
@@ -96,6 +96,15 @@ def start_of(request: DecodeRequest) -> Start:
     """Return everything known before the first step."""
     method = request.model.net.method
     board = request.view
+    settings = StartSettings(
+        latents=shown_latents(method, request.decoding),
+        candidates=shown_candidates(method, request.decoding),
+        order=request.order,
+        temperature=request.decoding.temperature,
+        seed=request.setting.seed,
+    )
+    if is_off_distribution(method, request.decoding.latents):
+        settings["off_distribution"] = True
     return {
         "model": request.model.name,
         "method": name_of(method),
@@ -103,13 +112,7 @@ def start_of(request: DecodeRequest) -> Start:
         **board_format(board),
         "tokens": given(board, request.problem),
         "words": list(board.words),
-        "settings": {
-            "latents": shown_latents(method, request.decoding),
-            "candidates": shown_candidates(method, request.decoding),
-            "order": request.order,
-            "temperature": request.decoding.temperature,
-            "seed": request.setting.seed,
-        },
+        "settings": settings,
         "dial": has_free_latents(method),
         "all_processed": all_processed(request.problem),
     }

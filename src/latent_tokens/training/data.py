@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import torch
 
@@ -11,8 +13,9 @@ from latent_tokens.core.methods import Method
 from latent_tokens.data.datasets import load_data
 from latent_tokens.data.splits import chunks_of, make_splits
 from latent_tokens.progress import CONSOLE, counting
-from latent_tokens.tasks import Examples, Language, Task, TaskBase, check_instance
+from latent_tokens.tasks import Examples, Language, Task, TaskBase, Text, check_instance
 from latent_tokens.tasks.base import check_tokens
+from latent_tokens.tasks.text.tokenizer import FILE
 
 CHECKED_AT_ONCE = 10_000  # examples
 
@@ -70,6 +73,24 @@ def generate_examples(config: TrainConfig, task: Language) -> dict[Split, Exampl
         inside = np.arange(examples.tokens.shape[1]) < examples.lengths[:, None]
         check_tokens(task, examples.tokens, inside, "examples", "Correct vocab or generate of the task")
     return splits
+
+
+def check_tokenizer(start: str | Path, folder: Path, task: Language) -> None:
+    """Raise ValueError if a text has other tokens than the tokenizer of the model that training starts from.
+
+    Args:
+        start: the name of the model.
+        folder: its directory. Without a tokenizer.json it has no tokenizer to compare.
+        task: the task of the data set.
+    """
+    if not isinstance(task, Text) or not (folder / FILE).is_file():
+        return
+    tokenizer = Text(task.length, FILE, folder).fingerprint
+    if tokenizer != task.fingerprint:
+        raise ValueError(
+            f"start={start}: has another tokenizer ({tokenizer}) than the data set ({task.fingerprint}). "
+            f"Make the data set with --tokenizer {start}."
+        )
 
 
 def check_examples(config: TrainConfig, method: Method, examples: Examples) -> None:

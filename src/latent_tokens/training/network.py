@@ -30,6 +30,7 @@ from latent_tokens.training.adaptation import (
     prepare,
     starts_from_transformers,
 )
+from latent_tokens.training.data import check_tokenizer
 from latent_tokens.training.resume import RESTORE_HINT
 
 OF_TRANSFORMER = ("size", "positions", "dropout", "gelu")
@@ -89,6 +90,7 @@ def untrained(config: TrainConfig, task: Language, method: Method) -> Transforme
 def started_from(start: str | Path, task: Language) -> Transformer:
     """Return the model that a run starts from. Raise ValueError if it is not of the task."""
     folder = find(start)
+    check_tokenizer(start, folder, task)
     net = from_pretrained(folder)
     check_fits(net, task)
     check_form(start, folder, task)

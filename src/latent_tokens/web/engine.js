@@ -481,14 +481,20 @@ var latentTokens = (() => {
     checkOrder(method, order);
     const isOpen = (settings.candidates ?? null) === null && (settings.latents ?? null) === null;
     const candidates = settings.candidates ?? (isOpen ? "all" : DEFAULT_CANDIDATES);
+    const latents = latentsFor(method, settings.latents ?? null, settings.off_distribution ?? false);
     return {
-      latents: latentsFor(method, settings.latents ?? null),
+      latents,
       candidates: order in CONFIDENCES ? candidates : 1,
       order,
       temperature: settings.temperature ?? 0,
       top_p: settings.top_p ?? 1,
-      seed: settings.seed ?? 0
+      seed: settings.seed ?? 0,
+      isOffDistribution: isOffDistribution(method, latents)
     };
+  }
+  function isOffDistribution(method, latents) {
+    if (latentControl(method) !== "fixed" || latents === "all") return false;
+    return method.window === null || latents < method.window - 1;
   }
   function numCandidatesAndLatents(method, { candidates, latents }, numClean, numMasked) {
     const visible = maxVisible(method, numMasked);
@@ -504,13 +510,13 @@ var latentTokens = (() => {
     const most = window - (typeof shown === "number" ? shown : 1);
     return { candidates: shown, latents: latents === "all" ? most : Math.min(latents, most) };
   }
-  function latentsFor(method, latents) {
+  function latentsFor(method, latents, offDistribution) {
     const control = latentControl(method);
     const name = nameOf(method);
     const trainable = method.order === "left_to_right" ? `ar-mtp-window-${Number(latents) + 1}` : "mdm-depth";
-    if (control === "fixed" && latents !== null && latents !== "all") {
+    if (control === "fixed" && latents !== null && latents !== "all" && !offDistribution) {
       throw new Error(
-        `latents=${latents} is not supported by ${name}: its number of latent tokens is fixed when it is trained. Use latents=all, a scdm or esolm model, or train ${trainable}.`
+        `latents=${latents} is not supported by ${name}: its number of latent tokens is fixed when it is trained. Use latents=all, a scdm or esolm model, or train ${trainable}. Use off_distribution=True to allow it.`
       );
     }
     if (control === "none" && latents !== null && latents !== 0) {
@@ -863,7 +869,13 @@ var latentTokens = (() => {
       box,
       tokens,
       words: [],
-      settings: { ...reportedCounts(method, decoding), order, temperature, seed },
+      settings: {
+        ...reportedCounts(method, decoding),
+        order,
+        temperature,
+        seed,
+        ...decoding.isOffDistribution ? { off_distribution: true } : {}
+      },
       dial: latentControl(method) === "free",
       all_processed: tokens.length * tokens.filter((token) => token === null).length
     };
@@ -910,7 +922,7 @@ var latentTokens = (() => {
     const isPrefix = firstMasked < 0 || tokens.slice(firstMasked).every((token) => token === null);
     if (method.readout === "shifted" && !isPrefix) {
       throw new Error(
-        "row 0: its known positions are not a prefix, and a shifted readout only continues one; use scdm or mdm to infill"
+        "row 0: its known positions are not a prefix, and a shifted readout only continues one. Use scdm or mdm to infill."
       );
     }
   }

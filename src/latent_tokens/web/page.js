@@ -359,9 +359,11 @@
     const all = frame.all_processed - before.all_processed;
     return { clean: processed - latent - candidate, latent, candidate, out: Math.max(0, all - processed) };
   }
-  function settingWords({ model, settings: { latents, candidates, order } }) {
-    return `${shortName(model)}: n = ${latents}, k = ${candidates}, ${orderName(order)}`;
+  function settingWords({ model, settings }) {
+    const { candidates, order } = settings;
+    return `${shortName(model)}: n = ${latentWords(settings)}, k = ${candidates}, ${orderName(order)}`;
   }
+  var latentWords = ({ latents, off_distribution }) => `${latents}${off_distribution ? " (off-distribution)" : ""}`;
 
   // src/page/board.js
   var EDGES = ["end", "right", "foot", "low"];
@@ -1831,7 +1833,7 @@
       this.root.dataset.state = this.decode.kind;
       write($(".story", this.root), storyAt(shown, reached));
       if (served) this.drawDial(start2);
-      else $(".dial-name b", this.root).textContent = String(trace?.start.settings.latents ?? "fixed");
+      else $(".dial-name b", this.root).textContent = trace ? latentWords(trace.start.settings) : "fixed";
       drawOutcome($(".outcome", this.root), this.decode, this.seen);
       drawCost($(".cost", this.root), shown, trace?.start.all_processed ?? 0, reached);
       drawWrong($(".wrong", this.root), end?.wrong ?? []);

@@ -13,6 +13,7 @@ import { CONFIDENCES } from "./probability.js";
  * @property {number | null} [temperature]
  * @property {number | null} [top_p]
  * @property {number} [seed]
+ * @property {boolean} [off_distribution] allow any n for a method whose n is fixed in training
  */
 /**
  * @typedef {object} Decoding
@@ -22,6 +23,7 @@ import { CONFIDENCES } from "./probability.js";
  * @property {number} temperature 0 takes the most likely token
  * @property {number} top_p
  * @property {number} seed
+ * @property {boolean} isOffDistribution n leaves out masked tokens that each input had in training
  */
 
 const DEFAULT_CANDIDATES = 8; // the paper's k (appendix D.2)
@@ -43,14 +45,25 @@ export function decodingFor(method, settings) {
   checkOrder(method, order);
   const isOpen = (settings.candidates ?? null) === null && (settings.latents ?? null) === null;
   const candidates = settings.candidates ?? (isOpen ? "all" : DEFAULT_CANDIDATES);
+  const latents = latentsFor(method, settings.latents ?? null, settings.off_distribution ?? false);
   return {
-    latents: latentsFor(method, settings.latents ?? null),
+    latents,
     candidates: order in CONFIDENCES ? candidates : 1,
     order,
     temperature: settings.temperature ?? 0,
     top_p: settings.top_p ?? 1,
     seed: settings.seed ?? 0,
+    isOffDistribution: isOffDistribution(method, latents),
   };
+}
+
+/**
+ * @param {Method} method
+ * @param {number | "all"} latents
+ */
+function isOffDistribution(method, latents) {
+  if (latentControl(method) !== "fixed" || latents === "all") return false;
+  return method.window === null || latents < method.window - 1;
 }
 
 /**
@@ -90,18 +103,20 @@ export function reportedCounts({ window }, { candidates, latents }) {
 /**
  * @param {Method} method
  * @param {number | "all" | null} latents
+ * @param {boolean} offDistribution
  * @returns {number | "all"}
  */
-function latentsFor(method, latents) {
+function latentsFor(method, latents, offDistribution) {
   const control = latentControl(method);
   const name = nameOf(method);
   const trainable =
     method.order === "left_to_right" ? `ar-mtp-window-${Number(latents) + 1}` : "mdm-depth";
-  if (control === "fixed" && latents !== null && latents !== "all") {
+  if (control === "fixed" && latents !== null && latents !== "all" && !offDistribution) {
     throw new Error(
       `latents=${latents} is not supported by ${name}: ` +
         "its number of latent tokens is fixed when it is trained. " +
-        `Use latents=all, a scdm or esolm model, or train ${trainable}.`,
+        `Use latents=all, a scdm or esolm model, or train ${trainable}. ` +
+        "Use off_distribution=True to allow it.",
     );
   }
   if (control === "none" && latents !== null && latents !== 0) {

@@ -23,7 +23,7 @@ import { conflicts, verify } from "./sudoku.js";
  * @property {(number | null)[]} tokens
  * @property {string[]} words
  * @property {{ latents: number | "all", candidates: number | string, order: string, temperature: number,
- *   seed: number }} settings
+ *   seed: number, off_distribution?: boolean }} settings
  * @property {boolean} dial
  * @property {number} all_processed
  */
@@ -123,7 +123,13 @@ function startOf({ name, methodName, task, method, board }, tokens, decoding) {
     box,
     tokens,
     words: [],
-    settings: { ...reportedCounts(method, decoding), order, temperature, seed },
+    settings: {
+      ...reportedCounts(method, decoding),
+      order,
+      temperature,
+      seed,
+      ...(decoding.isOffDistribution ? { off_distribution: true } : {}),
+    },
     dial: latentControl(method) === "free",
     all_processed: tokens.length * tokens.filter((token) => token === null).length,
   };
@@ -195,8 +201,8 @@ export function checkTokens({ board, method }, tokens) {
   const isPrefix = firstMasked < 0 || tokens.slice(firstMasked).every((token) => token === null);
   if (method.readout === "shifted" && !isPrefix) {
     throw new Error(
-      "row 0: its known positions are not a prefix, and a shifted readout only continues one; " +
-        "use scdm or mdm to infill",
+      "row 0: its known positions are not a prefix, and a shifted readout only continues one. " +
+        "Use scdm or mdm to infill.",
     );
   }
 }

@@ -7,7 +7,7 @@ import { LaneSettings } from "./lane_settings.js";
 import { drawCost, drawOutcome, drawPredictions, drawWrong, triedMark } from "./lane_view.js";
 import { whyFixed } from "./settings.js";
 import { clashes } from "./sudoku.js";
-import { cellsAt, numEmpty, storyAt } from "./trace.js";
+import { cellsAt, latentWords, numEmpty, storyAt } from "./trace.js";
 
 const HINT =
   "How many empty cells, besides the candidates, are in the input. Each step chooses other cells at random.";
@@ -143,7 +143,7 @@ export class Lane {
     this.root.dataset.state = this.decode.kind;
     write($(".story", this.root), storyAt(shown, reached));
     if (served) this.drawDial(start);
-    else $(".dial-name b", this.root).textContent = String(trace?.start.settings.latents ?? "fixed");
+    else $(".dial-name b", this.root).textContent = trace ? latentWords(trace.start.settings) : "fixed";
     drawOutcome($(".outcome", this.root), this.decode, this.seen);
     drawCost($(".cost", this.root), shown, trace?.start.all_processed ?? 0, reached);
     drawWrong($(".wrong", this.root), end?.wrong ?? []);

@@ -153,6 +153,15 @@ export function inputAt({ frames }, at) {
  *
  * @param {import("./types.js").Start} start
  */
-export function settingWords({ model, settings: { latents, candidates, order } }) {
-  return `${shortName(model)}: n = ${latents}, k = ${candidates}, ${orderName(order)}`;
+export function settingWords({ model, settings }) {
+  const { candidates, order } = settings;
+  return `${shortName(model)}: n = ${latentWords(settings)}, k = ${candidates}, ${orderName(order)}`;
 }
+
+/**
+ * Return n of a decode, with its label if it is off-distribution.
+ *
+ * @param {import("./types.js").StartSettings} settings
+ */
+export const latentWords = ({ latents, off_distribution }) =>
+  `${latents}${off_distribution ? " (off-distribution)" : ""}`;

@@ -9,6 +9,7 @@
  * @property {string} order
  * @property {number} temperature
  * @property {number} seed
+ * @property {boolean} [off_distribution] left out if it is false
  */
 
 /**

@@ -14,7 +14,7 @@ from latent_tokens.checks import check_int
 from latent_tokens.sizes import LONGEST
 from latent_tokens.storage import short_hash
 from latent_tokens.tasks.base import Examples, TokensLike, as_array
-from latent_tokens.tasks.text.tokenizer import FILE, Bytes, Learned, read_tokenizer
+from latent_tokens.tasks.text.tokenizer import FILE, Bytes, Learned, read_tokenizer, type_of_ids
 
 GAP = re.compile("_{3,}")
 
@@ -62,6 +62,11 @@ class Text:
     def vocab_size(self) -> int:
         """The number of tokens without MASK."""
         return self.coder.vocab_size
+
+    @property
+    def token_type(self) -> type[np.uint16 | np.uint32]:
+        """The type of stored tokens."""
+        return type_of_ids(self.vocab_size)
 
     @property
     def fingerprint(self) -> str:
@@ -116,7 +121,8 @@ class Text:
         # Pad to L positions.
         length = len(ids) if gaps else self.length
         num_padding = self.length - len(ids)
-        tokens = np.array([ids + [self.coder.end] * num_padding], np.uint16)
+        tokens = np.full((1, self.length), self.coder.end, self.token_type)
+        tokens[0, : len(ids)] = ids
         return Examples(tokens, np.array([known + [False] * num_padding]), np.array([length], np.uint16))
 
     def sequences(self, text: str) -> Examples:
@@ -130,7 +136,7 @@ class Text:
             raise ValueError("no text: it has no token")
         inner = self.length - 2
         parts = [ids[start : start + inner] for start in range(0, len(ids), inner)]
-        tokens = np.full((len(parts), self.length), self.coder.end, np.uint16)
+        tokens = np.full((len(parts), self.length), self.coder.end, self.token_type)
         for row, part in zip(tokens, parts, strict=True):
             row[1 : len(part) + 1] = part
         lengths = np.array([len(part) + 2 for part in parts], np.uint16)

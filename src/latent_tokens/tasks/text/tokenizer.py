@@ -19,7 +19,7 @@ from latent_tokens.tasks.text.tokenizer_growth import check_growth
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as LibraryTokenizer
 
-Ids = NDArray[np.uint16]
+Ids = NDArray[np.uint16 | np.uint32]
 
 FILE = "tokenizer.json"
 UNKNOWN = "\N{REPLACEMENT CHARACTER}"
@@ -27,7 +27,8 @@ END = "<|endoftext|>"
 ENDS = (END, "</s>", "<eos>", "[EOS]", "<|im_end|>")  # tokens that end documents in published tokenizers
 GPT2_FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))  # by their two names
 BATCH_CHARACTERS = 1 << 20  # tokenized in one call
-MAX_TOKENS = 65_535  # ids are uint16, and MASK is one more
+MAX_TOKENS = 1_048_575  # a limit for corrupt files: published vocabularies have up to 902,000
+MAX_16_BIT = 65_535  # of the ids that are stored as uint16
 
 
 class Tokenizer(Protocol):
@@ -92,7 +93,7 @@ class Learned:
             )
         if self.vocab_size > MAX_TOKENS:
             raise ValueError(
-                f"{name}: {self.vocab_size:,} tokens: ids are stored in 16 bits, so at most {MAX_TOKENS:,}"
+                f"{name}: has {self.vocab_size:,} tokens, more than {MAX_TOKENS:,}. Use another tokenizer."
             )
         self.end: int = end
 
@@ -101,7 +102,7 @@ class Learned:
         for batch in batches_of(texts):
             with library_errors(f"{self.name}: does not tokenize this text", "Use another tokenizer."):
                 encodings = self.inner.encode_batch(batch, add_special_tokens=False)
-            ids += [np.array(encoding.ids, np.uint16) for encoding in encodings]
+            ids += [np.array(encoding.ids, type_of_ids(self.vocab_size)) for encoding in encodings]
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -117,6 +118,11 @@ class Learned:
     def to_json(self) -> bytes:
         """Return the content of its tokenizer.json."""
         return bytes(self.inner.to_str().encode())
+
+
+def type_of_ids(vocab_size: int) -> type[np.uint16 | np.uint32]:
+    """Return the type of the tokens of a text: uint16, or uint32 if MASK, the last id, needs it."""
+    return np.uint16 if vocab_size <= MAX_16_BIT else np.uint32
 
 
 def batches_of(texts: Sequence[str]) -> Iterator[list[str]]:

@@ -1,0 +1,259 @@
+"""Masked tokens left out of a model that had them in training: allowed by a word, exact, and labeled."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from latent_tokens import (
+    METHODS,
+    TASKS,
+    Decoding,
+    EvalConfig,
+    Transformer,
+    blockwise,
+    evaluate,
+    generate,
+    load,
+    log_likelihood,
+)
+from latent_tokens.bench.bench import Timing, measured_row
+from latent_tokens.bench.cases import decoding_case, settings
+from latent_tokens.bench.machine import Machine
+from latent_tokens.cli import main
+from latent_tokens.configs import BenchConfig, SamplingConfig
+from latent_tokens.core import sampling as reference
+from latent_tokens.core.decoding import check_decoding, is_off_distribution
+from latent_tokens.paper.hashes import evaluation_content
+from latent_tokens.sharing.card import figures
+from latent_tokens.sharing.generation_settings import LatentTokensGenerationConfig
+from latent_tokens.sizes import Size
+from latent_tokens.trace.drawing import set_title
+from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
+
+LENGTH = 16
+LABEL = "2 (off-distribution)"
+FIXED = ("mdm", "ar-mtp", "ar-mtp-window-4", "ar-ntp-4", "block-mdm-4")
+KNOWN = torch.arange(LENGTH) < torch.tensor([[0], [5], [2]])
+
+
+def tokens_of(net):
+    return torch.randint(0, net.mask_id, (3, LENGTH), generator=torch.Generator().manual_seed(2))
+
+
+def decoding_of(method, latents, **settings):
+    candidates = 1 if method.is_left_to_right else 2
+    return Decoding(candidates, latents, off_distribution=True, **settings)
+
+
+def test_flag_allows_n_only_where_latent_tokens_are(pico, any_method):
+    """Without the flag a fixed n is refused. With it, any method with latent tokens takes n, others none."""
+    control = any_method.latent_control
+    if control != "free":
+        with pytest.raises(ValueError, match="latents=2 is not supported by") as refusal:
+            check_decoding(any_method, replace(decoding_of(any_method, 2), off_distribution=False))
+        assert ("Use off_distribution=True to allow it." in str(refusal.value)) == (control == "fixed")
+    if control == "none":
+        with pytest.raises(ValueError, match="latents=2 is not supported by"):
+            check_decoding(any_method, decoding_of(any_method, 2))
+    else:
+        samples = generate(pico, any_method, tokens_of(pico), KNOWN, decoding_of(any_method, 2), 0)
+        assert (samples.tokens < pico.mask_id).all()
+
+
+@pytest.mark.parametrize("latents", [2, lambda masked: masked // 2])
+@pytest.mark.parametrize("name", FIXED)
+def test_off_distribution_step_has_n_latent_tokens(pico, name, latents):
+    method = METHODS[name]
+    decoding = decoding_of(method, latents)
+    steps = []
+    samples = generate(pico, method, tokens_of(pico), KNOWN, decoding, 0, on_step=steps.append)
+    processed = torch.zeros(3, dtype=torch.int64)
+    for step in steps:
+        for a, row in enumerate(step.rows.tolist()):
+            num_clean = int(step.layout.num_clean[a])
+            num_masked = LENGTH - num_clean
+            n = latents(num_masked) if callable(latents) else latents
+            visible = min(num_masked, method.window or LENGTH)
+            if name == "block-mdm-4":
+                visible = 4 - int(KNOWN[row, :LENGTH].sum() + (num_clean - KNOWN[row].sum())) % 4
+            k = min(decoding.candidates, visible)
+            assert len(step.candidates[a]) == k
+            assert len(step.latents[a]) == min(n, visible - k)
+            processed[row] += num_clean + k + len(step.latents[a])
+    assert torch.equal(samples.processed, processed)
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_optimized_off_distribution_equals_the_reference(pico, name):
+    decoding = decoding_of(METHODS[name], 1)
+    arguments = (pico, METHODS[name], tokens_of(pico), KNOWN, decoding, 4)
+    samples = generate(*arguments)
+    expected = reference.generate(*arguments)
+    assert torch.equal(samples.tokens, expected.tokens)
+    assert torch.equal(samples.order, expected.order)
+    assert torch.equal(samples.processed, expected.processed)
+
+
+@pytest.mark.parametrize("latents", [0, 2])
+@pytest.mark.parametrize("name", FIXED)
+def test_likelihood_is_that_of_off_distribution_decoding(pico, name, latents):
+    """The log-probabilities of the decoded tokens, step by step, along the order in which they came."""
+    method = METHODS[name]
+    nats = torch.zeros(3, LENGTH, dtype=torch.float64)
+
+    def add(step):
+        for a, row in enumerate(step.rows.tolist()):
+            target = int(step.layout.num_shown[a]) - 1
+            clean = int(step.layout.num_clean[a])
+            nats[row, clean] = step.probabilities[a, target, step.tokens[a, 0]].double().log()
+
+    decoding = Decoding(1, latents, off_distribution=True, refresh=False)
+    samples = generate(pico, method, tokens_of(pico), KNOWN, decoding, 1, on_step=add)
+    counts = (KNOWN.sum(1), torch.full((3,), LENGTH))
+    arguments = (pico, method, samples.tokens, samples.order, *counts, latents)
+    found = log_likelihood(*arguments, off_distribution=True)
+    torch.testing.assert_close(found, nats, atol=1e-4, rtol=1e-4)
+    with pytest.raises(ValueError, match=r"latents=\d: .*Use off_distribution=True to allow it"):
+        log_likelihood(*arguments)
+
+
+def test_off_distribution_likelihoods_sum_to_one():
+    torch.manual_seed(0)
+    net = Transformer(Size(16, 2, 2), 3, 4, "both").eval()
+    for weight in net.parameters():
+        weight.data += 0.5 * torch.randn_like(weight)
+    tokens = torch.cartesian_prod(*[torch.arange(3)] * 4)
+    order = torch.tensor([[2, 0, 3, 1]]).expand(81, -1)
+    counts = (torch.zeros(81, dtype=torch.int64), torch.full((81,), 4))
+    sums = [
+        log_likelihood(net, METHODS["mdm"], tokens, order, *counts, n, off_distribution=True).sum(1)
+        for n in (0, 1, "all")
+    ]
+    assert [nats.exp().sum().item() for nats in sums] == pytest.approx([1, 1, 1], abs=1e-6)
+    assert (sums[0] - sums[2]).abs().max() > 1e-2
+    assert torch.equal(sums[2], log_likelihood(net, METHODS["mdm"], tokens, order, *counts).sum(1))
+
+
+@pytest.mark.parametrize(
+    ("name", "latents", "expected"),
+    [
+        ("mdm", None, False),
+        ("mdm", "all", False),
+        ("mdm", 0, True),
+        ("mdm", lambda masked: 1, True),
+        ("ar-mtp-window-4", 2, True),
+        ("ar-mtp-window-4", 3, False),
+        ("block-mdm-4", 3, True),
+        ("scdm", 2, False),
+        ("mdm-depth", 2, False),
+        ("sidm", 0, False),
+    ],
+)
+def test_label_is_for_inputs_that_training_never_had(name, latents, expected):
+    assert is_off_distribution(METHODS[name], latents) is expected
+
+
+def test_left_readout_keeps_all_masked_tokens(pico):
+    left = replace(METHODS["mdm"], readout="left")
+    known = KNOWN.clone()
+    known[:, 0] = True
+    message = "latents=2 with readout=left: a prediction is read at the slot to its left"
+    with pytest.raises(ValueError, match=message):
+        generate(pico, left, tokens_of(pico), known, Decoding(latents=2, off_distribution=True), 0)
+    order = blockwise(LENGTH)(known, torch.rand(3, LENGTH))
+    counts = (known.sum(1), torch.full((3,), LENGTH))
+    with pytest.raises(ValueError, match=message):
+        log_likelihood(pico, left, tokens_of(pico), order, *counts, 2, off_distribution=True)
+    leftward = replace(METHODS["ar-mtp"], readout="left")
+    generate(pico, leftward, tokens_of(pico), known, Decoding(latents=2, off_distribution=True), 0)
+
+
+def test_hash_of_an_evaluation_has_the_flag_only_if_set():
+    assert "off_distribution" not in evaluation_content(EvalConfig())
+    assert evaluation_content(EvalConfig(off_distribution=True))["off_distribution"] is True
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load("sudoku-6-mdm")
+
+
+@pytest.fixture(scope="module")
+def puzzle(model):
+    """A board without its last ten digits."""
+    (board,) = model.task.generate(1, seed=0).tokens
+    return "".join(str(token + 1) for token in board[:26]) + "." * 10
+
+
+def test_results_and_their_tables_are_labeled(tmp_path, capsys):
+    folder = tmp_path / "rows"
+    evaluate_it = ["evaluate", "sudoku-6-mdm", "--num-samples", "2", "--latents", "2", "all"]
+    assert main([*evaluate_it, "--off-distribution", "--out", str(folder)]) == 0
+    assert LABEL in capsys.readouterr().out
+    rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    assert [row.get("off_distribution") for row in rows] == [True, None]
+    assert LABEL in figures(rows)
+    assert main(["results", str(folder)]) == 0
+    assert LABEL in capsys.readouterr().out
+    assert main(evaluate_it) == 2
+    assert "Use --off-distribution to allow it." in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_samples_and_solutions_are_labeled(model, puzzle, capsys):
+    off = ["--latents", "2", "--off-distribution"]
+    assert main(["sample", "sudoku-6-mdm", "--num-samples", "1", *off]) == 0
+    label = "2 latent tokens per step, fewer in the last steps (off-distribution)\n"
+    assert capsys.readouterr().out.endswith(label)
+    assert main(["sample", "sudoku-6-mdm", "--num-samples", "1", "--json", *off]) == 0
+    assert json.loads(capsys.readouterr().out)["off_distribution"] is True
+    assert main(["solve", puzzle, "--run", "sudoku-6-mdm", *off]) in (0, 1)
+    assert capsys.readouterr().out.endswith(label)
+    assert model.generate(latents=2, off_distribution=True).off_distribution
+    assert not model.generate().off_distribution
+    with pytest.raises(ValueError, match="latents=2 with candidates=all: all masked tokens are candidates"):
+        model.generate(latents=2, candidates="all", off_distribution=True)
+
+
+def test_traces_and_their_pictures_are_labeled(model, puzzle):
+    problem = model.task.encode(puzzle)
+    loaded = LoadedModel("mdm", model.net, model.task)
+    setting = SamplingConfig(2, 4, off_distribution=True)
+    events = trace(DecodeRequest(loaded, problem, setting))
+    assert events["start"]["settings"]["off_distribution"] is True
+    axes = Figure().subplots()
+    set_title(axes, events, scale=1)
+    assert axes.get_title("left").endswith("2 latent tokens (off-distribution)")
+    plain = trace(DecodeRequest(loaded, problem, replace(setting, latents="all")))
+    assert "off_distribution" not in plain["start"]["settings"]
+
+
+def test_generation_config_of_transformers_allows_n():
+    task = TASKS["sudoku-4"]
+    config = LatentTokensGenerationConfig(num_latent_tokens=2, off_distribution=True)
+    assert config.decoding(METHODS["mdm"], task).latents == 2
+    with pytest.raises(ValueError, match="latents=2 is not supported by mdm"):
+        LatentTokensGenerationConfig(num_latent_tokens=2).decoding(METHODS["mdm"], task)
+
+
+def test_bench_decodes_with_n_after_all_masked_tokens(pico):
+    config = BenchConfig(("mdm", "scdm", "ar-mtp-window-4", "sidm"), latents=(0,), candidates=(2,))
+    both = replace(config, off_distribution=True)
+    plain = [("mdm", None, 2), ("scdm", 0, 2), ("ar-mtp-window-4", None, 1), ("sidm", None, 2)]
+    assert settings(config) == plain
+    assert settings(both) == [*plain[:1], ("mdm", 0, 2), *plain[1:3], ("ar-mtp-window-4", 0, 1), plain[3]]
+    device = torch.device("cpu")
+    cases = [decoding_case(pico, "pico", 8, 1, *setting, 1.0) for setting in settings(both)[:2]]
+    rows = [measured_row(case, Timing([1.0]), [1.0], Machine(1.0, 1.0), device) for case in cases]
+    assert [(row["latents"], row.get("off_distribution")) for row in rows] == [("all", None), (0, True)]
+    assert rows[0]["token_theory"] == 1 < rows[1]["token_theory"]
+
+
+def test_evaluate_leaves_out_masked_tokens_from_the_cost(model):
+    few, every = evaluate(
+        model.net, model.task, latents=(0, "all"), candidates=2, num_samples=2, off_distribution=True
+    )
+    assert few["relative_cost"] == few["paper_cost"] < every["relative_cost"] == 1

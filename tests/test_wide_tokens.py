@@ -1,0 +1,134 @@
+"""Token ids above 65,535: stored as uint32 if the vocabulary needs it, which the manifest records."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from latent_tokens import DataConfig, Examples, Text, as_numpy, as_tensors, fit, load, make_data
+from latent_tokens.configs import TrainConfig
+from latent_tokens.data.datasets import load_data
+from latent_tokens.tasks.examples import as_array
+from latent_tokens.tasks.text.tokenizer import END, learn_bpe
+from latent_tokens.training.data import check_tokenizer
+
+tokenizers = pytest.importorskip("tokenizers")
+LARGEST = 70_000
+WORDS = ["the", "clean", "token", "is", "behind", "a", "latent", "one"]
+
+
+def wide_tokenizer(folder, largest=LARGEST):
+    """Write a tokenizer of ten words, whose ids are spread up to the largest."""
+    ids = {word: largest - number for number, word in enumerate(WORDS)}
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel({**ids, END: 0, "?": 1}, unk_token="?"))
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    folder.mkdir()
+    inner.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def documents(folder):
+    rng = np.random.default_rng(0)
+    texts = [{"text": " ".join(rng.choice(WORDS, 20))} for _ in range(200)]
+    path = folder / "texts.jsonl"
+    path.write_text("".join(json.dumps(text) + "\n" for text in texts))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wide")
+    tokenizer = str(wide_tokenizer(folder / "tokenizer"))
+    return make_data(
+        DataConfig("text", folder / "data", source=documents(folder), tokenizer=tokenizer, length=8)
+    )
+
+
+def test_wide_tokens_are_stored_and_read_as_uint32(data):
+    task, splits = load_data(data)
+    manifest = json.loads((data / "manifest.json").read_text())
+    for split, examples in splits.items():
+        assert examples.tokens.dtype == np.uint32
+        assert examples.tokens.max() == LARGEST
+        assert manifest["splits"][split]["dtype"] == "uint32"
+    text = task.decode(splits["train"].tokens[0][1:7])
+    assert set(text.replace(END, " ").split()) <= set(WORDS)
+    for prompt in (task.encode("the ___ token"), task.sequences("the clean token")):
+        assert prompt.tokens.dtype == np.uint32
+        assert LARGEST in prompt.tokens
+
+
+def test_type_other_than_the_recorded_one_is_refused(data, tmp_path):
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for file in data.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    manifest = json.loads((copy / "manifest.json").read_text())
+    del manifest["splits"]["test"]["dtype"]
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match="test holds no examples"):
+        load_data(copy, ("test",))
+    assert load_data(copy, ("train",))[1]["train"].tokens.dtype == np.uint32
+
+
+def test_small_vocabulary_is_stored_as_before(tmp_path):
+    folder = make_data(DataConfig("text", tmp_path / "data", source=documents(tmp_path), length=8))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert all("dtype" not in entry for entry in manifest["splits"].values())
+    assert load_data(folder)[1]["train"].tokens.dtype == np.uint16
+    with (folder / "train.tokens.npy").open("rb") as file:
+        assert b"'descr': '<u2'" in file.read(128)
+
+
+@pytest.mark.parametrize(("largest", "kind"), [(255, "uint8"), (65_535, "uint16"), (65_536, "uint32")])
+def test_tokens_have_the_smallest_type(largest, kind):
+    assert as_numpy(torch.tensor([[largest, 0]])).dtype.name == kind
+    assert as_array([[largest, 0]]).dtype.name == kind
+    assert as_array(np.array([largest], np.uint32)).dtype == np.uint32
+    examples = Examples.of(np.array([[largest, 0]], kind), 0)
+    assert as_tensors(examples)[0].tolist() == [[largest, 0]]
+    with pytest.raises(ValueError, match="token 4294967296: must be at most 4294967295"):
+        as_array([1 << 32])
+
+
+@pytest.mark.slow
+def test_model_of_wide_tokens_learns_and_samples(data, tmp_path):
+    fit(TrainConfig(
+        "text", "scdm", tmp_path / "run", size="pico", steps=2, batch_size=2, warmup=1, evaluate_every=2,
+        data=data, threads=1,
+    ))  # fmt: skip
+    samples = load(tmp_path / "run").generate(num_samples=2, latents=2, seed=1)
+    assert samples.tokens.dtype == np.uint32
+    assert samples.tokens.max() <= LARGEST
+
+
+def test_start_with_another_tokenizer_is_refused_in_one_line(data, tmp_path):
+    """A model directory, as of transformers, with a tokenizer.json whose tokens are others."""
+    task, _ = load_data(data, ())
+    check_tokenizer("model", data, task)
+    check_tokenizer("model", tmp_path, task)
+    other = wide_tokenizer(tmp_path / "model", LARGEST + 1)
+    with pytest.raises(
+        ValueError, match=r"start=model: has another tokenizer .* than the data set"
+    ) as refusal:
+        check_tokenizer("model", other, task)
+    assert "\n" not in str(refusal.value)
+    (tmp_path / "bpe").mkdir()
+    (tmp_path / "bpe" / "tokenizer.json").write_bytes(learn_bpe(iter(["ab"]), 257).to_json())
+    with pytest.raises(ValueError, match="start=model: has another tokenizer"):
+        check_tokenizer("model", tmp_path / "bpe", Text(8))
+
+
+@pytest.mark.slow
+def test_run_from_a_model_of_other_tokens_is_refused(tmp_path):
+    source = documents(tmp_path)
+    few = {"size": "pico", "steps": 1, "batch_size": 2, "warmup": 1, "evaluate_every": 1, "threads": 1}
+    folders = [
+        make_data(DataConfig("text", tmp_path / name, source=source, tokenizer=name, length=8))
+        for name in ("bpe:260", "bpe:261")
+    ]
+    first = fit(TrainConfig("text", "scdm", tmp_path / "first", data=folders[0], **few))
+    few["size"] = None
+    with pytest.raises(ValueError, match=r"start=.*first: has another tokenizer .* Make the data set with"):
+        fit(TrainConfig("text", "scdm", tmp_path / "second", data=folders[1], start=first, **few))

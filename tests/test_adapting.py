@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.optim.swa_utils import AveragedModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.tiny_models import tiny_model
@@ -28,6 +29,7 @@ from latent_tokens.cli import main
 from latent_tokens.network.hf_adapter import Adapter, add_lora, merged
 from latent_tokens.network.hf_model import FAMILIES
 from latent_tokens.training.state import saved_states
+from latent_tokens.training.step import ema_update, place_ema
 
 BYTES = 257  # tokens, the last ends a document
 TIED = pytest.param("gpt2", marks=pytest.mark.slow)
@@ -365,3 +367,18 @@ def test_train_command_adapts_a_model(data, bases, tmp_path, capsys, mask, mask_
     assert "--lora 2" in (tmp_path / "model" / "README.md").read_text()
     assert main([*command, "--freeze-embeddings", "--out", run]) == 2
     assert "--freeze-embeddings" in capsys.readouterr().err
+
+
+def test_frozen_ema_weights_are_those_of_the_network():
+    net = torch.nn.Linear(2, 2)
+    net.bias.requires_grad_(False)
+    ema = AveragedModel(net, multi_avg_fn=ema_update(0.5))
+    place_ema(ema, net, torch.device("cpu"))
+    assert ema.module.bias.data_ptr() == net.bias.data_ptr()
+    bias = net.bias.clone()
+    ema.update_parameters(net)
+    with torch.no_grad():
+        net.weight += 1
+    ema.update_parameters(net)
+    assert torch.equal(net.bias, bias)
+    assert (net.weight - ema.module.weight).min() > 0

@@ -291,7 +291,7 @@ def test_adapter_is_refused_with_another_base(adapted, data, bases, tmp_path):
         from_pretrained(run, net=from_transformers(bases / "llama", "new"))
     with pytest.raises(ValueError, match=r"adapts .*not found.*In Python, name its directory"):
         from_pretrained(run, base=tmp_path / "nowhere")
-    with pytest.raises(ValueError, match=r"start=.*: is a run, and an adapter needs a merged model. Export"):
+    with pytest.raises(ValueError, match=r"start=.*: is a run whose weights are not merged. Export"):
         fit(lora_config(tmp_path / "run", data, run))
 
 
@@ -330,6 +330,8 @@ def test_frozen_embeddings_train_the_mask_row(data, bases, tmp_path):
         net.model.transformer.h[0].mlp.c_fc.weight, base.model.transformer.h[0].mlp.c_fc.weight
     )
     assert not torch.equal(net.mask_row, frozen[net.mask_id])
+    with pytest.raises(ValueError, match=r"start=.*: is a run whose weights are not merged. Export"):
+        fit(config_of(tmp_path / "next", data, config.out))
     given = HuggingFaceDenoiser(tiny_model("gpt2", vocab_size=BYTES), None)
     assert torch.equal(logits_of(from_pretrained(config.out, net=given)), logits_of(net))
     assert main(["export", str(config.out), str(tmp_path / "model")]) == 0

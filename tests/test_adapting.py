@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.optim.swa_utils import AveragedModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.tiny_models import tiny_model
@@ -28,6 +29,7 @@ from latent_tokens.cli import main
 from latent_tokens.network.hf_adapter import Adapter, add_lora, merged
 from latent_tokens.network.hf_model import FAMILIES
 from latent_tokens.training.state import saved_states
+from latent_tokens.training.step import ema_update, place_ema
 
 BYTES = 257  # tokens, the last ends a document
 TIED = pytest.param("gpt2", marks=pytest.mark.slow)
@@ -289,7 +291,7 @@ def test_adapter_is_refused_with_another_base(adapted, data, bases, tmp_path):
         from_pretrained(run, net=from_transformers(bases / "llama", "new"))
     with pytest.raises(ValueError, match=r"adapts .*not found.*In Python, name its directory"):
         from_pretrained(run, base=tmp_path / "nowhere")
-    with pytest.raises(ValueError, match=r"start=.*: is a run, and an adapter needs a merged model. Export"):
+    with pytest.raises(ValueError, match=r"start=.*: is a run whose weights are not merged. Export"):
         fit(lora_config(tmp_path / "run", data, run))
 
 
@@ -328,6 +330,8 @@ def test_frozen_embeddings_train_the_mask_row(data, bases, tmp_path):
         net.model.transformer.h[0].mlp.c_fc.weight, base.model.transformer.h[0].mlp.c_fc.weight
     )
     assert not torch.equal(net.mask_row, frozen[net.mask_id])
+    with pytest.raises(ValueError, match=r"start=.*: is a run whose weights are not merged. Export"):
+        fit(config_of(tmp_path / "next", data, config.out))
     given = HuggingFaceDenoiser(tiny_model("gpt2", vocab_size=BYTES), None)
     assert torch.equal(logits_of(from_pretrained(config.out, net=given)), logits_of(net))
     assert main(["export", str(config.out), str(tmp_path / "model")]) == 0
@@ -365,3 +369,19 @@ def test_train_command_adapts_a_model(data, bases, tmp_path, capsys, mask, mask_
     assert "--lora 2" in (tmp_path / "model" / "README.md").read_text()
     assert main([*command, "--freeze-embeddings", "--out", run]) == 2
     assert "--freeze-embeddings" in capsys.readouterr().err
+
+
+def test_frozen_ema_weights_are_those_of_the_network():
+    net = torch.nn.Linear(2, 2)
+    net.bias.requires_grad_(False)
+    ema = AveragedModel(net, multi_avg_fn=ema_update(0.5))
+    place_ema(ema, net, torch.device("cpu"))
+    assert ema.module.bias.data_ptr() == net.bias.data_ptr()
+    bias = net.bias.clone()
+    ema.update_parameters(net)
+    with torch.no_grad():
+        net.weight += 1
+    ema.update_parameters(net)
+    assert torch.equal(net.bias, bias)
+    behind = net.weight - ema.module.weight  # 1, less the share of the ramped decay
+    torch.testing.assert_close(behind, torch.full((2, 2), 2 / 11))

@@ -113,9 +113,10 @@ def check_start(config: TrainConfig, folder: Path) -> None:
     if config.mask is not None:
         raise ValueError(f"mask={config.mask}: {config.start} has its own MASK. Leave mask out.")
     entry = read_description(folder, "config.json", "model")["model"]
-    if "adapter" in entry or (config.lora is not None and "config" in entry):
+    is_in_parts = "adapter" in entry or "freeze_embeddings" in entry
+    if is_in_parts or (config.lora is not None and "config" in entry):
         fix = f"Export it (latent-tokens export {config.start} DIR), and use start=DIR"
-        raise ValueError(f"start={config.start}: is a run, and an adapter needs a merged model. {fix}.")
+        raise ValueError(f"start={config.start}: is a run whose weights are not merged. {fix}.")
 
 
 def rebuilt(resumed: Entries, folder: Path) -> HuggingFaceDenoiser:

@@ -129,10 +129,11 @@ def ema_update(decay: float) -> Callable[[Weights, Weights, Tensor | int], None]
 
     def update(ema: Weights, current: Weights, count: Tensor | int) -> None:
         ramped = min(decay, (1 + int(count)) / (10 + int(count)))
-        trained = [number for number, weight in enumerate(current) if weight.requires_grad]
-        if trained:
-            pairs = ([ema[number] for number in trained], [current[number] for number in trained])
-            torch._foreach_lerp_(*pairs, 1 - ramped)
+        pairs = list(zip(ema, current, strict=True))
+        ema = [average for average, weight in pairs if not is_shared(average, weight)]
+        current = [weight for average, weight in pairs if not is_shared(average, weight)]
+        if ema:
+            torch._foreach_lerp_(ema, current, 1 - ramped)
 
     return update
 
@@ -143,6 +144,12 @@ def place_ema(ema: AveragedModel, net: nn.Module, device: torch.device) -> None:
     for weight, average in zip(net.parameters(), ema.module.parameters(), strict=True):
         if not weight.requires_grad and not isinstance(weight, DTensor):
             average.data = weight.data
+
+
+def is_shared(average: Tensor, weight: Tensor) -> bool:
+    """Return whether `place_ema` made an EMA weight that of the network."""
+    is_local = not isinstance(weight, DTensor)  # a sharded weight has no address
+    return is_local and average.data_ptr() == weight.data_ptr()
 
 
 def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:

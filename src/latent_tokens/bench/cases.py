@@ -178,14 +178,8 @@ def forward_case(net: Transformer, size: str, length: int, batch: int) -> Case:
         for _ in range(PASSES):
             method.logits(net, inputs.tokens, inputs.layout)
 
-    description = {
-        "what": "forward",
-        "method": "mdm",
-        "size": size,
-        "batch": batch,
-        "length": length,
-        "unit": "tokens/s",
-    }
+    dimensions: Row = {"size": size, "batch": batch, "length": length}
+    description = {"what": "forward", "method": "mdm", **dimensions, "unit": "tokens/s"}
     return Case(
         description,
         PASSES * batch * length,
@@ -202,14 +196,8 @@ def training_case(shape: str, precision: Precision) -> Case:
     size, batch, length, padded = training_shape(shape)
     optimized, net = training_step(size, batch, length, precision, supports_slots=True)
     plain, _ = training_step(size, batch, padded, precision, supports_slots=False)
-    description: Row = {
-        "what": "train",
-        "method": "mdm",
-        "size": size,
-        "batch": batch,
-        "length": length,
-        "unit": "tokens/s",
-    }
+    dimensions: Row = {"size": size, "batch": batch, "length": length}
+    description: Row = {"what": "train", "method": "mdm", **dimensions, "unit": "tokens/s"}
     if padded != length:
         description["reference_length"] = padded
     return Case(

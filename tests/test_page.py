@@ -1,48 +1,45 @@
 """The page in a browser: watch, type, compare and measure a decode, and open a trace without a server."""
 
 import json
-import os
-import re
 import shutil
-import subprocess
-import sys
 import threading
-import time
-from contextlib import contextmanager
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from http.server import ThreadingHTTPServer
 
 import pytest
-import uvicorn
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
 
-from helpers.documentation import ROOT
-from latent_tokens import TrainConfig, fit, from_pretrained
+from helpers.page import (
+    HOSTILE,
+    LAPTOP,
+    PHONE,
+    SIX,
+    QuietHandler,
+    at,
+    cell,
+    count,
+    ended,
+    fits,
+    harmless,
+    marks,
+    model,
+    screen,
+    serving,
+    settings,
+    sound,
+    turn,
+    until,
+    verdicts,
+    watch,
+)  # fmt: skip
+from latent_tokens import TrainConfig, fit
 from latent_tokens.checkpoints.pretrained import find
-from latent_tokens.commands.serve import bound
-from latent_tokens.commands.shared import task_of
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.trace.boards import measured
 from latent_tokens.trace.frozen import PAGE_RECORD
-from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
-from latent_tokens.web.model_cache import ModelCache
-from latent_tokens.web.page import page_with
-from latent_tokens.web.server import app_for
+from latent_tokens.trace.record import DecodeRequest, trace
 
 pytestmark = pytest.mark.slow
-SCREENS = Path(os.environ.get("SCREENS", ROOT / "runs" / "screens"))
-DESK, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
-LAPTOP = {"width": 1280, "height": 720}
-SIX = ".....1.1.5..45.162..23....1.2.6.541."
 OTHER = "1.....3............2................"
-RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
-PATIENCE = 30.0  # seconds
-
-
-def model(name):
-    return LoadedModel(name, from_pretrained(name), task_of(find(name)))
 
 
 @pytest.fixture(scope="module")
@@ -54,24 +51,6 @@ def runs(tmp_path_factory):
         str(fit(TrainConfig(task=task, method="scdm", out=folder / task, **tiny)))
         for task in ("zebra-3", "countdown-3")
     ]
-
-
-@contextmanager
-def serving(names):
-    """The address of a server of these models."""
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app_for(ModelCache(names, task_of), 4, 60.0), log_level="error", access_log=False, ws="none"
-        )
-    )
-    with bound("127.0.0.1", 0) as place:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{place.getsockname()[1]}/"
-        finally:
-            server.should_exit = True
-            thread.join(10)
 
 
 @pytest.fixture(scope="module")
@@ -94,148 +73,9 @@ def nine():
         yield found
 
 
-@pytest.fixture(scope="module")
-def browser():
-    """Debian's chromium; where there is none, NEEDS_BROWSER makes that a fault."""
-    place = shutil.which("chromium")
-    if place is None:
-        (pytest.fail if os.environ.get("NEEDS_BROWSER") else pytest.skip)(
-            "no chromium on the path: apt-get install chromium"
-        )
-    with sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=place, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def static_pages(tmp_path_factory):
-    """The folder that `make page` writes."""
-    folder = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, ROOT / "scripts" / "static_page.py", folder], check=True)
-    return folder
-
-
-class QuietHandler(SimpleHTTPRequestHandler):
-    """A handler of static files that logs nothing."""
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def opened(browser):
-    """Opens pages. At the end, the console of each has nothing that was not expected."""
-    said, contexts, expected = [], [], []
-
-    def open_page(url, viewport=DESK, scheme="light", **settings):
-        contexts.append(
-            browser.new_context(viewport=viewport, color_scheme=scheme, reduced_motion="reduce", **settings)
-        )
-        page = contexts[-1].new_page()
-        page.set_default_timeout(1_000 * PATIENCE)
-        page.on(
-            "console",
-            lambda message: said.append(message.text) if message.type in ("error", "warning") else None,
-        )
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.expected = expected
-        page.goto(url)
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert [text for text in said if not any(part in text for part in expected)] == []
-
-
-def settings(page):
-    """Opens the panel of the settings."""
-    button = page.get_by_role("button", name="Settings", exact=True)
-    if button.get_attribute("aria-expanded") == "false":
-        button.click()
-
-
 def frozen():
     """What the page shows of the bundled model."""
     return json.loads(PAGE_RECORD.read_text())
-
-
-def watch(page, name="sudoku-6-scdm", puzzle=SIX):
-    """Chooses the model and the puzzle, and waits for the verdict."""
-    settings(page)
-    page.get_by_label("Model").first.select_option(name)
-    page.get_by_label("Puzzle", exact=True).fill(puzzle)
-    page.get_by_role("button", name="Use").click()
-    assert page.get_by_label("Puzzle", exact=True).input_value() == puzzle
-    ended(page)
-
-
-def until(page, expression):
-    """Wait for a JavaScript condition, evaluated from outside because the page's policy forbids eval."""
-    begun = time.monotonic()
-    while not page.evaluate(expression):
-        assert time.monotonic() < begun + PATIENCE, expression
-        page.wait_for_timeout(20)
-
-
-def ended(page, lane=0):
-    page.locator(".lane").nth(lane).and_(page.locator('[data-state="playing"]')).wait_for()
-
-
-def turn(page, value, lane=0):
-    """Sets the number of latent tokens and waits for the decode."""
-    page.get_by_role("slider", name="Latent tokens").nth(lane).fill(str(value))
-    ended(page, lane)
-
-
-def verdicts(page):
-    """The outcome line of each lane without the mark before the verdict and the cost."""
-    return [re.sub("[^ -~] ", "", text.split(",")[0]) for text in page.locator(".outcome").all_inner_texts()]
-
-
-def marks(page):
-    """The verdicts that are marked at the slider."""
-    return page.locator(".tried span").all_inner_texts()
-
-
-def cell(page, row, column, lane=0):
-    return (
-        page.locator(".lane")
-        .nth(lane)
-        .get_by_role("row")
-        .nth(row - 1)
-        .get_by_role("gridcell")
-        .nth(column - 1)
-    )
-
-
-def count(page, kind, lane=0):
-    return page.locator(".lane").nth(lane).locator(f".cell.{kind}").count()
-
-
-def at(page, step):
-    page.get_by_role("slider", name="Step").fill(str(step))
-
-
-def screen(page, name):
-    SCREENS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENS / f"{name}.png")
-
-
-def fits(page):
-    """Nothing is wider than the window."""
-    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
-
-
-def sound(page):
-    """No serious or critical finding of axe against WCAG 2 AA."""
-    found = Axe().run(page, options=RULES).response["violations"]
-    assert [
-        (one["id"], one["impact"], one["nodes"][0]["html"])
-        for one in found
-        if one["impact"] in ("serious", "critical")
-    ] == []
 
 
 def test_a_decode_is_watched_step_by_step(opened, address):
@@ -539,50 +379,6 @@ def test_page_fits_a_phone(opened, nine):
     screen(page, "phone-masks")
 
 
-def test_a_trace_needs_no_server(opened, tmp_path):
-    asked = model("sudoku-9-scdm")
-    puzzle = asked.task.encode(
-        "003020600900305001001806400008102900700000008006708200002609500800203009005010300"
-    )
-    file = tmp_path / "trace.html"
-    caption = "Chosen <example>: 40 of 150 & more"
-    file.write_text(
-        page_with(
-            [trace(DecodeRequest(asked, puzzle, SamplingConfig(latents, 8))) for latents in (0, "all")],
-            caption,
-        )
-    )
-    page = opened(file.as_uri(), offline=True)
-    assert page.locator("#caption").inner_text() == caption
-    assert (
-        verdicts(page)
-        == [f"Decoded in {puzzle.known.size - puzzle.known.sum()} steps. Play to the end for the verdict."]
-        * 2
-    )
-    page.get_by_role("button", name="Last step").click()
-    assert verdicts(page) == ["n = 0: wrong", "n = all: solved"]
-    at(page, 20)
-    assert count(page, "decoded", 1) == 19
-    assert not page.get_by_role("tab").first.is_visible()
-    assert not page.get_by_label("Model").first.is_visible()
-    sound(page)
-    fits(page)
-    screen(page, "trace")
-
-
-HOSTILE = '<img src=x onerror="window.ran=1">\'&amp;\x1b[31m\u202e\r\n</option><script>window.ran=2<\\script>'
-
-
-def harmless(page):
-    """No script of a name has run, and none of its text has become an element."""
-    page.wait_for_timeout(200)
-    assert page.evaluate("window.ran") is None
-    assert page.locator("img").count() == 0
-    assert (
-        page.locator("script").evaluate_all("all => all.filter((one) => one.text.startsWith('window'))") == []
-    )
-
-
 def test_a_hostile_model_name_is_text_on_the_page(opened, tmp_path):
     run = str(shutil.copytree(find("sudoku-6-scdm"), tmp_path / "a" / HOSTILE.replace("</", "<")))
     shown = run.rpartition("/")[2]
@@ -602,22 +398,6 @@ def test_a_hostile_model_name_is_text_on_the_page(opened, tmp_path):
         until(page, "document.querySelectorAll('#points tbody tr').length > 0")
         assert shown in page.evaluate("document.querySelector('#points tbody').textContent")
         harmless(page)
-
-
-def test_a_hostile_model_name_is_text_in_a_trace(opened, tmp_path):
-    name = f"{HOSTILE}</script><script>window.ran=3</script>"
-    bundled = model("sudoku-6-scdm")
-    puzzle = bundled.task.encode(SIX)
-    asked = DecodeRequest(LoadedModel(name, bundled.net, bundled.task), puzzle, SamplingConfig("all", 4))
-    file = tmp_path / "trace.html"
-    file.write_text(page_with([trace(asked)] * 2, caption=name), newline="")
-    page = opened(file.as_uri(), offline=True)
-    page.get_by_role("button", name="Last step").click()
-    heads = page.evaluate("[...document.querySelectorAll('.lane h2')].map((head) => head.textContent)")
-    assert sum(f"{name.rpartition('/')[2]}: n = " in head for head in heads) == 2
-    caption = page.evaluate("document.querySelector('#caption').textContent")
-    assert caption == re.sub("\r\n?", "\n", name)  # as parsers of HTML read line ends
-    harmless(page)
 
 
 def test_page_survives_the_end_of_the_server(opened):

@@ -74,8 +74,13 @@ def test_solved_in_a_batch_is_what_a_single_decode_is():
     }
 
 
+def scdm(folder):
+    """The model of the demo in a directory."""
+    return LoadedModel("sudoku-6-scdm", from_pretrained(folder), TASKS["sudoku-6"])
+
+
 def test_the_demo_shows_a_puzzle_that_needs_latent_tokens():
-    (without, with_all), caption = watched(SHIPPED / "sudoku-6-scdm", 20)
+    (without, with_all), caption = watched(scdm(SHIPPED / "sudoku-6-scdm"), 20)
     assert [one["start"]["settings"]["latents"] for one in (without, with_all)] == [0, "all"]
     assert (without["end"]["right"], with_all["end"]["right"]) == (False, True)
     assert re.match(
@@ -90,7 +95,7 @@ def test_the_demo_says_when_no_puzzle_needs_latent_tokens(tmp_path):
     net = Transformer(SIZES["nano"], TASKS["sudoku-6"].vocab_size, TASKS["sudoku-6"].length).eval()
     net.method = METHODS["scdm"]
     save_pretrained(net, tmp_path)
-    traces, caption = watched(tmp_path, 10)
+    traces, caption = watched(scdm(tmp_path), 10)
     assert [one["end"]["right"] for one in traces] == [False, False]
     assert caption.startswith("First of 10 generated puzzles (14 givens, k = 4")
     assert (

@@ -1436,6 +1436,27 @@
     }
   };
 
+  // src/page/recorded.js
+  function recall(watch, traces, step = "1") {
+    const { tokens, settings } = traces[0].start;
+    watch.temperature = settings.temperature;
+    watch.seed.value = String(settings.seed);
+    watch.lanes[0].settings.recall(traces[0].start);
+    watch.puzzle.load(writeSudoku(tokens), Number(step));
+    if (traces[1]) {
+      watch.compare();
+      watch.lanes.forEach((lane, i) => lane.settings.recall(traces[i].start));
+    }
+    watch.draw();
+    traces.forEach((trace, i) => watch.decoder?.keep(query(watch.requestOf(watch.lanes[i])), trace));
+  }
+  function showAlone(watch, { traces, caption, reason }) {
+    watch.reason = reason;
+    write($("#caption"), caption);
+    for (const trace of traces.slice(0, 2)) watch.addLane().finish(trace, "");
+    watch.draw();
+  }
+
   // src/page/source.js
   var server = {
     check: async ({ name }, puzzle) => {
@@ -1703,11 +1724,21 @@
       this.apply();
       this.changed();
     }
+    /**
+     * Take the settings of a recorded decode.
+     *
+     * @param {import("./types.js").Start} start
+     */
+    recall({ model, settings: { latents, candidates, order } }) {
+      Object.assign(this.wished, { latents: String(latents), candidates: String(candidates), order });
+      this.setModel(model);
+    }
     /** Put the wished order and k in force, as far as the model allows. */
     apply() {
       offer(this.order, ordersFor(this.model), this.wished.order);
       this.candidates.disabled = !isAdaptive(this.order.value);
       const k = this.wished.candidates || String(this.model.candidates);
+      if (!CANDIDATES.some(([value]) => value === k)) offer(this.candidates, [[k, k], ...CANDIDATES]);
       this.candidates.value = this.candidates.disabled ? "1" : k;
     }
     /**
@@ -1727,6 +1758,12 @@
 
   // src/page/lane.js
   var HINT = "How many empty cells, besides the candidates, are in the input. Each step chooses other cells at random.";
+  function numLatentsAtMost(start2, k) {
+    const open = numEmpty(start2);
+    const growing = start2.kind === "sudoku" ? start2.tokens.length - open + 1 : open;
+    const named = { all: open, growing }[k];
+    return Math.max(0, open - (named ?? Number(k)));
+  }
   var Lane = class {
     root = clone("#lane");
     dial = find(".dial input", HTMLInputElement, this.root);
@@ -1815,7 +1852,7 @@
       this.tried.set(String(trace.start.settings.latents), trace.end.right);
     }
     /** @param {LaneView} view */
-    draw({ draft, at, chosen, served }) {
+    draw({ draft, at, chosen, served, reason }) {
       const trace = drawnTrace(this.decode, at);
       const shown = trace ?? { start: draft, frames: [], end: null };
       const { start: start2, frames } = shown;
@@ -1831,15 +1868,29 @@
       this.root.dataset.state = this.decode.kind;
       write($(".story", this.root), storyAt(shown, reached));
       if (served) this.drawDial(start2);
-      else $(".dial-name b", this.root).textContent = String(trace?.start.settings.latents ?? "fixed");
+      else if (trace) this.drawFixedDial(trace.start, reason);
       drawOutcome($(".outcome", this.root), this.decode, this.seen);
       drawCost($(".cost", this.root), shown, trace?.start.all_processed ?? 0, reached);
       drawWrong($(".wrong", this.root), end?.wrong ?? []);
       drawPredictions($(".mind", this.root), start2, cells, chosen ?? frames[reached - 1]?.chosen[0][0]);
     }
+    /**
+     * Draw the slider of a recorded decode.
+     *
+     * @param {import("./types.js").Start} start
+     * @param {string} reason why the slider is fixed
+     */
+    drawFixedDial(start2, reason) {
+      const { latents, candidates } = start2.settings;
+      this.dial.max = String(numLatentsAtMost(start2, String(candidates)));
+      this.dial.value = latents === "all" ? this.dial.max : String(latents);
+      this.dial.disabled = true;
+      $(".dial-name b", this.root).textContent = String(latents);
+      write(this.reason, `The slider is fixed: these are recorded steps. ${reason}`);
+    }
     /** @param {Board} start the board, whose empty cells are the end of the slider */
     drawDial(start2) {
-      const most = this.maxLatents(start2);
+      const most = numLatentsAtMost(start2, this.settings.candidates.value);
       const { dial: isFree, method } = this.model;
       this.dial.max = String(most);
       this.dial.disabled = !isFree || most === 0;
@@ -1853,18 +1904,6 @@
       write(this.reason, fault || this.hint(most), fault !== "");
       const marks2 = [...this.tried].map(([n, right]) => triedMark(n === "all" ? most : Number(n), most, right));
       $(".tried", this.root).replaceChildren(...marks2);
-    }
-    /**
-     * Return the number of cells that can be latent in the first step.
-     *
-     * @param {Board} start
-     */
-    maxLatents(start2) {
-      const open = numEmpty(start2);
-      const growing = start2.kind === "sudoku" ? start2.tokens.length - open + 1 : open;
-      const k = this.settings.candidates.value;
-      const named = { all: open, growing }[k];
-      return Math.max(0, open - (named ?? Number(k)));
     }
     /** @param {number} most */
     hint(most) {
@@ -2226,6 +2265,10 @@
     // whether the puzzle cannot be decoded
     isDrawAsked = false;
     seed = find("#seed", HTMLInputElement);
+    temperature = 0;
+    // that of the recorded decodes, if there are any
+    reason = "";
+    // why the number of latent tokens cannot be set in a page without a model
     /**
      * @param {Source | null} source decodes puzzles; null if only traces are shown
      * @param {() => void} changed what the address names has changed
@@ -2272,23 +2315,16 @@
       return lane;
     }
     /**
-     * Offer models, and load what an address names.
+     * Offer models, and load recorded decodes and what an address names.
      *
      * @param {import("./types.js").ModelEntry[]} models
      * @param {import("./address.js").Address} address
-     */
-    begin(models, address) {
-      this.addLane().settings.offer(models, models[0].name);
-      restore(this, address);
-    }
-    /**
-     * Show traces without decoding.
-     *
      * @param {import("./types.js").Trace[]} traces
      */
-    show(traces) {
-      for (const trace of traces.slice(0, 2)) this.addLane().finish(trace, "");
-      this.draw();
+    begin(models, address, traces) {
+      this.addLane().settings.offer(models, models[0].name);
+      restore(this, address);
+      if (traces.length) recall(this, traces, address.step);
     }
     /**
      * Take a model of boards of a side, with the method of the present one if there is one.
@@ -2361,9 +2397,15 @@
     }
     /** @param {Lane} lane */
     decode(lane) {
-      const { text: puzzle, digits } = this.puzzle;
-      const request2 = { ...lane.requested, puzzle, temperature: 0, seed: this.seed.value || "0" };
-      void this.decoder?.decode(lane, request2, digits);
+      void this.decoder?.decode(lane, this.requestOf(lane), this.puzzle.digits);
+    }
+    /**
+     * @param {Lane} lane
+     * @returns {import("./types.js").Request}
+     */
+    requestOf(lane) {
+      const { text: puzzle } = this.puzzle;
+      return { ...lane.requested, puzzle, temperature: this.temperature, seed: this.seed.value || "0" };
     }
     /** @param {number} cell */
     pick(cell) {
@@ -2414,10 +2456,11 @@
       this.player.draw();
       const { at } = this.player;
       const served = this.source !== null;
+      const { reason } = this;
       for (const lane of this.lanes) {
         const draft = drawnTrace(lane.decode, at)?.start ?? this.puzzle.draft;
         if (served) lane.settings.offerFor(this.task, this.puzzle.isPrefix);
-        lane.draw({ draft, at, chosen: this.puzzle.chosen, served });
+        lane.draw({ draft, at, chosen: this.puzzle.chosen, served, reason });
       }
       drawHeads(this.lanes, served);
       drawClues(drawnTrace(this.lanes[0].decode, 0)?.start);
@@ -2446,35 +2489,38 @@
     }
     setTimeout(() => write(button, "Copy link"), 2e3);
   }
-  function showTraces(traces) {
+  function showRecorded(recorded) {
     document.documentElement.classList.add("offline");
     $("#tabs").hidden = true;
-    new Watch(null).show(traces);
+    showAlone(new Watch(null), recorded);
   }
-  function start(models, record, engine, source) {
+  function start(models, record, engine, source, recorded) {
     const { address } = readAddress();
     const hasServer = source === server;
     const writeSoon = addressWriter(() => ({ tab: tabs.current, ...addressOf(watch), theme: currentTheme() }));
     const watch = new Watch(source, () => writeSoon());
-    const cell = new OneCell(record, engine, (puzzle) => {
+    const cell = record && new OneCell(record, engine, (puzzle) => {
       watch.puzzle.load(puzzle, 0);
       tabs.open("watch");
       $("#play").focus();
     });
-    new Race(record, engine);
+    if (record) new Race(record, engine);
     const curve2 = hasServer ? new Curve(models) : null;
     const masks = hasServer ? new Masks() : null;
-    const tabs = new Tabs(["cell", "watch", "race", ...hasServer ? ["curve", "masks"] : []], (name) => {
+    const offered = { cell, watch, race: record, curve: curve2, masks };
+    const names = Object.entries(offered).flatMap(([name, tab]) => tab ? [name] : []);
+    const tabs = new Tabs(names, (name) => {
       if (name !== "watch") watch.player.pause();
-      if (name === "cell") cell.open();
+      if (name === "cell") cell?.open();
       if (name === "curve") curve2?.draw();
       if (name === "masks") masks?.open();
       writeSoon();
     });
     $("#theme").addEventListener("click", () => writeSoon());
     onPress($("#copy"), () => void copyLink());
-    watch.begin(models, address);
-    tabs.open(address.tab ?? (models[0].name === record.model ? "cell" : "watch"));
+    const isRecorded = recorded.traces.length > 0;
+    watch.begin(models, address, recorded.traces);
+    tabs.open(address.tab ?? (!isRecorded && models[0].name === record?.model ? "cell" : "watch"));
     addEventListener("hashchange", () => {
       const { address: next } = readAddress();
       restore(watch, next);
@@ -2486,15 +2532,15 @@
     const { address, invalid } = readAddress();
     startTheme(address.theme ?? null);
     startSkipLink();
-    const traces = inlined("#traces");
-    if (traces.length) return showTraces(traces);
+    const recorded = { traces: inlined("#traces"), ...inlined("#recorded") };
     const record = inlined("#record");
     const entries = inlined("#entries");
+    if (recorded.traces.length && !entries) return showRecorded(recorded);
     const weights = inlined("#weights");
     const engine = new Engine(weights ? inlineReader(weights) : fetchModel);
     try {
-      if (entries) start(entries, record, engine, inPage(engine));
-      else start(await get("/api/models"), record, engine, server);
+      if (entries) start(entries, record, engine, inPage(engine), recorded);
+      else start(await get("/api/models"), record, engine, server, recorded);
       if (invalid.length)
         complain(`${invalid.join(", ")} in the address: is not a setting. The page has its default.`);
     } catch (error) {

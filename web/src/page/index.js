@@ -7,6 +7,7 @@ import { $, onPress, write } from "./dom.js";
 import { Engine, fetchModel, inlineReader } from "./engine.js";
 import { Masks } from "./masks.js";
 import { Race } from "./race.js";
+import { showAlone } from "./recorded.js";
 import { Fault, get } from "./server.js";
 import { inPage, server } from "./source.js";
 import { Tabs } from "./tabs.js";
@@ -42,45 +43,57 @@ async function copyLink() {
   setTimeout(() => write(button, "Copy link"), 2000);
 }
 
-/** @param {import("./types.js").Trace[]} traces */
-function showTraces(traces) {
+/** @typedef {import("./types.js").Recorded} Recorded */
+
+/**
+ * Show recorded decodes without a model.
+ *
+ * @param {Recorded} recorded
+ */
+function showRecorded(recorded) {
   document.documentElement.classList.add("offline");
   $("#tabs").hidden = true;
-  new Watch(null).show(traces);
+  showAlone(new Watch(null), recorded);
 }
 
 /**
- * Start the tabs. Without a server, the page has the models in it, and no tab that needs the server.
+ * Start the tabs. Some of them need the server, others the bundled model that they show.
  *
  * @param {ModelEntry[]} models
- * @param {import("./types.js").PageRecord} record
+ * @param {import("./types.js").PageRecord | null} record
  * @param {Engine} engine
  * @param {import("./source.js").Source} source
+ * @param {Recorded} recorded
  */
-function start(models, record, engine, source) {
+function start(models, record, engine, source, recorded) {
   const { address } = readAddress();
   const hasServer = source === server;
   const writeSoon = addressWriter(() => ({ tab: tabs.current, ...addressOf(watch), theme: currentTheme() }));
   const watch = new Watch(source, () => writeSoon());
-  const cell = new OneCell(record, engine, (puzzle) => {
-    watch.puzzle.load(puzzle, 0);
-    tabs.open("watch");
-    $("#play").focus();
-  });
-  new Race(record, engine);
+  const cell =
+    record &&
+    new OneCell(record, engine, (puzzle) => {
+      watch.puzzle.load(puzzle, 0);
+      tabs.open("watch");
+      $("#play").focus();
+    });
+  if (record) new Race(record, engine);
   const curve = hasServer ? new Curve(models) : null;
   const masks = hasServer ? new Masks() : null;
-  const tabs = new Tabs(["cell", "watch", "race", ...(hasServer ? ["curve", "masks"] : [])], (name) => {
+  const offered = { cell, watch, race: record, curve, masks };
+  const names = Object.entries(offered).flatMap(([name, tab]) => (tab ? [name] : []));
+  const tabs = new Tabs(names, (name) => {
     if (name !== "watch") watch.player.pause();
-    if (name === "cell") cell.open();
+    if (name === "cell") cell?.open();
     if (name === "curve") curve?.draw();
     if (name === "masks") masks?.open();
     writeSoon();
   });
   $("#theme").addEventListener("click", () => writeSoon());
   onPress($("#copy"), () => void copyLink());
-  watch.begin(models, address);
-  tabs.open(address.tab ?? (models[0].name === record.model ? "cell" : "watch"));
+  const isRecorded = recorded.traces.length > 0;
+  watch.begin(models, address, recorded.traces);
+  tabs.open(address.tab ?? (!isRecorded && models[0].name === record?.model ? "cell" : "watch"));
   addEventListener("hashchange", () => {
     const { address: next } = readAddress();
     restore(watch, next);
@@ -99,15 +112,15 @@ async function begin() {
   const { address, invalid } = readAddress();
   startTheme(address.theme ?? null);
   startSkipLink();
-  const traces = inlined("#traces");
-  if (traces.length) return showTraces(traces);
+  const recorded = { traces: inlined("#traces"), ...inlined("#recorded") };
   const record = inlined("#record");
   const entries = inlined("#entries");
+  if (recorded.traces.length && !entries) return showRecorded(recorded);
   const weights = inlined("#weights");
   const engine = new Engine(weights ? inlineReader(weights) : fetchModel);
   try {
-    if (entries) start(entries, record, engine, inPage(engine));
-    else start(await get("/api/models"), record, engine, server);
+    if (entries) start(entries, record, engine, inPage(engine), recorded);
+    else start(await get("/api/models"), record, engine, server, recorded);
     if (invalid.length)
       complain(`${invalid.join(", ")} in the address: is not a setting. The page has its default.`);
   } catch (error) {

@@ -20,6 +20,7 @@ const HINT =
  * @property {number} at the step
  * @property {number | null} chosen the chosen cell
  * @property {boolean} served whether settings can be changed
+ * @property {string} reason why they cannot
  */
 /**
  * @typedef {object} LaneActions
@@ -27,6 +28,19 @@ const HINT =
  * @property {(cell: number, key: string) => void} typed
  * @property {(cell: number) => void} picked
  */
+
+/**
+ * Return the number of cells that can be latent in the first step.
+ *
+ * @param {Board} start
+ * @param {string} k
+ */
+function numLatentsAtMost(start, k) {
+  const open = numEmpty(start);
+  const growing = start.kind === "sudoku" ? start.tokens.length - open + 1 : open;
+  const named = { all: open, growing }[k];
+  return Math.max(0, open - (named ?? Number(k)));
+}
 
 export class Lane {
   root = clone("#lane");
@@ -124,7 +138,7 @@ export class Lane {
   }
 
   /** @param {LaneView} view */
-  draw({ draft, at, chosen, served }) {
+  draw({ draft, at, chosen, served, reason }) {
     // The board after the step.
     const trace = drawnTrace(this.decode, at);
     const shown = trace ?? { start: draft, frames: [], end: null };
@@ -143,16 +157,31 @@ export class Lane {
     this.root.dataset.state = this.decode.kind;
     write($(".story", this.root), storyAt(shown, reached));
     if (served) this.drawDial(start);
-    else $(".dial-name b", this.root).textContent = String(trace?.start.settings.latents ?? "fixed");
+    else if (trace) this.drawFixedDial(trace.start, reason);
     drawOutcome($(".outcome", this.root), this.decode, this.seen);
     drawCost($(".cost", this.root), shown, trace?.start.all_processed ?? 0, reached);
     drawWrong($(".wrong", this.root), end?.wrong ?? []);
     drawPredictions($(".mind", this.root), start, cells, chosen ?? frames[reached - 1]?.chosen[0][0]);
   }
 
+  /**
+   * Draw the slider of a recorded decode.
+   *
+   * @param {import("./types.js").Start} start
+   * @param {string} reason why the slider is fixed
+   */
+  drawFixedDial(start, reason) {
+    const { latents, candidates } = start.settings;
+    this.dial.max = String(numLatentsAtMost(start, String(candidates)));
+    this.dial.value = latents === "all" ? this.dial.max : String(latents);
+    this.dial.disabled = true;
+    $(".dial-name b", this.root).textContent = String(latents);
+    write(this.reason, `The slider is fixed: these are recorded steps. ${reason}`);
+  }
+
   /** @param {Board} start the board, whose empty cells are the end of the slider */
   drawDial(start) {
-    const most = this.maxLatents(start);
+    const most = numLatentsAtMost(start, this.settings.candidates.value);
     const { dial: isFree, method } = this.model;
     this.dial.max = String(most);
     this.dial.disabled = !isFree || most === 0;
@@ -166,19 +195,6 @@ export class Lane {
     write(this.reason, fault || this.hint(most), fault !== "");
     const marks = [...this.tried].map(([n, right]) => triedMark(n === "all" ? most : Number(n), most, right));
     $(".tried", this.root).replaceChildren(...marks);
-  }
-
-  /**
-   * Return the number of cells that can be latent in the first step.
-   *
-   * @param {Board} start
-   */
-  maxLatents(start) {
-    const open = numEmpty(start);
-    const growing = start.kind === "sudoku" ? start.tokens.length - open + 1 : open;
-    const k = this.settings.candidates.value;
-    const named = { all: open, growing }[k];
-    return Math.max(0, open - (named ?? Number(k)));
   }
 
   /** @param {number} most */

@@ -71,11 +71,22 @@ export class LaneSettings {
     this.changed();
   }
 
+  /**
+   * Take the settings of a recorded decode.
+   *
+   * @param {import("./types.js").Start} start
+   */
+  recall({ model, settings: { latents, candidates, order } }) {
+    Object.assign(this.wished, { latents: String(latents), candidates: String(candidates), order });
+    this.setModel(model);
+  }
+
   /** Put the wished order and k in force, as far as the model allows. */
   apply() {
     offer(this.order, ordersFor(this.model), this.wished.order);
     this.candidates.disabled = !isAdaptive(this.order.value);
     const k = this.wished.candidates || String(this.model.candidates);
+    if (!CANDIDATES.some(([value]) => value === k)) offer(this.candidates, [[k, k], ...CANDIDATES]);
     this.candidates.value = this.candidates.disabled ? "1" : k;
   }
 

@@ -59,6 +59,13 @@
 /** @typedef {{ start: Board, frames: Frame[], end: End | null }} Drawn what a lane draws */
 
 /**
+ * @typedef {object} Recorded the decodes in the page
+ * @property {Trace[]} traces none, one, or two to compare
+ * @property {string} caption how the puzzle was chosen
+ * @property {string} reason why the page cannot decode, or ""
+ */
+
+/**
  * @typedef {object} ModelEntry a model of /api/models
  * @property {string} name
  * @property {string} task

@@ -6,6 +6,7 @@ import { $, find, onPress, settled, write } from "./dom.js";
 import { Lane } from "./lane.js";
 import { Player } from "./player.js";
 import { Puzzle } from "./puzzle.js";
+import { recall } from "./recorded.js";
 import { Fault } from "./server.js";
 import { numEmpty, stepsOf } from "./trace.js";
 import { restore } from "./watch_address.js";
@@ -25,6 +26,8 @@ export class Watch {
   blocked = false; // whether the puzzle cannot be decoded
   isDrawAsked = false;
   seed = find("#seed", HTMLInputElement);
+  temperature = 0; // that of the recorded decodes, if there are any
+  reason = ""; // why the number of latent tokens cannot be set in a page without a model
 
   /**
    * @param {Source | null} source decodes puzzles; null if only traces are shown
@@ -77,24 +80,16 @@ export class Watch {
   }
 
   /**
-   * Offer models, and load what an address names.
+   * Offer models, and load recorded decodes and what an address names.
    *
    * @param {import("./types.js").ModelEntry[]} models
    * @param {import("./address.js").Address} address
-   */
-  begin(models, address) {
-    this.addLane().settings.offer(models, models[0].name);
-    restore(this, address);
-  }
-
-  /**
-   * Show traces without decoding.
-   *
    * @param {import("./types.js").Trace[]} traces
    */
-  show(traces) {
-    for (const trace of traces.slice(0, 2)) this.addLane().finish(trace, "");
-    this.draw();
+  begin(models, address, traces) {
+    this.addLane().settings.offer(models, models[0].name);
+    restore(this, address);
+    if (traces.length) recall(this, traces, address.step);
   }
 
   /**
@@ -176,9 +171,16 @@ export class Watch {
 
   /** @param {Lane} lane */
   decode(lane) {
-    const { text: puzzle, digits } = this.puzzle;
-    const request = { ...lane.requested, puzzle, temperature: 0, seed: this.seed.value || "0" };
-    void this.decoder?.decode(lane, request, digits);
+    void this.decoder?.decode(lane, this.requestOf(lane), this.puzzle.digits);
+  }
+
+  /**
+   * @param {Lane} lane
+   * @returns {import("./types.js").Request}
+   */
+  requestOf(lane) {
+    const { text: puzzle } = this.puzzle;
+    return { ...lane.requested, puzzle, temperature: this.temperature, seed: this.seed.value || "0" };
   }
 
   /** @param {number} cell */
@@ -234,10 +236,11 @@ export class Watch {
     this.player.draw();
     const { at } = this.player;
     const served = this.source !== null;
+    const { reason } = this;
     for (const lane of this.lanes) {
       const draft = drawnTrace(lane.decode, at)?.start ?? this.puzzle.draft;
       if (served) lane.settings.offerFor(this.task, this.puzzle.isPrefix);
-      lane.draw({ draft, at, chosen: this.puzzle.chosen, served });
+      lane.draw({ draft, at, chosen: this.puzzle.chosen, served, reason });
     }
     drawHeads(this.lanes, served);
     drawClues(drawnTrace(this.lanes[0].decode, 0)?.start);

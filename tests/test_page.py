@@ -73,6 +73,12 @@ def nine():
         yield found
 
 
+@pytest.fixture
+def own(tmp_path):
+    """A copy of a bundled model, with which the server decodes."""
+    return str(shutil.copytree(find("sudoku-6-scdm"), tmp_path / "own"))
+
+
 def frozen():
     """What the page shows of the bundled model."""
     return json.loads(PAGE_RECORD.read_text())
@@ -245,31 +251,6 @@ def test_page_plays_and_pauses(opened, address):
     page.get_by_role("button", name="Play").wait_for()
 
 
-def test_the_curve_is_measured(opened, address):
-    page = opened(address)
-    page.get_by_role("tab", name="Curve").click()
-    page.locator("#curve-model").select_option("sudoku-6-scdm")
-    page.get_by_label("Samples").fill("4")
-    page.get_by_role("button", name="Run").click()
-    until(
-        page,
-        "document.querySelectorAll('#points tbody tr').length === 4 && "
-        "document.querySelector('#curve-run').ariaDisabled !== 'true'",
-    )
-    rows = [row.split("\t") for row in page.locator("#points tbody tr").all_inner_texts()]
-    assert [row[1] for row in rows] == ["0", "4", "16", "all"]
-    assert rows[0][5:] == ["768", "0.59\u00d7"]
-    assert rows[-1][5:] == ["1,296", "1.00\u00d7"]
-    sound(page)
-    screen(page, "curve")
-    page.get_by_label("Samples").fill("1000")
-    page.get_by_role("button", name="Run").click()
-    page.get_by_role("button", name="Stop").click()
-    page.get_by_text("Stopped. The points measured so far remain.").wait_for()
-    page.get_by_role("button", name="Clear").click()
-    assert page.locator("#points tbody tr").count() == 0
-
-
 def test_the_masks_are_those_of_the_rules(opened, address):
     page = opened(address.replace("#watch", "#masks"))
     row = "[...row.querySelectorAll('td')].map(td => +td.classList.contains('sees')).join('')"
@@ -400,8 +381,8 @@ def test_a_hostile_model_name_is_text_on_the_page(opened, tmp_path):
         harmless(page)
 
 
-def test_page_survives_the_end_of_the_server(opened):
-    with serving(["sudoku-6-scdm"]) as address:
+def test_page_survives_the_end_of_the_server(opened, own):
+    with serving([own]) as address:
         page = opened(f"{address}#watch")
         ended(page)
     page.expected.append("ERR_CONNECTION_REFUSED")
@@ -567,8 +548,13 @@ window.fetch = async (path, options) => {
 """
 
 
-def test_play_waits_for_a_slow_stream(opened, address):
-    page = opened("about:blank")
+def test_play_waits_for_a_slow_stream(opened, own):
+    with serving([own]) as address:
+        watch_slowly(opened("about:blank"), f"{address}#watch")
+
+
+def watch_slowly(page, address):
+    """Plays a decode whose steps arrive more slowly than they are played."""
     page.add_init_script(SLOW_STREAM)
     page.goto(address)
     page.get_by_label("Steps per second").select_option("25")
@@ -718,21 +704,6 @@ def test_a_larger_puzzle_takes_a_larger_model(opened, left_to_right):
     assert (count(page, "given"), text.get_attribute("aria-invalid")) == (1, None)
 
 
-def test_a_fifth_curve_keeps_the_looks_of_the_others(opened, address):
-    page = opened(address.replace("#watch", "#curve"))
-    page.get_by_label("Samples").fill("1")
-    looks = "all => all.map((one) => [one.textContent, one.querySelector('path').getAttribute('stroke')])"
-    entries = page.locator("#curve-legend li")
-    before = []
-    for seed in range(5):
-        page.locator("#curve-seed").fill(str(seed))
-        before = entries.evaluate_all(looks)
-        page.get_by_role("button", name="Run").click()
-        page.locator("#curve-words", has_text="n = all:").wait_for()
-        until(page, "document.querySelector('#curve-run').ariaDisabled !== 'true'")
-    assert entries.evaluate_all(looks)[:3] == before[1:]
-
-
 def test_one_file_decodes_offline(opened, static_pages):
     file = static_pages / "latent-tokens.html"
     assert file.stat().st_size <= 2_500_000
@@ -750,6 +721,7 @@ def test_one_file_decodes_offline(opened, static_pages):
         "One cell",
         "Watch",
         "Race",
+        "Curve",
     ]
     settings(page)
     page.get_by_label("Puzzle", exact=True).fill("12345." + ".....6" + "." * 24)

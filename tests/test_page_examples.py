@@ -16,6 +16,7 @@ from latent_tokens.trace.boards import COMPARISONS, chosen, measured, measured_f
 from latent_tokens.trace.comparison import compared, puzzles, solved
 from latent_tokens.trace.frozen import PAGE_RECORD, FrozenBoards, measure
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
+from latent_tokens.web.curves import curves
 
 KINDS = {(False, True): "gained", (True, False): "lost", (True, True): "both", (False, False): "neither"}
 
@@ -163,3 +164,26 @@ def test_the_shown_cell_is_predicted_as_recorded():
     counts, chosen = measure(net, boards, task)
     assert counts == {"states": 1, "wrong": 1, "mended": 1, "mended_by_one": 1, "spoiled": 0}
     assert chosen == cell
+
+
+def test_stored_curves_are_those_of_the_bundled_weights():
+    stored = curves()
+    for curve in stored["stored"]:
+        weights = SHIPPED / curve["model"] / "model.safetensors"
+        assert curve["sha256"] == sha256_of(weights), f"{curve['model']}: measure its rows again"
+        for point in curve["points"]:
+            assert point["low"] - 1e-9 <= point["right"] / point["of"] <= point["high"] + 1e-9
+    assert {curve["measure"] for curve in stored["stored"]} == {"sampled", "solved"}
+    assert {task: len(puzzles) for task, puzzles in stored["puzzles"].items()} == {
+        "sudoku-6": 100,
+        "sudoku-9": 100,
+    }
+
+
+def test_cost_of_stored_puzzles_is_that_of_a_decode():
+    (curve,) = (one for one in curves()["stored"] if (one["task"], one["measure"]) == ("sudoku-6", "solved"))
+    model = scdm(SHIPPED / "sudoku-6-scdm")
+    problem = model.task.encode(curves()["puzzles"]["sudoku-6"][0])
+    (point,) = (point for point in curve["points"] if point["latents"] == 4)
+    end = trace(DecodeRequest(model, problem, SamplingConfig(4, 4)))["end"]
+    assert end["processed"] == point["processed"]

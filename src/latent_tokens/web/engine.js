@@ -487,7 +487,8 @@ var latentTokens = (() => {
       order,
       temperature: settings.temperature ?? 0,
       top_p: settings.top_p ?? 1,
-      seed: settings.seed ?? 0
+      seed: settings.seed ?? 0,
+      row: settings.row ?? 0
     };
   }
   function numCandidatesAndLatents(method, { candidates, latents }, numClean, numMasked) {
@@ -533,10 +534,11 @@ var latentTokens = (() => {
       );
     }
   }
-  function checkSettings({ latents, candidates, order, temperature, top_p, seed }) {
+  function checkSettings({ latents, candidates, order, temperature, top_p, seed, row }) {
     if (latents !== "all") checkCount("latents", latents ?? 0, 0);
     if (candidates !== "all" && candidates !== "growing") checkCount("candidates", candidates ?? 1, 1);
     checkCount("seed", seed ?? 0, 0);
+    checkCount("row", row ?? 0, 0);
     if (order && !ORDERS.includes(order))
       throw new Error(`order=${order}: must be one of ${ORDERS.join(", ")}`);
     if (!((temperature ?? 0) >= 0 && Number.isFinite(temperature ?? 0))) {
@@ -771,9 +773,8 @@ var latentTokens = (() => {
   }
 
   // src/engine/sampling.js
-  var ROW = 0;
   function* sample(net, method, given, decoding) {
-    const uniform = perSampleRng(decoding.seed, ROW);
+    const uniform = perSampleRng(decoding.seed, decoding.row);
     const isRandom = decoding.order !== "left_to_right";
     const confidence = CONFIDENCES[decoding.order] ?? CONFIDENCES.top_prob;
     const tokens = given.map((token) => token ?? net.maskId);

@@ -777,20 +777,123 @@
     return `This board is selected: of those that one latent token corrects, it shows the effect most clearly. The sample has ${states} random 6x6 boards with ${givens} givens, each with one random empty cell to decode. Without latent tokens, ${wrong} predictions are wrong. All latent tokens correct ${mended} of them, and one is enough for ${byOne}. They also make ${spoiled} right predictions wrong.`;
   }
 
+  // src/page/series.js
+  var MOST_CURVES = 10;
+  var NORMAL = 1.959964;
+  var SeriesList = class {
+    /** @type {Series[]} */
+    all = [];
+    /** @type {string[]} the models by the number of their color */
+    colors = [];
+    /**
+     * Add a curve with the color of its model.
+     *
+     * @param {Omit<Series, "color" | "mark">} entry
+     */
+    add(entry) {
+      if (!this.colors.includes(entry.model)) this.colors.push(entry.model);
+      const others = this.of(entry.task, entry.measure).filter(({ model }) => model === entry.model);
+      const marks2 = [...others.keys(), others.length];
+      const mark3 = marks2.find((candidate) => others.every((other) => other.mark !== candidate)) ?? 0;
+      const series = { ...entry, color: this.colors.indexOf(entry.model), mark: mark3 };
+      this.all.push(series);
+      return series;
+    }
+    /** @param {Series[]} series */
+    remove(...series) {
+      this.all = this.all.filter((other) => !series.includes(other));
+    }
+    /**
+     * Return the curves of one plot.
+     *
+     * @param {string} task
+     * @param {Measure} measure
+     */
+    of(task, measure2) {
+      return this.all.filter((series) => series.task === task && series.measure === measure2);
+    }
+  };
+  function seriesOf({ model, task, measure: measure2, order, candidates, points }) {
+    const k = order === "left_to_right" || order === "uniform" ? "" : String(candidates);
+    const name = `${seriesName(model, order, k)} (stored)`;
+    return { model, name, task, measure: measure2, points: new Map(points.map((point) => [`${point.latents}`, point])) };
+  }
+  function seriesName(model, order, k, seed = "0") {
+    const settings = [orderName(order), ...k ? [`k = ${k}`] : [], ...seed === "0" ? [] : [`seed ${seed}`]];
+    return [shortName(model), ...settings].join(", ");
+  }
+  function wilson(share, count2) {
+    const z = NORMAL;
+    const scale = 1 + z ** 2 / count2;
+    const middle = (share + z ** 2 / (2 * count2)) / scale;
+    const half = z / scale * Math.sqrt(share * (1 - share) / count2 + z ** 2 / (4 * count2 ** 2));
+    return { low: Math.max(0, middle - half), high: Math.min(1, middle + half) };
+  }
+
+  // src/page/measure.js
+  var MOST_WORKERS = 4;
+  var NUM_LATENTS = [0, 4, 16, "all"];
+  var numWorkers = () => Math.max(1, Math.min(MOST_WORKERS, (navigator.hardwareConcurrency || 2) - 1));
+  async function measure(engines, plan, signal, tell) {
+    const requests = requestsOf(plan);
+    const points = /* @__PURE__ */ new Map();
+    const work = async (engine) => {
+      for (let next = requests.next(); !next.done; next = requests.next()) {
+        const trace = await engine.decode(plan.model.name, next.value, signal);
+        const key = String(trace.start.settings.latents);
+        const point = withSample(points.get(key), plan.count, trace);
+        points.set(key, point);
+        tell(point);
+      }
+    };
+    await Promise.all(engines.map(work));
+  }
+  function* requestsOf({ model, count: count2, puzzles, settings }) {
+    const side = model.side ?? 0;
+    const empty = new Array(side ** 2).fill(null);
+    for (let i = 0; i < count2; i++) {
+      const sample = puzzles ? { tokens: readSudoku(puzzles[i], side), temperature: 0 } : { tokens: empty, temperature: 1, row: i };
+      for (const latents of model.dial ? NUM_LATENTS : [null]) yield { ...settings, ...sample, latents };
+    }
+  }
+  function withSample(point, of, { start: start2, end }) {
+    const before = point ?? { done: 0, right: 0, processed: 0, relative: 0 };
+    const done = before.done + 1;
+    const right = before.right + (end.right ? 1 : 0);
+    const mean = (value, next) => value + (next - value) / done;
+    return {
+      latents: start2.settings.latents,
+      of,
+      done,
+      right,
+      ...wilson(right / done, done),
+      processed: mean(before.processed, end.processed),
+      relative: mean(before.relative, end.processed / start2.all_processed)
+    };
+  }
+
   // src/page/plot.js
   var MARKS = [
     "M-6 0a6 6 0 1 0 12 0a6 6 0 1 0 -12 0",
     "M-5 -5h10v10h-10z",
     "M0 -7l7 7l-7 7l-7 -7z",
-    "M0 -7l7 12h-14z"
+    "M0 -7l7 12h-14z",
+    "M0 7l7 -12h-14z"
   ];
-  var INKS = ["var(--blue)", "var(--orange-line)", "var(--green)", "var(--soft)"];
-  var FRAME = { left: 52, right: 24, top: 16, bottom: 46, height: 360 };
-  function legend(series) {
-    return series.map(({ name, look }) => {
+  var NUM_COLORS = 8;
+  var DASHES = [null, "6 4", "2 3"];
+  var REACH = 14;
+  var ink = ({ color }) => `var(--curve-${color % NUM_COLORS})`;
+  var FRAME = { left: 52, right: 24, top: 28, bottom: 46, height: 360 };
+  function legend(series, remove) {
+    return series.map((entry) => {
       const key = svg("svg", { viewBox: "-9 -9 18 18", width: 18, height: 18, "aria-hidden": "true" });
-      key.append(mark2(look, 0, 0, true));
-      return el("li", {}, key, name);
+      key.append(mark2(entry, 0, 0, true));
+      const attributes = { type: "button", class: "remove", "aria-label": `Remove ${entry.name}` };
+      const button = el("button", attributes, "×");
+      disable(button, remove === null);
+      onPress(button, () => remove?.(entry));
+      return el("li", {}, key, entry.name, button);
     });
   }
   function plot(series, width, isBusy) {
@@ -801,7 +904,7 @@
     const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": label });
     picture.append(...grid(axes));
     const center = { x: (width + FRAME.left) / 2, "text-anchor": "middle" };
-    const words = isBusy ? "The first points are being decoded." : "Press Run to measure the curve.";
+    const words = isBusy ? "The first points are being decoded." : "Press Run to measure a curve.";
     if (!all.length) picture.append(svg("text", { ...center, y: height / 2 - 30, class: "name" }, words));
     const title = width < 500 ? "tokens processed, relative to n = all" : "relative cost: tokens processed / tokens processed with n = all";
     picture.append(svg("text", { ...center, y: height - 6 }, title));
@@ -835,134 +938,216 @@
     }
     return parts;
   }
-  function curve({ look, points }, { x, y }) {
-    const dots = [...points.values()].filter(({ done }) => done).sort((a, b) => a.relative - b.relative);
+  function curve(series, { x, y, width }) {
+    const dots = [...series.points.values()].filter(({ done }) => done).sort((a, b) => a.relative - b.relative);
     const path = dots.map((p) => `${x(p.relative)},${y(p.right / p.done)}`).join(" ");
-    const stroke = INKS[look];
-    const dash = look ? "6 4" : null;
+    const stroke = ink(series);
     const line = svg("polyline", {
       points: path,
       fill: "none",
       stroke,
       "stroke-width": 1.5,
-      "stroke-dasharray": dash
+      "stroke-dasharray": DASHES[series.mark % DASHES.length]
     });
-    const marks2 = dots.flatMap((p) => {
+    const marks2 = dots.map((p) => {
       const cx = x(p.relative);
       const cy = y(p.right / p.done);
       const bar = `M${cx} ${y(p.low)}V${y(p.high)}M${cx - 5} ${y(p.low)}h10M${cx - 5} ${y(p.high)}h10`;
-      const isFirst = cx < FRAME.left + 60;
-      const side = { x: cx + (isFirst ? 10 : -10), "text-anchor": isFirst ? "start" : "end" };
-      return [
+      const area = svg("circle", { cx, cy, r: REACH, fill: "transparent" });
+      const group = svg("g", { class: "point" });
+      group.append(
         svg("path", { d: bar, stroke, "stroke-width": 1.5 }),
-        mark2(look, cx, cy, p.done === p.of),
-        svg("text", { ...side, y: cy - 8, class: "name" }, `n = ${p.latents}`)
-      ];
+        mark2(series, cx, cy, p.done === p.of),
+        area
+      );
+      group.addEventListener("pointerenter", () => showTip(valuesOf(series, p), cx, cy, width));
+      group.addEventListener("pointerleave", () => $("#curve-tip").hidden = true);
+      return group;
     });
-    return [line, ...marks2];
+    return [line, ...marks2, ...labels(dots, x, y)];
   }
-  function mark2(look, x, y, isFilled) {
-    const fill = isFilled ? INKS[look] : "var(--paper)";
+  function labels(dots, x, y) {
+    if (dots.length < 2) return [];
+    const [first, last] = [dots[0], dots[dots.length - 1]];
+    const below = { x: x(first.relative), y: y(first.low) + 16, "text-anchor": "middle" };
+    const above = { x: x(last.relative) + 6, y: y(last.high) - 6, "text-anchor": "end" };
+    return [
+      svg("text", { ...below, class: "name" }, `n = ${first.latents}`),
+      svg("text", { ...above, class: "name" }, `n = ${last.latents}`)
+    ];
+  }
+  function valuesOf({ name }, { latents, right, done, low, high, relative }) {
+    const interval = `${percent(right / done)} (${percent(low)} to ${percent(high)})`;
+    return `${name}, n = ${latents}: ${interval}, ${number(right)} of ${number(done)}, cost ${times(relative)}`;
+  }
+  function showTip(text, x, y, width) {
+    const tip = $("#curve-tip");
+    tip.textContent = text;
+    tip.hidden = false;
+    tip.style.left = `${Math.max(0, Math.min(x - tip.offsetWidth / 2, width - tip.offsetWidth))}px`;
+    tip.style.top = `${Math.max(0, y - tip.offsetHeight - REACH)}px`;
+  }
+  function mark2(series, x, y, isFilled) {
     return svg("path", {
-      d: MARKS[look],
+      d: MARKS[series.mark % MARKS.length],
       transform: `translate(${x} ${y})`,
-      fill,
-      stroke: INKS[look],
+      fill: isFilled ? ink(series) : "var(--paper)",
+      stroke: ink(series),
       "stroke-width": 2
     });
   }
 
+  // src/page/source.js
+  var server = {
+    check: async ({ name }, puzzle) => {
+      const { solutions, conflicts } = await post("/api/check", { model: name, puzzle });
+      return conflicts.length ? 0 : solutions;
+    },
+    decode: (request2, _, signal) => events(`/api/decode?${query(request2)}`, signal)
+  };
+  function sourceOf(models, engine) {
+    const local = inPage(engine);
+    const names = models.filter((model) => model.in_page).map(({ name }) => name);
+    return {
+      check: (model, ...rest) => (model.in_page ? local : server).check(model, ...rest),
+      decode: (request2, ...rest) => (names.includes(request2.model) ? local : server).decode(request2, ...rest)
+    };
+  }
+  var inPage = (engine) => ({
+    check: async ({ side, box }, _, digits) => side && box ? countSolutions(digits, side, box, 2) : null,
+    decode: (request2, digits, signal) => decodeInPage(engine, request2, digits, signal)
+  });
+  async function* decodeInPage(engine, request2, tokens, signal) {
+    const { model, latents, candidates, order, temperature, seed } = request2;
+    const n = latents === void 0 ? {} : { latents: count(latents) };
+    const settings = { ...n, candidates: count(candidates), order, temperature, seed: Number(seed) };
+    const { start: start2, frames, end } = await engine.decode(model, { tokens, ...settings }, signal);
+    yield ["start", start2];
+    for (const frame of frames) yield ["frame", frame];
+    yield ["end", end];
+  }
+  var count = (value) => /^\d+$/.test(value) ? Number(value) : (
+    /** @type {"all"} */
+    value
+  );
+
   // src/page/curve.js
   var HEADS = ["model", "n", "correct", "accuracy", "95% interval", "tokens processed", "relative cost"];
+  var WORDS = {
+    sampled: "Each sample is a board that the model decodes from an empty grid at temperature 1. It is correct if it breaks no rule.",
+    solved: "Each sample is a generated puzzle with one solution, decoded at temperature 0. It is correct if it is solved."
+  };
+  var PROBLEMS = "Each sample is a generated problem of this task. It is correct if the answer is.";
   var Curve = class {
     run = $("#curve-run");
     stop = $("#curve-stop");
     clear = $("#curve-clear");
     words = $("#curve-words");
+    kind = find("#curve-measure", HTMLSelectElement);
     model = find("#curve-model", HTMLSelectElement);
     count = find("#curve-count", HTMLInputElement);
     candidates = find("#curve-candidates", HTMLSelectElement);
     order = find("#curve-order", HTMLSelectElement);
     seed = find("#curve-seed", HTMLInputElement);
-    /** @type {Series[]} */
-    series = [];
-    wished = { order: "top_prob", candidates: "4" };
+    series = new SeriesList();
+    wished = { order: "top_prob", candidates: "4", measure: "sampled" };
+    /** @type {Engine[]} */
+    engines = [];
     /** @type {AbortController | null} that of the running measurement */
     control = null;
-    /** @param {ModelEntry[]} models */
-    constructor(models) {
+    /** @type {number | undefined} the drawing that is asked for */
+    frame = void 0;
+    /**
+     * @param {ModelEntry[]} models
+     * @param {import("./series.js").Curves} curves
+     * @param {() => Engine} makeEngine
+     */
+    constructor(models, { stored: stored2, puzzles }, makeEngine) {
       this.models = models;
+      this.puzzles = puzzles;
+      this.makeEngine = makeEngine;
+      for (const curve2 of stored2) {
+        const k = models.find(({ task }) => task === curve2.task)?.candidates;
+        if (curve2.order === "left_to_right" || curve2.candidates === k) this.series.add(seriesOf(curve2));
+      }
       const pairs = models.map(({ name }) => (
         /** @type {const} */
         [name, shortName(name)]
       ));
       offer(this.model, pairs, models.find(({ method }) => method === "scdm")?.name);
       offer(this.candidates, CANDIDATES, "4");
-      this.fitOrder();
-      this.model.addEventListener("change", () => this.fitOrder());
-      this.order.addEventListener("change", () => {
-        this.wished.order = this.order.value;
-        this.fitCandidates();
-      });
-      this.candidates.addEventListener("change", () => {
-        this.wished.candidates = this.candidates.value;
-      });
+      this.fit();
+      this.listen();
       new ResizeObserver(() => this.draw()).observe($("#plot"));
+    }
+    listen() {
+      const { order, candidates, kind } = this;
+      const wish = (wishes) => {
+        Object.assign(this.wished, wishes);
+        this.fit();
+        this.draw();
+      };
+      this.model.addEventListener("change", () => wish({}));
+      order.addEventListener("change", () => wish({ order: order.value }));
+      candidates.addEventListener("change", () => wish({ candidates: candidates.value }));
+      kind.addEventListener("change", () => wish({ measure: kind.value }));
       $("#run").addEventListener("submit", (event) => {
         event.preventDefault();
-        if (!this.control) void this.measure();
+        if (!this.control && !this.isFull) void this.measure();
       });
       onPress(this.stop, () => this.control?.abort());
       onPress(this.clear, () => {
-        this.series = [];
+        this.series.remove(...this.shown);
         write(this.words, "");
         this.draw();
       });
     }
-    fitOrder() {
-      const model = this.models.find(({ name }) => name === this.model.value) ?? this.models[0];
-      offer(this.order, ordersFor(model), this.wished.order);
-      this.fitCandidates();
+    get entry() {
+      return this.models.find(({ name }) => name === this.model.value) ?? this.models[0];
     }
-    fitCandidates() {
-      this.candidates.disabled = !isAdaptive(this.order.value);
-      this.candidates.value = this.candidates.disabled ? "1" : this.wished.candidates;
-    }
-    get values() {
-      const [model, count2, candidates, order, seed] = [
-        this.model,
-        this.count,
-        this.candidates,
-        this.order,
-        this.seed
-      ].map(({ value }) => value);
-      return { model, count: count2, candidates, order, seed };
-    }
-    /** The settings of the next curve in a few words. */
-    get name() {
-      const { model, order, candidates, seed } = this.values;
-      const k = this.candidates.disabled ? [] : [`k = ${candidates}`];
-      return [shortName(model), orderName(order), ...k, ...seed === "0" ? [] : [`seed ${seed}`]].join(", ");
-    }
-    /** Return a series with an unused look. A fifth one replaces the oldest. The others keep their looks. */
-    addSeries() {
-      const replaced = this.series.length === MARKS.length ? this.series.shift() : void 0;
-      const free = MARKS.findIndex((_, look) => this.series.every((series2) => series2.look !== look));
-      const series = { name: this.name, look: free, points: /* @__PURE__ */ new Map() };
-      this.series.push(series);
-      write(
-        this.words,
-        `Decoding the first samples.${replaced ? ` The curve of ${replaced.name} is removed.` : ""}`
+    get measured() {
+      return (
+        /** @type {Measure} */
+        this.kind.value
       );
-      return series;
+    }
+    /** The curves of the chosen board and measure. */
+    get shown() {
+      return this.series.of(this.entry.task, this.measured);
+    }
+    get isFull() {
+      return this.shown.length >= MOST_CURVES;
+    }
+    /** Put the wished settings in force, as far as the model allows. */
+    fit() {
+      const { entry, wished } = this;
+      const puzzles = entry.in_page && !entry.continues_prefix ? this.puzzles[entry.task] ?? [] : [];
+      const isBoard = entry.kind === "sudoku";
+      const sampled = isBoard ? "boards sampled from an empty grid" : "generated problems answered";
+      const solved = puzzles.length ? [["solved", "puzzles solved"]] : [];
+      offer(this.kind, [["sampled", sampled], ...solved], wished.measure);
+      offer(this.order, ordersFor(entry), wished.order);
+      this.candidates.disabled = !isAdaptive(this.order.value);
+      this.candidates.value = this.candidates.disabled ? "1" : wished.candidates;
+      this.count.max = String(this.measured === "solved" ? puzzles.length : 1e3);
+      if (Number(this.count.value) > Number(this.count.max)) this.count.value = this.count.max;
+      write($("#curve-about"), isBoard ? WORDS[this.measured] : PROBLEMS);
+    }
+    /** Add the series of the chosen settings. */
+    addSeries() {
+      const { name: model, task } = this.entry;
+      const k = this.candidates.disabled ? "" : this.candidates.value;
+      const name = seriesName(model, this.order.value, k, this.seed.value || "0");
+      return this.series.add({ model, name, task, measure: this.measured, points: /* @__PURE__ */ new Map() });
     }
     async measure() {
-      const control = new AbortController();
-      this.control = control;
+      const control = this.control = new AbortController();
       const series = this.addSeries();
+      write(this.words, "Decoding the first samples.");
       this.draw();
       try {
-        await this.receive(series, control.signal);
+        const tell = (point) => this.take(series, point);
+        await (this.entry.in_page ? this.inPage : this.onServer).call(this, control.signal, tell);
         const shares = [...series.points.values()].map(
           (p) => `n = ${p.latents}: ${percent(p.right / p.done)} correct`
         );
@@ -972,50 +1157,90 @@
         else if (error instanceof Fault) write(this.words, error.message, true);
         else throw error;
       } finally {
-        if (!series.points.size) this.series = this.series.filter((other) => other !== series);
+        control.abort();
+        if (!series.points.size) this.series.remove(series);
         this.control = null;
         this.draw();
       }
     }
     /**
-     * @param {Series} series
      * @param {AbortSignal} signal
+     * @param {(point: Point) => void} tell
      */
-    async receive(series, signal) {
-      for await (const [name, data] of events(`/api/curve?${query(this.values)}`, signal)) {
-        if (name !== "point") continue;
-        const point = (
+    inPage(signal, tell) {
+      const { entry, order, candidates, seed } = this;
+      while (this.engines.length < numWorkers()) this.engines.push(this.makeEngine());
+      const puzzles = this.measured === "solved" ? this.puzzles[entry.task] : null;
+      const name = (
+        /** @type {import("../engine/decoding.js").OrderName} */
+        order.value
+      );
+      const settings = { candidates: count(candidates.value), order: name, seed: Number(seed.value) };
+      const plan = { model: entry, count: Number(this.count.value), puzzles, settings };
+      return measure(this.engines, plan, signal, tell);
+    }
+    /**
+     * @param {AbortSignal} signal
+     * @param {(point: Point) => void} tell
+     */
+    async onServer(signal, tell) {
+      const values = { model: this.model, count: this.count, candidates: this.candidates, order: this.order };
+      const texts = Object.entries({ ...values, seed: this.seed }).map(([name, { value }]) => [name, value]);
+      for await (const [name, data] of events(`/api/curve?${query(Object.fromEntries(texts))}`, signal)) {
+        if (name === "point") tell(
           /** @type {Point} */
           data
         );
-        series.points.set(String(point.latents), point);
-        this.draw();
-        const { latents, done, of, right } = point;
-        write(
-          this.words,
-          `n = ${latents}: ${right} of ${done} correct${done < of ? `, ${of - done} to go` : ""}.`
-        );
       }
     }
-    draw() {
-      const box = $("#plot");
-      const busy = this.control !== null;
-      $("#curve-legend").replaceChildren(...legend(this.series));
-      box.replaceChildren(plot(this.series, Math.max(box.clientWidth, 280), busy));
-      const rows = this.series.flatMap(
-        ({ name, points }) => [...points.values()].map((point) => rowOf(name, point))
+    /**
+     * @param {Series} series
+     * @param {Point} point
+     */
+    take(series, point) {
+      series.points.set(String(point.latents), point);
+      const { latents, done, of, right } = point;
+      write(
+        this.words,
+        `n = ${latents}: ${right} of ${done} correct${done < of ? `, ${of - done} to go` : ""}.`
       );
-      $("#points thead").replaceChildren(...this.series.length ? [row("th", HEADS)] : []);
+      this.drawSoon();
+    }
+    drawSoon() {
+      this.frame ??= requestAnimationFrame(() => {
+        this.frame = void 0;
+        this.draw();
+      });
+    }
+    /** @param {Series} series */
+    removeSeries(series) {
+      this.series.remove(series);
+      this.draw();
+      this.run.focus();
+    }
+    draw() {
+      const { shown } = this;
+      const box = $("#plot");
+      $("#curve-tip").hidden = true;
+      const busy = this.control !== null;
+      const remove = busy ? null : (series) => this.removeSeries(series);
+      $("#curve-legend").replaceChildren(...legend(shown, remove));
+      box.replaceChildren(plot(shown, Math.max(box.clientWidth, 280), busy), $("#curve-tip"));
+      const rows = shown.flatMap(({ name, points }) => [...points.values()].map((p) => rowOf(name, p)));
+      $("#points thead").replaceChildren(...shown.length ? [row("th", HEADS)] : []);
       $("#points tbody").replaceChildren(...rows);
-      disable(this.run, busy);
+      disable(this.run, busy || this.isFull);
       disable(this.stop, !busy);
-      disable(this.clear, busy || !this.series.length);
+      disable(this.clear, busy || !shown.length);
+      const isFull = this.isFull && !busy;
+      write($("#curve-full"), isFull ? `${MOST_CURVES} curves are shown. Remove one to measure another.` : "");
     }
   };
   function rowOf(name, { latents, right, done, low, high, processed, relative }) {
     const interval = `${percent(low)} to ${percent(high)}`;
     const cost = [number(Math.round(processed)), times(relative)];
-    return row("td", [name, String(latents), `${right} of ${done}`, percent(right / done), interval, ...cost]);
+    const share = [`${number(right)} of ${number(done)}`, percent(right / done)];
+    return row("td", [name, String(latents), ...share, interval, ...cost]);
   }
   function row(kind, texts) {
     return el("tr", {}, ...texts.map((text) => el(kind, kind === "th" ? { scope: "col" } : {}, text)));
@@ -1456,32 +1681,6 @@
     for (const trace of traces.slice(0, 2)) watch.addLane().finish(trace, "");
     watch.draw();
   }
-
-  // src/page/source.js
-  var server = {
-    check: async ({ name }, puzzle) => {
-      const { solutions, conflicts } = await post("/api/check", { model: name, puzzle });
-      return conflicts.length ? 0 : solutions;
-    },
-    decode: (request2, _, signal) => events(`/api/decode?${query(request2)}`, signal)
-  };
-  var inPage = (engine) => ({
-    check: async ({ side, box }, _, digits) => side && box ? countSolutions(digits, side, box, 2) : null,
-    decode: (request2, digits, signal) => decodeInPage(engine, request2, digits, signal)
-  });
-  async function* decodeInPage(engine, request2, tokens, signal) {
-    const { model, latents, candidates, order, temperature, seed } = request2;
-    const n = latents === void 0 ? {} : { latents: count(latents) };
-    const settings = { ...n, candidates: count(candidates), order, temperature, seed: Number(seed) };
-    const { start: start2, frames, end } = await engine.decode(model, { tokens, ...settings }, signal);
-    yield ["start", start2];
-    for (const frame of frames) yield ["frame", frame];
-    yield ["end", end];
-  }
-  var count = (value) => /^\d+$/.test(value) ? Number(value) : (
-    /** @type {"all"} */
-    value
-  );
 
   // src/page/tabs.js
   var Tabs = class {
@@ -2494,25 +2693,25 @@
     $("#tabs").hidden = true;
     showAlone(new Watch(null), recorded);
   }
-  function start(models, record, engine, source, recorded) {
+  function start(models, record, read, hasServer, recorded) {
     const { address } = readAddress();
-    const hasServer = source === server;
+    const engine = new Engine(read);
     const writeSoon = addressWriter(() => ({ tab: tabs.current, ...addressOf(watch), theme: currentTheme() }));
-    const watch = new Watch(source, () => writeSoon());
+    const watch = new Watch(sourceOf(models, engine), () => writeSoon());
     const cell = record && new OneCell(record, engine, (puzzle) => {
       watch.puzzle.load(puzzle, 0);
       tabs.open("watch");
       $("#play").focus();
     });
     if (record) new Race(record, engine);
-    const curve2 = hasServer ? new Curve(models) : null;
+    const curve2 = new Curve(models, inlined("#curves"), () => new Engine(read));
     const masks = hasServer ? new Masks() : null;
     const offered = { cell, watch, race: record, curve: curve2, masks };
     const names = Object.entries(offered).flatMap(([name, tab]) => tab ? [name] : []);
     const tabs = new Tabs(names, (name) => {
       if (name !== "watch") watch.player.pause();
       if (name === "cell") cell?.open();
-      if (name === "curve") curve2?.draw();
+      if (name === "curve") curve2.draw();
       if (name === "masks") masks?.open();
       writeSoon();
     });
@@ -2537,10 +2736,9 @@
     const entries = inlined("#entries");
     if (recorded.traces.length && !entries) return showRecorded(recorded);
     const weights = inlined("#weights");
-    const engine = new Engine(weights ? inlineReader(weights) : fetchModel);
+    const read = weights ? inlineReader(weights) : fetchModel;
     try {
-      if (entries) start(entries, record, engine, inPage(engine), recorded);
-      else start(await get("/api/models"), record, engine, server, recorded);
+      start(entries ?? await get("/api/models"), record, read, !entries, recorded);
       if (invalid.length)
         complain(`${invalid.join(", ")} in the address: is not a setting. The page has its default.`);
     } catch (error) {

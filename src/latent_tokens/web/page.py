@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from latent_tokens.trace.frozen import PAGE_RECORD, PageRecord
+from latent_tokens.web.curves import curves
 from latent_tokens.web.payloads import ModelEntry
 
 FOLDER = Path(__file__).parent
@@ -22,7 +23,7 @@ MODEL_FILES = ("config.json", "model.safetensors")  # that the engine in the pag
 
 def page() -> str:
     """Return page.html with its style, its scripts and its record inlined."""
-    return document_with({"record": bundled_record()})
+    return document_with({"record": bundled_record(), "curves": curves()})
 
 
 def static_page(entries: Sequence[ModelEntry], weights: Mapping[str, object] | None = None) -> str:
@@ -33,7 +34,7 @@ def static_page(entries: Sequence[ModelEntry], weights: Mapping[str, object] | N
         weights: the config and the weights in base64 of each model. By default the page reads the files of
             `models/NAME`, next to it.
     """
-    contents = {"record": bundled_record(), "entries": entries, "weights": weights}
+    contents = {"record": bundled_record(), "curves": curves(), "entries": entries, "weights": weights}
     return with_policy(document_with(contents))
 
 

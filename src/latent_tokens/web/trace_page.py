@@ -9,6 +9,7 @@ from latent_tokens.storage import sha256_of
 from latent_tokens.trace.events import Start, Trace
 from latent_tokens.trace.frozen import PageRecord
 from latent_tokens.trace.record import LoadedModel
+from latent_tokens.web.curves import curves
 from latent_tokens.web.inlined import folders_of, inlined, weights_of, why_recorded
 from latent_tokens.web.model_cache import model_entry
 from latent_tokens.web.page import bundled_record, document_with, with_policy
@@ -39,7 +40,11 @@ def page_with(traces: Sequence[Trace], caption: str = "", models: Sequence[Loade
             "Use fewer latent tokens, a smaller board, or one decode."
         )
     reason = why_recorded(models) if models else NO_MODEL
-    contents: dict[str, object] = {"traces": traces, "recorded": {"caption": caption, "reason": reason}}
+    contents: dict[str, object] = {
+        "curves": curves(),
+        "traces": traces,
+        "recorded": {"caption": caption, "reason": reason},
+    }
     if not reason:
         by_name = {model.name: model for model in models}
         contents["entries"] = [entry_with(model, traces[0]["start"], caption) for model in by_name.values()]
@@ -54,7 +59,7 @@ def entry_with(model: LoadedModel, start: Start, caption: str) -> ModelEntry:
     entry = model_entry(model.name, folder, model.task)
     cells = ["." if token is None else str(token + 1) for token in start["tokens"]]
     recorded: Example = {"puzzle": " ".join(cells), "label": "the recorded puzzle", "caption": caption}
-    return {**entry, "examples": [recorded, *entry["examples"]]}
+    return {**entry, "in_page": True, "examples": [recorded, *entry["examples"]]}
 
 
 def record_of(models: Sequence[LoadedModel]) -> PageRecord | None:

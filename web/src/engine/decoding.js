@@ -13,6 +13,7 @@ import { CONFIDENCES } from "./probability.js";
  * @property {number | null} [temperature]
  * @property {number | null} [top_p]
  * @property {number} [seed]
+ * @property {number} [row] the sample of a batch whose random numbers are drawn
  */
 /**
  * @typedef {object} Decoding
@@ -22,6 +23,7 @@ import { CONFIDENCES } from "./probability.js";
  * @property {number} temperature 0 takes the most likely token
  * @property {number} top_p
  * @property {number} seed
+ * @property {number} row
  */
 
 const DEFAULT_CANDIDATES = 8; // the paper's k (appendix D.2)
@@ -50,6 +52,7 @@ export function decodingFor(method, settings) {
     temperature: settings.temperature ?? 0,
     top_p: settings.top_p ?? 1,
     seed: settings.seed ?? 0,
+    row: settings.row ?? 0,
   };
 }
 
@@ -134,10 +137,11 @@ function checkOrder(method, order) {
 }
 
 /** @param {Settings} settings */
-function checkSettings({ latents, candidates, order, temperature, top_p, seed }) {
+function checkSettings({ latents, candidates, order, temperature, top_p, seed, row }) {
   if (latents !== "all") checkCount("latents", latents ?? 0, 0);
   if (candidates !== "all" && candidates !== "growing") checkCount("candidates", candidates ?? 1, 1);
   checkCount("seed", seed ?? 0, 0);
+  checkCount("row", row ?? 0, 0);
   if (order && !ORDERS.includes(order))
     throw new Error(`order=${order}: must be one of ${ORDERS.join(", ")}`);
   if (!((temperature ?? 0) >= 0 && Number.isFinite(temperature ?? 0))) {

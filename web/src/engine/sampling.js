@@ -22,8 +22,6 @@ import { forward } from "./transformer.js";
  * @property {number} token the decoded token
  */
 
-const ROW = 0; // a request is one sample, which draws as the first sample of a batch
-
 /**
  * Decode the masked positions of a sequence, one per step, and yield the steps (Algorithm 5 with refresh).
  *
@@ -34,7 +32,7 @@ const ROW = 0; // a request is one sample, which draws as the first sample of a 
  * @returns {Generator<Step, void>}
  */
 export function* sample(net, method, given, decoding) {
-  const uniform = perSampleRng(decoding.seed, ROW);
+  const uniform = perSampleRng(decoding.seed, decoding.row);
   const isRandom = decoding.order !== "left_to_right"; // adaptive orders follow a random schedule
   const confidence = CONFIDENCES[decoding.order] ?? CONFIDENCES.top_prob;
   const tokens = given.map((token) => token ?? net.maskId);

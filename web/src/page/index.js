@@ -9,7 +9,7 @@ import { Masks } from "./masks.js";
 import { Race } from "./race.js";
 import { showAlone } from "./recorded.js";
 import { Fault, get } from "./server.js";
-import { inPage, server } from "./source.js";
+import { sourceOf } from "./source.js";
 import { Tabs } from "./tabs.js";
 import { currentTheme, startTheme } from "./theme.js";
 import { Watch } from "./watch.js";
@@ -61,15 +61,15 @@ function showRecorded(recorded) {
  *
  * @param {ModelEntry[]} models
  * @param {import("./types.js").PageRecord | null} record
- * @param {Engine} engine
- * @param {import("./source.js").Source} source
+ * @param {import("./engine.js").ModelReader} read
+ * @param {boolean} hasServer
  * @param {Recorded} recorded
  */
-function start(models, record, engine, source, recorded) {
+function start(models, record, read, hasServer, recorded) {
   const { address } = readAddress();
-  const hasServer = source === server;
+  const engine = new Engine(read);
   const writeSoon = addressWriter(() => ({ tab: tabs.current, ...addressOf(watch), theme: currentTheme() }));
-  const watch = new Watch(source, () => writeSoon());
+  const watch = new Watch(sourceOf(models, engine), () => writeSoon());
   const cell =
     record &&
     new OneCell(record, engine, (puzzle) => {
@@ -78,14 +78,14 @@ function start(models, record, engine, source, recorded) {
       $("#play").focus();
     });
   if (record) new Race(record, engine);
-  const curve = hasServer ? new Curve(models) : null;
+  const curve = new Curve(models, inlined("#curves"), () => new Engine(read));
   const masks = hasServer ? new Masks() : null;
   const offered = { cell, watch, race: record, curve, masks };
   const names = Object.entries(offered).flatMap(([name, tab]) => (tab ? [name] : []));
   const tabs = new Tabs(names, (name) => {
     if (name !== "watch") watch.player.pause();
     if (name === "cell") cell?.open();
-    if (name === "curve") curve?.draw();
+    if (name === "curve") curve.draw();
     if (name === "masks") masks?.open();
     writeSoon();
   });
@@ -117,10 +117,9 @@ async function begin() {
   const entries = inlined("#entries");
   if (recorded.traces.length && !entries) return showRecorded(recorded);
   const weights = inlined("#weights");
-  const engine = new Engine(weights ? inlineReader(weights) : fetchModel);
+  const read = weights ? inlineReader(weights) : fetchModel;
   try {
-    if (entries) start(entries, record, engine, inPage(engine), recorded);
-    else start(await get("/api/models"), record, engine, server, recorded);
+    start(entries ?? (await get("/api/models")), record, read, !entries, recorded);
     if (invalid.length)
       complain(`${invalid.join(", ")} in the address: is not a setting. The page has its default.`);
   } catch (error) {

@@ -1,4 +1,4 @@
-/** A source decodes puzzles: the server of the page, or the engine in the page. */
+/** A source decodes puzzles: the engine with the models in the page, the server with the others. */
 
 import { events, post, query } from "./server.js";
 import { countSolutions } from "./sudoku.js";
@@ -13,7 +13,7 @@ import { countSolutions } from "./sudoku.js";
  */
 
 /** @type {Source} */
-export const server = {
+const server = {
   check: async ({ name }, puzzle) => {
     const { solutions, conflicts } = await post("/api/check", { model: name, puzzle });
     return conflicts.length ? 0 : solutions;
@@ -22,12 +22,28 @@ export const server = {
 };
 
 /**
+ * Return the source of models, some of which the page has.
+ *
+ * @param {import("./types.js").ModelEntry[]} models
+ * @param {import("./engine.js").Engine} engine
+ * @returns {Source}
+ */
+export function sourceOf(models, engine) {
+  const local = inPage(engine);
+  const names = models.filter((model) => model.in_page).map(({ name }) => name);
+  return {
+    check: (model, ...rest) => (model.in_page ? local : server).check(model, ...rest),
+    decode: (request, ...rest) => (names.includes(request.model) ? local : server).decode(request, ...rest),
+  };
+}
+
+/**
  * Return the source that decodes in the page.
  *
  * @param {import("./engine.js").Engine} engine
  * @returns {Source}
  */
-export const inPage = (engine) => ({
+const inPage = (engine) => ({
   check: async ({ side, box }, _, digits) => (side && box ? countSolutions(digits, side, box, 2) : null),
   decode: (request, digits, signal) => decodeInPage(engine, request, digits, signal),
 });
@@ -54,4 +70,4 @@ async function* decodeInPage(engine, request, tokens, signal) {
  *
  * @param {string} value
  */
-const count = (value) => (/^\d+$/.test(value) ? Number(value) : /** @type {"all"} */ (value));
+export const count = (value) => (/^\d+$/.test(value) ? Number(value) : /** @type {"all"} */ (value));

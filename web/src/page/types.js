@@ -78,6 +78,7 @@
  * @property {boolean} left_to_right
  * @property {boolean} continues_prefix
  * @property {number} candidates
+ * @property {boolean} in_page whether the engine decodes with it
  * @property {{ puzzle: string, label: string, caption: string }[]} examples
  */
 

@@ -482,28 +482,37 @@ var latentTokens = (() => {
     const isOpen = (settings.candidates ?? null) === null && (settings.latents ?? null) === null;
     const candidates = settings.candidates ?? (isOpen ? "all" : DEFAULT_CANDIDATES);
     return {
-      latents: latentsFor(method, settings.latents ?? null),
+      turns: turnsFor(method, settings.latents ?? null),
       candidates: order in CONFIDENCES ? candidates : 1,
       order,
       temperature: settings.temperature ?? 0,
       top_p: settings.top_p ?? 1,
       seed: settings.seed ?? 0,
+      refresh: settings.refresh ?? true,
       row: settings.row ?? 0
     };
   }
-  function numCandidatesAndLatents(method, { candidates, latents }, numClean, numMasked) {
+  function numCandidatesAndLatents(method, { candidates, turns }, step, numClean, numMasked) {
+    const latents = turns.findLast(({ from }) => from <= step)?.latents ?? 0;
     const visible = maxVisible(method, numMasked);
     const wanted = candidates === "growing" ? numClean + 1 : candidates;
     const k = wanted === "all" ? visible : Math.min(wanted, visible);
     const n = latents === "all" ? visible - k : Math.min(latents, visible - k);
     return { k, n };
   }
-  function reportedCounts({ window }, { candidates, latents }) {
+  function reportedCounts({ window }, { candidates, turns }) {
+    const { latents } = turns[0];
+    if (turns.length > 1) return { candidates, latents: turnsInWords(turns) };
     if (window === null) return { candidates, latents };
     const k = typeof candidates === "number" ? Math.min(candidates, window) : candidates;
     const shown = k === "all" ? window : k;
     const most = window - (typeof shown === "number" ? shown : 1);
     return { candidates: shown, latents: latents === "all" ? most : Math.min(latents, most) };
+  }
+  var turnsInWords = (turns) => turns.map(({ from, latents }) => from > 1 ? `${latents}@${from}` : latents).join();
+  function turnsFor(method, latents) {
+    const turns = Array.isArray(latents) ? latents : [{ from: 1, latents }];
+    return turns.map((turn) => ({ from: turn.from, latents: latentsFor(method, turn.latents) }));
   }
   function latentsFor(method, latents) {
     const control = latentControl(method);
@@ -535,7 +544,9 @@ var latentTokens = (() => {
     }
   }
   function checkSettings({ latents, candidates, order, temperature, top_p, seed, row }) {
-    if (latents !== "all") checkCount("latents", latents ?? 0, 0);
+    for (const number of Array.isArray(latents) ? latents.map((turn) => turn.latents) : [latents]) {
+      if (number !== "all") checkCount("latents", number ?? 0, 0);
+    }
     if (candidates !== "all" && candidates !== "growing") checkCount("candidates", candidates ?? 1, 1);
     checkCount("seed", seed ?? 0, 0);
     checkCount("row", row ?? 0, 0);
@@ -785,7 +796,8 @@ var latentTokens = (() => {
     };
     reshuffle();
     for (let number = 0; numClean < tokens.length; number++) {
-      const { k, n } = numCandidatesAndLatents(method, decoding, numClean, tokens.length - numClean);
+      const numMasked = tokens.length - numClean;
+      const { k, n } = numCandidatesAndLatents(method, decoding, number + 1, numClean, numMasked);
       const layout = nextLayout(order, numClean, k, n);
       const logits = maskedLogits(net, method, tokens, layout);
       const probabilities = logits.map(softmax);
@@ -796,7 +808,7 @@ var latentTokens = (() => {
       tokens[position] = token;
       order = promote(order, numClean, entry);
       numClean += 1;
-      reshuffle();
+      if (decoding.refresh) reshuffle();
       yield { number, layout, probabilities, position, token };
     }
   }

@@ -97,11 +97,12 @@
   // src/page/address.js
   var QUIET = 200;
   var VALID = {
-    n: (value) => value === "all" || /^\d{1,4}$/.test(value),
+    n: (value) => /^(all|\d{1,4})(,(all|\d{1,4})@\d{1,4})*$/.test(value),
     k: (value) => CANDIDATES.some(([k]) => k === value),
     order: (value) => ORDERS.some(([order]) => order === value),
     seed: (value) => /^\d{1,6}$/.test(value),
     step: (value) => /^\d{1,4}$/.test(value),
+    keep: (value) => value === "1",
     theme: (value) => value === "dark" || value === "light"
   };
   function readAddress() {
@@ -117,18 +118,26 @@
   }
 
   // src/page/marks.js
+  function markPlace(start2, token, p) {
+    const columns = Math.ceil(Math.sqrt(start2.columns));
+    const rows = Math.ceil(start2.columns / columns);
+    const place = start2.signs.indexOf(start2.signs[token]) - firstDigit(start2);
+    const x = (place % columns + 0.5) * 82 / columns + 9;
+    const y = (Math.floor(place / columns) + 0.5) * 74 / rows + 20;
+    return pulled(x, y, p);
+  }
+  function pulled(x, y, p) {
+    const pull = Math.max(0, 4 * p - 3);
+    return { x: x + (50 - x) * pull, y: y + (53 - y) * pull, size: 15 + 17 * p + 18 * pull };
+  }
   function marks(start2, beliefs) {
     const isSudoku = start2.kind === "sudoku";
-    const columns = isSudoku ? Math.ceil(Math.sqrt(start2.columns)) : 2;
-    const rows = isSudoku ? Math.ceil(start2.columns / columns) : 2;
     const many = svg("g", { class: "many" });
     (isSudoku ? beliefs : beliefs.slice(0, 4)).forEach(([token, p], rank) => {
       if (p < 0.02) return;
-      const place = isSudoku ? start2.signs.indexOf(start2.signs[token]) - firstDigit(start2) : rank;
-      const pull = Math.max(0, 4 * p - 3);
-      const x = (place % columns + 0.5) * 82 / columns + 9;
-      const y = (Math.floor(place / columns) + 0.5) * 74 / rows + 20;
-      many.append(mark(start2, token, p, x + (50 - x) * pull, y + (53 - y) * pull, 15 + 17 * p + 18 * pull));
+      const quarter = pulled(rank % 2 * 41 + 29.5, Math.floor(rank / 2) * 37 + 38.5, p);
+      const { x, y, size } = isSudoku ? markPlace(start2, token, p) : quarter;
+      many.append(mark(start2, token, p, x, y, size));
     });
     const few = svg("g", { class: "few" });
     beliefs.slice(0, 2).forEach(([token, p], rank) => {
@@ -288,6 +297,26 @@
     return count2;
   }
 
+  // src/page/turns.js
+  var count = (value) => /^\d+$/.test(value) ? Number(value) : (
+    /** @type {"all"} */
+    value
+  );
+  function turnsOf(text) {
+    return text.split(",").map((part) => {
+      const [latents, from = "1"] = part.split("@");
+      return { from: Number(from), latents: count(latents) };
+    });
+  }
+  var textOf = (turns) => turns.map(({ from, latents }) => from > 1 ? `${latents}@${from}` : `${latents}`).join();
+  var current = (text) => String(turnsOf(text).at(-1)?.latents);
+  function turned(text, step, latents) {
+    const before = turnsOf(text).filter(({ from }) => from < step);
+    const isSame = String(before.at(-1)?.latents) === latents;
+    return textOf(isSame ? before : [...before, { from: step, latents: count(latents) }]);
+  }
+  var inWords = (text) => turnsOf(text).map(({ from, latents }) => from > 1 ? `${latents} from step ${from}` : `${latents}`).join(", then ");
+
   // src/page/trace.js
   var KINDS = {
     given: () => "given",
@@ -360,7 +389,7 @@
     return { clean: processed - latent - candidate, latent, candidate, out: Math.max(0, all - processed) };
   }
   function settingWords({ model, settings: { latents, candidates, order } }) {
-    return `${shortName(model)}: n = ${latents}, k = ${candidates}, ${orderName(order)}`;
+    return `${shortName(model)}: n = ${inWords(String(latents))}, k = ${candidates}, ${orderName(order)}`;
   }
 
   // src/page/board.js
@@ -512,7 +541,18 @@
     element.setAttribute("aria-label", label.join("; "));
     if (token === null) return element.replaceChildren(...beliefs ? [marks(start2, beliefs)] : []);
     const step = cell.step ? [el("span", { class: "when", "aria-hidden": "true" }, String(cell.step))] : [];
-    return element.replaceChildren(start2.signs[token] || "_", ...step);
+    return element.replaceChildren(digitOf(start2, cell, token), ...step);
+  }
+  function digitOf(start2, { kind, beliefs }, token) {
+    const sign = start2.signs[token] || "_";
+    const probability = beliefs?.find(([id]) => id === token)?.[1];
+    if (kind !== "new" || probability === void 0 || start2.kind !== "sudoku") return sign;
+    const digit = el("span", { class: "grown" }, sign);
+    const { x, y, size } = markPlace(start2, token, probability);
+    digit.style.setProperty("--x", `${(x - 50) / 50}em`);
+    digit.style.setProperty("--y", `${(y - 50) / 50}em`);
+    digit.style.setProperty("--scale", String(size / 50));
+    return digit;
   }
   var spoken = (start2) => (
     /** @param {import("./types.js").Prediction} prediction */
@@ -534,7 +574,7 @@
       return write(line, `Decoded in ${plural(frames.length, "step")}. Play to the end for the verdict.`);
     }
     const ratio = start2.all_processed ? ` (${times(end.processed / start2.all_processed)})` : "";
-    const before = `n = ${start2.settings.latents}: `;
+    const before = `n = ${inWords(String(start2.settings.latents))}: `;
     const verdict = end.right ? "✓ solved" : "✕ wrong";
     const after = `, ${number(end.processed)} tokens processed${ratio}`;
     if (line.textContent === before + verdict + after) return void 0;
@@ -996,40 +1036,6 @@
       "stroke-width": 2
     });
   }
-
-  // src/page/source.js
-  var server = {
-    check: async ({ name }, puzzle) => {
-      const { solutions, conflicts } = await post("/api/check", { model: name, puzzle });
-      return conflicts.length ? 0 : solutions;
-    },
-    decode: (request2, _, signal) => events(`/api/decode?${query(request2)}`, signal)
-  };
-  function sourceOf(models, engine) {
-    const local = inPage(engine);
-    const names = models.filter((model) => model.in_page).map(({ name }) => name);
-    return {
-      check: (model, ...rest) => (model.in_page ? local : server).check(model, ...rest),
-      decode: (request2, ...rest) => (names.includes(request2.model) ? local : server).decode(request2, ...rest)
-    };
-  }
-  var inPage = (engine) => ({
-    check: async ({ side, box }, _, digits) => side && box ? countSolutions(digits, side, box, 2) : null,
-    decode: (request2, digits, signal) => decodeInPage(engine, request2, digits, signal)
-  });
-  async function* decodeInPage(engine, request2, tokens, signal) {
-    const { model, latents, candidates, order, temperature, seed } = request2;
-    const n = latents === void 0 ? {} : { latents: count(latents) };
-    const settings = { ...n, candidates: count(candidates), order, temperature, seed: Number(seed) };
-    const { start: start2, frames, end } = await engine.decode(model, { tokens, ...settings }, signal);
-    yield ["start", start2];
-    for (const frame of frames) yield ["frame", frame];
-    yield ["end", end];
-  }
-  var count = (value) => /^\d+$/.test(value) ? Number(value) : (
-    /** @type {"all"} */
-    value
-  );
 
   // src/page/curve.js
   var HEADS = ["model", "n", "correct", "accuracy", "95% interval", "tokens processed", "relative cost"];
@@ -1682,6 +1688,36 @@
     watch.draw();
   }
 
+  // src/page/source.js
+  var server = {
+    check: async ({ name }, puzzle) => {
+      const { solutions, conflicts } = await post("/api/check", { model: name, puzzle });
+      return conflicts.length ? 0 : solutions;
+    },
+    decode: (request2, _, signal) => events(`/api/decode?${query(request2)}`, signal)
+  };
+  function sourceOf(models, engine) {
+    const local = inPage(engine);
+    const names = models.filter((model) => model.in_page).map(({ name }) => name);
+    return {
+      check: (model, ...rest) => (model.in_page ? local : server).check(model, ...rest),
+      decode: (request2, ...rest) => (names.includes(request2.model) ? local : server).decode(request2, ...rest)
+    };
+  }
+  var inPage = (engine) => ({
+    check: async ({ side, box }, _, digits) => side && box ? countSolutions(digits, side, box, 2) : null,
+    decode: (request2, digits, signal) => decodeInPage(engine, request2, digits, signal)
+  });
+  async function* decodeInPage(engine, request2, tokens, signal) {
+    const { model, latents, candidates, order, temperature, seed, refresh } = request2;
+    const n = latents === void 0 ? {} : { latents: turnsOf(latents) };
+    const settings = { ...n, refresh, candidates: count(candidates), order, temperature, seed: Number(seed) };
+    const { start: start2, frames, end } = await engine.decode(model, { tokens, ...settings }, signal);
+    yield ["start", start2];
+    for (const frame of frames) yield ["frame", frame];
+    yield ["end", end];
+  }
+
   // src/page/tabs.js
   var Tabs = class {
     current = "";
@@ -1919,6 +1955,7 @@
      * @param {Partial<LaneSettings["wished"]>} wishes
      */
     wish(wishes) {
+      this.wished.latents = current(this.wished.latents);
       Object.assign(this.wished, wishes);
       this.apply();
       this.changed();
@@ -1956,7 +1993,7 @@
   };
 
   // src/page/lane.js
-  var HINT = "How many empty cells, besides the candidates, are in the input. Each step chooses other cells at random.";
+  var HINT = "How many empty cells, besides the candidates, are in the input of a step.";
   function numLatentsAtMost(start2, k) {
     const open = numEmpty(start2);
     const growing = start2.kind === "sudoku" ? start2.tokens.length - open + 1 : open;
@@ -1975,6 +2012,8 @@
     tried = /* @__PURE__ */ new Map();
     /** @type {WeakSet<object>} the ends of the traces that were played to the end */
     seen = /* @__PURE__ */ new WeakSet();
+    frozen = 1;
+    // the step from which a turn of the slider counts; the board before it stays
     /**
      * @param {string} name "A" or "B"
      * @param {LaneActions} actions
@@ -1985,14 +2024,15 @@
       this.reason.id = `reason-${name}`;
       this.dial.setAttribute("aria-describedby", this.reason.id);
       this.dial.addEventListener("input", () => {
-        this.settings.wish({ latents: this.dial.value === this.dial.max ? "all" : this.dial.value });
+        const latents = this.dial.value === this.dial.max ? "all" : this.dial.value;
+        this.settings.wish({ latents: turned(this.settings.wished.latents, this.frozen, latents) });
       });
     }
     get model() {
       return this.settings.model;
     }
     get isAll() {
-      const { latents } = this.settings.wished;
+      const latents = current(this.settings.wished.latents);
       return latents === "all" || Number(latents) >= Number(this.dial.max);
     }
     /**
@@ -2002,7 +2042,8 @@
      */
     get requested() {
       const { model, candidates, order, wished } = this.settings;
-      const latents = this.isAll ? "all" : wished.latents;
+      const isOne = !wished.latents.includes("@");
+      const latents = this.isAll && isOne ? "all" : wished.latents;
       const name = (
         /** @type {import("../engine/decoding.js").OrderName} */
         order.value
@@ -2015,6 +2056,8 @@
       this.abort();
       this.decode = IDLE;
       this.tried = /* @__PURE__ */ new Map();
+      this.frozen = 1;
+      this.settings.wished.latents = current(this.settings.wished.latents);
     }
     /** @param {AbortController | null} control ends the decode that is awaited */
     wait(control = null) {
@@ -2048,12 +2091,15 @@
     /** @param {Trace} trace one that was played to the end */
     see(trace) {
       this.seen.add(trace.end);
-      this.tried.set(String(trace.start.settings.latents), trace.end.right);
+      const latents = String(trace.start.settings.latents);
+      if (!latents.includes("@")) this.tried.set(latents, trace.end.right);
     }
     /** @param {LaneView} view */
     draw({ draft, at, chosen, served, reason }) {
       const trace = drawnTrace(this.decode, at);
-      const shown = trace ?? { start: draft, frames: [], end: null };
+      const isPrevious = this.decode.kind === "loading" && trace === this.decode.previous;
+      const drawn2 = trace ?? { start: draft, frames: [], end: null };
+      const shown = isPrevious ? { ...drawn2, end: null } : drawn2;
       const { start: start2, frames } = shown;
       const reached = Math.min(at, frames.length);
       const cells = cellsAt(shown, reached);
@@ -2063,6 +2109,7 @@
       const end = reached > 0 && reached === frames.length ? shown.end : null;
       if (end && this.decode.kind === "playing") this.see(this.decode.trace);
       const broken = new Set(end?.broken);
+      if (this.decode.kind === "playing") this.freeze(at, frames.length);
       this.board.draw({ start: start2, cells, chosen, clash, broken, editable: served && isSudoku });
       this.root.dataset.state = this.decode.kind;
       write($(".story", this.root), storyAt(shown, reached));
@@ -2093,9 +2140,10 @@
       const { dial: isFree, method } = this.model;
       this.dial.max = String(most);
       this.dial.disabled = !isFree || most === 0;
-      this.dial.value = this.isAll ? this.dial.max : this.settings.wished.latents;
+      const latents = current(this.settings.wished.latents);
+      this.dial.value = this.isAll ? this.dial.max : latents;
       const fixed = ["sidm", "arm"].includes(method) ? "0" : "fixed";
-      const free = this.isAll ? "all" : this.settings.wished.latents;
+      const free = this.isAll ? "all" : latents;
       const text = isFree ? free : fixed;
       $(".dial-name b", this.root).textContent = text;
       this.dial.setAttribute("aria-valuetext", text === "all" ? "all latent tokens" : `${text} latent tokens`);
@@ -2104,9 +2152,21 @@
       const marks2 = [...this.tried].map(([n, right]) => triedMark(n === "all" ? most : Number(n), most, right));
       $(".tried", this.root).replaceChildren(...marks2);
     }
+    /**
+     * Keep the board of a step in the middle of a decode when the slider is turned.
+     *
+     * @param {number} at
+     * @param {number} steps
+     */
+    freeze(at, steps) {
+      this.frozen = this.model.in_page && at > 1 && at < steps ? at : 1;
+    }
     /** @param {number} most */
     hint(most) {
       if (!this.model.dial) return whyFixed(this.model.method);
+      const { latents } = this.settings.wished;
+      if (latents.includes("@")) return `n = ${inWords(latents)}. The board before that step stayed.`;
+      if (most && this.frozen > 1) return `The slider keeps this board: n changes from step ${this.frozen} on.`;
       if (most) return HINT;
       if (this.settings.candidates.value !== "all") return "No empty cell can be latent.";
       return "All empty cells are candidates, so no cell can be latent. Choose a smaller k.";
@@ -2387,24 +2447,25 @@
   };
 
   // src/page/watch_address.js
-  function restore(watch, { model = "", puzzle, n, k, order, seed, step }) {
+  function restore(watch, { model = "", puzzle, n, k, order, seed, step, keep }) {
     const { settings } = watch.lanes[0];
     if (settings.offered.some(({ name }) => name === model)) settings.setModel(model);
-    if (n) settings.wished.latents = n;
     if (k) settings.wished.candidates = k;
     if (order) settings.wished.order = order;
     if (seed) watch.seed.value = seed;
+    watch.keep.checked = keep === "1";
     settings.apply();
     watch.task = watch.model.task;
     watch.puzzle.loadFirst();
     if (puzzle !== void 0) watch.puzzle.load(puzzle, 0);
+    if (n) settings.wished.latents = n;
     if (step) watch.player.at = Number(step);
     watch.draw();
   }
-  function addressOf({ lanes, puzzle, seed, player }) {
+  function addressOf({ lanes, puzzle, seed, keep, player }) {
     const { model, latents, candidates, order } = lanes[0].requested;
     const counts = { k: candidates, order, seed: seed.value || "0", step: String(player.at) };
-    const address = { model, puzzle: puzzle.text, ...counts };
+    const address = { model, puzzle: puzzle.text, ...counts, ...keep.checked ? { keep: "1" } : {} };
     return latents === void 0 ? address : { ...address, n: latents };
   }
 
@@ -2464,6 +2525,7 @@
     // whether the puzzle cannot be decoded
     isDrawAsked = false;
     seed = find("#seed", HTMLInputElement);
+    keep = find("#keep", HTMLInputElement);
     temperature = 0;
     // that of the recorded decodes, if there are any
     reason = "";
@@ -2496,7 +2558,8 @@
       this.flush = settled(() => this.decodeWaiting(), QUIET2);
       onPress($("#compare"), () => this.compare());
       onPress($("#settings-button"), toggleSettings);
-      this.seed.addEventListener("change", () => this.lanes.forEach((lane) => this.later(lane)));
+      const again = () => this.lanes.forEach((lane) => this.later(lane));
+      for (const field of [this.seed, this.keep]) field.addEventListener("change", again);
     }
     /** The model of the first lane. */
     get model() {
@@ -2604,7 +2667,8 @@
      */
     requestOf(lane) {
       const { text: puzzle } = this.puzzle;
-      return { ...lane.requested, puzzle, temperature: this.temperature, seed: this.seed.value || "0" };
+      const seed = { temperature: this.temperature, seed: this.seed.value || "0" };
+      return { ...lane.requested, puzzle, ...seed, ...this.keep.checked ? { refresh: false } : {} };
     }
     /** @param {number} cell */
     pick(cell) {
@@ -2636,7 +2700,6 @@
       }
       this.draw();
     }
-    /** @returns {number} */
     get steps() {
       const traces = this.lanes.map(({ decode }) => drawnTrace(decode, this.player.at));
       const steps = traces.filter((trace) => trace !== null).map(stepsOf);
@@ -2655,11 +2718,10 @@
       this.player.draw();
       const { at } = this.player;
       const served = this.source !== null;
-      const { reason } = this;
       for (const lane of this.lanes) {
         const draft = drawnTrace(lane.decode, at)?.start ?? this.puzzle.draft;
         if (served) lane.settings.offerFor(this.task, this.puzzle.isPrefix);
-        lane.draw({ draft, at, chosen: this.puzzle.chosen, served, reason });
+        lane.draw({ draft, at, chosen: this.puzzle.chosen, served, reason: this.reason });
       }
       drawHeads(this.lanes, served);
       drawClues(drawnTrace(this.lanes[0].decode, 0)?.start);

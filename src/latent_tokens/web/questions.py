@@ -50,7 +50,7 @@ class Puzzle(BaseModel):
     puzzle: str = Field(max_length=MAX_PUZZLE)
 
 
-@with_settings("latents", "candidates", "order", "temperature", "seed")
+@with_settings("latents", "candidates", "order", "temperature", "seed", "refresh")
 class Question(Puzzle):
     """A puzzle and the settings to decode it with.
 

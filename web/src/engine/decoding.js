@@ -5,21 +5,24 @@ import { CONFIDENCES } from "./probability.js";
 
 /** @typedef {import("./methods.js").Method} Method */
 /** @typedef {"top_prob" | "margin" | "entropy" | "uniform" | "left_to_right"} OrderName */
+/** @typedef {{ from: number, latents: number | "all" }} Turn n from a step on, counted from 1 */
 /**
  * @typedef {object} Settings what a request may set; null or left out is the default
- * @property {number | "all" | null} [latents] n
+ * @property {number | "all" | Turn[] | null} [latents] n, or n from some steps on
  * @property {number | "all" | "growing" | null} [candidates] k
  * @property {OrderName | null} [order]
  * @property {number | null} [temperature]
  * @property {number | null} [top_p]
  * @property {number} [seed]
+ * @property {boolean} [refresh] whether every step shuffles the masked tokens again; true if left out
  * @property {number} [row] the sample of a batch whose random numbers are drawn
  */
 /**
  * @typedef {object} Decoding
- * @property {number | "all"} latents
+ * @property {Turn[]} turns
  * @property {number | "all" | "growing"} candidates
  * @property {OrderName} order
+ * @property {boolean} refresh
  * @property {number} temperature 0 takes the most likely token
  * @property {number} top_p
  * @property {number} seed
@@ -46,12 +49,13 @@ export function decodingFor(method, settings) {
   const isOpen = (settings.candidates ?? null) === null && (settings.latents ?? null) === null;
   const candidates = settings.candidates ?? (isOpen ? "all" : DEFAULT_CANDIDATES);
   return {
-    latents: latentsFor(method, settings.latents ?? null),
+    turns: turnsFor(method, settings.latents ?? null),
     candidates: order in CONFIDENCES ? candidates : 1,
     order,
     temperature: settings.temperature ?? 0,
     top_p: settings.top_p ?? 1,
     seed: settings.seed ?? 0,
+    refresh: settings.refresh ?? true,
     row: settings.row ?? 0,
   };
 }
@@ -64,10 +68,12 @@ export function decodingFor(method, settings) {
  *
  * @param {Method} method
  * @param {Decoding} decoding
+ * @param {number} step from 1
  * @param {number} numClean
  * @param {number} numMasked
  */
-export function numCandidatesAndLatents(method, { candidates, latents }, numClean, numMasked) {
+export function numCandidatesAndLatents(method, { candidates, turns }, step, numClean, numMasked) {
+  const latents = turns.findLast(({ from }) => from <= step)?.latents ?? 0;
   const visible = maxVisible(method, numMasked);
   const wanted = candidates === "growing" ? numClean + 1 : candidates; // D-33, adaptive candidates
   const k = wanted === "all" ? visible : Math.min(wanted, visible);
@@ -80,14 +86,34 @@ export function numCandidatesAndLatents(method, { candidates, latents }, numClea
  *
  * @param {Method} method
  * @param {Decoding} decoding
- * @returns {{ candidates: number | string, latents: number | "all" }}
+ * @returns {{ candidates: number | string, latents: number | string }}
  */
-export function reportedCounts({ window }, { candidates, latents }) {
+export function reportedCounts({ window }, { candidates, turns }) {
+  const { latents } = turns[0];
+  if (turns.length > 1) return { candidates, latents: turnsInWords(turns) };
   if (window === null) return { candidates, latents };
   const k = typeof candidates === "number" ? Math.min(candidates, window) : candidates;
   const shown = k === "all" ? window : k;
   const most = window - (typeof shown === "number" ? shown : 1);
   return { candidates: shown, latents: latents === "all" ? most : Math.min(latents, most) };
+}
+
+/**
+ * Return the numbers of latent tokens as an address has them, for example "all,4@7": 4 from step 7 on.
+ *
+ * @param {Turn[]} turns
+ */
+const turnsInWords = (turns) =>
+  turns.map(({ from, latents }) => (from > 1 ? `${latents}@${from}` : latents)).join();
+
+/**
+ * @param {Method} method
+ * @param {number | "all" | Turn[] | null} latents
+ * @returns {Turn[]}
+ */
+function turnsFor(method, latents) {
+  const turns = Array.isArray(latents) ? latents : [{ from: 1, latents }];
+  return turns.map((turn) => ({ from: turn.from, latents: latentsFor(method, turn.latents) }));
 }
 
 /**
@@ -138,7 +164,9 @@ function checkOrder(method, order) {
 
 /** @param {Settings} settings */
 function checkSettings({ latents, candidates, order, temperature, top_p, seed, row }) {
-  if (latents !== "all") checkCount("latents", latents ?? 0, 0);
+  for (const number of Array.isArray(latents) ? latents.map((turn) => turn.latents) : [latents]) {
+    if (number !== "all") checkCount("latents", number ?? 0, 0);
+  }
   if (candidates !== "all" && candidates !== "growing") checkCount("candidates", candidates ?? 1, 1);
   checkCount("seed", seed ?? 0, 0);
   checkCount("row", row ?? 0, 0);

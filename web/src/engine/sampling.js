@@ -45,7 +45,8 @@ export function* sample(net, method, given, decoding) {
   reshuffle();
   for (let number = 0; numClean < tokens.length; number++) {
     // Lines 6-10: arrange [clean | latents | candidates], predict the masked tokens.
-    const { k, n } = numCandidatesAndLatents(method, decoding, numClean, tokens.length - numClean);
+    const numMasked = tokens.length - numClean;
+    const { k, n } = numCandidatesAndLatents(method, decoding, number + 1, numClean, numMasked);
     const layout = nextLayout(order, numClean, k, n);
     const logits = maskedLogits(net, method, tokens, layout);
     const probabilities = logits.map(softmax);
@@ -60,7 +61,7 @@ export function* sample(net, method, given, decoding) {
     tokens[position] = token;
     order = promote(order, numClean, entry);
     numClean += 1;
-    reshuffle();
+    if (decoding.refresh) reshuffle();
     yield { number, layout, probabilities, position, token };
   }
 }

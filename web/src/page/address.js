@@ -9,11 +9,12 @@ const QUIET = 200; // milliseconds without a change before the address is writte
 
 /** @type {Record<string, (value: string) => boolean>} Whether a value is one that the page can take. */
 const VALID = {
-  n: (value) => value === "all" || /^\d{1,4}$/.test(value),
+  n: (value) => /^(all|\d{1,4})(,(all|\d{1,4})@\d{1,4})*$/.test(value),
   k: (value) => CANDIDATES.some(([k]) => k === value),
   order: (value) => ORDERS.some(([order]) => order === value),
   seed: (value) => /^\d{1,6}$/.test(value),
   step: (value) => /^\d{1,4}$/.test(value),
+  keep: (value) => value === "1",
   theme: (value) => value === "dark" || value === "light",
 };
 

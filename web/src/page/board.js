@@ -1,7 +1,7 @@
 /** A board: its cells, the arrow keys, and the predicted probabilities as pencil marks. */
 
 import { el, percent } from "./dom.js";
-import { marks } from "./marks.js";
+import { markPlace, marks } from "./marks.js";
 import { KINDS, placeOf, signOf } from "./trace.js";
 
 /** @typedef {import("./types.js").Board} Board */
@@ -204,7 +204,26 @@ function drawCell(element, cell, index, { start, chosen, clash, broken }) {
   element.setAttribute("aria-label", label.join("; "));
   if (token === null) return element.replaceChildren(...(beliefs ? [marks(start, beliefs)] : []));
   const step = cell.step ? [el("span", { class: "when", "aria-hidden": "true" }, String(cell.step))] : [];
-  return element.replaceChildren(start.signs[token] || "_", ...step);
+  return element.replaceChildren(digitOf(start, cell, token), ...step);
+}
+
+/**
+ * Return a digit. One that is decoded now grows out of its pencil mark, unless motion is reduced.
+ *
+ * @param {Board} start
+ * @param {Cell} cell
+ * @param {number} token
+ */
+function digitOf(start, { kind, beliefs }, token) {
+  const sign = start.signs[token] || "_";
+  const probability = beliefs?.find(([id]) => id === token)?.[1];
+  if (kind !== "new" || probability === undefined || start.kind !== "sudoku") return sign;
+  const digit = el("span", { class: "grown" }, sign);
+  const { x, y, size } = markPlace(start, token, probability);
+  digit.style.setProperty("--x", `${(x - 50) / 50}em`); // a digit is half as large as its cell
+  digit.style.setProperty("--y", `${(y - 50) / 50}em`);
+  digit.style.setProperty("--scale", String(size / 50));
+  return digit;
 }
 
 /** @param {Board} start */

@@ -6,7 +6,7 @@ import { legend, plot } from "./plot.js";
 import { MOST_CURVES, SeriesList, seriesName, seriesOf } from "./series.js";
 import { Fault, events, query } from "./server.js";
 import { CANDIDATES, isAdaptive, ordersFor } from "./settings.js";
-import { count } from "./source.js";
+import { count } from "./turns.js";
 
 /** @typedef {import("./types.js").ModelEntry} ModelEntry */
 /** @typedef {import("./series.js").Measure} Measure */

@@ -8,9 +8,9 @@ import { drawCost, drawOutcome, drawPredictions, drawWrong, triedMark } from "./
 import { whyFixed } from "./settings.js";
 import { clashes } from "./sudoku.js";
 import { cellsAt, numEmpty, storyAt } from "./trace.js";
+import { current, inWords, turned } from "./turns.js";
 
-const HINT =
-  "How many empty cells, besides the candidates, are in the input. Each step chooses other cells at random.";
+const HINT = "How many empty cells, besides the candidates, are in the input of a step.";
 
 /** @typedef {import("./types.js").Board} Board */
 /** @typedef {import("./types.js").Trace} Trace */
@@ -53,6 +53,7 @@ export class Lane {
   tried = new Map();
   /** @type {WeakSet<object>} the ends of the traces that were played to the end */
   seen = new WeakSet();
+  frozen = 1; // the step from which a turn of the slider counts; the board before it stays
 
   /**
    * @param {string} name "A" or "B"
@@ -64,7 +65,8 @@ export class Lane {
     this.reason.id = `reason-${name}`;
     this.dial.setAttribute("aria-describedby", this.reason.id);
     this.dial.addEventListener("input", () => {
-      this.settings.wish({ latents: this.dial.value === this.dial.max ? "all" : this.dial.value });
+      const latents = this.dial.value === this.dial.max ? "all" : this.dial.value;
+      this.settings.wish({ latents: turned(this.settings.wished.latents, this.frozen, latents) });
     });
   }
 
@@ -73,7 +75,7 @@ export class Lane {
   }
 
   get isAll() {
-    const { latents } = this.settings.wished;
+    const latents = current(this.settings.wished.latents);
     return latents === "all" || Number(latents) >= Number(this.dial.max);
   }
 
@@ -84,7 +86,8 @@ export class Lane {
    */
   get requested() {
     const { model, candidates, order, wished } = this.settings;
-    const latents = this.isAll ? "all" : wished.latents;
+    const isOne = !wished.latents.includes("@");
+    const latents = this.isAll && isOne ? "all" : wished.latents;
     const name = /** @type {import("../engine/decoding.js").OrderName} */ (order.value);
     const settings = { model: model.name, candidates: candidates.value, order: name };
     return model.dial ? { ...settings, latents } : settings;
@@ -95,6 +98,8 @@ export class Lane {
     this.abort();
     this.decode = IDLE;
     this.tried = new Map();
+    this.frozen = 1;
+    this.settings.wished.latents = current(this.settings.wished.latents);
   }
 
   /** @param {AbortController | null} control ends the decode that is awaited */
@@ -134,14 +139,17 @@ export class Lane {
   /** @param {Trace} trace one that was played to the end */
   see(trace) {
     this.seen.add(trace.end);
-    this.tried.set(String(trace.start.settings.latents), trace.end.right);
+    const latents = String(trace.start.settings.latents);
+    if (!latents.includes("@")) this.tried.set(latents, trace.end.right);
   }
 
   /** @param {LaneView} view */
   draw({ draft, at, chosen, served, reason }) {
     // The board after the step.
     const trace = drawnTrace(this.decode, at);
-    const shown = trace ?? { start: draft, frames: [], end: null };
+    const isPrevious = this.decode.kind === "loading" && trace === this.decode.previous;
+    const drawn = trace ?? { start: draft, frames: [], end: null };
+    const shown = isPrevious ? { ...drawn, end: null } : drawn; // its verdict is not that of the new settings
     const { start, frames } = shown;
     const reached = Math.min(at, frames.length);
     const cells = cellsAt(shown, reached);
@@ -151,6 +159,7 @@ export class Lane {
     const end = reached > 0 && reached === frames.length ? shown.end : null;
     if (end && this.decode.kind === "playing") this.see(this.decode.trace);
     const broken = new Set(end?.broken);
+    if (this.decode.kind === "playing") this.freeze(at, frames.length);
     this.board.draw({ start, cells, chosen, clash, broken, editable: served && isSudoku });
 
     // The step in words, the verdict and the cost.
@@ -185,9 +194,10 @@ export class Lane {
     const { dial: isFree, method } = this.model;
     this.dial.max = String(most);
     this.dial.disabled = !isFree || most === 0;
-    this.dial.value = this.isAll ? this.dial.max : this.settings.wished.latents;
+    const latents = current(this.settings.wished.latents);
+    this.dial.value = this.isAll ? this.dial.max : latents;
     const fixed = ["sidm", "arm"].includes(method) ? "0" : "fixed";
-    const free = this.isAll ? "all" : this.settings.wished.latents;
+    const free = this.isAll ? "all" : latents;
     const text = isFree ? free : fixed;
     $(".dial-name b", this.root).textContent = text;
     this.dial.setAttribute("aria-valuetext", text === "all" ? "all latent tokens" : `${text} latent tokens`);
@@ -197,9 +207,22 @@ export class Lane {
     $(".tried", this.root).replaceChildren(...marks);
   }
 
+  /**
+   * Keep the board of a step in the middle of a decode when the slider is turned.
+   *
+   * @param {number} at
+   * @param {number} steps
+   */
+  freeze(at, steps) {
+    this.frozen = this.model.in_page && at > 1 && at < steps ? at : 1;
+  }
+
   /** @param {number} most */
   hint(most) {
     if (!this.model.dial) return whyFixed(this.model.method);
+    const { latents } = this.settings.wished;
+    if (latents.includes("@")) return `n = ${inWords(latents)}. The board before that step stayed.`;
+    if (most && this.frozen > 1) return `The slider keeps this board: n changes from step ${this.frozen} on.`;
     if (most) return HINT;
     if (this.settings.candidates.value !== "all") return "No empty cell can be latent.";
     return "All empty cells are candidates, so no cell can be latent. Choose a smaller k.";

@@ -2,6 +2,7 @@
 
 import { $, clone, find, offer, shortName } from "./dom.js";
 import { CANDIDATES, isAdaptive, methodName, ordersFor } from "./settings.js";
+import { current } from "./turns.js";
 
 /** @typedef {import("./types.js").ModelEntry} ModelEntry */
 
@@ -66,6 +67,7 @@ export class LaneSettings {
    * @param {Partial<LaneSettings["wished"]>} wishes
    */
   wish(wishes) {
+    this.wished.latents = current(this.wished.latents);
     Object.assign(this.wished, wishes);
     this.apply();
     this.changed();

@@ -2,6 +2,7 @@
 
 import { $, el, number, percent, plural, times, write } from "./dom.js";
 import { KINDS, inputAt, placeOf, signOf } from "./trace.js";
+import { inWords } from "./turns.js";
 
 /** @typedef {import("./types.js").Board} Board */
 
@@ -35,7 +36,7 @@ export function drawOutcome(line, decode, seen) {
     return write(line, `Decoded in ${plural(frames.length, "step")}. Play to the end for the verdict.`);
   }
   const ratio = start.all_processed ? ` (${times(end.processed / start.all_processed)})` : "";
-  const before = `n = ${start.settings.latents}: `;
+  const before = `n = ${inWords(String(start.settings.latents))}: `;
   const verdict = end.right ? "\u2713 solved" : "\u2715 wrong";
   const after = `, ${number(end.processed)} tokens processed${ratio}`;
   if (line.textContent === before + verdict + after) return undefined;

@@ -2,6 +2,7 @@
 
 import { events, post, query } from "./server.js";
 import { countSolutions } from "./sudoku.js";
+import { count, turnsOf } from "./turns.js";
 
 /** @typedef {import("./sudoku.js").Digits} Digits */
 /** @typedef {import("./types.js").Request} Request */
@@ -56,18 +57,11 @@ const inPage = (engine) => ({
  * @returns {import("./types.js").Events}
  */
 async function* decodeInPage(engine, request, tokens, signal) {
-  const { model, latents, candidates, order, temperature, seed } = request;
-  const n = latents === undefined ? {} : { latents: count(latents) };
-  const settings = { ...n, candidates: count(candidates), order, temperature, seed: Number(seed) };
+  const { model, latents, candidates, order, temperature, seed, refresh } = request;
+  const n = latents === undefined ? {} : { latents: turnsOf(latents) };
+  const settings = { ...n, refresh, candidates: count(candidates), order, temperature, seed: Number(seed) };
   const { start, frames, end } = await engine.decode(model, { tokens, ...settings }, signal);
   yield ["start", start];
   for (const frame of frames) yield ["frame", frame];
   yield ["end", end];
 }
-
-/**
- * Return the number that a setting names, or its word.
- *
- * @param {string} value
- */
-export const count = (value) => (/^\d+$/.test(value) ? Number(value) : /** @type {"all"} */ (value));

@@ -3,6 +3,7 @@
 import { percent, plural, shortName } from "./dom.js";
 import { orderName } from "./settings.js";
 import { cellName } from "./sudoku.js";
+import { inWords } from "./turns.js";
 
 /** @typedef {import("./types.js").Drawn} Drawn */
 /** @typedef {import("./types.js").Board} Board */
@@ -154,5 +155,5 @@ export function inputAt({ frames }, at) {
  * @param {import("./types.js").Start} start
  */
 export function settingWords({ model, settings: { latents, candidates, order } }) {
-  return `${shortName(model)}: n = ${latents}, k = ${candidates}, ${orderName(order)}`;
+  return `${shortName(model)}: n = ${inWords(String(latents))}, k = ${candidates}, ${orderName(order)}`;
 }

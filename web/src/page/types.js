@@ -90,7 +90,7 @@
  * @property {import("../engine/decoding.js").OrderName} order
  */
 
-/** @typedef {Settings & { puzzle: string, temperature: number, seed: string }} Request */
+/** @typedef {Settings & { puzzle: string, temperature: number, seed: string, refresh?: boolean }} Request */
 
 /**
  * @typedef {{ kind: "idle" }

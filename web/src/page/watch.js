@@ -26,6 +26,7 @@ export class Watch {
   blocked = false; // whether the puzzle cannot be decoded
   isDrawAsked = false;
   seed = find("#seed", HTMLInputElement);
+  keep = find("#keep", HTMLInputElement);
   temperature = 0; // that of the recorded decodes, if there are any
   reason = ""; // why the number of latent tokens cannot be set in a page without a model
 
@@ -59,7 +60,8 @@ export class Watch {
     this.flush = settled(() => this.decodeWaiting(), QUIET);
     onPress($("#compare"), () => this.compare());
     onPress($("#settings-button"), toggleSettings);
-    this.seed.addEventListener("change", () => this.lanes.forEach((lane) => this.later(lane)));
+    const again = () => this.lanes.forEach((lane) => this.later(lane));
+    for (const field of [this.seed, this.keep]) field.addEventListener("change", again);
   }
 
   /** The model of the first lane. */
@@ -180,7 +182,8 @@ export class Watch {
    */
   requestOf(lane) {
     const { text: puzzle } = this.puzzle;
-    return { ...lane.requested, puzzle, temperature: this.temperature, seed: this.seed.value || "0" };
+    const seed = { temperature: this.temperature, seed: this.seed.value || "0" };
+    return { ...lane.requested, puzzle, ...seed, ...(this.keep.checked ? { refresh: false } : {}) };
   }
 
   /** @param {number} cell */
@@ -215,7 +218,6 @@ export class Watch {
     this.draw();
   }
 
-  /** @returns {number} */
   get steps() {
     const traces = this.lanes.map(({ decode }) => drawnTrace(decode, this.player.at));
     const steps = traces.filter((trace) => trace !== null).map(stepsOf);
@@ -236,11 +238,10 @@ export class Watch {
     this.player.draw();
     const { at } = this.player;
     const served = this.source !== null;
-    const { reason } = this;
     for (const lane of this.lanes) {
       const draft = drawnTrace(lane.decode, at)?.start ?? this.puzzle.draft;
       if (served) lane.settings.offerFor(this.task, this.puzzle.isPrefix);
-      lane.draw({ draft, at, chosen: this.puzzle.chosen, served, reason });
+      lane.draw({ draft, at, chosen: this.puzzle.chosen, served, reason: this.reason });
     }
     drawHeads(this.lanes, served);
     drawClues(drawnTrace(this.lanes[0].decode, 0)?.start);

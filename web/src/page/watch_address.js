@@ -9,17 +9,18 @@
  * @param {Watch} watch
  * @param {Address} address
  */
-export function restore(watch, { model = "", puzzle, n, k, order, seed, step }) {
+export function restore(watch, { model = "", puzzle, n, k, order, seed, step, keep }) {
   const { settings } = watch.lanes[0];
   if (settings.offered.some(({ name }) => name === model)) settings.setModel(model);
-  if (n) settings.wished.latents = n;
   if (k) settings.wished.candidates = k;
   if (order) settings.wished.order = order;
   if (seed) watch.seed.value = seed;
+  watch.keep.checked = keep === "1";
   settings.apply();
   watch.task = watch.model.task;
   watch.puzzle.loadFirst();
   if (puzzle !== undefined) watch.puzzle.load(puzzle, 0);
+  if (n) settings.wished.latents = n; // another puzzle forgets at which steps n changes
   if (step) watch.player.at = Number(step);
   watch.draw();
 }
@@ -30,9 +31,9 @@ export function restore(watch, { model = "", puzzle, n, k, order, seed, step }) 
  * @param {Watch} watch
  * @returns {Address}
  */
-export function addressOf({ lanes, puzzle, seed, player }) {
+export function addressOf({ lanes, puzzle, seed, keep, player }) {
   const { model, latents, candidates, order } = lanes[0].requested;
   const counts = { k: candidates, order, seed: seed.value || "0", step: String(player.at) };
-  const address = { model, puzzle: puzzle.text, ...counts };
+  const address = { model, puzzle: puzzle.text, ...counts, ...(keep.checked ? { keep: "1" } : {}) };
   return latents === undefined ? address : { ...address, n: latents };
 }

@@ -184,6 +184,6 @@ def test_cost_of_stored_puzzles_is_that_of_a_decode():
     (curve,) = (one for one in curves()["stored"] if (one["task"], one["measure"]) == ("sudoku-6", "solved"))
     model = scdm(SHIPPED / "sudoku-6-scdm")
     problem = model.task.encode(curves()["puzzles"]["sudoku-6"][0])
-    (point,) = (point for point in curve["points"] if point["latents"] == 4)
+    (point,) = (point for point in curve["points"] if point["latents"] == "4")
     end = trace(DecodeRequest(model, problem, SamplingConfig(4, 4)))["end"]
     assert end["processed"] == point["processed"]

@@ -84,9 +84,9 @@ def solved_curves() -> list[StoredCurve]:
         most = length * (length - known)
         points = []
         for latents, right in record["solved"].items():
-            n = "all" if latents == "all" else int(latents)
-            processed = tokens_processed(length, known, k, length if n == "all" else n)
-            points.append(point(n, right, record["puzzles"], processed, processed / most))
+            num_latents = length if latents == "all" else int(latents)
+            processed = tokens_processed(length, known, k, num_latents)
+            points.append(point(latents, right, record["puzzles"], processed, processed / most))
         curves.append(
             {
                 "model": record["model"],

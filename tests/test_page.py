@@ -13,6 +13,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import numpy as np
 import pytest
 import uvicorn
 from axe_playwright_python.sync_playwright import Axe
@@ -210,6 +211,16 @@ def cell(page, row, column, lane=0):
     )
 
 
+def state(page, where, lane=0):
+    """The classes of a cell of a 6x6 board."""
+    return cell(page, where // 6 + 1, where % 6 + 1, lane).get_attribute("class").split()
+
+
+def digit_at(page, where, lane=0):
+    """The digit in a cell of a 6x6 board."""
+    return int(cell(page, where // 6 + 1, where % 6 + 1, lane).inner_text()[0])
+
+
 def count(page, kind, lane=0):
     return page.locator(".lane").nth(lane).locator(f".cell.{kind}").count()
 
@@ -361,6 +372,66 @@ def test_two_settings_are_compared(opened, nine):
     screen(page, "compare-9-end")
     page.get_by_role("button", name="Compare two settings").click()
     assert page.locator(".lane").count() == 1
+
+
+def test_a_comparison_marks_the_first_wrong_digit(opened, address):
+    page = opened(address)
+    task = model("sudoku-6-scdm").task
+    puzzle = measured()["sudoku-6"]["examples"][0]["puzzle"]
+    asked = task.encode(puzzle)
+    givens = np.where(asked.known[0], asked.tokens[0].astype(np.int64), -1)
+    solution = task.grid.solution(givens)
+    ended(page)
+    page.get_by_role("button", name="Compare two settings").click()
+    ended(page, 0)
+    ended(page, 1)
+    assert page.locator(".mistaken").count() == 0  # no verdict before it was played
+    assert page.locator(".mistake").all_inner_texts() == ["", ""]
+    page.get_by_role("button", name="Last step").click()
+    line = page.locator(".mistake").first.inner_text()
+    digit, row, column, step, right = map(int, re.findall(r"\d+", line))
+    where = 6 * (row - 1) + column - 1
+    assert solution[where] + 1 == right != digit
+    assert cell(page, row, column).get_attribute("aria-label").endswith("the first wrong digit")
+    page.locator(".mistake").first.get_by_role("button", name=f"step {step}").click()
+    assert page.locator("#step").inner_text() == f"Step {step} of {puzzle.count('.')}"
+    assert count(page, "new.mistaken") == 1
+    at(page, step - 1)
+    decoded = [where for where in range(36) if "decoded" in state(page, where) or "new" in state(page, where)]
+    assert all(digit_at(page, where) == solution[where] + 1 for where in decoded)
+    assert page.locator(".mistake").nth(1).inner_text() == ""
+    page.locator("#parting").get_by_role("button").click()
+    parting = int(re.search(r"part in step (\d+)", page.locator("#parting").inner_text())[1])
+    assert page.locator("#step").inner_text().startswith(f"Step {parting} of")
+    sound(page)
+
+
+def test_both_boards_show_the_same_state(opened, address):
+    page = opened(address)
+    ended(page)
+    page.get_by_role("button", name="Compare two settings").click()
+    ended(page, 0)
+    ended(page, 1)
+    at(page, 6)
+    page.get_by_role("button", name="Same board").click()
+    page.locator(".lane").nth(1).and_(page.locator(".instead")).wait_for()
+    until(page, "document.querySelectorAll('.lane')[1].querySelectorAll('.latent').length > 0")
+    boards = [
+        [
+            board.locator(f".cell.{kind}").evaluate_all(
+                "all => all.map((one) => one.ariaLabel.split(':')[0])"
+            )
+            for kind in ("given", "decoded")
+        ]
+        for board in page.locator(".lane .board").all()
+    ]
+    assert boards[0] == boards[1]
+    assert [count(page, "candidate", lane) + count(page, "new", lane) for lane in (0, 1)] == [4, 4]
+    assert [count(page, "latent", lane) for lane in (0, 1)] == [0, 13]
+    sound(page)
+    screen(page, "same-board")
+    page.get_by_role("button", name="Same board").click()
+    assert page.locator(".instead").count() == 0
 
 
 def test_a_method_without_a_dial_says_why(opened, address):

@@ -261,32 +261,6 @@
   }
   var writeSudoku = (digits) => digits.map((digit) => digit === null ? "." : SIGNS[digit]).join("");
   var cellName = (cell, side) => `row ${Math.floor(cell / side) + 1} column ${cell % side + 1}`;
-  function countSolutions(digits, side, box, most) {
-    const units = unitsOf(side, box);
-    const peers = digits.map((_, cell) => [...new Set(units.filter((unit) => unit.includes(cell)).flat())]);
-    const board = [...digits];
-    let count2 = 0;
-    const possible = (cell) => {
-      const taken = new Set(peers[cell].map((peer) => board[peer]));
-      return Array.from({ length: side }, (_, digit) => digit).filter((digit) => !taken.has(digit));
-    };
-    const search = () => {
-      const empty = [...board.keys()].filter((cell2) => board[cell2] === null);
-      if (!empty.length) {
-        count2 += 1;
-        return;
-      }
-      const cell = empty.reduce((best, next) => possible(next).length < possible(best).length ? next : best);
-      for (const digit of possible(cell)) {
-        if (count2 >= most) return;
-        board[cell] = digit;
-        search();
-        board[cell] = null;
-      }
-    };
-    search();
-    return count2;
-  }
 
   // src/page/trace.js
   var KINDS = {
@@ -494,17 +468,19 @@
     return el("div", { role: "grid", "aria-label": name }, el("div", { class: "flow", role: "row" }, ...cells));
   }
   var drawn = /* @__PURE__ */ new WeakMap();
-  function drawCell(element, cell, index, { start: start2, chosen, clash, broken }) {
+  function drawCell(element, cell, index, { start: start2, chosen, clash, broken, mistaken }) {
     const { token, beliefs } = cell;
     const classes = ["cell", cell.kind, ...EDGES.filter((edge) => element.classList.contains(edge))];
     if (clash.has(index)) classes.push("clash");
     if (broken.has(index)) classes.push("broken");
+    if (mistaken === index) classes.push("mistaken");
     if (chosen === index) classes.push("chosen");
     const sign = token === null ? "" : `${signOf(start2, token)}, `;
     const label = [`${placeOf(start2, index)}: ${sign}${KINDS[cell.kind](cell)}`];
     if (token === null && beliefs)
       label.push(`most likely ${beliefs.slice(0, 3).map(spoken(start2)).join(", ")}`);
     if (clash.has(index)) label.push("twice in a unit");
+    if (mistaken === index) label.push("the first wrong digit");
     const key = JSON.stringify([classes, label, beliefs, cell.step]);
     if (drawn.get(element) === key) return;
     drawn.set(element, key);
@@ -518,6 +494,101 @@
     /** @param {import("./types.js").Prediction} prediction */
     ([token, probability]) => `${signOf(start2, token)} ${percent(probability)}`
   );
+
+  // src/page/player.js
+  var POLL = 50;
+  var PLAY = "M5 3l8 5-8 5z";
+  var PAUSE = "M4 3h2.5v10H4zM9.5 3H12v10H9.5z";
+  var KEEPS_KEYS = "input, select, textarea, button, a, summary, [role='gridcell'], [role='radio'], [role='tab']";
+  var Player = class {
+    at = 1;
+    timer = 0;
+    scrub = find("#scrub", HTMLInputElement);
+    speed = find("#speed", HTMLSelectElement);
+    button = $("#play");
+    /** @param {Film} film */
+    constructor(film) {
+      this.film = film;
+      onPress($("#first"), () => this.step(0));
+      onPress($("#back"), () => this.step(this.at - 1));
+      onPress($("#forth"), () => this.step(this.at + 1));
+      onPress($("#last"), () => this.step(film.steps()));
+      onPress(this.button, () => this.toggle());
+      this.scrub.addEventListener("input", () => this.step(Number(this.scrub.value)));
+      document.addEventListener("keydown", (event) => this.onKey(event));
+    }
+    /** @param {KeyboardEvent} event */
+    onKey(event) {
+      const isElsewhere = $("#watch").hidden || event.ctrlKey || event.metaKey || event.altKey;
+      if (isElsewhere || !(event.target instanceof Element)) return;
+      const isFree = !event.target.closest(KEEPS_KEYS);
+      const isOnBoard = event.target.closest("[role='gridcell']") !== null;
+      const way = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (event.key === " " && (isFree || isOnBoard)) this.toggle();
+      else if (isFree && way) this.step(this.at + way);
+      else return;
+      event.preventDefault();
+    }
+    get isPlaying() {
+      return this.timer !== 0;
+    }
+    toggle() {
+      if (this.isPlaying) this.pause();
+      else this.play();
+    }
+    /** @param {number} at */
+    step(at) {
+      this.pause();
+      this.go(at);
+      this.film.announce();
+    }
+    /** @param {number} at */
+    go(at) {
+      this.at = Math.max(0, Math.min(at, this.film.steps()));
+      this.film.draw();
+    }
+    pause() {
+      clearTimeout(this.timer);
+      this.timer = 0;
+      this.drawButton();
+    }
+    play() {
+      if (this.film.steps() === 0) return;
+      if (this.at >= this.film.steps()) this.at = 0;
+      this.next(0);
+      this.drawButton();
+    }
+    /** @param {number} milliseconds until the next step, if its frame has arrived by then */
+    next(milliseconds) {
+      this.timer = window.setTimeout(() => {
+        if (!this.film.hasArrived(this.at + 1)) return this.next(POLL);
+        this.go(this.at + 1);
+        if (this.at < this.film.steps()) return this.next(1e3 / Number(this.speed.value));
+        this.pause();
+        return this.film.announce();
+      }, milliseconds);
+    }
+    drawButton() {
+      this.button.setAttribute("aria-label", this.isPlaying ? "Pause" : "Play");
+      find("path", SVGPathElement, this.button).setAttribute("d", this.isPlaying ? PAUSE : PLAY);
+    }
+    draw() {
+      const total = this.film.steps();
+      this.at = Math.min(this.at, total);
+      this.scrub.max = String(total);
+      this.scrub.value = String(this.at);
+      this.scrub.setAttribute("aria-valuetext", `step ${this.at} of ${total}`);
+      $("#step").textContent = `Step ${this.at} of ${total}`;
+      for (const name of ["#first", "#back"]) disable($(name), this.at === 0);
+      for (const name of ["#last", "#forth"]) disable($(name), this.at === total);
+      disable(this.button, total === 0);
+    }
+  };
+  function stepButton(step, player) {
+    const button = el("button", { type: "button", class: "link" }, `step ${step}`);
+    onPress(button, () => player.step(step));
+    return button;
+  }
 
   // src/page/lane_view.js
   var RESTING = "Choose a cell to see its predicted probabilities.";
@@ -539,6 +610,15 @@
     const after = `, ${number(end.processed)} tokens processed${ratio}`;
     if (line.textContent === before + verdict + after) return void 0;
     return line.replaceChildren(before, el("b", { class: end.right ? "yes" : "no" }, verdict), after);
+  }
+  function drawMistake(line, start2, mistake, go) {
+    const key = JSON.stringify(mistake);
+    if (line.dataset.mistake === key) return;
+    line.dataset.mistake = key;
+    if (!mistake) return line.replaceChildren();
+    const { step, cell, token, solution } = mistake;
+    const words = `First wrong digit: ${signOf(start2, token)} in ${placeOf(start2, cell)}, `;
+    line.replaceChildren(words, stepButton(step, { step: go }), `. The solution has ${solution}.`);
   }
   function drawCost(box, trace, all, at) {
     const input = inputAt(trace, at);
@@ -1436,16 +1516,46 @@
     }
   };
 
+  // src/page/solver.js
+  var MAX_TRIES = 5e3;
+  function solutions(digits, side, box, most) {
+    const units = unitsOf(side, box);
+    const unitsWith = digits.map((_, cell) => [...units.keys()].filter((unit) => units[unit].includes(cell)));
+    const used = units.map((cells) => new Set(cells.map((cell) => digits[cell])));
+    const board = [...digits];
+    const results = [];
+    let tries = 0;
+    const isPossible = (cell) => (digit) => unitsWith[cell].every((unit) => !used[unit].has(digit));
+    const search = () => {
+      const empty = [...board.keys()].filter((cell2) => board[cell2] === null);
+      const all = [...Array(side).keys()];
+      const choices = empty.map((cell2) => ({ cell: cell2, options: all.filter(isPossible(cell2)) }));
+      if (!choices.length) return void results.push([...board]);
+      const { cell, options } = choices.reduce((a, b) => b.options.length < a.options.length ? b : a);
+      for (const digit of options) {
+        tries += 1;
+        if (results.length >= most || tries > MAX_TRIES) return;
+        board[cell] = digit;
+        unitsWith[cell].forEach((unit) => used[unit].add(digit));
+        search();
+        unitsWith[cell].forEach((unit) => used[unit].delete(digit));
+        board[cell] = null;
+      }
+    };
+    search();
+    return tries > MAX_TRIES ? null : results;
+  }
+
   // src/page/source.js
   var server = {
     check: async ({ name }, puzzle) => {
-      const { solutions, conflicts } = await post("/api/check", { model: name, puzzle });
-      return conflicts.length ? 0 : solutions;
+      const { solutions: solutions2, conflicts } = await post("/api/check", { model: name, puzzle });
+      return conflicts.length ? 0 : solutions2;
     },
     decode: (request2, _, signal) => events(`/api/decode?${query(request2)}`, signal)
   };
   var inPage = (engine) => ({
-    check: async ({ side, box }, _, digits) => side && box ? countSolutions(digits, side, box, 2) : null,
+    check: async ({ side, box }, _, digits) => side && box ? solutions(digits, side, box, 2)?.length ?? null : null,
     decode: (request2, digits, signal) => decodeInPage(engine, request2, digits, signal)
   });
   async function* decodeInPage(engine, request2, tokens, signal) {
@@ -1570,6 +1680,303 @@
   }
   function hasArrived(decode, at) {
     return decode.kind !== "loading" || decode.incoming.frames.length >= at;
+  }
+
+  // src/page/difference.js
+  var known = /* @__PURE__ */ new WeakMap();
+  function onlySolution(start2) {
+    const { kind, box, columns, tokens, signs } = start2;
+    if (kind !== "sudoku" || !box) return null;
+    const earlier = known.get(tokens);
+    if (earlier !== void 0) return earlier;
+    const digits = tokens.map((token) => token === null ? null : SIGNS.indexOf(signs[token]));
+    const boards = solutions(digits, columns, box, 2);
+    const solution = boards?.length === 1 ? boards[0].map((digit) => SIGNS[Number(digit)]) : null;
+    known.set(tokens, solution);
+    return solution;
+  }
+  function firstMistake({ start: start2, frames }) {
+    const solution = onlySolution(start2);
+    if (!solution) return null;
+    const decoded = frames.flatMap(
+      ({ chosen }, index) => chosen.map(([cell, token]) => ({ step: index + 1, cell, token, solution: solution[cell] }))
+    );
+    return decoded.find(({ cell, token }) => start2.signs[token] !== solution[cell]) ?? null;
+  }
+  function partingStep(first, second) {
+    const steps = Math.max(first.frames.length, second.frames.length);
+    const isEqual = (index2) => JSON.stringify(first.frames[index2]?.chosen) === JSON.stringify(second.frames[index2]?.chosen);
+    const index = [...Array(steps).keys()].findIndex((step) => !isEqual(step));
+    return index < 0 ? null : index + 1;
+  }
+
+  // src/engine/probability.js
+  var CONFIDENCES = {
+    top_prob: (probabilities) => Math.max(...probabilities),
+    margin: (probabilities) => {
+      const [first, second] = [...probabilities].sort((a, b) => b - a);
+      return first - second;
+    },
+    entropy: (probabilities) => sum(probabilities.map((p) => p === 0 ? 0 : p * Math.log(p)))
+  };
+  function argmax(values) {
+    let best = 0;
+    for (let i = 1; i < values.length; i++) if (values[i] > values[best]) best = i;
+    return best;
+  }
+  var sum = (values) => values.reduce((total, value) => total + value, 0);
+
+  // src/engine/rng.js
+  var POOL_SIZE = 4;
+  var MASK_32 = 0xffffffffn;
+  var MASK_64 = (1n << 64n) - 1n;
+  var MASK_128 = (1n << 128n) - 1n;
+  var PCG_MULTIPLIER = 0x2360ed051fc65da44385df649fccf645n;
+  function perSampleRng(seed, row2) {
+    const [stateHigh, stateLow, sequenceHigh, sequenceLow] = seedWords([...words32(seed), ...words32(row2)]);
+    const increment = ((sequenceHigh << 64n | sequenceLow) << 1n | 1n) & MASK_128;
+    let state = increment;
+    const advance = () => {
+      state = state * PCG_MULTIPLIER + increment & MASK_128;
+    };
+    state = state + (stateHigh << 64n | stateLow) & MASK_128;
+    advance();
+    return () => {
+      advance();
+      return Number(rotatedXor(state) >> 11n) / 2 ** 53;
+    };
+  }
+  function rotatedXor(state) {
+    const joined = (state >> 64n ^ state) & MASK_64;
+    const rotation = state >> 122n;
+    return (joined >> rotation | joined << 64n - rotation) & MASK_64;
+  }
+  function words32(value) {
+    const words = [];
+    let rest = BigInt(value);
+    do {
+      words.push(Number(rest & MASK_32));
+      rest >>= 32n;
+    } while (rest);
+    return words;
+  }
+  function seedWords(entropy) {
+    const pool = mixEntropy(entropy);
+    const hash = hasher(2337405405, 1492356589);
+    const words = Array.from({ length: 2 * POOL_SIZE }, (_, i) => BigInt(hash(pool[i % POOL_SIZE])));
+    return [0, 2, 4, 6].map((i) => words[i] | words[i + 1] << 32n);
+  }
+  function mixEntropy(entropy) {
+    const hash = hasher(1135663077, 2468251765);
+    const pool = Array.from({ length: POOL_SIZE }, (_, i) => hash(entropy[i] ?? 0));
+    for (let source = 0; source < POOL_SIZE; source++) {
+      for (let target = 0; target < POOL_SIZE; target++) {
+        if (source !== target) pool[target] = mix(pool[target], hash(pool[source]));
+      }
+    }
+    for (const word of entropy.slice(POOL_SIZE)) {
+      for (let target = 0; target < POOL_SIZE; target++) pool[target] = mix(pool[target], hash(word));
+    }
+    return pool;
+  }
+  function hasher(constant, multiplier) {
+    return (word) => {
+      const mixed = word ^ constant;
+      constant = Math.imul(constant, multiplier);
+      return foldHalves(Math.imul(mixed, constant));
+    };
+  }
+  function mix(a, b) {
+    return foldHalves(Math.imul(3389127133, a) - Math.imul(1232336661, b));
+  }
+  function foldHalves(word) {
+    const bits = word >>> 0;
+    return (bits ^ bits >>> 16) >>> 0;
+  }
+
+  // src/page/same_board.js
+  var ROW = 0;
+  var SameBoard = class {
+    /** @type {Map<string, Frame | null>} by request; null while its answer is awaited */
+    frames = /* @__PURE__ */ new Map();
+    problem = "";
+    // of the last request
+    /**
+     * @param {import("./engine.js").Engine} engine
+     * @param {() => void} draw an answer has arrived
+     */
+    constructor(engine, draw) {
+      this.engine = engine;
+      this.draw = draw;
+    }
+    /**
+     * Return a trace up to a step, whose prediction is that of other settings. Null while it is awaited.
+     *
+     * @param {Shown} trace
+     * @param {Settings} settings
+     * @param {number} at the step
+     * @returns {Shown | null}
+     */
+    traceAt(trace, settings, at) {
+      const index = Math.min(at, trace.frames.length) - 1;
+      if (index < 0) return { start: trace.start, frames: [], end: null };
+      const request2 = requestFor(trace, settings, index);
+      const key = JSON.stringify([settings, request2]);
+      if (!this.frames.has(key)) void this.predict(key, request2, settings, trace, index);
+      const frame = this.frames.get(key);
+      return frame ? { start: trace.start, frames: [...trace.frames.slice(0, index), frame], end: null } : null;
+    }
+    /**
+     * @param {string} key
+     * @param {ReturnType<typeof requestFor>} request
+     * @param {Settings} settings
+     * @param {Shown} trace
+     * @param {number} index of the frame
+     */
+    async predict(key, request2, settings, trace, index) {
+      this.frames.set(key, null);
+      this.problem = "";
+      try {
+        const prediction = await this.engine.predict(settings.model, request2);
+        this.frames.set(key, frameOf(prediction, settings, trace, index));
+      } catch (error) {
+        if (!(error instanceof Fault)) throw error;
+        this.problem = error.message;
+      }
+      this.draw();
+    }
+  };
+  function requestFor(trace, { latents }, index) {
+    const frame = trace.frames[index];
+    const tokens = cellsAt(trace, index).map(({ token }) => token);
+    const draw = perSampleRng(index, ROW);
+    const others = [...tokens.keys()].filter((cell) => tokens[cell] === null && ![...frame.candidates, ...frame.latents].includes(cell)).map((cell) => ({ cell, rank: draw() })).sort((a, b) => a.rank - b.rank);
+    const cells = [...frame.latents, ...others.map(({ cell }) => cell)];
+    const count2 = latents === "all" ? cells.length : Number(latents);
+    const chosen = latents === void 0 ? null : cells.slice(0, count2);
+    return { tokens, candidates: frame.candidates, latents: chosen };
+  }
+  function frameOf({ candidates, latents, beliefs }, { order }, trace, index) {
+    const confidence = CONFIDENCES[order] ?? CONFIDENCES.top_prob;
+    const scores = candidates.map((cell2) => confidence([...beliefs[cell2].map(([, p]) => p), 0]));
+    const cell = candidates[argmax(scores)];
+    const clean = cellsAt(trace, index).filter(({ token }) => token !== null).length;
+    const before = trace.frames[index - 1]?.processed ?? 0;
+    return {
+      step: index,
+      chosen: [[cell, beliefs[cell][0][0]]],
+      candidates,
+      latents,
+      beliefs,
+      processed: before + clean + latents.length + candidates.length,
+      all_processed: trace.frames[index].all_processed
+    };
+  }
+
+  // src/page/comparison.js
+  var SAME_WORDS = "Both boards are that of A, with its candidates. B predicts them with its own settings.";
+  var Comparison = class {
+    latentsAlone = "all";
+    // n of the first lane before the comparison
+    isSame = false;
+    // whether B shows the board of A
+    line = $("#parting");
+    /**
+     * @param {Watch} watch
+     * @param {import("./engine.js").Engine | null} engine predicts the board of A; null without models
+     */
+    constructor(watch, engine) {
+      this.watch = watch;
+      this.same = engine && new SameBoard(engine, () => watch.drawSoon());
+      onPress($("#compare"), () => this.toggle());
+      onPress($("#same"), () => {
+        this.isSame = !this.isSame;
+        watch.draw();
+      });
+    }
+    get isOn() {
+      return this.watch.lanes.length > 1;
+    }
+    /** Compare no latent tokens with all, or end the comparison. */
+    toggle() {
+      if (this.isOn) this.end();
+      else this.begin({ latents: "0" }, { latents: "all" }, this.watch.model.name);
+    }
+    /**
+     * Add a second board.
+     *
+     * @param {Wishes} first what the first board changes
+     * @param {Wishes} second what differs on the second board
+     * @param {string} model of the second board
+     */
+    begin(first, second, model) {
+      const { watch } = this;
+      const [lane] = watch.lanes;
+      const added = watch.addLane();
+      this.latentsAlone = lane.settings.wished.latents;
+      Object.assign(added.settings.wished, lane.settings.wished, second);
+      added.settings.offer(
+        lane.settings.offered.filter(({ task }) => task === watch.model.task),
+        model
+      );
+      lane.rest();
+      lane.settings.wish(first);
+      watch.later(added);
+      watch.draw();
+    }
+    /** Keep the first board alone. */
+    end() {
+      const { watch } = this;
+      const [second] = watch.lanes.splice(1);
+      second.rest();
+      second.root.remove();
+      second.settings.root.remove();
+      watch.waiting.delete(second);
+      this.isSame = false;
+      watch.lanes[0].settings.wish({ latents: this.latentsAlone });
+      watch.draw();
+    }
+    /**
+     * Return what a lane shows in place of its decode, or null: the board of A, if both show it.
+     *
+     * @param {Lane} lane
+     * @param {number} at
+     */
+    shownIn(lane, at) {
+      const [first, second] = this.watch.lanes;
+      if (!this.isSame || lane !== second) return null;
+      const trace = drawnTrace(first.decode, at);
+      return trace && (this.same?.traceAt(trace, second.requested, at) ?? null);
+    }
+    /** Draw the buttons, and the step in which A and B part. */
+    draw() {
+      $("#compare").setAttribute("aria-pressed", String(this.isOn));
+      $("#same").hidden = !this.isOn || !this.same || !this.watch.puzzle.isSudoku;
+      $("#same").setAttribute("aria-pressed", String(this.isSame));
+      $("#lead").hidden = this.isOn;
+      this.line.hidden = !this.isOn;
+      if (this.isOn) this.drawLine();
+    }
+    drawLine() {
+      const parts = this.isSame ? [this.same?.problem || SAME_WORDS] : this.partingLine();
+      const text = parts.map((part) => typeof part === "string" ? part : part.textContent).join("");
+      if (this.line.textContent !== text) this.line.replaceChildren(...parts);
+    }
+    /** The step in which A and B part, with a button that shows it. Nothing while a decode is awaited. */
+    partingLine() {
+      const [first, second] = this.watch.lanes.map(({ decode }) => drawnTrace(decode, 0));
+      if (!first?.end || !second?.end) return [""];
+      const step = partingStep(first, second);
+      if (!step) return ["A and B decode the same tokens in the same order."];
+      const button = stepButton(step, this.watch.player);
+      const words = `A decodes ${decodedIn(first, step)}, B ${decodedIn(second, step)}`;
+      return ["A and B part in ", button, `: ${words}.`];
+    }
+  };
+  function decodedIn({ start: start2, frames }, step) {
+    const chosen = frames[step - 1]?.chosen ?? [];
+    const words = chosen.map(([cell, token]) => `${signOf(start2, token)} in ${placeOf(start2, cell)}`);
+    return words.join(", ") || "nothing";
   }
 
   // src/page/decoder.js
@@ -1744,6 +2151,7 @@
      * @param {LaneActions} actions
      */
     constructor(name, actions) {
+      this.actions = actions;
       this.settings = new LaneSettings(() => actions.changed(this));
       this.board = new BoardGrid($(".board", this.root), actions);
       this.reason.id = `reason-${name}`;
@@ -1815,9 +2223,9 @@
       this.tried.set(String(trace.start.settings.latents), trace.end.right);
     }
     /** @param {LaneView} view */
-    draw({ draft, at, chosen, served }) {
+    draw({ draft, at, chosen, served, instead }) {
       const trace = drawnTrace(this.decode, at);
-      const shown = trace ?? { start: draft, frames: [], end: null };
+      const shown = instead ?? trace ?? { start: draft, frames: [], end: null };
       const { start: start2, frames } = shown;
       const reached = Math.min(at, frames.length);
       const cells = cellsAt(shown, reached);
@@ -1825,14 +2233,20 @@
       const isSudoku = start2.kind === "sudoku";
       const clash = isSudoku && start2.box ? clashes(tokens, start2.columns, start2.box).cells : /* @__PURE__ */ new Set();
       const end = reached > 0 && reached === frames.length ? shown.end : null;
+      const mistake = firstMistake(shown);
+      const isMade = mistake !== null && mistake.step <= reached;
       if (end && this.decode.kind === "playing") this.see(this.decode.trace);
       const broken = new Set(end?.broken);
-      this.board.draw({ start: start2, cells, chosen, clash, broken, editable: served && isSudoku });
+      const mistaken = isMade ? mistake.cell : null;
+      this.board.draw({ start: start2, cells, chosen, clash, broken, mistaken, editable: served && isSudoku });
       this.root.dataset.state = this.decode.kind;
       write($(".story", this.root), storyAt(shown, reached));
       if (served) this.drawDial(start2);
       else $(".dial-name b", this.root).textContent = String(trace?.start.settings.latents ?? "fixed");
       drawOutcome($(".outcome", this.root), this.decode, this.seen);
+      const isSeen = shown.end !== null && this.seen.has(shown.end);
+      drawMistake($(".mistake", this.root), start2, isMade || isSeen ? mistake : null, this.actions.go);
+      this.root.classList.toggle("instead", instead !== null);
       drawCost($(".cost", this.root), shown, trace?.start.all_processed ?? 0, reached);
       drawWrong($(".wrong", this.root), end?.wrong ?? []);
       drawPredictions($(".mind", this.root), start2, cells, chosen ?? frames[reached - 1]?.chosen[0][0]);
@@ -1872,96 +2286,6 @@
       if (most) return HINT;
       if (this.settings.candidates.value !== "all") return "No empty cell can be latent.";
       return "All empty cells are candidates, so no cell can be latent. Choose a smaller k.";
-    }
-  };
-
-  // src/page/player.js
-  var POLL = 50;
-  var PLAY = "M5 3l8 5-8 5z";
-  var PAUSE = "M4 3h2.5v10H4zM9.5 3H12v10H9.5z";
-  var KEEPS_KEYS = "input, select, textarea, button, a, summary, [role='gridcell'], [role='radio'], [role='tab']";
-  var Player = class {
-    at = 1;
-    timer = 0;
-    scrub = find("#scrub", HTMLInputElement);
-    speed = find("#speed", HTMLSelectElement);
-    button = $("#play");
-    /** @param {Film} film */
-    constructor(film) {
-      this.film = film;
-      onPress($("#first"), () => this.step(0));
-      onPress($("#back"), () => this.step(this.at - 1));
-      onPress($("#forth"), () => this.step(this.at + 1));
-      onPress($("#last"), () => this.step(film.steps()));
-      onPress(this.button, () => this.toggle());
-      this.scrub.addEventListener("input", () => this.step(Number(this.scrub.value)));
-      document.addEventListener("keydown", (event) => this.onKey(event));
-    }
-    /** @param {KeyboardEvent} event */
-    onKey(event) {
-      const isElsewhere = $("#watch").hidden || event.ctrlKey || event.metaKey || event.altKey;
-      if (isElsewhere || !(event.target instanceof Element)) return;
-      const isFree = !event.target.closest(KEEPS_KEYS);
-      const isOnBoard = event.target.closest("[role='gridcell']") !== null;
-      const way = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (event.key === " " && (isFree || isOnBoard)) this.toggle();
-      else if (isFree && way) this.step(this.at + way);
-      else return;
-      event.preventDefault();
-    }
-    get isPlaying() {
-      return this.timer !== 0;
-    }
-    toggle() {
-      if (this.isPlaying) this.pause();
-      else this.play();
-    }
-    /** @param {number} at */
-    step(at) {
-      this.pause();
-      this.go(at);
-      this.film.announce();
-    }
-    /** @param {number} at */
-    go(at) {
-      this.at = Math.max(0, Math.min(at, this.film.steps()));
-      this.film.draw();
-    }
-    pause() {
-      clearTimeout(this.timer);
-      this.timer = 0;
-      this.drawButton();
-    }
-    play() {
-      if (this.film.steps() === 0) return;
-      if (this.at >= this.film.steps()) this.at = 0;
-      this.next(0);
-      this.drawButton();
-    }
-    /** @param {number} milliseconds until the next step, if its frame has arrived by then */
-    next(milliseconds) {
-      this.timer = window.setTimeout(() => {
-        if (!this.film.hasArrived(this.at + 1)) return this.next(POLL);
-        this.go(this.at + 1);
-        if (this.at < this.film.steps()) return this.next(1e3 / Number(this.speed.value));
-        this.pause();
-        return this.film.announce();
-      }, milliseconds);
-    }
-    drawButton() {
-      this.button.setAttribute("aria-label", this.isPlaying ? "Pause" : "Play");
-      find("path", SVGPathElement, this.button).setAttribute("d", this.isPlaying ? PAUSE : PLAY);
-    }
-    draw() {
-      const total = this.film.steps();
-      this.at = Math.min(this.at, total);
-      this.scrub.max = String(total);
-      this.scrub.value = String(this.at);
-      this.scrub.setAttribute("aria-valuetext", `step ${this.at} of ${total}`);
-      $("#step").textContent = `Step ${this.at} of ${total}`;
-      for (const name of ["#first", "#back"]) disable($(name), this.at === 0);
-      for (const name of ["#last", "#forth"]) disable($(name), this.at === total);
-      disable(this.button, total === 0);
     }
   };
 
@@ -2171,13 +2495,14 @@
   }
 
   // src/page/watch_view.js
-  function drawHeads(lanes, isServed) {
+  function drawHeads(lanes, isServed, isSame) {
     const isTwo = lanes.length > 1;
     $("#lanes").classList.toggle("two", isTwo);
     lanes.forEach((lane, i) => {
       const name = isTwo ? `${"AB"[i]}. ` : "";
       const trace = drawnTrace(lane.decode, 0);
-      const words = trace ? settingWords(trace.start) : "";
+      const where = isSame && i === 1 ? ", on the board of A" : "";
+      const words = trace ? settingWords(trace.start) + where : "";
       write($("h2", lane.root), isTwo || !isServed ? name + words : "");
       write($("h3", lane.settings.root), isTwo ? `Board ${"AB"[i]}` : "");
     });
@@ -2194,10 +2519,10 @@
     const stories = lanes.map(({ root }, i) => name(i) + $(".story", root).textContent);
     write($("#said"), stories.join(" "));
   }
-  function solutionWords(solutions, kind) {
-    if (solutions === 0) return "The puzzle has no solution.";
-    if (solutions === 2) return "The puzzle has several solutions. Any of them is accepted.";
-    if (solutions === null) return "";
+  function solutionWords(solutions2, kind) {
+    if (solutions2 === 0) return "The puzzle has no solution.";
+    if (solutions2 === 2) return "The puzzle has several solutions. Any of them is accepted.";
+    if (solutions2 === null) return "";
     return kind === "countdown" ? "The puzzle has a solution." : "The puzzle has one solution.";
   }
   function inability(lanes, puzzle) {
@@ -2219,8 +2544,6 @@
     lanes = [];
     /** @type {Set<Lane>} lanes whose decode begins soon */
     waiting = /* @__PURE__ */ new Set();
-    latentsAlone = "all";
-    // n of the first lane before the comparison
     task = "";
     blocked = false;
     // whether the puzzle cannot be decoded
@@ -2228,9 +2551,10 @@
     seed = find("#seed", HTMLInputElement);
     /**
      * @param {Source | null} source decodes puzzles; null if only traces are shown
+     * @param {import("./engine.js").Engine | null} engine predicts frozen boards; null if there are no models
      * @param {() => void} changed what the address names has changed
      */
-    constructor(source, changed = () => {
+    constructor(source, engine = null, changed = () => {
     }) {
       this.source = source;
       this.changed = changed;
@@ -2252,7 +2576,7 @@
       );
       this.check = settled(() => void this.checkAndDecode(), QUIET2);
       this.flush = settled(() => this.decodeWaiting(), QUIET2);
-      onPress($("#compare"), () => this.compare());
+      this.comparison = new Comparison(this, engine);
       onPress($("#settings-button"), toggleSettings);
       this.seed.addEventListener("change", () => this.lanes.forEach((lane) => this.later(lane)));
     }
@@ -2264,7 +2588,8 @@
       const lane = new Lane("AB"[this.lanes.length], {
         changed: (changed) => this.settingChanged(changed),
         typed: (cell, key) => this.source && this.puzzle.type(cell, key),
-        picked: (cell) => this.pick(cell)
+        picked: (cell) => this.pick(cell),
+        go: (step) => this.player.step(step)
       });
       this.lanes.push(lane);
       $("#lanes").append(lane.root);
@@ -2300,7 +2625,7 @@
       const models = settings.offered.filter((model2) => model2.kind === "sudoku" && model2.side === side);
       const model = models.find(({ method }) => method === this.model.method) ?? models[0];
       if (!model) return;
-      if (this.lanes[1]) this.compare();
+      if (this.comparison.isOn) this.comparison.end();
       settings.setModel(model.name);
       this.task = model.task;
       this.puzzle.forget();
@@ -2323,10 +2648,10 @@
       const { text, digits, words } = this.puzzle;
       if (this.blocked || !this.source) return;
       try {
-        const solutions = await this.source.check(this.model, text, digits);
+        const solutions2 = await this.source.check(this.model, text, digits);
         if (text !== this.puzzle.text) return;
-        write(words, solutionWords(solutions, this.model.kind), solutions === 0);
-        this.blocked = solutions === 0;
+        write(words, solutionWords(solutions2, this.model.kind), solutions2 === 0);
+        this.blocked = solutions2 === 0;
         if (!this.blocked) return this.lanes.forEach((lane) => this.decode(lane));
       } catch (error) {
         if (!(error instanceof Fault)) throw error;
@@ -2341,7 +2666,7 @@
       if (lane === this.lanes[0]) {
         const isNewTask = this.task !== this.model.task;
         this.task = this.model.task;
-        if (isNewTask && this.lanes[1]) this.compare();
+        if (isNewTask && this.comparison.isOn) this.comparison.end();
         if (isNewTask) return this.puzzle.loadFirst();
         this.puzzle.offerExamples();
       }
@@ -2371,30 +2696,6 @@
       this.puzzle.choose(cell);
       this.draw();
     }
-    /** Compare no latent tokens with all, or end the comparison. */
-    compare() {
-      const isOn = this.lanes.length === 1;
-      $("#compare").setAttribute("aria-pressed", String(isOn));
-      const [first] = this.lanes;
-      if (isOn) {
-        this.latentsAlone = first.settings.wished.latents;
-        const second = this.addLane();
-        Object.assign(second.settings.wished, first.settings.wished, { latents: "all" });
-        const models = first.settings.offered.filter(({ task }) => task === this.model.task);
-        second.settings.offer(models, this.model.name);
-        first.rest();
-        first.settings.wish({ latents: "0" });
-        this.later(second);
-      } else {
-        const second = this.lanes.splice(1)[0];
-        second.rest();
-        second.root.remove();
-        second.settings.root.remove();
-        this.waiting.delete(second);
-        first.settings.wish({ latents: this.latentsAlone });
-      }
-      this.draw();
-    }
     /** @returns {number} */
     get steps() {
       const traces = this.lanes.map(({ decode }) => drawnTrace(decode, this.player.at));
@@ -2417,9 +2718,11 @@
       for (const lane of this.lanes) {
         const draft = drawnTrace(lane.decode, at)?.start ?? this.puzzle.draft;
         if (served) lane.settings.offerFor(this.task, this.puzzle.isPrefix);
-        lane.draw({ draft, at, chosen: this.puzzle.chosen, served });
+        const instead = this.comparison.shownIn(lane, at);
+        lane.draw({ draft, at, chosen: this.puzzle.chosen, served, instead });
       }
-      drawHeads(this.lanes, served);
+      this.comparison.draw();
+      drawHeads(this.lanes, served, this.comparison.isSame);
       drawClues(drawnTrace(this.lanes[0].decode, 0)?.start);
       this.changed();
     }
@@ -2455,7 +2758,7 @@
     const { address } = readAddress();
     const hasServer = source === server;
     const writeSoon = addressWriter(() => ({ tab: tabs.current, ...addressOf(watch), theme: currentTheme() }));
-    const watch = new Watch(source, () => writeSoon());
+    const watch = new Watch(source, engine, () => writeSoon());
     const cell = new OneCell(record, engine, (puzzle) => {
       watch.puzzle.load(puzzle, 0);
       tabs.open("watch");

@@ -61,7 +61,7 @@ function start(models, record, engine, source) {
   const { address } = readAddress();
   const hasServer = source === server;
   const writeSoon = addressWriter(() => ({ tab: tabs.current, ...addressOf(watch), theme: currentTheme() }));
-  const watch = new Watch(source, () => writeSoon());
+  const watch = new Watch(source, engine, () => writeSoon());
   const cell = new OneCell(record, engine, (puzzle) => {
     watch.puzzle.load(puzzle, 0);
     tabs.open("watch");

@@ -1,7 +1,7 @@
 /** A source decodes puzzles: the server of the page, or the engine in the page. */
 
 import { events, post, query } from "./server.js";
-import { countSolutions } from "./sudoku.js";
+import { solutions } from "./solver.js";
 
 /** @typedef {import("./sudoku.js").Digits} Digits */
 /** @typedef {import("./types.js").Request} Request */
@@ -28,7 +28,8 @@ export const server = {
  * @returns {Source}
  */
 export const inPage = (engine) => ({
-  check: async ({ side, box }, _, digits) => (side && box ? countSolutions(digits, side, box, 2) : null),
+  check: async ({ side, box }, _, digits) =>
+    side && box ? (solutions(digits, side, box, 2)?.length ?? null) : null,
   decode: (request, digits, signal) => decodeInPage(engine, request, digits, signal),
 });
 

@@ -1,5 +1,6 @@
 /** The tab Watch: one decode, or two side by side, step by step. */
 
+import { Comparison } from "./comparison.js";
 import { drawnTrace, hasArrived } from "./decode.js";
 import { Decoder } from "./decoder.js";
 import { $, find, onPress, settled, write } from "./dom.js";
@@ -20,7 +21,6 @@ export class Watch {
   lanes = [];
   /** @type {Set<Lane>} lanes whose decode begins soon */
   waiting = new Set();
-  latentsAlone = "all"; // n of the first lane before the comparison
   task = "";
   blocked = false; // whether the puzzle cannot be decoded
   isDrawAsked = false;
@@ -28,9 +28,10 @@ export class Watch {
 
   /**
    * @param {Source | null} source decodes puzzles; null if only traces are shown
+   * @param {import("./engine.js").Engine | null} engine predicts frozen boards; null if there are no models
    * @param {() => void} changed what the address names has changed
    */
-  constructor(source, changed = () => {}) {
+  constructor(source, engine = null, changed = () => {}) {
     this.source = source;
     this.changed = changed;
     /** @type {Player} */
@@ -54,7 +55,7 @@ export class Watch {
       );
     this.check = settled(() => void this.checkAndDecode(), QUIET);
     this.flush = settled(() => this.decodeWaiting(), QUIET);
-    onPress($("#compare"), () => this.compare());
+    this.comparison = new Comparison(this, engine);
     onPress($("#settings-button"), toggleSettings);
     this.seed.addEventListener("change", () => this.lanes.forEach((lane) => this.later(lane)));
   }
@@ -69,6 +70,7 @@ export class Watch {
       changed: (changed) => this.settingChanged(changed),
       typed: (cell, key) => this.source && this.puzzle.type(cell, key),
       picked: (cell) => this.pick(cell),
+      go: (step) => this.player.step(step),
     });
     this.lanes.push(lane);
     $("#lanes").append(lane.root);
@@ -107,7 +109,7 @@ export class Watch {
     const models = settings.offered.filter((model) => model.kind === "sudoku" && model.side === side);
     const model = models.find(({ method }) => method === this.model.method) ?? models[0];
     if (!model) return;
-    if (this.lanes[1]) this.compare();
+    if (this.comparison.isOn) this.comparison.end();
     settings.setModel(model.name);
     this.task = model.task;
     this.puzzle.forget();
@@ -151,7 +153,7 @@ export class Watch {
     if (lane === this.lanes[0]) {
       const isNewTask = this.task !== this.model.task;
       this.task = this.model.task;
-      if (isNewTask && this.lanes[1]) this.compare();
+      if (isNewTask && this.comparison.isOn) this.comparison.end();
       if (isNewTask) return this.puzzle.loadFirst();
       this.puzzle.offerExamples();
     }
@@ -188,31 +190,6 @@ export class Watch {
     this.draw();
   }
 
-  /** Compare no latent tokens with all, or end the comparison. */
-  compare() {
-    const isOn = this.lanes.length === 1;
-    $("#compare").setAttribute("aria-pressed", String(isOn));
-    const [first] = this.lanes;
-    if (isOn) {
-      this.latentsAlone = first.settings.wished.latents;
-      const second = this.addLane();
-      Object.assign(second.settings.wished, first.settings.wished, { latents: "all" });
-      const models = first.settings.offered.filter(({ task }) => task === this.model.task);
-      second.settings.offer(models, this.model.name);
-      first.rest();
-      first.settings.wish({ latents: "0" });
-      this.later(second);
-    } else {
-      const second = this.lanes.splice(1)[0];
-      second.rest();
-      second.root.remove();
-      second.settings.root.remove();
-      this.waiting.delete(second);
-      first.settings.wish({ latents: this.latentsAlone });
-    }
-    this.draw();
-  }
-
   /** @returns {number} */
   get steps() {
     const traces = this.lanes.map(({ decode }) => drawnTrace(decode, this.player.at));
@@ -237,9 +214,11 @@ export class Watch {
     for (const lane of this.lanes) {
       const draft = drawnTrace(lane.decode, at)?.start ?? this.puzzle.draft;
       if (served) lane.settings.offerFor(this.task, this.puzzle.isPrefix);
-      lane.draw({ draft, at, chosen: this.puzzle.chosen, served });
+      const instead = this.comparison.shownIn(lane, at);
+      lane.draw({ draft, at, chosen: this.puzzle.chosen, served, instead });
     }
-    drawHeads(this.lanes, served);
+    this.comparison.draw();
+    drawHeads(this.lanes, served, this.comparison.isSame);
     drawClues(drawnTrace(this.lanes[0].decode, 0)?.start);
     this.changed();
   }

@@ -1,5 +1,6 @@
 """The page in a browser: watch, type, compare and measure a decode, and open a trace without a server."""
 
+import io
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 import uvicorn
 from axe_playwright_python.sync_playwright import Axe
+from PIL import Image, ImageColor
 from playwright.sync_api import sync_playwright
 
 from helpers.documentation import ROOT
@@ -432,6 +434,27 @@ def test_both_boards_show_the_same_state(opened, address):
     screen(page, "same-board")
     page.get_by_role("button", name="Same board").click()
     assert page.locator(".instead").count() == 0
+
+
+def test_a_decode_is_saved_as_a_gif(opened, static_pages):
+    page = opened((static_pages / "latent-tokens.html").as_uri() + "#watch", offline=True)
+    ended(page)
+    page.get_by_role("button", name="Compare two settings").click()
+    ended(page, 0)
+    ended(page, 1)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="GIF").click()
+    assert download.value.suggested_filename == "latent-tokens-sudoku-6-n0-nall.gif"
+    gif = Image.open(io.BytesIO(download.value.path().read_bytes()))
+    steps = int(page.get_by_role("slider", name="Step").get_attribute("max"))
+    assert (gif.n_frames, gif.size) == (steps + 1, (780, 434))
+    assert download.value.path().stat().st_size < 1_000_000
+    gif.seek(3)
+    shown = {color for _, color in gif.convert("RGB").getcolors(1 << 24)}
+    names = ("paper", "faint", "blue", "orange-wash")
+    value = "name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`)"
+    colors = [page.evaluate(value, name) for name in names]
+    assert {ImageColor.getrgb(color) for color in colors} <= shown
 
 
 def test_a_method_without_a_dial_says_why(opened, address):

@@ -2046,6 +2046,178 @@
     }
   };
 
+  // src/page/picture.js
+  var WIDTH = 360;
+  var MARGIN = 20;
+  var HEAD = 40;
+  var FOOT = 34;
+  var MAX_COLUMNS = 12;
+  var LOOKS = {
+    given: { fill: "faint", ink: "ink", isBold: true },
+    decoded: { fill: "card", ink: "blue" },
+    new: { fill: "blue", ink: "on-blue", isBold: true },
+    candidate: { fill: "blue-wash", ink: "ink", frame: "blue" },
+    latent: { fill: "orange-wash", ink: "ink", frame: "orange-line", isDashed: true },
+    open: { fill: "card", ink: "edge" },
+    ready: { fill: "card", ink: "edge" }
+  };
+  var WRONG = { fill: "red-wash", ink: "red", frame: "red", isBold: true };
+  function sizeOf(traces) {
+    const heights = traces.map((trace) => trackOf(trace) * rowsOf(trace));
+    const width = MARGIN + traces.length * (WIDTH + MARGIN);
+    return { width, height: Math.round(HEAD + Math.max(...heights) + FOOT) };
+  }
+  function drawPicture(canvas, traces, at, colors) {
+    const { width, height } = sizeOf(traces);
+    canvas.fillStyle = colors("paper");
+    canvas.fillRect(0, 0, width, height);
+    traces.forEach((trace, i) => {
+      canvas.save();
+      canvas.translate(MARGIN + i * (WIDTH + MARGIN), 0);
+      drawTrace(canvas, trace, at, colors);
+      canvas.restore();
+    });
+  }
+  function columnsOf({ start: { kind, columns, tokens } }) {
+    return kind === "sudoku" || kind === "zebra" ? columns : Math.min(tokens.length, MAX_COLUMNS);
+  }
+  var rowsOf = (trace) => Math.ceil(trace.start.tokens.length / columnsOf(trace));
+  var trackOf = (trace) => WIDTH / columnsOf(trace);
+  function drawTrace(canvas, trace, at, colors) {
+    const { start: start2, frames, end } = trace;
+    const reached = Math.min(at, frames.length);
+    const cells = cellsAt(trace, reached);
+    const columns = columnsOf(trace);
+    const track = trackOf(trace);
+    const height = track * rowsOf(trace);
+    write2(canvas, settingWords(start2), { x: 0, y: HEAD / 2, size: 15, color: colors("ink"), isBold: true });
+    const wrong = wrongCells(trace, cells, reached);
+    canvas.save();
+    canvas.translate(0, HEAD);
+    cells.forEach((cell, index) => {
+      canvas.save();
+      canvas.translate(index % columns * track, Math.floor(index / columns) * track);
+      drawCell2(canvas, cell, wrong.has(index) ? WRONG : LOOKS[cell.kind], start2.signs, track, colors);
+      canvas.restore();
+    });
+    drawLines(canvas, trace, height, colors);
+    canvas.restore();
+    const isLast = reached === frames.length;
+    const verdict = end.right ? "solved" : "wrong";
+    const progress = `step ${reached} of ${frames.length}`;
+    const words = isLast ? `${verdict}, ${end.processed} tokens processed` : progress;
+    const color = colors(isLast ? { solved: "green", wrong: "red" }[verdict] : "soft");
+    write2(canvas, words, { x: 0, y: HEAD + height + FOOT / 2, size: 15, color, isBold: isLast });
+  }
+  function wrongCells(trace, cells, reached) {
+    const { kind, columns, box } = trace.start;
+    if (kind !== "sudoku" || !box) return new Set(reached === trace.frames.length ? trace.end.broken : []);
+    const tokens = cells.map(({ token }) => token);
+    const mistake = firstMistake(trace);
+    const isMade = mistake !== null && mistake.step <= reached;
+    return /* @__PURE__ */ new Set([...clashes(tokens, columns, box).cells, ...isMade ? [mistake.cell] : []]);
+  }
+  function drawCell2(canvas, { kind, token, beliefs }, look, signs, track, colors) {
+    canvas.fillStyle = colors(look.fill);
+    canvas.fillRect(0, 0, track, track);
+    const middle = { x: track / 2, y: track / 2, isCentered: true };
+    const ink = colors(look.ink);
+    const [guess, probability] = beliefs?.[0] ?? [null, 0];
+    if (token !== null) {
+      write2(canvas, signs[token] || "_", { ...middle, size: track * 0.52, color: ink, isBold: look.isBold });
+    } else if (guess !== null) {
+      canvas.globalAlpha = 0.3 + 0.7 * probability;
+      write2(canvas, signs[guess] || "_", { ...middle, size: track * 0.4, color: ink });
+      canvas.globalAlpha = 1;
+    } else if (kind === "open") {
+      canvas.fillStyle = ink;
+      canvas.fillRect(track / 2 - 1.5, track / 2 - 1.5, 3, 3);
+    }
+    canvas.strokeStyle = colors("line");
+    canvas.lineWidth = 1;
+    canvas.strokeRect(0, 0, track, track);
+    if (!look.frame) return;
+    canvas.strokeStyle = colors(look.frame);
+    canvas.lineWidth = 2;
+    canvas.setLineDash(look.isDashed ? [4, 3] : []);
+    canvas.strokeRect(2, 2, track - 4, track - 4);
+    canvas.setLineDash([]);
+  }
+  function drawLines(canvas, trace, height, colors) {
+    const { columns, box } = trace.start;
+    const track = trackOf(trace);
+    canvas.strokeStyle = colors("ink");
+    canvas.lineWidth = 2;
+    canvas.strokeRect(0, 0, WIDTH, height);
+    if (!box) return;
+    const [boxRows, boxColumns] = box;
+    canvas.beginPath();
+    for (let x = boxColumns; x < columns; x += boxColumns) {
+      canvas.moveTo(x * track, 0);
+      canvas.lineTo(x * track, height);
+    }
+    for (let y = boxRows; y < columns; y += boxRows) {
+      canvas.moveTo(0, y * track);
+      canvas.lineTo(WIDTH, y * track);
+    }
+    canvas.stroke();
+  }
+  function write2(canvas, text, { x, y, size, color, isBold = false, isCentered = false }) {
+    canvas.font = `${isBold ? "bold " : ""}${size}px ${getComputedStyle(document.body).fontFamily}`;
+    canvas.fillStyle = color;
+    canvas.textAlign = isCentered ? "center" : "left";
+    canvas.textBaseline = "middle";
+    canvas.fillText(text, x, y, isCentered ? void 0 : WIDTH);
+  }
+
+  // src/page/gif.js
+  var FRAME2 = 50;
+  var LAST = 400;
+  function startGif(lanes) {
+    const button = $("#gif");
+    onPress(button, async () => {
+      const traces = lanes().map(({ decode }) => traceOf(decode));
+      const complete = traces.filter((trace) => trace !== null);
+      if (!complete.length || complete.length < traces.length) return;
+      disable(button, true);
+      write(button, "Encoding");
+      try {
+        save(await gifOf(complete), nameOf2(complete));
+      } finally {
+        write(button, "GIF");
+        disable(button, false);
+      }
+    });
+  }
+  async function gifOf(traces) {
+    const { encodeInWorker } = (
+      /** @type {{ latentGif: typeof import("../gif/index.js") }} */
+      /** @type {unknown} */
+      globalThis.latentGif
+    );
+    const { width, height } = sizeOf(traces);
+    const canvas = el("canvas", { width, height }).getContext("2d", { willReadFrequently: true });
+    if (!canvas) throw new TypeError("canvas: the browser has no 2D context");
+    const style = getComputedStyle(document.documentElement);
+    const colors = (name) => style.getPropertyValue(`--${name}`);
+    const steps = Math.max(...traces.map(({ frames: frames2 }) => frames2.length));
+    const frames = Array.from({ length: steps + 1 }, (_, at) => {
+      drawPicture(canvas, traces, at, colors);
+      const pixels = canvas.getImageData(0, 0, width, height).data.buffer;
+      return { pixels, duration: at === steps ? LAST : FRAME2 };
+    });
+    return encodeInWorker({ width, height, frames });
+  }
+  function nameOf2(traces) {
+    const counts = traces.map(({ start: start2 }) => `n${start2.settings.latents ?? "-fixed"}`);
+    return `latent-tokens-${traces[0].start.task}-${counts.join("-")}.gif`;
+  }
+  function save(bytes, name) {
+    const url = URL.createObjectURL(new Blob([bytes], { type: "image/gif" }));
+    el("a", { href: url, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 6e4);
+  }
+
   // src/page/lane_settings.js
   var LaneSettings = class {
     root = clone("#choices");
@@ -2577,6 +2749,7 @@
       this.check = settled(() => void this.checkAndDecode(), QUIET2);
       this.flush = settled(() => this.decodeWaiting(), QUIET2);
       this.comparison = new Comparison(this, engine);
+      startGif(() => this.lanes);
       onPress($("#settings-button"), toggleSettings);
       this.seed.addEventListener("change", () => this.lanes.forEach((lane) => this.later(lane)));
     }

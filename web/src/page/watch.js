@@ -4,6 +4,7 @@ import { Comparison } from "./comparison.js";
 import { drawnTrace, hasArrived } from "./decode.js";
 import { Decoder } from "./decoder.js";
 import { $, find, onPress, settled, write } from "./dom.js";
+import { startGif } from "./gif.js";
 import { Lane } from "./lane.js";
 import { Player } from "./player.js";
 import { Puzzle } from "./puzzle.js";
@@ -56,6 +57,7 @@ export class Watch {
     this.check = settled(() => void this.checkAndDecode(), QUIET);
     this.flush = settled(() => this.decodeWaiting(), QUIET);
     this.comparison = new Comparison(this, engine);
+    startGif(() => this.lanes);
     onPress($("#settings-button"), toggleSettings);
     this.seed.addEventListener("change", () => this.lanes.forEach((lane) => this.later(lane)));
   }

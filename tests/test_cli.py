@@ -359,7 +359,7 @@ REFUSED = [
     ("", "COMMAND is missing: must be one of data, train, "),
     ("fly", "COMMAND 'fly': must be one of data, train, "),
     ("evalute run", "Did you mean evaluate?"),
-    ("--versoin", "--versoin: there is no such option. Did you mean --version?"),
+    ("--versoin", "--versoin: no such option. Did you mean --version?"),
     (
         "evaluate",
         "RUN is missing: the command is latent-tokens evaluate RUN [OPTIONS]; "
@@ -376,11 +376,11 @@ REFUSED = [
     ("train sudoku-4 scdm --seed 0 0", "--seed 0 0: must be one or more different values"),
     (
         "train sudoku-4 scdm --seed 0 1 --out runs/x",
-        "--out runs/x: is one directory for several runs; use --out 'runs/x-{seed}' instead",
+        "--out runs/x: is one directory for several runs. Use --out 'runs/x-{seed}'.",
     ),
     (
         "train sudoku-4 scdm --size pico nano --seed 0 1 --out runs/x-{seed}",
-        "use --out 'runs/x-{seed}-{size}' instead",
+        "Use --out 'runs/x-{seed}-{size}'.",
     ),
     ("train sudoku-4 scdm --steps", "--steps: its value is missing, a whole number; see"),
     ("train sudoku-4 scdm --steps few", "--steps few: must be a whole number; see"),

@@ -226,7 +226,7 @@ def test_strict_asks_for_the_given_numbers_and_lets_results_lie():
 def test_faults_are_named(answer, faults):
     answer = answer.replace("oops", "31--13")
     found = FOUR.verify(with_answer(FOUR, "86,28,13,31,96", answer)[0])
-    assert found == (faults or ["'31--13' is no equation"])
+    assert found == (faults or ["'31--13' is not an equation"])
 
 
 @pytest.mark.parametrize("padding", ["none", "paper"])

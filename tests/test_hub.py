@@ -108,7 +108,7 @@ def test_uploaded_model_is_fetched_and_cached_without_the_hub(run, tmp_path):
     commit, refused = said.splitlines()
     assert commit.startswith(f"{address}/someone/mine/commit/")
     assert "'someone/nothing' not found: not a run directory, not a bundled model" in refused
-    assert "no model of that name that you can read: 404" in refused
+    assert "there is no such model, or you may not read it: 404" in refused
     files = repositories["someone/mine"]
     assert set(files) == {
         "README.md", "config.json", "model.safetensors", "results.jsonl", f"{MODULE}.py",
@@ -135,7 +135,7 @@ def test_uploaded_model_is_fetched_and_cached_without_the_hub(run, tmp_path):
     assert (os.path.dirname(os.path.dirname(kept))) == str(tmp_path / "hub" / "models--someone--mine")
     assert "it cannot be reached: [Errno 111] Connection refused" in not_fetched
     assert (
-        "someone/nothing: cannot be put on the hub ([Errno 111] Connection refused); see that it is yours"
+        "someone/nothing: cannot be uploaded ([Errno 111] Connection refused). Check that you may write to it"
         in not_put
     )
     (line,) = [line for line in wrong.splitlines() if line.startswith("latent-tokens:")]

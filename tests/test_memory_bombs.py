@@ -124,7 +124,7 @@ def test_a_regex_that_panics_is_refused_in_one_line(tmp_path):
     split = {"type": "Split", "pattern": {"Regex": "(x+x+)+y"}, "behavior": "Isolated", "invert": False}
     tokenizer = read_tokenizer(str(tokenizer_file(tmp_path, pre_tokenizer=split)))
     with pytest.raises(
-        ValueError, match=r"does not tokenize this text \(.*\); use another tokenizer"
+        ValueError, match=r"does not tokenize this text \(.*\)\. Use another tokenizer"
     ) as error:
         tokenizer.encode(["x" * 40])
     assert "\n" not in str(error.value)

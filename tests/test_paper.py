@@ -592,7 +592,7 @@ def test_text_table_has_a_line_per_seed_and_needs_imports(few):
     assert plans.count("| to import |") == 2
     with pytest.raises(
         ValueError,
-        match=r"text-mdm-imported: no model there; this takes a published one: latent-tokens import FILE",
+        match=r"text-mdm-imported: is missing. Import the published model: latent-tokens import FILE",
     ):
         reproduce(replace(config, experiment="table-text", scale="paper", judge="trigrams"))
     with pytest.raises(ValueError, match="judge=nowhere: must be a folder or a name on the hub"):

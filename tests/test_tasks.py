@@ -133,7 +133,7 @@ def test_the_papers_names_vocabularies_and_lengths():
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("sudoku-9", {"clues": 30}, "clues=30: sudoku-9 has no such setting; it has source, padding"),
+        ("sudoku-9", {"clues": 30}, "clues=30: sudoku-9 has no such setting. Use source, padding"),
         ("zebra", {"source": "pattern"}, "source=pattern: zebra has no such setting"),
         ("zebra", {"name": "x"}, "name=x: zebra has no such setting"),
         (

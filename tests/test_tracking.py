@@ -128,7 +128,7 @@ def test_tensorboard_has_metrics_and_results_of_a_run(tmp_path, capsys):
 
 
 def test_tracker_that_is_not_there_is_refused_in_one_line(tmp_path, capsys):
-    with pytest.raises(ValueError, match="track=mlflow: is not installed; pip install mlflow"):
+    with pytest.raises(ValueError, match=r"track=mlflow: is not installed\. Use pip install mlflow"):
         fit(tiny_run(tmp_path / "other", track="mlflow"))
     assert not (tmp_path / "other").exists()
     run = fit(tiny_run(tmp_path / "run"))

@@ -172,7 +172,7 @@ def test_corrupt_checkpoint_is_skipped_for_the_previous(whole, tmp_path, capsys)
     (config.folder / f".{latest.name}.1").write_bytes(b"what a killed process had begun")
     fit(replace(config, resume="auto"))
     assert (
-        f"{latest}: corrupt (its bytes are not those that were written); skipped for the previous checkpoint"
+        f"{latest}: corrupt (its bytes are not those that were written). The previous checkpoint is used"
         in capsys.readouterr().err.replace("\n", " ")
     )
     for path in (*saved_states(whole), whole / "model.safetensors"):
@@ -239,7 +239,7 @@ def test_lost_config_is_restored_from_an_equal_run(tmp_path):
     path.write_bytes(b"")
     with pytest.raises(
         ValueError,
-        match=r"config.json: corrupt .* start the same run in another directory, and copy its config",
+        match=r"config.json: corrupt .* Start the same run in another directory, and copy its config",
     ):
         fit(replace(config, resume="auto"))
     path.write_bytes(content)
@@ -460,7 +460,7 @@ def test_a_loss_that_is_not_finite_stops_at_the_last_good_state(whole, tmp_path,
         patch.setattr("latent_tokens.training.step.weighted_nll", infinite_at(8))
         with pytest.raises(
             ValueError,
-            match=r"loss inf, .* at step 7: training diverged; its batch is .*not-finite-00000007",
+            match=r"loss inf, .* at step 7: training diverged, its batch is .*not-finite-00000007",
         ):
             fit(config)
     batch = load_file(config.folder / "not-finite-00000007.safetensors")
@@ -624,7 +624,7 @@ def test_a_setting_that_is_infinite_is_refused(tmp_path, name):
 
 def test_divergence_at_the_last_step_is_noticed(tmp_path):
     config = tiny_run(tmp_path / "run", steps=1, lr=1e38, warmup=0)
-    with pytest.raises(ValueError, match=r"validation loss nan at step 1: training diverged; use a lower lr"):
+    with pytest.raises(ValueError, match=r"validation loss nan at step 1: training diverged. Use a lower lr"):
         fit(config)
     assert not saved_states(config.folder)
 

@@ -969,8 +969,43 @@ def test_an_address_leads_to_what_is_shown(opened, address):
     assert other.locator("#step").inner_text() == page.locator("#step").inner_text() == "Step 5 of 33"
     assert other.locator(".lane .dial-name b").inner_text() == "3"
     assert other.locator(".lane .story").inner_text() == page.locator(".lane .story").inner_text()
-    wrong = opened(address.replace("#watch", "#tab=watch&n=many"))
-    assert "n=many in the address: is not a setting." in wrong.locator("#fault").inner_text()
+
+
+def test_an_address_leads_to_a_comparison(opened, address):
+    page = opened(address.replace("#watch", "#tab=watch&n=2&model2=sudoku-6-mdm&step=4&same=1&theme=dark"))
+    ended(page, 0)
+    ended(page, 1)
+    until(page, "location.hash.includes('n=2') && location.hash.includes('same=1')")
+    heads = page.locator(".lane h2").all_inner_texts()
+    assert [head.split(":")[0] for head in heads] == ["A. sudoku-6-scdm", "B. sudoku-6-mdm"]
+    assert heads[1].endswith("on the board of A")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert page.locator("#step").inner_text().startswith("Step 4 of")
+    other = opened(page.url)
+    ended(other, 1)
+    assert other.locator(".lane h2").all_inner_texts() == heads
+
+
+def test_an_address_leads_to_the_latent_cells(opened, address):
+    first, second = frozen()["cell"]["others"][:2]
+    page = opened(address.replace("#watch", f"#tab=cell&latents={first}.{second}"))
+    until(page, "document.querySelectorAll('#cell-board .latent').length === 2")
+    page.get_by_role("button", name="Start over").click()
+    until(page, "!location.hash.includes('latents')")
+
+
+def test_a_wrong_address_is_explained(opened, address):
+    entries = ["n=many", "k=3", "nn=3", "model=gpt", "step=999", "latents=0.0", "tab=home"]
+    page = opened(address.replace("#watch", f"#{'&'.join(entries)}&theme=dark"))
+    page.locator("#fault").wait_for()
+    fault = page.locator("#fault").inner_text()
+    for entry in entries:
+        assert f"{entry} in the address: " in fault
+    assert "n=many in the address: must be a number of latent tokens or all." in fault
+    assert "model=gpt in the address: the page offers sudoku-6-scdm, " in fault
+    assert "k=3 in the address: must be one of 1, 2, 4, 8, 16, all, growing." in fault
+    page.goto(address)
+    until(page, "document.querySelector('#fault').hidden")
 
 
 def test_the_theme_is_kept(opened, address):

@@ -405,9 +405,7 @@ def test_a_run_folder_has_its_own_tokenizer_or_none(tmp_path, monkeypatch):
     (tmp_path / "tokenizer.json").write_bytes(learn_bpe(iter(["a b"]), 300).to_json())
     (tmp_path / "run").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        ValueError, match=r"run/tokenizer.json: is missing, so the tokens have no text"
-    ):
+    with pytest.raises(ValueError, match=r"run/tokenizer.json: is missing, so the tokens have no text"):
         Text(32, "tokenizer.json", tmp_path / "run").coder  # noqa: B018
 
 

@@ -96,22 +96,45 @@
 
   // src/page/address.js
   var QUIET = 200;
-  var VALID = {
-    n: (value) => value === "all" || /^\d{1,4}$/.test(value),
-    k: (value) => CANDIDATES.some(([k]) => k === value),
-    order: (value) => ORDERS.some(([order]) => order === value),
-    seed: (value) => /^\d{1,6}$/.test(value),
-    step: (value) => /^\d{1,4}$/.test(value),
-    theme: (value) => value === "dark" || value === "light"
+  var rule = (words, isValid) => ({ words, isValid });
+  var oneOf = (values) => rule(`must be one of ${values.join(", ")}`, (value) => values.includes(value));
+  var ANY = rule("", () => true);
+  var LATENTS = rule("must be a number of latent tokens or all", (value) => /^(all|\d{1,4})$/.test(value));
+  var STEP = rule("must be a whole number from 0 to 9999", (value) => /^\d{1,4}$/.test(value));
+  var SEED = rule("must be a whole number from 0 to 999999", (value) => /^\d{1,6}$/.test(value));
+  var CELLS = rule("must be cells with a dot between them", (value) => /^\d+(\.\d+)*$/.test(value));
+  var K = oneOf(CANDIDATES.map(([k]) => k));
+  var ORDER = oneOf(ORDERS.map(([order]) => order));
+  var RULES = {
+    tab: ANY,
+    model: ANY,
+    puzzle: ANY,
+    n: LATENTS,
+    k: K,
+    order: ORDER,
+    seed: SEED,
+    step: STEP,
+    theme: oneOf(["dark", "light"]),
+    latents: CELLS,
+    model2: ANY,
+    n2: LATENTS,
+    k2: K,
+    order2: ORDER,
+    same: oneOf(["1"])
   };
   function readAddress() {
     const text = location.hash.slice(1);
-    if (/^[a-z-]*$/.test(text)) return { address: text ? { tab: text } : {}, invalid: [] };
-    const entries = [...new URLSearchParams(text)];
-    const isValid = ([name, value]) => VALID[name]?.(value) ?? true;
-    const invalid = entries.filter((entry) => !isValid(entry)).map(([name, value]) => `${name}=${value}`);
-    return { address: Object.fromEntries(entries.filter(isValid)), invalid };
+    if (/^[\w-]*$/.test(text)) return { address: text ? { tab: text } : {}, problems: [] };
+    const address = {};
+    const problems = [];
+    for (const [name, value] of new URLSearchParams(text)) {
+      if (!(name in RULES)) problems.push(problemOf(name, value, "is not a setting of the page"));
+      else if (!RULES[name].isValid(value)) problems.push(problemOf(name, value, RULES[name].words));
+      else address[name] = value;
+    }
+    return { address, problems };
   }
+  var problemOf = (name, value, problem) => `${name}=${value} in the address: ${problem}.`;
   function addressWriter(state) {
     return settled(() => history.replaceState(null, "", `#${new URLSearchParams(state())}`), QUIET);
   }
@@ -495,6 +518,26 @@
     ([token, probability]) => `${signOf(start2, token)} ${percent(probability)}`
   );
 
+  // src/page/cell_view.js
+  var SIDE = 6;
+  var DIGIT_RADIUS = 0.3;
+  function between(first, second) {
+    const x = first % SIDE + 0.5;
+    const y = Math.floor(first / SIDE) + 0.5;
+    const dx = second % SIDE - first % SIDE;
+    const dy = Math.floor(second / SIDE) - Math.floor(first / SIDE);
+    const gap = DIGIT_RADIUS / Math.hypot(dx, dy);
+    return { x1: x + gap * dx, y1: y + gap * dy, x2: x + (1 - gap) * dx, y2: y + (1 - gap) * dy };
+  }
+  function discarded(count2) {
+    if (!count2) return "";
+    return count2 === 1 ? " The guess in the other cell is discarded." : " The guesses in the other cells are discarded.";
+  }
+  function ratesOf({ counts, givens }) {
+    const { states, wrong, mended, mended_by_one: byOne, spoiled } = counts;
+    return `This board is selected: of those that one latent token corrects, it shows the effect most clearly. The sample has ${states} random 6x6 boards with ${givens} givens, each with one random empty cell to decode. Without latent tokens, ${wrong} predictions are wrong. All latent tokens correct ${mended} of them, and one is enough for ${byOne}. They also make ${spoiled} right predictions wrong.`;
+  }
+
   // src/page/player.js
   var POLL = 50;
   var PLAY = "M5 3l8 5-8 5z";
@@ -672,8 +715,6 @@
 
   // src/page/cell.js
   var MOST_BARS = 3;
-  var DIGIT_RADIUS = 0.3;
-  var SIDE = 6;
   var BOX = [2, 3];
   var OneCell = class {
     dial = find("#cell-dial", HTMLInputElement);
@@ -688,8 +729,10 @@
      * @param {PageRecord} record
      * @param {import("./engine.js").Engine} engine
      * @param {(puzzle: string) => void} watch show the puzzle in the tab Watch
+     * @param {() => void} changed the latent cells have changed
      */
-    constructor(record, engine, watch) {
+    constructor(record, engine, watch, changed) {
+      this.changed = changed;
       this.record = record;
       this.engine = engine;
       const { puzzle, others } = record.cell;
@@ -724,6 +767,21 @@
     open() {
       if (!this.version) this.predict([]);
     }
+    /**
+     * Take the latent cells that an address names.
+     *
+     * @param {import("./address.js").Address} address
+     * @returns {string[]} what cannot be taken, and why
+     */
+    restore({ latents = "" }) {
+      const { others } = this.record.cell;
+      const cells = latents ? latents.split(".").map(Number) : [];
+      if (cells.some((cell) => !others.includes(cell)) || new Set(cells).size < cells.length) {
+        return [problemOf("latents", latents, "must be empty cells other than the blue one, each once")];
+      }
+      if (cells.join() !== this.latents.join()) this.predict(cells);
+      return [];
+    }
     /** @param {number} cell that becomes a latent token, or ends being one */
     press(cell) {
       if (!this.record.cell.others.includes(cell)) return;
@@ -735,6 +793,7 @@
       this.latents = latents;
       this.isDecoded = false;
       void this.request();
+      this.changed();
     }
     /** Predict with the latent tokens. An answer that is overtaken is not drawn. */
     async request() {
@@ -840,22 +899,6 @@
       return sharedUnit(this.record.cell.target, cell, SIDE, BOX);
     }
   };
-  function between(first, second) {
-    const x = first % SIDE + 0.5;
-    const y = Math.floor(first / SIDE) + 0.5;
-    const dx = second % SIDE - first % SIDE;
-    const dy = Math.floor(second / SIDE) - Math.floor(first / SIDE);
-    const gap = DIGIT_RADIUS / Math.hypot(dx, dy);
-    return { x1: x + gap * dx, y1: y + gap * dy, x2: x + (1 - gap) * dx, y2: y + (1 - gap) * dy };
-  }
-  function discarded(count2) {
-    if (!count2) return "";
-    return count2 === 1 ? " The guess in the other cell is discarded." : " The guesses in the other cells are discarded.";
-  }
-  function ratesOf({ counts, givens }) {
-    const { states, wrong, mended, mended_by_one: byOne, spoiled } = counts;
-    return `This board is selected: of those that one latent token corrects, it shows the effect most clearly. The sample has ${states} random 6x6 boards with ${givens} givens, each with one random empty cell to decode. Without latent tokens, ${wrong} predictions are wrong. All latent tokens correct ${mended} of them, and one is enough for ${byOne}. They also make ${spoiled} right predictions wrong.`;
-  }
 
   // src/page/plot.js
   var MARKS = [
@@ -1180,7 +1223,7 @@
   // src/page/mask_view.js
   var NOUNS = { clean: "clean", latent: "latent", candidate: "candidate", hidden: "skipped" };
   var LETTERS = { clean: "C", latent: "L", candidate: "K", hidden: "" };
-  var STEP = 52;
+  var STEP2 = 52;
   var SIDE2 = 40;
   var TOP = 20;
   var BOTTOM = 130;
@@ -1206,7 +1249,7 @@
   }
   function drawDiagram(box, view, choose) {
     const { slots, mask, chosen } = view;
-    const size = `0 0 ${LEFT + slots.length * STEP} 190`;
+    const size = `0 0 ${LEFT + slots.length * STEP2} 190`;
     const picture = svg("svg", { viewBox: size, role: "radiogroup", "aria-label": "Outputs" });
     picture.append(
       svg("text", { x: 30, y: TOP }, "Output"),
@@ -1220,7 +1263,7 @@
     slots.forEach((slot, place) => picture.append(outputOf(view, place, choose), inputOf(view, slot, place)));
     box.replaceChildren(picture);
   }
-  var xOf = (slot) => LEFT + slot * STEP;
+  var xOf = (slot) => LEFT + slot * STEP2;
   function outputOf({ slots, mask, chosen }, place, choose) {
     const slot = slots[place];
     const isLive = place < mask.length;
@@ -1610,9 +1653,21 @@
       this.open(name);
       this.tab(name).focus();
     }
+    /**
+     * Open the tab that an address names, or the current one, or the first one.
+     *
+     * @param {import("./address.js").Address} address
+     * @param {string} first
+     * @returns {string[]} why the tab cannot be opened
+     */
+    restore({ tab = "" }, first) {
+      const isOffered = this.names.includes(tab);
+      this.open(isOffered ? tab : this.current || first);
+      return isOffered || !tab ? [] : [problemOf("tab", tab, `must be one of ${this.names.join(", ")}`)];
+    }
     /** @param {string} name */
     open(name) {
-      this.current = this.names.includes(name) ? name : this.names[0];
+      this.current = name;
       for (const other of this.names) {
         const isOpen = other === this.current;
         this.tab(other).setAttribute("aria-selected", String(isOpen));
@@ -2644,28 +2699,6 @@
     }
   };
 
-  // src/page/watch_address.js
-  function restore(watch, { model = "", puzzle, n, k, order, seed, step }) {
-    const { settings } = watch.lanes[0];
-    if (settings.offered.some(({ name }) => name === model)) settings.setModel(model);
-    if (n) settings.wished.latents = n;
-    if (k) settings.wished.candidates = k;
-    if (order) settings.wished.order = order;
-    if (seed) watch.seed.value = seed;
-    settings.apply();
-    watch.task = watch.model.task;
-    watch.puzzle.loadFirst();
-    if (puzzle !== void 0) watch.puzzle.load(puzzle, 0);
-    if (step) watch.player.at = Number(step);
-    watch.draw();
-  }
-  function addressOf({ lanes, puzzle, seed, player }) {
-    const { model, latents, candidates, order } = lanes[0].requested;
-    const counts = { k: candidates, order, seed: seed.value || "0", step: String(player.at) };
-    const address = { model, puzzle: puzzle.text, ...counts };
-    return latents === void 0 ? address : { ...address, n: latents };
-  }
-
   // src/page/watch_view.js
   function drawHeads(lanes, isServed, isSame) {
     const isTwo = lanes.length > 1;
@@ -2770,14 +2803,12 @@
       return lane;
     }
     /**
-     * Offer models, and load what an address names.
+     * Offer models.
      *
      * @param {import("./types.js").ModelEntry[]} models
-     * @param {import("./address.js").Address} address
      */
-    begin(models, address) {
+    begin(models) {
       this.addLane().settings.offer(models, models[0].name);
-      restore(this, address);
     }
     /**
      * Show traces without decoding.
@@ -2901,6 +2932,51 @@
     }
   };
 
+  // src/page/watch_address.js
+  function restore(watch, address) {
+    const { model, puzzle, n, k, order, seed, step, same } = address;
+    const { settings } = watch.lanes[0];
+    const problems = unknownModels(watch, address);
+    if (model && !problems.length) settings.setModel(model);
+    if (n) settings.wished.latents = n;
+    if (k) settings.wished.candidates = k;
+    if (order) settings.wished.order = order;
+    if (seed) watch.seed.value = seed;
+    settings.apply();
+    watch.task = watch.model.task;
+    watch.puzzle.loadFirst();
+    if (puzzle !== void 0) watch.puzzle.load(puzzle, 0);
+    restoreSecond(watch, address, problems.length ? watch.model.name : address.model2);
+    watch.comparison.isSame = same === "1" && watch.comparison.isOn;
+    if (step) watch.player.at = Number(step);
+    const { steps } = watch;
+    if (steps && Number(step) > steps) problems.push(problemOf("step", step, `the decode has ${steps} steps`));
+    watch.draw();
+    return problems;
+  }
+  function unknownModels(watch, address) {
+    const names = watch.lanes[0].settings.offered.map(({ name }) => name);
+    return ["model", "model2"].filter((entry) => address[entry] && !names.includes(address[entry])).map((entry) => problemOf(entry, address[entry], `the page offers ${names.join(", ")}`));
+  }
+  function restoreSecond({ comparison, lanes, model: first }, { n, n2, k2, order2, model2 }, model) {
+    if (comparison.isOn) comparison.end();
+    if (!model2 && !n2) return;
+    const { latents, candidates, order } = lanes[0].settings.wished;
+    const second = { latents: n2 ?? "all", candidates: k2 ?? candidates, order: order2 ?? order };
+    comparison.begin({ latents: n ?? latents }, second, model ?? first.name);
+  }
+  function addressOf({ lanes, puzzle, seed, player, comparison }) {
+    const first = settingsOf(lanes[0], "");
+    const second = comparison.isOn ? settingsOf(lanes[1], "2") : {};
+    const counts = { seed: seed.value || "0", step: String(player.at) };
+    const address = { ...first, puzzle: puzzle.text, ...second, ...counts };
+    return comparison.isSame ? { ...address, same: "1" } : address;
+  }
+  function settingsOf({ requested: { model, latents, candidates, order } }, suffix) {
+    const settings = { [`model${suffix}`]: model, [`k${suffix}`]: candidates, [`order${suffix}`]: order };
+    return latents === void 0 ? settings : { ...settings, [`n${suffix}`]: latents };
+  }
+
   // src/page/index.js
   function complain(text) {
     $("#fault").hidden = !text;
@@ -2928,15 +3004,20 @@
     new Watch(null).show(traces);
   }
   function start(models, record, engine, source) {
-    const { address } = readAddress();
     const hasServer = source === server;
-    const writeSoon = addressWriter(() => ({ tab: tabs.current, ...addressOf(watch), theme: currentTheme() }));
+    const writeSoon = addressWriter(() => ({
+      tab: tabs.current,
+      ...addressOf(watch),
+      ...cell.latents.length ? { latents: cell.latents.join(".") } : {},
+      theme: currentTheme()
+    }));
     const watch = new Watch(source, engine, () => writeSoon());
-    const cell = new OneCell(record, engine, (puzzle) => {
+    const showPuzzle = (puzzle) => {
       watch.puzzle.load(puzzle, 0);
       tabs.open("watch");
       $("#play").focus();
-    });
+    };
+    const cell = new OneCell(record, engine, showPuzzle, () => writeSoon());
     new Race(record, engine);
     const curve2 = hasServer ? new Curve(models) : null;
     const masks = hasServer ? new Masks() : null;
@@ -2949,18 +3030,20 @@
     });
     $("#theme").addEventListener("click", () => writeSoon());
     onPress($("#copy"), () => void copyLink());
-    watch.begin(models, address);
-    tabs.open(address.tab ?? (models[0].name === record.model ? "cell" : "watch"));
-    addEventListener("hashchange", () => {
-      const { address: next } = readAddress();
-      restore(watch, next);
-      tabs.open(next.tab ?? tabs.current);
-    });
+    watch.begin(models);
+    const first = models[0].name === record.model ? "cell" : "watch";
+    const show = () => {
+      const { address, problems } = readAddress();
+      if (address.theme) dress(address.theme);
+      problems.push(...restore(watch, address), ...cell.restore(address), ...tabs.restore(address, first));
+      complain(problems.join(" "));
+    };
+    show();
+    addEventListener("hashchange", show);
   }
   var inlined = (selector) => JSON.parse($(selector).textContent ?? "null");
   async function begin() {
-    const { address, invalid } = readAddress();
-    startTheme(address.theme ?? null);
+    startTheme(readAddress().address.theme ?? null);
     startSkipLink();
     const traces = inlined("#traces");
     if (traces.length) return showTraces(traces);
@@ -2971,8 +3054,6 @@
     try {
       if (entries) start(entries, record, engine, inPage(engine));
       else start(await get("/api/models"), record, engine, server);
-      if (invalid.length)
-        complain(`${invalid.join(", ")} in the address: is not a setting. The page has its default.`);
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       complain(error.message);

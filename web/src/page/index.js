@@ -10,7 +10,7 @@ import { Race } from "./race.js";
 import { Fault, get } from "./server.js";
 import { inPage, server } from "./source.js";
 import { Tabs } from "./tabs.js";
-import { currentTheme, startTheme } from "./theme.js";
+import { currentTheme, dress, startTheme } from "./theme.js";
 import { Watch } from "./watch.js";
 import { addressOf, restore } from "./watch_address.js";
 
@@ -58,15 +58,20 @@ function showTraces(traces) {
  * @param {import("./source.js").Source} source
  */
 function start(models, record, engine, source) {
-  const { address } = readAddress();
   const hasServer = source === server;
-  const writeSoon = addressWriter(() => ({ tab: tabs.current, ...addressOf(watch), theme: currentTheme() }));
+  const writeSoon = addressWriter(() => ({
+    tab: tabs.current,
+    ...addressOf(watch),
+    ...(cell.latents.length ? { latents: cell.latents.join(".") } : {}),
+    theme: currentTheme(),
+  }));
   const watch = new Watch(source, engine, () => writeSoon());
-  const cell = new OneCell(record, engine, (puzzle) => {
+  const showPuzzle = (/** @type {string} */ puzzle) => {
     watch.puzzle.load(puzzle, 0);
     tabs.open("watch");
     $("#play").focus();
-  });
+  };
+  const cell = new OneCell(record, engine, showPuzzle, () => writeSoon());
   new Race(record, engine);
   const curve = hasServer ? new Curve(models) : null;
   const masks = hasServer ? new Masks() : null;
@@ -79,13 +84,16 @@ function start(models, record, engine, source) {
   });
   $("#theme").addEventListener("click", () => writeSoon());
   onPress($("#copy"), () => void copyLink());
-  watch.begin(models, address);
-  tabs.open(address.tab ?? (models[0].name === record.model ? "cell" : "watch"));
-  addEventListener("hashchange", () => {
-    const { address: next } = readAddress();
-    restore(watch, next);
-    tabs.open(next.tab ?? tabs.current);
-  });
+  watch.begin(models);
+  const first = models[0].name === record.model ? "cell" : "watch";
+  const show = () => {
+    const { address, problems } = readAddress();
+    if (address.theme) dress(address.theme);
+    problems.push(...restore(watch, address), ...cell.restore(address), ...tabs.restore(address, first));
+    complain(problems.join(" "));
+  };
+  show();
+  addEventListener("hashchange", show);
 }
 
 /**
@@ -96,8 +104,7 @@ function start(models, record, engine, source) {
 const inlined = (selector) => JSON.parse($(selector).textContent ?? "null");
 
 async function begin() {
-  const { address, invalid } = readAddress();
-  startTheme(address.theme ?? null);
+  startTheme(readAddress().address.theme ?? null);
   startSkipLink();
   const traces = inlined("#traces");
   if (traces.length) return showTraces(traces);
@@ -108,8 +115,6 @@ async function begin() {
   try {
     if (entries) start(entries, record, engine, inPage(engine));
     else start(await get("/api/models"), record, engine, server);
-    if (invalid.length)
-      complain(`${invalid.join(", ")} in the address: is not a setting. The page has its default.`);
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
     complain(error.message);

@@ -10,7 +10,6 @@ import { Player } from "./player.js";
 import { Puzzle } from "./puzzle.js";
 import { Fault } from "./server.js";
 import { numEmpty, stepsOf } from "./trace.js";
-import { restore } from "./watch_address.js";
 import { announce, drawClues, drawHeads, inability, solutionWords, toggleSettings } from "./watch_view.js";
 
 /** @typedef {import("./source.js").Source} Source */
@@ -81,14 +80,12 @@ export class Watch {
   }
 
   /**
-   * Offer models, and load what an address names.
+   * Offer models.
    *
    * @param {import("./types.js").ModelEntry[]} models
-   * @param {import("./address.js").Address} address
    */
-  begin(models, address) {
+  begin(models) {
     this.addLane().settings.offer(models, models[0].name);
-    restore(this, address);
   }
 
   /**

@@ -903,6 +903,7 @@ def test_one_latent_token_corrects_the_prediction(opened, address):
     cell_record = frozen()["cell"]
     page = opened(address.partition("#")[0], viewport=LAPTOP)
     page.locator("#cell[data-right=false]").wait_for()
+    assert page.locator("#cell-title").inner_text().endswith("is wrong. Let it guess one more cell.")
     digits = [str(cell_record[name] + 1) for name in ("mistake", "answer")]
     bars = page.locator("#cell-bars li")
     assert bars.first.inner_text().split() == [digits[0], f"{int(100 * cell_record['probability'] + 0.5)}%"]
@@ -913,6 +914,7 @@ def test_one_latent_token_corrects_the_prediction(opened, address):
         digits[1],
         f"{int(100 * cell_record['probability_with_one'] + 0.5)}%",
     ]
+    assert page.locator("#cell-title").inner_text().endswith("is right. One guess is enough.")
     assert f"the blue cell is not {digits[0]}." in page.locator("#cell-story").inner_text()
     assert page.locator("#cell-rays line").count() == page.locator("#cell-board .latent").count() == 1
     assert (
@@ -1106,6 +1108,15 @@ def test_one_file_decodes_offline(opened, static_pages):
     page.locator("#puzzle-words", has_text="The puzzle has no solution").wait_for()
     sound(page)
     screen(page, "offline")
+
+
+def test_the_static_site_has_the_picture_of_its_links(static_pages):
+    head = (static_pages / "page" / "index.html").read_text()
+    address = re.search(r'<meta property="og:image" content="([^"]+)">', head)[1]
+    assert address.startswith("https://OWNER.github.io/latent-tokens/page/")
+    with Image.open(static_pages / "page" / address.rpartition("/")[2]) as card:
+        size = [re.search(rf'"og:image:{side}" content="(\d+)"', head)[1] for side in ("width", "height")]
+        assert [str(length) for length in card.size] == size
 
 
 def test_the_static_site_reads_its_models(opened, static_pages):

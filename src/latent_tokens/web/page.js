@@ -759,9 +759,8 @@
       onPress($("#cell-decode"), () => this.decode());
       onPress($("#cell-again"), () => this.predict([]));
       onPress($("#cell-watch"), () => watch(puzzle));
-      const { mistake, probability } = record.cell;
-      $("#cell-title").textContent = `The model predicts ${signs[mistake]} (${percent(probability)}), and is wrong. Let it guess one more cell.`;
       $("#cell-rates").textContent = ratesOf(record);
+      write($("#cell-title"), this.title());
     }
     /** Predict the cell without latent tokens, unless it was predicted. */
     open() {
@@ -827,6 +826,7 @@
       this.board.draw({ start: this.start, cells, chosen: null, clash: none, broken: none, editable: true });
       find("#cell-rays", SVGElement).replaceChildren(...this.isDecoded ? [] : this.rays());
       $("#cell-bars").replaceChildren(...bars(this.start, (beliefs[target] ?? []).slice(0, MOST_BARS)));
+      write($("#cell-title"), this.title());
       write($("#cell-story"), this.story());
       const count2 = this.latents.length;
       $("#cell-count").textContent = String(count2);
@@ -865,6 +865,18 @@
         const width = { "stroke-width": Math.min(0.15, weight), opacity: 0.2 + 4 * weight };
         return svg("line", { ...between(target, cell), ...width });
       });
+    }
+    /** The prediction in a title. */
+    title() {
+      const { target, mistake, probability: atFirst } = this.record.cell;
+      const [token, probability] = this.prediction?.beliefs[target]?.[0] ?? [mistake, atFirst];
+      const digit = `${this.start.signs[token]} (${percent(probability)})`;
+      const count2 = this.latents.length;
+      if (token === this.record.cell.answer) {
+        return `The model predicts ${digit}, and is right.${count2 === 1 ? " One guess is enough." : ""}`;
+      }
+      if (!count2) return `The model predicts ${digit}, and is wrong. Let it guess one more cell.`;
+      return `The model still predicts ${digit}, and is wrong.`;
     }
     /** The prediction in words. */
     story() {

@@ -56,11 +56,8 @@ export class OneCell {
     onPress($("#cell-decode"), () => this.decode());
     onPress($("#cell-again"), () => this.predict([]));
     onPress($("#cell-watch"), () => watch(puzzle));
-    const { mistake, probability } = record.cell;
-    $("#cell-title").textContent =
-      `The model predicts ${signs[mistake]} (${percent(probability)}), and is wrong. ` +
-      "Let it guess one more cell.";
     $("#cell-rates").textContent = ratesOf(record);
+    write($("#cell-title"), this.title());
   }
 
   /** Predict the cell without latent tokens, unless it was predicted. */
@@ -134,6 +131,7 @@ export class OneCell {
     this.board.draw({ start: this.start, cells, chosen: null, clash: none, broken: none, editable: true });
     find("#cell-rays", SVGElement).replaceChildren(...(this.isDecoded ? [] : this.rays()));
     $("#cell-bars").replaceChildren(...bars(this.start, (beliefs[target] ?? []).slice(0, MOST_BARS)));
+    write($("#cell-title"), this.title());
     write($("#cell-story"), this.story());
     const count = this.latents.length;
     $("#cell-count").textContent = String(count);
@@ -174,6 +172,19 @@ export class OneCell {
       const width = { "stroke-width": Math.min(0.15, weight), opacity: 0.2 + 4 * weight };
       return svg("line", { ...between(target, cell), ...width });
     });
+  }
+
+  /** The prediction in a title. */
+  title() {
+    const { target, mistake, probability: atFirst } = this.record.cell;
+    const [token, probability] = this.prediction?.beliefs[target]?.[0] ?? [mistake, atFirst];
+    const digit = `${this.start.signs[token]} (${percent(probability)})`;
+    const count = this.latents.length;
+    if (token === this.record.cell.answer) {
+      return `The model predicts ${digit}, and is right.${count === 1 ? " One guess is enough." : ""}`;
+    }
+    if (!count) return `The model predicts ${digit}, and is wrong. Let it guess one more cell.`;
+    return `The model still predicts ${digit}, and is wrong.`;
   }
 
   /** The prediction in words. */

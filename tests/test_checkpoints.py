@@ -1,4 +1,4 @@
-"""Published checkpoints give their own logits, raw and averaged. Any other file gives one clear line."""
+"""Published checkpoints keep their logits, raw and EMA. Any other file is refused in one line."""
 
 import io
 import json
@@ -510,7 +510,7 @@ def test_a_tensor_that_reaches_beyond_its_record_is_refused(tmp_path, offset, si
             )
 
     torch.save(Beyond(), tmp_path / "a.pt")
-    with suppress(ValueError):  # torch refuses most of them itself
+    with suppress(ValueError):  # torch itself refuses most of them
         assert not is_plain_tensor(read_torch(tmp_path / "a.pt"))
 
 

@@ -288,7 +288,7 @@ def test_damage_is_seen(tmp_path, damage, message):
         load_data(folder)
 
 
-MANIFESTS = {  # what someone may write into one: (where, what)
+MANIFESTS = {  # possible wrong entries: (key, value)
     "a name that is none": ("task", {"name": ["x"]}),
     "no task": ("task", None),
     "a setting that is none": ("task", {"name": "sudoku-4", "colour\nred": 1}),

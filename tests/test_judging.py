@@ -1,4 +1,4 @@
-"""Judges return probabilities, perplexities match their definition, language models get correct inputs."""
+"""Evaluator models return probabilities, perplexities match their definition, and inputs are correct."""
 
 import math
 
@@ -96,7 +96,7 @@ def test_variety():
 
 @pytest.fixture(scope="module")
 def gpt(tmp_path_factory):
-    """Save a GPT-2 of random weights with a byte-level tokenizer that ends documents with its own token."""
+    """Save a GPT-2 with random weights and a byte-level tokenizer with its own end of documents."""
     transformers = pytest.importorskip("transformers")
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 

@@ -1,4 +1,4 @@
-"""Likelihoods are probabilities: they sum to one over all sequences, and are those of decoding."""
+"""Likelihoods are probabilities: they sum to one over all sequences, and equal the frequencies of samples."""
 
 from dataclasses import replace
 from itertools import product

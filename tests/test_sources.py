@@ -1,4 +1,4 @@
-"""Files that others made: read, and refused with a row and a reason where they cannot be right."""
+"""Published files are read, and refused with a row and a reason if they are wrong."""
 
 import io
 import os
@@ -59,7 +59,7 @@ def test_shahs_sudoku_is_read(tmp_path):
 
 
 def extreme_csv(examples, sources=("puzzles0_kaggle", '"puzzles, quoted"')):
-    """A file as Sudoku-Extreme is published, of puzzles made here."""
+    """Return a file in the format of Sudoku-Extreme, of generated puzzles."""
     cells = zip(PUZZLE.givens(examples.tokens), PUZZLE.answers(examples.tokens), strict=True)
     texts = [
         (
@@ -138,7 +138,7 @@ def test_plain_values_come_back_as_they_were(protocol):
 
 
 class Command:
-    """What a malicious pickle holds: a call that is made when it is read."""
+    """An object of a malicious pickle: a call that is made when it is read."""
 
     def __init__(self, function, *arguments):
         self.call = function, arguments
@@ -208,7 +208,7 @@ def test_small_pickles_of_much_are_read_at_once_or_refused():
         read_plain_pickle(pickle.dumps(np.zeros((10**9, 0), np.int8)))
 
 
-HARMFUL = {  # a few bytes that ask for much
+HARMFUL = {  # a few bytes that request much memory
     "a place far away": (b"\x80\x02Nr\xff\xff\xff\xff.", "a memo slot that is not the next one"),
     "a place far away in digits": (b"Np99999999999\n.", "a memo slot that is not the next one"),
     "a place that is no number": (b"Np1_000\n.", "a memo slot that is not the next one"),
@@ -293,7 +293,7 @@ def test_a_bad_row_of_an_array_is_named(tmp_path, change, message):
 
 
 def header(shape):
-    """A .npy file that promises an array of that shape and holds nothing of it."""
+    """Return a .npy file whose header has a shape, and which has no data."""
     text = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}}}"
     text += " " * (-(len(text) + 11) % 64) + "\n"
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()

@@ -15,7 +15,7 @@ NUM_CLEAN = torch.tensor([0, 5, 15, 14, 15, 13])
 
 @pytest.fixture
 def state():
-    """Tokens and an order for each row."""
+    """Return tokens and an order for each row."""
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(0, 4, (len(NUM_CLEAN), LENGTH), generator=generator)
     return tokens, torch.rand(tokens.shape, generator=generator).argsort(dim=1)

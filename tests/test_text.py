@@ -1,4 +1,4 @@
-"""Text: what is packed is what was read, prompts with gaps, and a model of it from the command line."""
+"""Text: packed sequences equal the documents, prompts have gaps, and the command line trains a model."""
 
 import hashlib
 import json
@@ -53,7 +53,7 @@ def article(number):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Sixty documents, a file each, of which one is there twice and one is empty."""
+    """Return sixty documents, one per file. One of them is repeated and one is empty."""
     place = tmp_path_factory.mktemp("articles")
     for number in range(60):
         (place / f"{number:02}.txt").write_text(article(number))
@@ -86,7 +86,7 @@ def test_documents_stand_whole_in_one_split_each_once(folder, data):
         homes = [split for split, text in texts.items() if own + END in text]
         cut = [
             own.startswith(text[text.rfind(END) + len(END) :]) for text in texts.values()
-        ]  # the last of a split may be
+        ]  # the last one of a split may be
         assert homes == [split_of(own)] or any(cut)
         assert sum(text.count(own + END) for text in texts.values()) <= 1
     manifest = json.loads((data / "manifest.json").read_text())
@@ -448,7 +448,7 @@ def test_a_run_whose_tokenizer_was_swapped_is_refused(run, tmp_path, capsys):
 
 
 def whole_pieces(text, size):
-    """The plain way to cut a text, which is all there at once."""
+    """Cut a text that is completely in memory, as the reference."""
     start = 0
     while start < len(text):
         found = ((text.find(gap, start + size, start + 2 * size), len(gap)) for gap in ("\n\n", "\n", " "))
@@ -475,7 +475,7 @@ def test_text_is_cut_after_paragraphs_lines_or_words(monkeypatch):
             "abcd e\n\n",
             "fghijklm",
             "nopq",
-        ],  # after a paragraph; after twice the size where there is no place
+        ],  # after a paragraph, or after twice the size without one
         "abcd\ne fghij": ["abcd\n", "e fghij"],
         "a bcde f g": ["a bcde ", "f g"],
     }.items():

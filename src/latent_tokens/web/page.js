@@ -535,7 +535,7 @@
   }
   function ratesOf({ counts, givens }) {
     const { states, wrong, mended, mended_by_one: byOne, spoiled } = counts;
-    return `This board is selected: of those that one latent token corrects, it shows the effect most clearly. The sample has ${states} random 6x6 boards with ${givens} givens, each with one random empty cell to decode. Without latent tokens, ${wrong} predictions are wrong. All latent tokens correct ${mended} of them, and one is enough for ${byOne}. They also make ${spoiled} right predictions wrong.`;
+    return `This board shows the effect most clearly, out of ${states} random 6x6 boards (${givens} givens, one cell to decode). Without latent tokens, ${wrong} of the ${states} predictions are wrong. With all latent tokens, ${mended} of these become right, and a single one is enough for ${byOne}. The reverse: ${spoiled} right predictions become wrong.`;
   }
 
   // src/page/player.js

@@ -22,6 +22,7 @@ from latent_tokens.web.page import MODEL_FILES, static_page
 
 MODEL = "sudoku-6-scdm"  # in the single file
 MOST_BYTES = 2_500_000  # of the single file
+CARD = Path(__file__).parents[1] / "docs" / "card.png"  # the picture of links to the site
 
 
 def bundled(name: str) -> LoadedModel:
@@ -44,6 +45,7 @@ def write_pages(folder: Path) -> None:
         (site / "models" / entry["name"]).mkdir(parents=True)
         for file in MODEL_FILES:
             shutil.copyfile(SHIPPED / entry["name"] / file, site / "models" / entry["name"] / file)
+    shutil.copyfile(CARD, site / CARD.name)
     write_atomic(
         {site / "index.html": static_page(entries).encode(), folder / "latent-tokens.html": document}
     )

@@ -1,12 +1,16 @@
 """The page in a browser: watch, type, compare and measure a decode, and open a trace without a server."""
 
+import io
 import json
+import re
 import shutil
 import threading
 from functools import partial
 from http.server import ThreadingHTTPServer
 
+import numpy as np
 import pytest
+from PIL import Image, ImageColor
 
 from helpers.page import (
     HOSTILE,
@@ -82,6 +86,16 @@ def own(tmp_path):
 def frozen():
     """What the page shows of the bundled model."""
     return json.loads(PAGE_RECORD.read_text())
+
+
+def state(page, where, lane=0):
+    """The classes of a cell of a 6x6 board."""
+    return cell(page, where // 6 + 1, where % 6 + 1, lane).get_attribute("class").split()
+
+
+def digit_at(page, where, lane=0):
+    """The digit in a cell of a 6x6 board."""
+    return int(cell(page, where // 6 + 1, where % 6 + 1, lane).inner_text()[0])
 
 
 def test_a_decode_is_watched_step_by_step(opened, address):
@@ -207,6 +221,87 @@ def test_two_settings_are_compared(opened, nine):
     screen(page, "compare-9-end")
     page.get_by_role("button", name="Compare two settings").click()
     assert page.locator(".lane").count() == 1
+
+
+def test_a_comparison_marks_the_first_wrong_digit(opened, address):
+    page = opened(address)
+    task = model("sudoku-6-scdm").task
+    puzzle = measured()["sudoku-6"]["examples"][0]["puzzle"]
+    asked = task.encode(puzzle)
+    givens = np.where(asked.known[0], asked.tokens[0].astype(np.int64), -1)
+    solution = task.grid.solution(givens)
+    ended(page)
+    page.get_by_role("button", name="Compare two settings").click()
+    ended(page, 0)
+    ended(page, 1)
+    assert page.locator(".mistaken").count() == 0  # no verdict before it was played
+    assert page.locator(".mistake").all_inner_texts() == ["", ""]
+    page.get_by_role("button", name="Last step").click()
+    line = page.locator(".mistake").first.inner_text()
+    digit, row, column, step, right = map(int, re.findall(r"\d+", line))
+    where = 6 * (row - 1) + column - 1
+    assert solution[where] + 1 == right != digit
+    assert cell(page, row, column).get_attribute("aria-label").endswith("the first wrong digit")
+    page.locator(".mistake").first.get_by_role("button", name=f"step {step}").click()
+    assert page.locator("#step").inner_text() == f"Step {step} of {puzzle.count('.')}"
+    assert count(page, "new.mistaken") == 1
+    at(page, step - 1)
+    decoded = [where for where in range(36) if "decoded" in state(page, where) or "new" in state(page, where)]
+    assert all(digit_at(page, where) == solution[where] + 1 for where in decoded)
+    assert page.locator(".mistake").nth(1).inner_text() == ""
+    page.locator("#parting").get_by_role("button").click()
+    parting = int(re.search(r"part in step (\d+)", page.locator("#parting").inner_text())[1])
+    assert page.locator("#step").inner_text().startswith(f"Step {parting} of")
+    sound(page)
+
+
+def test_both_boards_show_the_same_state(opened, address):
+    page = opened(address)
+    ended(page)
+    page.get_by_role("button", name="Compare two settings").click()
+    ended(page, 0)
+    ended(page, 1)
+    at(page, 6)
+    page.get_by_role("button", name="Same board").click()
+    page.locator(".lane").nth(1).and_(page.locator(".instead")).wait_for()
+    until(page, "document.querySelectorAll('.lane')[1].querySelectorAll('.latent').length > 0")
+    boards = [
+        [
+            board.locator(f".cell.{kind}").evaluate_all(
+                "all => all.map((one) => one.ariaLabel.split(':')[0])"
+            )
+            for kind in ("given", "decoded")
+        ]
+        for board in page.locator(".lane .board").all()
+    ]
+    assert boards[0] == boards[1]
+    assert [count(page, "candidate", lane) + count(page, "new", lane) for lane in (0, 1)] == [4, 4]
+    assert [count(page, "latent", lane) for lane in (0, 1)] == [0, 13]
+    sound(page)
+    screen(page, "same-board")
+    page.get_by_role("button", name="Same board").click()
+    assert page.locator(".instead").count() == 0
+
+
+def test_a_decode_is_saved_as_a_gif(opened, static_pages):
+    page = opened((static_pages / "latent-tokens.html").as_uri() + "#watch", offline=True)
+    ended(page)
+    page.get_by_role("button", name="Compare two settings").click()
+    ended(page, 0)
+    ended(page, 1)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="GIF").click()
+    assert download.value.suggested_filename == "latent-tokens-sudoku-6-n0-nall.gif"
+    gif = Image.open(io.BytesIO(download.value.path().read_bytes()))
+    steps = int(page.get_by_role("slider", name="Step").get_attribute("max"))
+    assert (gif.n_frames, gif.size) == (steps + 1, (780, 434))
+    assert download.value.path().stat().st_size < 1_000_000
+    gif.seek(3)
+    shown = {color for _, color in gif.convert("RGB").getcolors(1 << 24)}
+    names = ("paper", "faint", "blue", "orange-wash")
+    value = "name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`)"
+    colors = [page.evaluate(value, name) for name in names]
+    assert {ImageColor.getrgb(color) for color in colors} <= shown
 
 
 def test_a_method_without_a_dial_says_why(opened, address):
@@ -575,6 +670,7 @@ def test_one_latent_token_corrects_the_prediction(opened, address):
     cell_record = frozen()["cell"]
     page = opened(address.partition("#")[0], viewport=LAPTOP)
     page.locator("#cell[data-right=false]").wait_for()
+    assert page.locator("#cell-title").inner_text().endswith("is wrong. Let it guess one more cell.")
     digits = [str(cell_record[name] + 1) for name in ("mistake", "answer")]
     bars = page.locator("#cell-bars li")
     assert bars.first.inner_text().split() == [digits[0], f"{int(100 * cell_record['probability'] + 0.5)}%"]
@@ -585,6 +681,7 @@ def test_one_latent_token_corrects_the_prediction(opened, address):
         digits[1],
         f"{int(100 * cell_record['probability_with_one'] + 0.5)}%",
     ]
+    assert page.locator("#cell-title").inner_text().endswith("is right. One guess is enough.")
     assert f"the blue cell is not {digits[0]}." in page.locator("#cell-story").inner_text()
     assert page.locator("#cell-rays line").count() == page.locator("#cell-board .latent").count() == 1
     assert (
@@ -641,8 +738,43 @@ def test_an_address_leads_to_what_is_shown(opened, address):
     assert other.locator("#step").inner_text() == page.locator("#step").inner_text() == "Step 5 of 33"
     assert other.locator(".lane .dial-name b").inner_text() == "3"
     assert other.locator(".lane .story").inner_text() == page.locator(".lane .story").inner_text()
-    wrong = opened(address.replace("#watch", "#tab=watch&n=many"))
-    assert "n=many in the address: is not a setting." in wrong.locator("#fault").inner_text()
+
+
+def test_an_address_leads_to_a_comparison(opened, address):
+    page = opened(address.replace("#watch", "#tab=watch&n=2&model2=sudoku-6-mdm&step=4&same=1&theme=dark"))
+    ended(page, 0)
+    ended(page, 1)
+    until(page, "location.hash.includes('n=2') && location.hash.includes('same=1')")
+    heads = page.locator(".lane h2").all_inner_texts()
+    assert [head.split(":")[0] for head in heads] == ["A. sudoku-6-scdm", "B. sudoku-6-mdm"]
+    assert heads[1].endswith("on the board of A")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert page.locator("#step").inner_text().startswith("Step 4 of")
+    other = opened(page.url)
+    ended(other, 1)
+    assert other.locator(".lane h2").all_inner_texts() == heads
+
+
+def test_an_address_leads_to_the_latent_cells(opened, address):
+    first, second = frozen()["cell"]["others"][:2]
+    page = opened(address.replace("#watch", f"#tab=cell&latents={first}.{second}"))
+    until(page, "document.querySelectorAll('#cell-board .latent').length === 2")
+    page.get_by_role("button", name="Start over").click()
+    until(page, "!location.hash.includes('latents')")
+
+
+def test_a_wrong_address_is_explained(opened, address):
+    entries = ["n=many", "k=3", "nn=3", "model=gpt", "step=999", "latents=0.0", "tab=home"]
+    page = opened(address.replace("#watch", f"#{'&'.join(entries)}&theme=dark"))
+    page.locator("#fault").wait_for()
+    fault = page.locator("#fault").inner_text()
+    for entry in entries:
+        assert f"{entry} in the address: " in fault
+    assert "n=many in the address: must be a number of latent tokens or all." in fault
+    assert "model=gpt in the address: the page offers sudoku-6-scdm, " in fault
+    assert "k=3 in the address: must be one of 1, 2, 4, 8, 16, all, growing." in fault
+    page.goto(address)
+    until(page, "document.querySelector('#fault').hidden")
 
 
 def test_the_theme_is_kept(opened, address):
@@ -729,6 +861,15 @@ def test_one_file_decodes_offline(opened, static_pages):
     page.locator("#puzzle-words", has_text="The puzzle has no solution").wait_for()
     sound(page)
     screen(page, "offline")
+
+
+def test_the_static_site_has_the_picture_of_its_links(static_pages):
+    head = (static_pages / "page" / "index.html").read_text()
+    address = re.search(r'<meta property="og:image" content="([^"]+)">', head)[1]
+    assert address.startswith("https://OWNER.github.io/latent-tokens/page/")
+    with Image.open(static_pages / "page" / address.rpartition("/")[2]) as card:
+        size = [re.search(rf'"og:image:{side}" content="(\d+)"', head)[1] for side in ("width", "height")]
+        assert [str(length) for length in card.size] == size
 
 
 def test_the_static_site_reads_its_models(opened, static_pages):

@@ -86,6 +86,7 @@ def policy(document: str) -> str:
         f"script-src {hashes(document, 'script')} 'wasm-unsafe-eval'",
         "worker-src blob:",
         f"style-src {hashes(document, 'style')}",
+        "font-src data:",
         "connect-src 'self'",
         "img-src 'self' data: blob:",
         "base-uri 'none'",

@@ -13,6 +13,7 @@ import { KINDS, placeOf, signOf } from "./trace.js";
  * @property {number | null} chosen
  * @property {Set<number>} clash cells whose digit is twice in a unit
  * @property {Set<number>} broken
+ * @property {number | null} [mistaken] the cell with the first wrong digit
  * @property {boolean} editable
  */
 
@@ -186,17 +187,19 @@ const drawn = new WeakMap();
  * @param {number} index
  * @param {BoardView} view
  */
-function drawCell(element, cell, index, { start, chosen, clash, broken }) {
+function drawCell(element, cell, index, { start, chosen, clash, broken, mistaken }) {
   const { token, beliefs } = cell;
   const classes = ["cell", cell.kind, ...EDGES.filter((edge) => element.classList.contains(edge))];
   if (clash.has(index)) classes.push("clash");
   if (broken.has(index)) classes.push("broken");
+  if (mistaken === index) classes.push("mistaken");
   if (chosen === index) classes.push("chosen");
   const sign = token === null ? "" : `${signOf(start, token)}, `;
   const label = [`${placeOf(start, index)}: ${sign}${KINDS[cell.kind](cell)}`];
   if (token === null && beliefs)
     label.push(`most likely ${beliefs.slice(0, 3).map(spoken(start)).join(", ")}`);
   if (clash.has(index)) label.push("twice in a unit");
+  if (mistaken === index) label.push("the first wrong digit");
   const key = JSON.stringify([classes, label, beliefs, cell.step]);
   if (drawn.get(element) === key) return;
   drawn.set(element, key);

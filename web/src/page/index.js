@@ -7,11 +7,11 @@ import { $, onPress, write } from "./dom.js";
 import { Engine, fetchModel, inlineReader } from "./engine.js";
 import { Masks } from "./masks.js";
 import { Race } from "./race.js";
-import { showAlone } from "./recorded.js";
+import { recall, showAlone } from "./recorded.js";
 import { Fault, get } from "./server.js";
 import { sourceOf } from "./source.js";
 import { Tabs } from "./tabs.js";
-import { currentTheme, startTheme } from "./theme.js";
+import { currentTheme, dress, startTheme } from "./theme.js";
 import { Watch } from "./watch.js";
 import { addressOf, restore } from "./watch_address.js";
 
@@ -66,17 +66,20 @@ function showRecorded(recorded) {
  * @param {Recorded} recorded
  */
 function start(models, record, read, hasServer, recorded) {
-  const { address } = readAddress();
   const engine = new Engine(read);
-  const writeSoon = addressWriter(() => ({ tab: tabs.current, ...addressOf(watch), theme: currentTheme() }));
-  const watch = new Watch(sourceOf(models, engine), () => writeSoon());
-  const cell =
-    record &&
-    new OneCell(record, engine, (puzzle) => {
-      watch.puzzle.load(puzzle, 0);
-      tabs.open("watch");
-      $("#play").focus();
-    });
+  const writeSoon = addressWriter(() => ({
+    tab: tabs.current,
+    ...addressOf(watch),
+    ...(cell?.latents.length ? { latents: cell.latents.join(".") } : {}),
+    theme: currentTheme(),
+  }));
+  const watch = new Watch(sourceOf(models, engine), engine, () => writeSoon());
+  const showPuzzle = (/** @type {string} */ puzzle) => {
+    watch.puzzle.load(puzzle, 0);
+    tabs.open("watch");
+    $("#play").focus();
+  };
+  const cell = record && new OneCell(record, engine, showPuzzle, () => writeSoon());
   if (record) new Race(record, engine);
   const curve = new Curve(models, inlined("#curves"), () => new Engine(read));
   const masks = hasServer ? new Masks() : null;
@@ -92,13 +95,18 @@ function start(models, record, read, hasServer, recorded) {
   $("#theme").addEventListener("click", () => writeSoon());
   onPress($("#copy"), () => void copyLink());
   const isRecorded = recorded.traces.length > 0;
-  watch.begin(models, address, recorded.traces);
-  tabs.open(address.tab ?? (!isRecorded && models[0].name === record?.model ? "cell" : "watch"));
-  addEventListener("hashchange", () => {
-    const { address: next } = readAddress();
-    restore(watch, next);
-    tabs.open(next.tab ?? tabs.current);
-  });
+  watch.begin(models);
+  if (isRecorded) recall(watch, recorded.traces);
+  const first = !isRecorded && models[0].name === record?.model ? "cell" : "watch";
+  const show = () => {
+    const { address, problems } = readAddress();
+    if (address.theme) dress(address.theme);
+    if (!isRecorded || address.puzzle !== undefined) problems.push(...restore(watch, address));
+    problems.push(...(cell?.restore(address) ?? []), ...tabs.restore(address, first));
+    complain(problems.join(" "));
+  };
+  show();
+  addEventListener("hashchange", show);
 }
 
 /**
@@ -109,8 +117,7 @@ function start(models, record, read, hasServer, recorded) {
 const inlined = (selector) => JSON.parse($(selector).textContent ?? "null");
 
 async function begin() {
-  const { address, invalid } = readAddress();
-  startTheme(address.theme ?? null);
+  startTheme(readAddress().address.theme ?? null);
   startSkipLink();
   const recorded = { traces: inlined("#traces"), ...inlined("#recorded") };
   const record = inlined("#record");
@@ -120,8 +127,6 @@ async function begin() {
   const read = weights ? inlineReader(weights) : fetchModel;
   try {
     start(entries ?? (await get("/api/models")), record, read, !entries, recorded);
-    if (invalid.length)
-      complain(`${invalid.join(", ")} in the address: is not a setting. The page has its default.`);
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
     complain(error.message);

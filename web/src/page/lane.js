@@ -2,9 +2,10 @@
 
 import { BoardGrid } from "./board.js";
 import { IDLE, drawnTrace, loading, withEvent } from "./decode.js";
+import { firstMistake } from "./difference.js";
 import { $, clone, find, write } from "./dom.js";
 import { LaneSettings } from "./lane_settings.js";
-import { drawCost, drawOutcome, drawPredictions, drawWrong, triedMark } from "./lane_view.js";
+import { drawCost, drawMistake, drawOutcome, drawPredictions, drawWrong, triedMark } from "./lane_view.js";
 import { whyFixed } from "./settings.js";
 import { clashes } from "./sudoku.js";
 import { cellsAt, numEmpty, storyAt } from "./trace.js";
@@ -21,12 +22,14 @@ const HINT = "How many empty cells, besides the candidates, are in the input of 
  * @property {number | null} chosen the chosen cell
  * @property {boolean} served whether settings can be changed
  * @property {string} reason why they cannot
+ * @property {import("./types.js").Drawn | null} instead what is drawn in place of the decode
  */
 /**
  * @typedef {object} LaneActions
  * @property {(lane: Lane) => void} changed a setting was changed
  * @property {(cell: number, key: string) => void} typed
  * @property {(cell: number) => void} picked
+ * @property {(step: number) => void} go show a step
  */
 
 /**
@@ -60,6 +63,7 @@ export class Lane {
    * @param {LaneActions} actions
    */
   constructor(name, actions) {
+    this.actions = actions;
     this.settings = new LaneSettings(() => actions.changed(this));
     this.board = new BoardGrid($(".board", this.root), actions);
     this.reason.id = `reason-${name}`;
@@ -144,12 +148,13 @@ export class Lane {
   }
 
   /** @param {LaneView} view */
-  draw({ draft, at, chosen, served, reason }) {
+  draw({ draft, at, chosen, served, reason, instead }) {
     // The board after the step.
     const trace = drawnTrace(this.decode, at);
     const isPrevious = this.decode.kind === "loading" && trace === this.decode.previous;
     const drawn = trace ?? { start: draft, frames: [], end: null };
-    const shown = isPrevious ? { ...drawn, end: null } : drawn; // its verdict is not that of the new settings
+    const own = isPrevious ? { ...drawn, end: null } : drawn; // its verdict is not that of the new settings
+    const shown = instead ?? own;
     const { start, frames } = shown;
     const reached = Math.min(at, frames.length);
     const cells = cellsAt(shown, reached);
@@ -157,10 +162,13 @@ export class Lane {
     const isSudoku = start.kind === "sudoku";
     const clash = isSudoku && start.box ? clashes(tokens, start.columns, start.box).cells : new Set();
     const end = reached > 0 && reached === frames.length ? shown.end : null;
+    const mistake = firstMistake(shown);
+    const isMade = mistake !== null && mistake.step <= reached;
     if (end && this.decode.kind === "playing") this.see(this.decode.trace);
     const broken = new Set(end?.broken);
-    if (this.decode.kind === "playing") this.freeze(at, frames.length);
-    this.board.draw({ start, cells, chosen, clash, broken, editable: served && isSudoku });
+    if (served && this.decode.kind === "playing") this.freeze(at, frames.length);
+    const mistaken = isMade ? mistake.cell : null;
+    this.board.draw({ start, cells, chosen, clash, broken, mistaken, editable: served && isSudoku });
 
     // The step in words, the verdict and the cost.
     this.root.dataset.state = this.decode.kind;
@@ -168,6 +176,9 @@ export class Lane {
     if (served) this.drawDial(start);
     else if (trace) this.drawFixedDial(trace.start, reason);
     drawOutcome($(".outcome", this.root), this.decode, this.seen);
+    const isSeen = shown.end !== null && this.seen.has(shown.end);
+    drawMistake($(".mistake", this.root), start, isMade || isSeen ? mistake : null, this.actions.go);
+    this.root.classList.toggle("instead", instead !== null);
     drawCost($(".cost", this.root), shown, trace?.start.all_processed ?? 0, reached);
     drawWrong($(".wrong", this.root), end?.wrong ?? []);
     drawPredictions($(".mind", this.root), start, cells, chosen ?? frames[reached - 1]?.chosen[0][0]);

@@ -12,16 +12,17 @@ import { writeSudoku } from "./sudoku.js";
  *
  * @param {Watch} watch
  * @param {Recorded["traces"]} traces
- * @param {string} [step] the step to show
  */
-export function recall(watch, traces, step = "1") {
+export function recall(watch, traces) {
   const { tokens, settings } = traces[0].start;
   watch.temperature = settings.temperature;
   watch.seed.value = String(settings.seed);
   watch.lanes[0].settings.recall(traces[0].start);
-  watch.puzzle.load(writeSudoku(tokens), Number(step));
+  watch.task = watch.model.task;
+  watch.puzzle.loadFirst();
+  watch.puzzle.load(writeSudoku(tokens));
   if (traces[1]) {
-    watch.compare();
+    watch.comparison.begin({}, {}, traces[1].start.model);
     watch.lanes.forEach((lane, i) => lane.settings.recall(traces[i].start));
   }
   watch.draw();

@@ -1,7 +1,7 @@
 /** A source decodes puzzles: the engine with the models in the page, the server with the others. */
 
 import { events, post, query } from "./server.js";
-import { countSolutions } from "./sudoku.js";
+import { solutions } from "./solver.js";
 import { count, turnsOf } from "./turns.js";
 
 /** @typedef {import("./sudoku.js").Digits} Digits */
@@ -45,7 +45,8 @@ export function sourceOf(models, engine) {
  * @returns {Source}
  */
 const inPage = (engine) => ({
-  check: async ({ side, box }, _, digits) => (side && box ? countSolutions(digits, side, box, 2) : null),
+  check: async ({ side, box }, _, digits) =>
+    side && box ? (solutions(digits, side, box, 2)?.length ?? null) : null,
   decode: (request, digits, signal) => decodeInPage(engine, request, digits, signal),
 });
 

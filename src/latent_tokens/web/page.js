@@ -2109,7 +2109,7 @@
       const end = reached > 0 && reached === frames.length ? shown.end : null;
       if (end && this.decode.kind === "playing") this.see(this.decode.trace);
       const broken = new Set(end?.broken);
-      if (this.decode.kind === "playing") this.freeze(at, frames.length);
+      if (served && this.decode.kind === "playing") this.freeze(at, frames.length);
       this.board.draw({ start: start2, cells, chosen, clash, broken, editable: served && isSudoku });
       this.root.dataset.state = this.decode.kind;
       write($(".story", this.root), storyAt(shown, reached));

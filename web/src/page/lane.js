@@ -159,7 +159,7 @@ export class Lane {
     const end = reached > 0 && reached === frames.length ? shown.end : null;
     if (end && this.decode.kind === "playing") this.see(this.decode.trace);
     const broken = new Set(end?.broken);
-    if (this.decode.kind === "playing") this.freeze(at, frames.length);
+    if (served && this.decode.kind === "playing") this.freeze(at, frames.length);
     this.board.draw({ start, cells, chosen, clash, broken, editable: served && isSudoku });
 
     // The step in words, the verdict and the cost.

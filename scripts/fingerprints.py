@@ -59,7 +59,7 @@ INTERNAL = {
     "reference generate": ("sampling.generate", "core.sampling.generate"),
     "read_lines": ("storage.read_lines",),
     "saved_states": ("state.saved_states", "training.state.saved_states"),
-    "page_with": ("web.page.page_with",),
+    "page_with": ("web.page.page_with", "web.trace_page.page_with"),
     "speed_table": ("report.speed_table", "evaluation.report.speed_table"),
     "recipes": ("paper.recipes.recipes",),
     "measured": ("paper.runs.measured",),

@@ -13,6 +13,7 @@ from latent_tokens.configs import SamplingConfig
 from latent_tokens.progress import progress
 from latent_tokens.storage import json_bytes, sha256_of, write_atomic
 from latent_tokens.tasks import TASKS, Sudoku
+from latent_tokens.trace.boards import measured
 from latent_tokens.trace.comparison import puzzles, solved
 from latent_tokens.trace.frozen import PAGE_RECORD, FrozenBoards, PageRecord, board_text, measure
 from latent_tokens.trace.record import LoadedModel
@@ -21,7 +22,7 @@ TASK = "sudoku-6"
 GIVENS = 14
 SEED = 0  # of the puzzles, the cells and every decode
 NUM_STATES = 400
-NUM_RACES = 100
+NUM_RACES = 100  # puzzles of the race, and of the tab Curve
 
 
 def page_record() -> PageRecord:
@@ -49,7 +50,18 @@ def page_record() -> PageRecord:
         "counts": counts,
         "cell": cell,
         "race": {"puzzles": [board_text(*board) for board in boards], "solved": results},
+        "puzzles": {task: puzzle_texts(task) for task in measured()},
     }
+
+
+def puzzle_texts(name: str) -> list[str]:
+    """Return the first of the puzzles that scripts/examples.py counts."""
+    task = TASKS[name]
+    assert isinstance(task, Sudoku)
+    record = measured()[name]
+    drawn = puzzles(task, record["puzzles"], record["givens"], record["seed"]).take(slice(NUM_RACES))
+    boards = zip(drawn.tokens.tolist(), drawn.known.tolist(), strict=True)
+    return [board_text(*board) for board in boards]
 
 
 if __name__ == "__main__":

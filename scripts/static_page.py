@@ -8,36 +8,34 @@ sudoku-6-scdm in it, which opens without a network. The default folder is dist.
 
 from __future__ import annotations
 
-import base64
-import json
 import shutil
 import sys
 from pathlib import Path
 
-from latent_tokens.checkpoints.pretrained import SHIPPED, shipped_names
+from latent_tokens.checkpoints.pretrained import SHIPPED, from_pretrained, shipped_names
 from latent_tokens.commands.shared import task_of
 from latent_tokens.storage import write_atomic
+from latent_tokens.trace.record import LoadedModel, solvable
+from latent_tokens.web.inlined import inlined
 from latent_tokens.web.model_cache import ModelCache
 from latent_tokens.web.page import MODEL_FILES, static_page
 
 MODEL = "sudoku-6-scdm"  # in the single file
 MOST_BYTES = 2_500_000  # of the single file
+CARD = Path(__file__).parents[1] / "docs" / "card.png"  # the picture of links to the site
 
 
-def inlined_weights(name: str) -> dict[str, object]:
-    """Return the files of a bundled model, the weights in base64."""
-    config, weights = (SHIPPED / name / file for file in MODEL_FILES)
-    return {
-        "config": json.loads(config.read_text()),
-        "weights": base64.b64encode(weights.read_bytes()).decode(),
-    }
+def bundled(name: str) -> LoadedModel:
+    """Return a bundled model."""
+    task = task_of(SHIPPED / name)
+    return LoadedModel(name, from_pretrained(name), solvable(name, task))
 
 
 def write_pages(folder: Path) -> None:
     """Write the site and the single file. Raise ValueError if the file exceeds MOST_BYTES."""
     entries = ModelCache(shipped_names(), task_of).entries
     single = [entry for entry in entries if entry["name"] == MODEL]
-    document = static_page(single, {MODEL: inlined_weights(MODEL)}).encode()
+    document = static_page(single, {MODEL: inlined(bundled(MODEL))}).encode()
     if len(document) > MOST_BYTES:
         raise ValueError(f"latent-tokens.html has {len(document):,} bytes, more than {MOST_BYTES:,}")
 
@@ -47,6 +45,7 @@ def write_pages(folder: Path) -> None:
         (site / "models" / entry["name"]).mkdir(parents=True)
         for file in MODEL_FILES:
             shutil.copyfile(SHIPPED / entry["name"] / file, site / "models" / entry["name"] / file)
+    shutil.copyfile(CARD, site / CARD.name)
     write_atomic(
         {site / "index.html": static_page(entries).encode(), folder / "latent-tokens.html": document}
     )

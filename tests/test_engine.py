@@ -65,6 +65,7 @@ def test_engine_decodes_the_same_boards():
         SamplingConfig(0, 4, "margin", temperature=1.0, seed=2**40),
         SamplingConfig("all", "growing", "entropy", temperature=1.0, top_p=0.8, seed=3),
         SamplingConfig(5, None, "uniform", temperature=1.0, seed=4),
+        SamplingConfig(2, 3, temperature=1.0, seed=5, refresh=False),
     ]
     assert_parity([Case(model, folder, tokens, config) for config in configs])
 

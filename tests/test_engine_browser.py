@@ -1,12 +1,9 @@
 """The page's engine in a browser: in a worker, under a content security policy, within time limits."""
 
 import json
-import os
-import shutil
 import statistics
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from helpers.engine import Case, bundled, first_difference, puzzle
 from latent_tokens.checkpoints.pretrained import SHIPPED
@@ -32,18 +29,6 @@ TIME = """async ({name, request}) => {
 }"""
 LIMITS = {"sudoku-6-scdm": 30, "sudoku-9-scdm": 90}  # milliseconds per step
 STEPS, WARM_UP, ROUNDS = 200, 20, 3
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Debian's chromium. If it is missing, NEEDS_BROWSER makes that an error."""
-    program = shutil.which("chromium")
-    if program is None:
-        (pytest.fail if os.environ.get("NEEDS_BROWSER") else pytest.skip)("no chromium on the path")
-    with sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 def open_page(browser, *sources):

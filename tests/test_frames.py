@@ -20,7 +20,7 @@ from latent_tokens.tasks.zebra import puzzles as zebra
 from latent_tokens.trace.boards import EXAMPLES, check, examples, measured, view
 from latent_tokens.trace.images import LAST_MS, animation, moments, strip
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, has_free_latents, trace
-from latent_tokens.web import page
+from latent_tokens.web.trace_page import MOST_BYTES, page_with
 
 PUZZLE = EXAMPLES[4][1]
 ALMOST = "641.3232541613462525...3512364463251"
@@ -397,20 +397,20 @@ def test_a_page_with_traces_reads_as_they_were(traces):
         {**traces[0], "start": {**traces[0]["start"], "model": "</script><script>alert(1)</script><!--"}},
         traces[1],
     ]
-    made = page.page_with(sneaky)
+    made = page_with(sneaky)
     inlined = re.search(r'<script type="application/json" id="traces">(.*?)</script>', made, re.S)[1]
     assert json.loads(inlined) == sneaky
     assert made.count("alert(1)") == 1
     assert "<script>alert" not in made
     with pytest.raises(ValueError, match="more than 2 MB"):
-        page.page_with(sneaky * 5_000)
+        page_with(sneaky * 5_000)
 
 
 def test_page_of_two_sudoku_9_traces_is_under_two_megabytes():
     name = "sudoku-9-scdm"
     one = LoadedModel(name, from_pretrained(name), TASKS["sudoku-9"])
-    made = page.page_with([trace(ask(one, SamplingConfig(temperature=1.0), "." * 81))] * 2)
-    assert 100_000 < len(made) < page.MOST_BYTES
+    made = page_with([trace(ask(one, SamplingConfig(temperature=1.0), "." * 81))] * 2)
+    assert 100_000 < len(made) < MOST_BYTES
 
 
 def test_trace_writes_what_is_asked_for_and_writes_over_nothing(tmp_path, capsys):

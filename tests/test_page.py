@@ -1,48 +1,49 @@
 """The page in a browser: watch, type, compare and measure a decode, and open a trace without a server."""
 
+import io
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 import threading
-import time
-from contextlib import contextmanager
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from http.server import ThreadingHTTPServer
 
+import numpy as np
 import pytest
-import uvicorn
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
+from PIL import Image, ImageColor
 
-from helpers.documentation import ROOT
-from latent_tokens import TrainConfig, fit, from_pretrained
+from helpers.page import (
+    HOSTILE,
+    LAPTOP,
+    PHONE,
+    SIX,
+    QuietHandler,
+    at,
+    cell,
+    count,
+    ended,
+    fits,
+    harmless,
+    marks,
+    model,
+    screen,
+    serving,
+    settings,
+    sound,
+    turn,
+    until,
+    verdicts,
+    watch,
+)  # fmt: skip
+from latent_tokens import TrainConfig, fit
 from latent_tokens.checkpoints.pretrained import find
-from latent_tokens.commands.serve import bound
-from latent_tokens.commands.shared import task_of
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.trace.boards import measured
 from latent_tokens.trace.frozen import PAGE_RECORD
-from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
-from latent_tokens.web.model_cache import ModelCache
-from latent_tokens.web.page import page_with
-from latent_tokens.web.server import app_for
+from latent_tokens.trace.record import DecodeRequest, trace
 
 pytestmark = pytest.mark.slow
-SCREENS = Path(os.environ.get("SCREENS", ROOT / "runs" / "screens"))
-DESK, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
-LAPTOP = {"width": 1280, "height": 720}
-SIX = ".....1.1.5..45.162..23....1.2.6.541."
 OTHER = "1.....3............2................"
-RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
-PATIENCE = 30.0  # seconds
-
-
-def model(name):
-    return LoadedModel(name, from_pretrained(name), task_of(find(name)))
 
 
 @pytest.fixture(scope="module")
@@ -54,24 +55,6 @@ def runs(tmp_path_factory):
         str(fit(TrainConfig(task=task, method="scdm", out=folder / task, **tiny)))
         for task in ("zebra-3", "countdown-3")
     ]
-
-
-@contextmanager
-def serving(names):
-    """The address of a server of these models."""
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app_for(ModelCache(names, task_of), 4, 60.0), log_level="error", access_log=False, ws="none"
-        )
-    )
-    with bound("127.0.0.1", 0) as place:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{place.getsockname()[1]}/"
-        finally:
-            server.should_exit = True
-            thread.join(10)
 
 
 @pytest.fixture(scope="module")
@@ -94,66 +77,10 @@ def nine():
         yield found
 
 
-@pytest.fixture(scope="module")
-def browser():
-    """Debian's chromium; where there is none, NEEDS_BROWSER makes that a fault."""
-    place = shutil.which("chromium")
-    if place is None:
-        (pytest.fail if os.environ.get("NEEDS_BROWSER") else pytest.skip)(
-            "no chromium on the path: apt-get install chromium"
-        )
-    with sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=place, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def static_pages(tmp_path_factory):
-    """The folder that `make page` writes."""
-    folder = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, ROOT / "scripts" / "static_page.py", folder], check=True)
-    return folder
-
-
-class QuietHandler(SimpleHTTPRequestHandler):
-    """A handler of static files that logs nothing."""
-
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture
-def opened(browser):
-    """Opens pages. At the end, the console of each has nothing that was not expected."""
-    said, contexts, expected = [], [], []
-
-    def open_page(url, viewport=DESK, scheme="light", **settings):
-        contexts.append(
-            browser.new_context(viewport=viewport, color_scheme=scheme, reduced_motion="reduce", **settings)
-        )
-        page = contexts[-1].new_page()
-        page.set_default_timeout(1_000 * PATIENCE)
-        page.on(
-            "console",
-            lambda message: said.append(message.text) if message.type in ("error", "warning") else None,
-        )
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.expected = expected
-        page.goto(url)
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert [text for text in said if not any(part in text for part in expected)] == []
-
-
-def settings(page):
-    """Opens the panel of the settings."""
-    button = page.get_by_role("button", name="Settings", exact=True)
-    if button.get_attribute("aria-expanded") == "false":
-        button.click()
+def own(tmp_path):
+    """A copy of a bundled model, with which the server decodes."""
+    return str(shutil.copytree(find("sudoku-6-scdm"), tmp_path / "own"))
 
 
 def frozen():
@@ -161,81 +88,14 @@ def frozen():
     return json.loads(PAGE_RECORD.read_text())
 
 
-def watch(page, name="sudoku-6-scdm", puzzle=SIX):
-    """Chooses the model and the puzzle, and waits for the verdict."""
-    settings(page)
-    page.get_by_label("Model").first.select_option(name)
-    page.get_by_label("Puzzle", exact=True).fill(puzzle)
-    page.get_by_role("button", name="Use").click()
-    assert page.get_by_label("Puzzle", exact=True).input_value() == puzzle
-    ended(page)
+def state(page, where, lane=0):
+    """The classes of a cell of a 6x6 board."""
+    return cell(page, where // 6 + 1, where % 6 + 1, lane).get_attribute("class").split()
 
 
-def until(page, expression):
-    """Wait for a JavaScript condition, evaluated from outside because the page's policy forbids eval."""
-    begun = time.monotonic()
-    while not page.evaluate(expression):
-        assert time.monotonic() < begun + PATIENCE, expression
-        page.wait_for_timeout(20)
-
-
-def ended(page, lane=0):
-    page.locator(".lane").nth(lane).and_(page.locator('[data-state="playing"]')).wait_for()
-
-
-def turn(page, value, lane=0):
-    """Sets the number of latent tokens and waits for the decode."""
-    page.get_by_role("slider", name="Latent tokens").nth(lane).fill(str(value))
-    ended(page, lane)
-
-
-def verdicts(page):
-    """The outcome line of each lane without the mark before the verdict and the cost."""
-    return [re.sub("[^ -~] ", "", text.split(",")[0]) for text in page.locator(".outcome").all_inner_texts()]
-
-
-def marks(page):
-    """The verdicts that are marked at the slider."""
-    return page.locator(".tried span").all_inner_texts()
-
-
-def cell(page, row, column, lane=0):
-    return (
-        page.locator(".lane")
-        .nth(lane)
-        .get_by_role("row")
-        .nth(row - 1)
-        .get_by_role("gridcell")
-        .nth(column - 1)
-    )
-
-
-def count(page, kind, lane=0):
-    return page.locator(".lane").nth(lane).locator(f".cell.{kind}").count()
-
-
-def at(page, step):
-    page.get_by_role("slider", name="Step").fill(str(step))
-
-
-def screen(page, name):
-    SCREENS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENS / f"{name}.png")
-
-
-def fits(page):
-    """Nothing is wider than the window."""
-    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
-
-
-def sound(page):
-    """No serious or critical finding of axe against WCAG 2 AA."""
-    found = Axe().run(page, options=RULES).response["violations"]
-    assert [
-        (one["id"], one["impact"], one["nodes"][0]["html"])
-        for one in found
-        if one["impact"] in ("serious", "critical")
-    ] == []
+def digit_at(page, where, lane=0):
+    """The digit in a cell of a 6x6 board."""
+    return int(cell(page, where // 6 + 1, where % 6 + 1, lane).inner_text()[0])
 
 
 def test_a_decode_is_watched_step_by_step(opened, address):
@@ -363,6 +223,87 @@ def test_two_settings_are_compared(opened, nine):
     assert page.locator(".lane").count() == 1
 
 
+def test_a_comparison_marks_the_first_wrong_digit(opened, address):
+    page = opened(address)
+    task = model("sudoku-6-scdm").task
+    puzzle = measured()["sudoku-6"]["examples"][0]["puzzle"]
+    asked = task.encode(puzzle)
+    givens = np.where(asked.known[0], asked.tokens[0].astype(np.int64), -1)
+    solution = task.grid.solution(givens)
+    ended(page)
+    page.get_by_role("button", name="Compare two settings").click()
+    ended(page, 0)
+    ended(page, 1)
+    assert page.locator(".mistaken").count() == 0  # no verdict before it was played
+    assert page.locator(".mistake").all_inner_texts() == ["", ""]
+    page.get_by_role("button", name="Last step").click()
+    line = page.locator(".mistake").first.inner_text()
+    digit, row, column, step, right = map(int, re.findall(r"\d+", line))
+    where = 6 * (row - 1) + column - 1
+    assert solution[where] + 1 == right != digit
+    assert cell(page, row, column).get_attribute("aria-label").endswith("the first wrong digit")
+    page.locator(".mistake").first.get_by_role("button", name=f"step {step}").click()
+    assert page.locator("#step").inner_text() == f"Step {step} of {puzzle.count('.')}"
+    assert count(page, "new.mistaken") == 1
+    at(page, step - 1)
+    decoded = [where for where in range(36) if "decoded" in state(page, where) or "new" in state(page, where)]
+    assert all(digit_at(page, where) == solution[where] + 1 for where in decoded)
+    assert page.locator(".mistake").nth(1).inner_text() == ""
+    page.locator("#parting").get_by_role("button").click()
+    parting = int(re.search(r"part in step (\d+)", page.locator("#parting").inner_text())[1])
+    assert page.locator("#step").inner_text().startswith(f"Step {parting} of")
+    sound(page)
+
+
+def test_both_boards_show_the_same_state(opened, address):
+    page = opened(address)
+    ended(page)
+    page.get_by_role("button", name="Compare two settings").click()
+    ended(page, 0)
+    ended(page, 1)
+    at(page, 6)
+    page.get_by_role("button", name="Same board").click()
+    page.locator(".lane").nth(1).and_(page.locator(".instead")).wait_for()
+    until(page, "document.querySelectorAll('.lane')[1].querySelectorAll('.latent').length > 0")
+    boards = [
+        [
+            board.locator(f".cell.{kind}").evaluate_all(
+                "all => all.map((one) => one.ariaLabel.split(':')[0])"
+            )
+            for kind in ("given", "decoded")
+        ]
+        for board in page.locator(".lane .board").all()
+    ]
+    assert boards[0] == boards[1]
+    assert [count(page, "candidate", lane) + count(page, "new", lane) for lane in (0, 1)] == [4, 4]
+    assert [count(page, "latent", lane) for lane in (0, 1)] == [0, 13]
+    sound(page)
+    screen(page, "same-board")
+    page.get_by_role("button", name="Same board").click()
+    assert page.locator(".instead").count() == 0
+
+
+def test_a_decode_is_saved_as_a_gif(opened, static_pages):
+    page = opened((static_pages / "latent-tokens.html").as_uri() + "#watch", offline=True)
+    ended(page)
+    page.get_by_role("button", name="Compare two settings").click()
+    ended(page, 0)
+    ended(page, 1)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="GIF").click()
+    assert download.value.suggested_filename == "latent-tokens-sudoku-6-n0-nall.gif"
+    gif = Image.open(io.BytesIO(download.value.path().read_bytes()))
+    steps = int(page.get_by_role("slider", name="Step").get_attribute("max"))
+    assert (gif.n_frames, gif.size) == (steps + 1, (780, 434))
+    assert download.value.path().stat().st_size < 1_000_000
+    gif.seek(3)
+    shown = {color for _, color in gif.convert("RGB").getcolors(1 << 24)}
+    names = ("paper", "faint", "blue", "orange-wash")
+    value = "name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`)"
+    colors = [page.evaluate(value, name) for name in names]
+    assert {ImageColor.getrgb(color) for color in colors} <= shown
+
+
 def test_a_method_without_a_dial_says_why(opened, address):
     page = opened(address)
     watch(page)
@@ -403,31 +344,6 @@ def test_page_plays_and_pauses(opened, address):
     page.get_by_role("button", name="Play").click()
     until(page, "document.querySelector('#scrub').value === document.querySelector('#scrub').max")
     page.get_by_role("button", name="Play").wait_for()
-
-
-def test_the_curve_is_measured(opened, address):
-    page = opened(address)
-    page.get_by_role("tab", name="Curve").click()
-    page.locator("#curve-model").select_option("sudoku-6-scdm")
-    page.get_by_label("Samples").fill("4")
-    page.get_by_role("button", name="Run").click()
-    until(
-        page,
-        "document.querySelectorAll('#points tbody tr').length === 4 && "
-        "document.querySelector('#curve-run').ariaDisabled !== 'true'",
-    )
-    rows = [row.split("\t") for row in page.locator("#points tbody tr").all_inner_texts()]
-    assert [row[1] for row in rows] == ["0", "4", "16", "all"]
-    assert rows[0][5:] == ["768", "0.59\u00d7"]
-    assert rows[-1][5:] == ["1,296", "1.00\u00d7"]
-    sound(page)
-    screen(page, "curve")
-    page.get_by_label("Samples").fill("1000")
-    page.get_by_role("button", name="Run").click()
-    page.get_by_role("button", name="Stop").click()
-    page.get_by_text("Stopped. The points measured so far remain.").wait_for()
-    page.get_by_role("button", name="Clear").click()
-    assert page.locator("#points tbody tr").count() == 0
 
 
 def test_the_masks_are_those_of_the_rules(opened, address):
@@ -539,50 +455,6 @@ def test_page_fits_a_phone(opened, nine):
     screen(page, "phone-masks")
 
 
-def test_a_trace_needs_no_server(opened, tmp_path):
-    asked = model("sudoku-9-scdm")
-    puzzle = asked.task.encode(
-        "003020600900305001001806400008102900700000008006708200002609500800203009005010300"
-    )
-    file = tmp_path / "trace.html"
-    caption = "Chosen <example>: 40 of 150 & more"
-    file.write_text(
-        page_with(
-            [trace(DecodeRequest(asked, puzzle, SamplingConfig(latents, 8))) for latents in (0, "all")],
-            caption,
-        )
-    )
-    page = opened(file.as_uri(), offline=True)
-    assert page.locator("#caption").inner_text() == caption
-    assert (
-        verdicts(page)
-        == [f"Decoded in {puzzle.known.size - puzzle.known.sum()} steps. Play to the end for the verdict."]
-        * 2
-    )
-    page.get_by_role("button", name="Last step").click()
-    assert verdicts(page) == ["n = 0: wrong", "n = all: solved"]
-    at(page, 20)
-    assert count(page, "decoded", 1) == 19
-    assert not page.get_by_role("tab").first.is_visible()
-    assert not page.get_by_label("Model").first.is_visible()
-    sound(page)
-    fits(page)
-    screen(page, "trace")
-
-
-HOSTILE = '<img src=x onerror="window.ran=1">\'&amp;\x1b[31m\u202e\r\n</option><script>window.ran=2<\\script>'
-
-
-def harmless(page):
-    """No script of a name has run, and none of its text has become an element."""
-    page.wait_for_timeout(200)
-    assert page.evaluate("window.ran") is None
-    assert page.locator("img").count() == 0
-    assert (
-        page.locator("script").evaluate_all("all => all.filter((one) => one.text.startsWith('window'))") == []
-    )
-
-
 def test_a_hostile_model_name_is_text_on_the_page(opened, tmp_path):
     run = str(shutil.copytree(find("sudoku-6-scdm"), tmp_path / "a" / HOSTILE.replace("</", "<")))
     shown = run.rpartition("/")[2]
@@ -604,24 +476,8 @@ def test_a_hostile_model_name_is_text_on_the_page(opened, tmp_path):
         harmless(page)
 
 
-def test_a_hostile_model_name_is_text_in_a_trace(opened, tmp_path):
-    name = f"{HOSTILE}</script><script>window.ran=3</script>"
-    bundled = model("sudoku-6-scdm")
-    puzzle = bundled.task.encode(SIX)
-    asked = DecodeRequest(LoadedModel(name, bundled.net, bundled.task), puzzle, SamplingConfig("all", 4))
-    file = tmp_path / "trace.html"
-    file.write_text(page_with([trace(asked)] * 2, caption=name), newline="")
-    page = opened(file.as_uri(), offline=True)
-    page.get_by_role("button", name="Last step").click()
-    heads = page.evaluate("[...document.querySelectorAll('.lane h2')].map((head) => head.textContent)")
-    assert sum(f"{name.rpartition('/')[2]}: n = " in head for head in heads) == 2
-    caption = page.evaluate("document.querySelector('#caption').textContent")
-    assert caption == re.sub("\r\n?", "\n", name)  # as parsers of HTML read line ends
-    harmless(page)
-
-
-def test_page_survives_the_end_of_the_server(opened):
-    with serving(["sudoku-6-scdm"]) as address:
+def test_page_survives_the_end_of_the_server(opened, own):
+    with serving([own]) as address:
         page = opened(f"{address}#watch")
         ended(page)
     page.expected.append("ERR_CONNECTION_REFUSED")
@@ -787,8 +643,13 @@ window.fetch = async (path, options) => {
 """
 
 
-def test_play_waits_for_a_slow_stream(opened, address):
-    page = opened("about:blank")
+def test_play_waits_for_a_slow_stream(opened, own):
+    with serving([own]) as address:
+        watch_slowly(opened("about:blank"), f"{address}#watch")
+
+
+def watch_slowly(page, address):
+    """Plays a decode whose steps arrive more slowly than they are played."""
     page.add_init_script(SLOW_STREAM)
     page.goto(address)
     page.get_by_label("Steps per second").select_option("25")
@@ -809,6 +670,7 @@ def test_one_latent_token_corrects_the_prediction(opened, address):
     cell_record = frozen()["cell"]
     page = opened(address.partition("#")[0], viewport=LAPTOP)
     page.locator("#cell[data-right=false]").wait_for()
+    assert page.locator("#cell-title").inner_text().endswith("is wrong. Let it guess one more cell.")
     digits = [str(cell_record[name] + 1) for name in ("mistake", "answer")]
     bars = page.locator("#cell-bars li")
     assert bars.first.inner_text().split() == [digits[0], f"{int(100 * cell_record['probability'] + 0.5)}%"]
@@ -819,6 +681,7 @@ def test_one_latent_token_corrects_the_prediction(opened, address):
         digits[1],
         f"{int(100 * cell_record['probability_with_one'] + 0.5)}%",
     ]
+    assert page.locator("#cell-title").inner_text().endswith("is right. One guess is enough.")
     assert f"the blue cell is not {digits[0]}." in page.locator("#cell-story").inner_text()
     assert page.locator("#cell-rays line").count() == page.locator("#cell-board .latent").count() == 1
     assert (
@@ -875,8 +738,43 @@ def test_an_address_leads_to_what_is_shown(opened, address):
     assert other.locator("#step").inner_text() == page.locator("#step").inner_text() == "Step 5 of 33"
     assert other.locator(".lane .dial-name b").inner_text() == "3"
     assert other.locator(".lane .story").inner_text() == page.locator(".lane .story").inner_text()
-    wrong = opened(address.replace("#watch", "#tab=watch&n=many"))
-    assert "n=many in the address: is not a setting." in wrong.locator("#fault").inner_text()
+
+
+def test_an_address_leads_to_a_comparison(opened, address):
+    page = opened(address.replace("#watch", "#tab=watch&n=2&model2=sudoku-6-mdm&step=4&same=1&theme=dark"))
+    ended(page, 0)
+    ended(page, 1)
+    until(page, "location.hash.includes('n=2') && location.hash.includes('same=1')")
+    heads = page.locator(".lane h2").all_inner_texts()
+    assert [head.split(":")[0] for head in heads] == ["A. sudoku-6-scdm", "B. sudoku-6-mdm"]
+    assert heads[1].endswith("on the board of A")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert page.locator("#step").inner_text().startswith("Step 4 of")
+    other = opened(page.url)
+    ended(other, 1)
+    assert other.locator(".lane h2").all_inner_texts() == heads
+
+
+def test_an_address_leads_to_the_latent_cells(opened, address):
+    first, second = frozen()["cell"]["others"][:2]
+    page = opened(address.replace("#watch", f"#tab=cell&latents={first}.{second}"))
+    until(page, "document.querySelectorAll('#cell-board .latent').length === 2")
+    page.get_by_role("button", name="Start over").click()
+    until(page, "!location.hash.includes('latents')")
+
+
+def test_a_wrong_address_is_explained(opened, address):
+    entries = ["n=many", "k=3", "nn=3", "model=gpt", "step=999", "latents=0.0", "tab=home"]
+    page = opened(address.replace("#watch", f"#{'&'.join(entries)}&theme=dark"))
+    page.locator("#fault").wait_for()
+    fault = page.locator("#fault").inner_text()
+    for entry in entries:
+        assert f"{entry} in the address: " in fault
+    assert "n=many in the address: must be a number of latent tokens or all." in fault
+    assert "model=gpt in the address: the page offers sudoku-6-scdm, " in fault
+    assert "k=3 in the address: must be one of 1, 2, 4, 8, 16, all, growing." in fault
+    page.goto(address)
+    until(page, "document.querySelector('#fault').hidden")
 
 
 def test_the_theme_is_kept(opened, address):
@@ -938,21 +836,6 @@ def test_a_larger_puzzle_takes_a_larger_model(opened, left_to_right):
     assert (count(page, "given"), text.get_attribute("aria-invalid")) == (1, None)
 
 
-def test_a_fifth_curve_keeps_the_looks_of_the_others(opened, address):
-    page = opened(address.replace("#watch", "#curve"))
-    page.get_by_label("Samples").fill("1")
-    looks = "all => all.map((one) => [one.textContent, one.querySelector('path').getAttribute('stroke')])"
-    entries = page.locator("#curve-legend li")
-    before = []
-    for seed in range(5):
-        page.locator("#curve-seed").fill(str(seed))
-        before = entries.evaluate_all(looks)
-        page.get_by_role("button", name="Run").click()
-        page.locator("#curve-words", has_text="n = all:").wait_for()
-        until(page, "document.querySelector('#curve-run').ariaDisabled !== 'true'")
-    assert entries.evaluate_all(looks)[:3] == before[1:]
-
-
 def test_one_file_decodes_offline(opened, static_pages):
     file = static_pages / "latent-tokens.html"
     assert file.stat().st_size <= 2_500_000
@@ -970,6 +853,7 @@ def test_one_file_decodes_offline(opened, static_pages):
         "One cell",
         "Watch",
         "Race",
+        "Curve",
     ]
     settings(page)
     page.get_by_label("Puzzle", exact=True).fill("12345." + ".....6" + "." * 24)
@@ -977,6 +861,15 @@ def test_one_file_decodes_offline(opened, static_pages):
     page.locator("#puzzle-words", has_text="The puzzle has no solution").wait_for()
     sound(page)
     screen(page, "offline")
+
+
+def test_the_static_site_has_the_picture_of_its_links(static_pages):
+    head = (static_pages / "page" / "index.html").read_text()
+    address = re.search(r'<meta property="og:image" content="([^"]+)">', head)[1]
+    assert address.startswith("https://OWNER.github.io/latent-tokens/page/")
+    with Image.open(static_pages / "page" / address.rpartition("/")[2]) as card:
+        size = [re.search(rf'"og:image:{side}" content="(\d+)"', head)[1] for side in ("width", "height")]
+        assert [str(length) for length in card.size] == size
 
 
 def test_the_static_site_reads_its_models(opened, static_pages):

@@ -16,6 +16,7 @@ from latent_tokens.trace.boards import COMPARISONS, chosen, measured, measured_f
 from latent_tokens.trace.comparison import compared, puzzles, solved
 from latent_tokens.trace.frozen import PAGE_RECORD, FrozenBoards, measure
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
+from latent_tokens.web.curves import curves
 
 KINDS = {(False, True): "gained", (True, False): "lost", (True, True): "both", (False, False): "neither"}
 
@@ -74,8 +75,13 @@ def test_solved_in_a_batch_is_what_a_single_decode_is():
     }
 
 
+def scdm(folder):
+    """The model of the demo in a directory."""
+    return LoadedModel("sudoku-6-scdm", from_pretrained(folder), TASKS["sudoku-6"])
+
+
 def test_the_demo_shows_a_puzzle_that_needs_latent_tokens():
-    (without, with_all), caption = watched(SHIPPED / "sudoku-6-scdm", 20)
+    (without, with_all), caption = watched(scdm(SHIPPED / "sudoku-6-scdm"), 20)
     assert [one["start"]["settings"]["latents"] for one in (without, with_all)] == [0, "all"]
     assert (without["end"]["right"], with_all["end"]["right"]) == (False, True)
     assert re.match(
@@ -90,7 +96,7 @@ def test_the_demo_says_when_no_puzzle_needs_latent_tokens(tmp_path):
     net = Transformer(SIZES["nano"], TASKS["sudoku-6"].vocab_size, TASKS["sudoku-6"].length).eval()
     net.method = METHODS["scdm"]
     save_pretrained(net, tmp_path)
-    traces, caption = watched(tmp_path, 10)
+    traces, caption = watched(scdm(tmp_path), 10)
     assert [one["end"]["right"] for one in traces] == [False, False]
     assert caption.startswith("First of 10 generated puzzles (14 givens, k = 4")
     assert (
@@ -158,3 +164,26 @@ def test_the_shown_cell_is_predicted_as_recorded():
     counts, chosen = measure(net, boards, task)
     assert counts == {"states": 1, "wrong": 1, "mended": 1, "mended_by_one": 1, "spoiled": 0}
     assert chosen == cell
+
+
+def test_stored_curves_are_those_of_the_bundled_weights():
+    stored = curves()
+    for curve in stored["stored"]:
+        weights = SHIPPED / curve["model"] / "model.safetensors"
+        assert curve["sha256"] == sha256_of(weights), f"{curve['model']}: measure its rows again"
+        for point in curve["points"]:
+            assert point["low"] - 1e-9 <= point["right"] / point["of"] <= point["high"] + 1e-9
+    assert {curve["measure"] for curve in stored["stored"]} == {"sampled", "solved"}
+    assert {task: len(puzzles) for task, puzzles in stored["puzzles"].items()} == {
+        "sudoku-6": 100,
+        "sudoku-9": 100,
+    }
+
+
+def test_cost_of_stored_puzzles_is_that_of_a_decode():
+    (curve,) = (one for one in curves()["stored"] if (one["task"], one["measure"]) == ("sudoku-6", "solved"))
+    model = scdm(SHIPPED / "sudoku-6-scdm")
+    problem = model.task.encode(curves()["puzzles"]["sudoku-6"][0])
+    (point,) = (point for point in curve["points"] if point["latents"] == "4")
+    end = trace(DecodeRequest(model, problem, SamplingConfig(4, 4)))["end"]
+    assert end["processed"] == point["processed"]

@@ -48,6 +48,7 @@ const isCheck = process.argv.includes("--check");
 const generated = [
   [new URL("matmul.js", ENGINE), kernelModule],
   [new URL("engine.js", STATIC), () => script("engine", "latentTokens")],
+  [new URL("gif.js", STATIC), () => script("gif", "latentGif")],
   [new URL("page.js", STATIC), () => script("page")],
 ];
 for (const [file, generate] of generated) {

@@ -7,10 +7,10 @@ const GLOBALS =
 
 // The globals of a browser that the page uses.
 const BROWSER =
-  "ClipboardEvent Element Event HTMLElement HTMLInputElement HTMLScriptElement HTMLSelectElement " +
-  "HTMLTemplateElement KeyboardEvent RequestInit ResizeObserver Response SVGElement SVGPathElement " +
-  "TextDecoderStream URLSearchParams addEventListener clearTimeout fetch history localStorage location " +
-  "matchMedia navigator requestAnimationFrame window";
+  "CanvasRenderingContext2D ClipboardEvent Element Event HTMLElement HTMLInputElement HTMLScriptElement " +
+  "HTMLSelectElement HTMLTemplateElement KeyboardEvent RequestInit ResizeObserver Response SVGElement " +
+  "SVGPathElement TextDecoderStream URLSearchParams addEventListener clearTimeout fetch getComputedStyle " +
+  "history localStorage location matchMedia navigator requestAnimationFrame window";
 
 /** @param {string} list */
 const readonly = (list) => Object.fromEntries(list.split(" ").map((name) => [name, "readonly"]));

@@ -35,7 +35,7 @@ from latent_tokens.trace.comparison import compared, puzzles, solved
 from latent_tokens.trace.events import Trace
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 from latent_tokens.training.loop import fit
-from latent_tokens.web.page import page_with
+from latent_tokens.web.trace_page import page_with
 
 Settings = tuple[tuple[OrderName, int], ...]
 
@@ -88,7 +88,8 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
     )
     draw_figure(rows, references, description, config.out / "latents.png")
     num_puzzles = PUZZLES if config.scale == "full" else 10
-    page = page_with(*watched(run, num_puzzles))
+    model = LoadedModel(f"{TASK}-scdm", from_pretrained(run), TASKS[TASK])
+    page = page_with(*watched(model, num_puzzles), [model])
     write_atomic({config.out / "trace.html": page.encode()})
     return rows, references
 
@@ -99,15 +100,13 @@ def brief(row: Row) -> dict[str, Json]:
     return {key: entries[key] for key in ROW_KEYS if key in entries}
 
 
-def watched(run: Path, count: int) -> tuple[list[Trace], str]:
+def watched(model: LoadedModel, count: int) -> tuple[list[Trace], str]:
     """Return the traces of one puzzle with no latent tokens and with all, and a caption.
 
     The puzzle is chosen from `count` generated ones, as the caption explains.
     """
-    task = TASKS[TASK]
-    assert isinstance(task, Sudoku)
-    model = LoadedModel(f"{TASK}-scdm", from_pretrained(run), task)
-    problems = puzzles(task, count, GIVENS, PUZZLE_SEED)
+    assert isinstance(model.task, Sudoku)
+    problems = puzzles(model.task, count, GIVENS, PUZZLE_SEED)
     with progress(
         f"comparing n = {WATCHED[0]} and n = {WATCHED[1]} on {count} puzzles", 2 * count
     ) as advance:

@@ -18,7 +18,7 @@ from latent_tokens.tasks import Examples
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, decode
 
 WEB = ROOT / "web"
-KEYS = ("latents", "candidates", "order", "temperature", "top_p", "seed")  # of a request
+KEYS = ("latents", "candidates", "order", "temperature", "top_p", "seed", "refresh")  # of a request
 MAX_DIFFERENCE = 1e-3 + 1e-9  # of two probabilities, each rounded to three digits
 TIE = 1e-4  # two choices that are closer may differ
 GAIN = 6.0  # of the weights of an untrained network, so that its input matters

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { IDLE, drawnTrace, hasArrived, loading, traceOf, withEvent } from "../src/page/decode.js";
-import { countSolutions, readSudoku, sharedUnit, sideOf, writeSudoku } from "../src/page/sudoku.js";
+import { solutions } from "../src/page/solver.js";
+import { clashes, readSudoku, sharedUnit, sideOf, writeSudoku } from "../src/page/sudoku.js";
 
 /** @typedef {import("../src/page/types.js").Trace} Trace */
 
@@ -9,10 +10,25 @@ const BOX = [2, 3];
 const ONE_SOLUTION = "..6.31.1...6.6.3..2..6....51.3..1.6.";
 
 test("a puzzle has no, one or several solutions", () => {
-  const count = (/** @type {string} */ text) => countSolutions(readSudoku(text, 6), 6, BOX, 2);
+  const count = (/** @type {string} */ text) => solutions(readSudoku(text, 6), 6, BOX, 2)?.length;
   assert.equal(count(ONE_SOLUTION), 1);
   assert.equal(count(`12345.${".....6"}${".".repeat(24)}`), 0);
   assert.equal(count(".".repeat(36)), 2);
+});
+
+test("a solution has the given digits and contradicts nothing", () => {
+  const given = readSudoku(ONE_SOLUTION, 6);
+  const [solution] = solutions(given, 6, BOX, 1) ?? [];
+  assert.deepEqual(
+    given.map((digit, cell) => digit === null || digit === solution[cell]),
+    given.map(() => true),
+  );
+  assert.equal(clashes(solution, 6, BOX).cells.size, 0);
+  assert.equal(new Set(solution).size, 6);
+});
+
+test("a search that takes too long has no result", () => {
+  assert.equal(solutions(Array(81).fill(null), 9, [3, 3], Infinity), null);
 });
 
 test("a puzzle is read as it is written", () => {

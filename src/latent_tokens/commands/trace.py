@@ -27,7 +27,7 @@ class Trace:
     puzzle: Positional[str]
     """Puzzle as for solve: cells, numbers and target, clue tokens, or a file with one."""
     out: Path | None = None
-    """HTML page to write, one file of at most 2 MB."""
+    """HTML page to write. A Sudoku model of at most 4 MB goes into it, and its slider turns."""
     gif: Path | None = None
     """Animation to write."""
     png: Path | None = None
@@ -52,7 +52,7 @@ def run_trace(command: Trace) -> int:
     from latent_tokens.storage import write_atomic
     from latent_tokens.trace.images import animation, strip
     from latent_tokens.trace.record import trace
-    from latent_tokens.web.page import page_with
+    from latent_tokens.web.trace_page import page_with
 
     # Check the names of the files.
     outputs = [path for path in (command.out, command.gif, command.png) if path is not None]
@@ -65,8 +65,9 @@ def run_trace(command: Trace) -> int:
     decodes = decodes_of(command)
     traces = [trace(request) for request in decodes]
     caption = caption_of(decodes)
+    models = [request.model for request in decodes]
     kinds: tuple[tuple[Path | None, Callable[[], bytes]], ...] = (
-        (command.out, lambda: page_with(traces, caption).encode()),
+        (command.out, lambda: page_with(traces, caption, models).encode()),
         (command.gif, lambda: animation(traces, caption)),
         (command.png, lambda: strip(traces)),
     )

@@ -64,6 +64,7 @@ class PageRecord(TypedDict):
     counts: CellCounts
     cell: ChosenCell
     race: Race
+    puzzles: dict[str, list[str]]  # by task: what the tab Curve decodes
 
 
 @dataclass(frozen=True)

@@ -481,34 +481,47 @@ var latentTokens = (() => {
     checkOrder(method, order);
     const isOpen = (settings.candidates ?? null) === null && (settings.latents ?? null) === null;
     const candidates = settings.candidates ?? (isOpen ? "all" : DEFAULT_CANDIDATES);
-    const latents = latentsFor(method, settings.latents ?? null, settings.off_distribution ?? false);
+    const turns = turnsFor(method, settings.latents ?? null, settings.off_distribution ?? false);
     return {
-      latents,
+      turns,
       candidates: order in CONFIDENCES ? candidates : 1,
       order,
       temperature: settings.temperature ?? 0,
       top_p: settings.top_p ?? 1,
       seed: settings.seed ?? 0,
-      isOffDistribution: isOffDistribution(method, latents)
+      isOffDistribution: turns.some(({ latents }) => isOffDistribution(method, latents)),
+      refresh: settings.refresh ?? true,
+      row: settings.row ?? 0
     };
   }
   function isOffDistribution(method, latents) {
     if (latentControl(method) !== "fixed" || latents === "all") return false;
     return method.window === null || latents < method.window - 1;
   }
-  function numCandidatesAndLatents(method, { candidates, latents }, numClean, numMasked) {
+  function numCandidatesAndLatents(method, { candidates, turns }, step, numClean, numMasked) {
+    const latents = turns.findLast(({ from }) => from <= step)?.latents ?? 0;
     const visible = maxVisible(method, numMasked);
     const wanted = candidates === "growing" ? numClean + 1 : candidates;
     const k = wanted === "all" ? visible : Math.min(wanted, visible);
     const n = latents === "all" ? visible - k : Math.min(latents, visible - k);
     return { k, n };
   }
-  function reportedCounts({ window }, { candidates, latents }) {
+  function reportedCounts({ window }, { candidates, turns }) {
+    const { latents } = turns[0];
+    if (turns.length > 1) return { candidates, latents: turnsInWords(turns) };
     if (window === null) return { candidates, latents };
     const k = typeof candidates === "number" ? Math.min(candidates, window) : candidates;
     const shown = k === "all" ? window : k;
     const most = window - (typeof shown === "number" ? shown : 1);
     return { candidates: shown, latents: latents === "all" ? most : Math.min(latents, most) };
+  }
+  var turnsInWords = (turns) => turns.map(({ from, latents }) => from > 1 ? `${latents}@${from}` : latents).join();
+  function turnsFor(method, latents, offDistribution) {
+    const turns = Array.isArray(latents) ? latents : [{ from: 1, latents }];
+    return turns.map((turn) => ({
+      from: turn.from,
+      latents: latentsFor(method, turn.latents, offDistribution)
+    }));
   }
   function latentsFor(method, latents, offDistribution) {
     const control = latentControl(method);
@@ -539,10 +552,13 @@ var latentTokens = (() => {
       );
     }
   }
-  function checkSettings({ latents, candidates, order, temperature, top_p, seed }) {
-    if (latents !== "all") checkCount("latents", latents ?? 0, 0);
+  function checkSettings({ latents, candidates, order, temperature, top_p, seed, row }) {
+    for (const number of Array.isArray(latents) ? latents.map((turn) => turn.latents) : [latents]) {
+      if (number !== "all") checkCount("latents", number ?? 0, 0);
+    }
     if (candidates !== "all" && candidates !== "growing") checkCount("candidates", candidates ?? 1, 1);
     checkCount("seed", seed ?? 0, 0);
+    checkCount("row", row ?? 0, 0);
     if (order && !ORDERS.includes(order))
       throw new Error(`order=${order}: must be one of ${ORDERS.join(", ")}`);
     if (!((temperature ?? 0) >= 0 && Number.isFinite(temperature ?? 0))) {
@@ -777,9 +793,8 @@ var latentTokens = (() => {
   }
 
   // src/engine/sampling.js
-  var ROW = 0;
   function* sample(net, method, given, decoding) {
-    const uniform = perSampleRng(decoding.seed, ROW);
+    const uniform = perSampleRng(decoding.seed, decoding.row);
     const isRandom = decoding.order !== "left_to_right";
     const confidence = CONFIDENCES[decoding.order] ?? CONFIDENCES.top_prob;
     const tokens = given.map((token) => token ?? net.maskId);
@@ -790,7 +805,8 @@ var latentTokens = (() => {
     };
     reshuffle();
     for (let number = 0; numClean < tokens.length; number++) {
-      const { k, n } = numCandidatesAndLatents(method, decoding, numClean, tokens.length - numClean);
+      const numMasked = tokens.length - numClean;
+      const { k, n } = numCandidatesAndLatents(method, decoding, number + 1, numClean, numMasked);
       const layout = nextLayout(order, numClean, k, n);
       const logits = maskedLogits(net, method, tokens, layout);
       const probabilities = logits.map(softmax);
@@ -801,7 +817,7 @@ var latentTokens = (() => {
       tokens[position] = token;
       order = promote(order, numClean, entry);
       numClean += 1;
-      reshuffle();
+      if (decoding.refresh) reshuffle();
       yield { number, layout, probabilities, position, token };
     }
   }

@@ -10,7 +10,7 @@ from threading import Lock
 
 from safetensors import SafetensorError
 
-from latent_tokens.checkpoints.pretrained import find, from_pretrained, method_from, shapes_of
+from latent_tokens.checkpoints.pretrained import find, from_pretrained, method_from, shapes_of, shipped_names
 from latent_tokens.checks import first_line
 from latent_tokens.configs import DEFAULT_CANDIDATES
 from latent_tokens.core.methods import Method, name_of
@@ -107,6 +107,7 @@ def model_entry(name: str, folder: Path, task: Solvable) -> ModelEntry:
         "left_to_right": method.is_left_to_right,
         "continues_prefix": method.readout == "shifted",
         "candidates": DEFAULT_CANDIDATES if task_record is None else task_record["candidates"],
+        "in_page": name in shipped_names(),
         "examples": [example_entry(puzzle, record) for puzzle in puzzles],
     }
 

@@ -96,39 +96,72 @@
 
   // src/page/address.js
   var QUIET = 200;
-  var VALID = {
-    n: (value) => value === "all" || /^\d{1,4}$/.test(value),
-    k: (value) => CANDIDATES.some(([k]) => k === value),
-    order: (value) => ORDERS.some(([order]) => order === value),
-    seed: (value) => /^\d{1,6}$/.test(value),
-    step: (value) => /^\d{1,4}$/.test(value),
-    theme: (value) => value === "dark" || value === "light"
+  var rule = (words, isValid) => ({ words, isValid });
+  var oneOf = (values) => rule(`must be one of ${values.join(", ")}`, (value) => values.includes(value));
+  var TURNS = /^(all|\d{1,4})(,(all|\d{1,4})@\d{1,4})*$/;
+  var ANY = rule("", () => true);
+  var LATENTS = rule("must be a number of latent tokens or all", (value) => TURNS.test(value));
+  var STEP = rule("must be a whole number from 0 to 9999", (value) => /^\d{1,4}$/.test(value));
+  var SEED = rule("must be a whole number from 0 to 999999", (value) => /^\d{1,6}$/.test(value));
+  var CELLS = rule("must be cells with a dot between them", (value) => /^\d+(\.\d+)*$/.test(value));
+  var K = oneOf(CANDIDATES.map(([k]) => k));
+  var ORDER = oneOf(ORDERS.map(([order]) => order));
+  var RULES = {
+    tab: ANY,
+    model: ANY,
+    puzzle: ANY,
+    n: LATENTS,
+    k: K,
+    order: ORDER,
+    seed: SEED,
+    step: STEP,
+    theme: oneOf(["dark", "light"]),
+    latents: CELLS,
+    model2: ANY,
+    n2: LATENTS,
+    k2: K,
+    order2: ORDER,
+    same: oneOf(["1"]),
+    keep: oneOf(["1"])
   };
   function readAddress() {
     const text = location.hash.slice(1);
-    if (/^[a-z-]*$/.test(text)) return { address: text ? { tab: text } : {}, invalid: [] };
-    const entries = [...new URLSearchParams(text)];
-    const isValid = ([name, value]) => VALID[name]?.(value) ?? true;
-    const invalid = entries.filter((entry) => !isValid(entry)).map(([name, value]) => `${name}=${value}`);
-    return { address: Object.fromEntries(entries.filter(isValid)), invalid };
+    if (/^[\w-]*$/.test(text)) return { address: text ? { tab: text } : {}, problems: [] };
+    const address = {};
+    const problems = [];
+    for (const [name, value] of new URLSearchParams(text)) {
+      if (!(name in RULES)) problems.push(problemOf(name, value, "is not a setting of the page"));
+      else if (!RULES[name].isValid(value)) problems.push(problemOf(name, value, RULES[name].words));
+      else address[name] = value;
+    }
+    return { address, problems };
   }
+  var problemOf = (name, value, problem) => `${name}=${value} in the address: ${problem}.`;
   function addressWriter(state) {
     return settled(() => history.replaceState(null, "", `#${new URLSearchParams(state())}`), QUIET);
   }
 
   // src/page/marks.js
+  function markPlace(start2, token, p) {
+    const columns = Math.ceil(Math.sqrt(start2.columns));
+    const rows = Math.ceil(start2.columns / columns);
+    const place = start2.signs.indexOf(start2.signs[token]) - firstDigit(start2);
+    const x = (place % columns + 0.5) * 82 / columns + 9;
+    const y = (Math.floor(place / columns) + 0.5) * 74 / rows + 20;
+    return pulled(x, y, p);
+  }
+  function pulled(x, y, p) {
+    const pull = Math.max(0, 4 * p - 3);
+    return { x: x + (50 - x) * pull, y: y + (53 - y) * pull, size: 15 + 17 * p + 18 * pull };
+  }
   function marks(start2, beliefs) {
     const isSudoku = start2.kind === "sudoku";
-    const columns = isSudoku ? Math.ceil(Math.sqrt(start2.columns)) : 2;
-    const rows = isSudoku ? Math.ceil(start2.columns / columns) : 2;
     const many = svg("g", { class: "many" });
     (isSudoku ? beliefs : beliefs.slice(0, 4)).forEach(([token, p], rank) => {
       if (p < 0.02) return;
-      const place = isSudoku ? start2.signs.indexOf(start2.signs[token]) - firstDigit(start2) : rank;
-      const pull = Math.max(0, 4 * p - 3);
-      const x = (place % columns + 0.5) * 82 / columns + 9;
-      const y = (Math.floor(place / columns) + 0.5) * 74 / rows + 20;
-      many.append(mark(start2, token, p, x + (50 - x) * pull, y + (53 - y) * pull, 15 + 17 * p + 18 * pull));
+      const quarter = pulled(rank % 2 * 41 + 29.5, Math.floor(rank / 2) * 37 + 38.5, p);
+      const { x, y, size } = isSudoku ? markPlace(start2, token, p) : quarter;
+      many.append(mark(start2, token, p, x, y, size));
     });
     const few = svg("g", { class: "few" });
     beliefs.slice(0, 2).forEach(([token, p], rank) => {
@@ -261,32 +294,26 @@
   }
   var writeSudoku = (digits) => digits.map((digit) => digit === null ? "." : SIGNS[digit]).join("");
   var cellName = (cell, side) => `row ${Math.floor(cell / side) + 1} column ${cell % side + 1}`;
-  function countSolutions(digits, side, box, most) {
-    const units = unitsOf(side, box);
-    const peers = digits.map((_, cell) => [...new Set(units.filter((unit) => unit.includes(cell)).flat())]);
-    const board = [...digits];
-    let count2 = 0;
-    const possible = (cell) => {
-      const taken = new Set(peers[cell].map((peer) => board[peer]));
-      return Array.from({ length: side }, (_, digit) => digit).filter((digit) => !taken.has(digit));
-    };
-    const search = () => {
-      const empty = [...board.keys()].filter((cell2) => board[cell2] === null);
-      if (!empty.length) {
-        count2 += 1;
-        return;
-      }
-      const cell = empty.reduce((best, next) => possible(next).length < possible(best).length ? next : best);
-      for (const digit of possible(cell)) {
-        if (count2 >= most) return;
-        board[cell] = digit;
-        search();
-        board[cell] = null;
-      }
-    };
-    search();
-    return count2;
+
+  // src/page/turns.js
+  var count = (value) => /^\d+$/.test(value) ? Number(value) : (
+    /** @type {"all"} */
+    value
+  );
+  function turnsOf(text) {
+    return text.split(",").map((part) => {
+      const [latents, from = "1"] = part.split("@");
+      return { from: Number(from), latents: count(latents) };
+    });
   }
+  var textOf = (turns) => turns.map(({ from, latents }) => from > 1 ? `${latents}@${from}` : `${latents}`).join();
+  var current = (text) => String(turnsOf(text).at(-1)?.latents);
+  function turned(text, step, latents) {
+    const before = turnsOf(text).filter(({ from }) => from < step);
+    const isSame = String(before.at(-1)?.latents) === latents;
+    return textOf(isSame ? before : [...before, { from: step, latents: count(latents) }]);
+  }
+  var inWords = (text) => turnsOf(text).map(({ from, latents }) => from > 1 ? `${latents} from step ${from}` : `${latents}`).join(", then ");
 
   // src/page/trace.js
   var KINDS = {
@@ -363,7 +390,7 @@
     const { candidates, order } = settings;
     return `${shortName(model)}: n = ${latentWords(settings)}, k = ${candidates}, ${orderName(order)}`;
   }
-  var latentWords = ({ latents, off_distribution }) => `${latents}${off_distribution ? " (off-distribution)" : ""}`;
+  var latentWords = ({ latents, off_distribution }) => `${inWords(String(latents))}${off_distribution ? " (off-distribution)" : ""}`;
 
   // src/page/board.js
   var EDGES = ["end", "right", "foot", "low"];
@@ -496,17 +523,19 @@
     return el("div", { role: "grid", "aria-label": name }, el("div", { class: "flow", role: "row" }, ...cells));
   }
   var drawn = /* @__PURE__ */ new WeakMap();
-  function drawCell(element, cell, index, { start: start2, chosen, clash, broken }) {
+  function drawCell(element, cell, index, { start: start2, chosen, clash, broken, mistaken }) {
     const { token, beliefs } = cell;
     const classes = ["cell", cell.kind, ...EDGES.filter((edge) => element.classList.contains(edge))];
     if (clash.has(index)) classes.push("clash");
     if (broken.has(index)) classes.push("broken");
+    if (mistaken === index) classes.push("mistaken");
     if (chosen === index) classes.push("chosen");
     const sign = token === null ? "" : `${signOf(start2, token)}, `;
     const label = [`${placeOf(start2, index)}: ${sign}${KINDS[cell.kind](cell)}`];
     if (token === null && beliefs)
       label.push(`most likely ${beliefs.slice(0, 3).map(spoken(start2)).join(", ")}`);
     if (clash.has(index)) label.push("twice in a unit");
+    if (mistaken === index) label.push("the first wrong digit");
     const key = JSON.stringify([classes, label, beliefs, cell.step]);
     if (drawn.get(element) === key) return;
     drawn.set(element, key);
@@ -514,12 +543,138 @@
     element.setAttribute("aria-label", label.join("; "));
     if (token === null) return element.replaceChildren(...beliefs ? [marks(start2, beliefs)] : []);
     const step = cell.step ? [el("span", { class: "when", "aria-hidden": "true" }, String(cell.step))] : [];
-    return element.replaceChildren(start2.signs[token] || "_", ...step);
+    return element.replaceChildren(digitOf(start2, cell, token), ...step);
+  }
+  function digitOf(start2, { kind, beliefs }, token) {
+    const sign = start2.signs[token] || "_";
+    const probability = beliefs?.find(([id]) => id === token)?.[1];
+    if (kind !== "new" || probability === void 0 || start2.kind !== "sudoku") return sign;
+    const digit = el("span", { class: "grown" }, sign);
+    const { x, y, size } = markPlace(start2, token, probability);
+    digit.style.setProperty("--x", `${(x - 50) / 50}em`);
+    digit.style.setProperty("--y", `${(y - 50) / 50}em`);
+    digit.style.setProperty("--scale", String(size / 50));
+    return digit;
   }
   var spoken = (start2) => (
     /** @param {import("./types.js").Prediction} prediction */
     ([token, probability]) => `${signOf(start2, token)} ${percent(probability)}`
   );
+
+  // src/page/cell_view.js
+  var SIDE = 6;
+  var DIGIT_RADIUS = 0.3;
+  function between(first, second) {
+    const x = first % SIDE + 0.5;
+    const y = Math.floor(first / SIDE) + 0.5;
+    const dx = second % SIDE - first % SIDE;
+    const dy = Math.floor(second / SIDE) - Math.floor(first / SIDE);
+    const gap = DIGIT_RADIUS / Math.hypot(dx, dy);
+    return { x1: x + gap * dx, y1: y + gap * dy, x2: x + (1 - gap) * dx, y2: y + (1 - gap) * dy };
+  }
+  function discarded(count2) {
+    if (!count2) return "";
+    return count2 === 1 ? " The guess in the other cell is discarded." : " The guesses in the other cells are discarded.";
+  }
+  function ratesOf({ counts, givens }) {
+    const { states, wrong, mended, mended_by_one: byOne, spoiled } = counts;
+    return `This board shows the effect most clearly, out of ${states} random 6x6 boards (${givens} givens, one cell to decode). Without latent tokens, ${wrong} of the ${states} predictions are wrong. With all latent tokens, ${mended} of these become right, and a single one is enough for ${byOne}. The reverse: ${spoiled} right predictions become wrong.`;
+  }
+
+  // src/page/player.js
+  var POLL = 50;
+  var PLAY = "M5 3l8 5-8 5z";
+  var PAUSE = "M4 3h2.5v10H4zM9.5 3H12v10H9.5z";
+  var KEEPS_KEYS = "input, select, textarea, button, a, summary, [role='gridcell'], [role='radio'], [role='tab']";
+  var Player = class {
+    at = 1;
+    timer = 0;
+    scrub = find("#scrub", HTMLInputElement);
+    speed = find("#speed", HTMLSelectElement);
+    button = $("#play");
+    /** @param {Film} film */
+    constructor(film) {
+      this.film = film;
+      onPress($("#first"), () => this.step(0));
+      onPress($("#back"), () => this.step(this.at - 1));
+      onPress($("#forth"), () => this.step(this.at + 1));
+      onPress($("#last"), () => this.step(film.steps()));
+      onPress(this.button, () => this.toggle());
+      this.scrub.addEventListener("input", () => this.step(Number(this.scrub.value)));
+      document.addEventListener("keydown", (event) => this.onKey(event));
+    }
+    /** @param {KeyboardEvent} event */
+    onKey(event) {
+      const isElsewhere = $("#watch").hidden || event.ctrlKey || event.metaKey || event.altKey;
+      if (isElsewhere || !(event.target instanceof Element)) return;
+      const isFree = !event.target.closest(KEEPS_KEYS);
+      const isOnBoard = event.target.closest("[role='gridcell']") !== null;
+      const way = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (event.key === " " && (isFree || isOnBoard)) this.toggle();
+      else if (isFree && way) this.step(this.at + way);
+      else return;
+      event.preventDefault();
+    }
+    get isPlaying() {
+      return this.timer !== 0;
+    }
+    toggle() {
+      if (this.isPlaying) this.pause();
+      else this.play();
+    }
+    /** @param {number} at */
+    step(at) {
+      this.pause();
+      this.go(at);
+      this.film.announce();
+    }
+    /** @param {number} at */
+    go(at) {
+      this.at = Math.max(0, Math.min(at, this.film.steps()));
+      this.film.draw();
+    }
+    pause() {
+      clearTimeout(this.timer);
+      this.timer = 0;
+      this.drawButton();
+    }
+    play() {
+      if (this.film.steps() === 0) return;
+      if (this.at >= this.film.steps()) this.at = 0;
+      this.next(0);
+      this.drawButton();
+    }
+    /** @param {number} milliseconds until the next step, if its frame has arrived by then */
+    next(milliseconds) {
+      this.timer = window.setTimeout(() => {
+        if (!this.film.hasArrived(this.at + 1)) return this.next(POLL);
+        this.go(this.at + 1);
+        if (this.at < this.film.steps()) return this.next(1e3 / Number(this.speed.value));
+        this.pause();
+        return this.film.announce();
+      }, milliseconds);
+    }
+    drawButton() {
+      this.button.setAttribute("aria-label", this.isPlaying ? "Pause" : "Play");
+      find("path", SVGPathElement, this.button).setAttribute("d", this.isPlaying ? PAUSE : PLAY);
+    }
+    draw() {
+      const total = this.film.steps();
+      this.at = Math.min(this.at, total);
+      this.scrub.max = String(total);
+      this.scrub.value = String(this.at);
+      this.scrub.setAttribute("aria-valuetext", `step ${this.at} of ${total}`);
+      $("#step").textContent = `Step ${this.at} of ${total}`;
+      for (const name of ["#first", "#back"]) disable($(name), this.at === 0);
+      for (const name of ["#last", "#forth"]) disable($(name), this.at === total);
+      disable(this.button, total === 0);
+    }
+  };
+  function stepButton(step, player) {
+    const button = el("button", { type: "button", class: "link" }, `step ${step}`);
+    onPress(button, () => player.step(step));
+    return button;
+  }
 
   // src/page/lane_view.js
   var RESTING = "Choose a cell to see its predicted probabilities.";
@@ -536,11 +691,20 @@
       return write(line, `Decoded in ${plural(frames.length, "step")}. Play to the end for the verdict.`);
     }
     const ratio = start2.all_processed ? ` (${times(end.processed / start2.all_processed)})` : "";
-    const before = `n = ${start2.settings.latents}: `;
+    const before = `n = ${inWords(String(start2.settings.latents))}: `;
     const verdict = end.right ? "✓ solved" : "✕ wrong";
     const after = `, ${number(end.processed)} tokens processed${ratio}`;
     if (line.textContent === before + verdict + after) return void 0;
     return line.replaceChildren(before, el("b", { class: end.right ? "yes" : "no" }, verdict), after);
+  }
+  function drawMistake(line, start2, mistake, go) {
+    const key = JSON.stringify(mistake);
+    if (line.dataset.mistake === key) return;
+    line.dataset.mistake = key;
+    if (!mistake) return line.replaceChildren();
+    const { step, cell, token, solution } = mistake;
+    const words = `First wrong digit: ${signOf(start2, token)} in ${placeOf(start2, cell)}, `;
+    line.replaceChildren(words, stepButton(step, { step: go }), `. The solution has ${solution}.`);
   }
   function drawCost(box, trace, all, at) {
     const input = inputAt(trace, at);
@@ -594,8 +758,6 @@
 
   // src/page/cell.js
   var MOST_BARS = 3;
-  var DIGIT_RADIUS = 0.3;
-  var SIDE = 6;
   var BOX = [2, 3];
   var OneCell = class {
     dial = find("#cell-dial", HTMLInputElement);
@@ -610,8 +772,10 @@
      * @param {PageRecord} record
      * @param {import("./engine.js").Engine} engine
      * @param {(puzzle: string) => void} watch show the puzzle in the tab Watch
+     * @param {() => void} changed the latent cells have changed
      */
-    constructor(record, engine, watch) {
+    constructor(record, engine, watch, changed) {
+      this.changed = changed;
       this.record = record;
       this.engine = engine;
       const { puzzle, others } = record.cell;
@@ -638,13 +802,27 @@
       onPress($("#cell-decode"), () => this.decode());
       onPress($("#cell-again"), () => this.predict([]));
       onPress($("#cell-watch"), () => watch(puzzle));
-      const { mistake, probability } = record.cell;
-      $("#cell-title").textContent = `The model predicts ${signs[mistake]} (${percent(probability)}), and is wrong. Let it guess one more cell.`;
       $("#cell-rates").textContent = ratesOf(record);
+      write($("#cell-title"), this.title());
     }
     /** Predict the cell without latent tokens, unless it was predicted. */
     open() {
       if (!this.version) this.predict([]);
+    }
+    /**
+     * Take the latent cells that an address names.
+     *
+     * @param {import("./address.js").Address} address
+     * @returns {string[]} what cannot be taken, and why
+     */
+    restore({ latents = "" }) {
+      const { others } = this.record.cell;
+      const cells = latents ? latents.split(".").map(Number) : [];
+      if (cells.some((cell) => !others.includes(cell)) || new Set(cells).size < cells.length) {
+        return [problemOf("latents", latents, "must be empty cells other than the blue one, each once")];
+      }
+      if (cells.join() !== this.latents.join()) this.predict(cells);
+      return [];
     }
     /** @param {number} cell that becomes a latent token, or ends being one */
     press(cell) {
@@ -657,6 +835,7 @@
       this.latents = latents;
       this.isDecoded = false;
       void this.request();
+      this.changed();
     }
     /** Predict with the latent tokens. An answer that is overtaken is not drawn. */
     async request() {
@@ -690,6 +869,7 @@
       this.board.draw({ start: this.start, cells, chosen: null, clash: none, broken: none, editable: true });
       find("#cell-rays", SVGElement).replaceChildren(...this.isDecoded ? [] : this.rays());
       $("#cell-bars").replaceChildren(...bars(this.start, (beliefs[target] ?? []).slice(0, MOST_BARS)));
+      write($("#cell-title"), this.title());
       write($("#cell-story"), this.story());
       const count2 = this.latents.length;
       $("#cell-count").textContent = String(count2);
@@ -729,6 +909,18 @@
         return svg("line", { ...between(target, cell), ...width });
       });
     }
+    /** The prediction in a title. */
+    title() {
+      const { target, mistake, probability: atFirst } = this.record.cell;
+      const [token, probability] = this.prediction?.beliefs[target]?.[0] ?? [mistake, atFirst];
+      const digit = `${this.start.signs[token]} (${percent(probability)})`;
+      const count2 = this.latents.length;
+      if (token === this.record.cell.answer) {
+        return `The model predicts ${digit}, and is right.${count2 === 1 ? " One guess is enough." : ""}`;
+      }
+      if (!count2) return `The model predicts ${digit}, and is wrong. Let it guess one more cell.`;
+      return `The model still predicts ${digit}, and is wrong.`;
+    }
     /** The prediction in words. */
     story() {
       if (this.predicted === null) return "";
@@ -762,21 +954,100 @@
       return sharedUnit(this.record.cell.target, cell, SIDE, BOX);
     }
   };
-  function between(first, second) {
-    const x = first % SIDE + 0.5;
-    const y = Math.floor(first / SIDE) + 0.5;
-    const dx = second % SIDE - first % SIDE;
-    const dy = Math.floor(second / SIDE) - Math.floor(first / SIDE);
-    const gap = DIGIT_RADIUS / Math.hypot(dx, dy);
-    return { x1: x + gap * dx, y1: y + gap * dy, x2: x + (1 - gap) * dx, y2: y + (1 - gap) * dy };
+
+  // src/page/series.js
+  var MOST_CURVES = 10;
+  var NORMAL = 1.959964;
+  var SeriesList = class {
+    /** @type {Series[]} */
+    all = [];
+    /** @type {string[]} the models by the number of their color */
+    colors = [];
+    /**
+     * Add a curve with the color of its model.
+     *
+     * @param {Omit<Series, "color" | "mark">} entry
+     */
+    add(entry) {
+      if (!this.colors.includes(entry.model)) this.colors.push(entry.model);
+      const others = this.of(entry.task, entry.measure).filter(({ model }) => model === entry.model);
+      const marks2 = [...others.keys(), others.length];
+      const mark3 = marks2.find((candidate) => others.every((other) => other.mark !== candidate)) ?? 0;
+      const series = { ...entry, color: this.colors.indexOf(entry.model), mark: mark3 };
+      this.all.push(series);
+      return series;
+    }
+    /** @param {Series[]} series */
+    remove(...series) {
+      this.all = this.all.filter((other) => !series.includes(other));
+    }
+    /**
+     * Return the curves of one plot.
+     *
+     * @param {string} task
+     * @param {Measure} measure
+     */
+    of(task, measure2) {
+      return this.all.filter((series) => series.task === task && series.measure === measure2);
+    }
+  };
+  function seriesOf({ model, task, measure: measure2, order, candidates, points }) {
+    const k = order === "left_to_right" || order === "uniform" ? "" : String(candidates);
+    const name = `${seriesName(model, order, k)} (stored)`;
+    return { model, name, task, measure: measure2, points: new Map(points.map((point) => [`${point.latents}`, point])) };
   }
-  function discarded(count2) {
-    if (!count2) return "";
-    return count2 === 1 ? " The guess in the other cell is discarded." : " The guesses in the other cells are discarded.";
+  function seriesName(model, order, k, seed = "0") {
+    const settings = [orderName(order), ...k ? [`k = ${k}`] : [], ...seed === "0" ? [] : [`seed ${seed}`]];
+    return [shortName(model), ...settings].join(", ");
   }
-  function ratesOf({ counts, givens }) {
-    const { states, wrong, mended, mended_by_one: byOne, spoiled } = counts;
-    return `This board is selected: of those that one latent token corrects, it shows the effect most clearly. The sample has ${states} random 6x6 boards with ${givens} givens, each with one random empty cell to decode. Without latent tokens, ${wrong} predictions are wrong. All latent tokens correct ${mended} of them, and one is enough for ${byOne}. They also make ${spoiled} right predictions wrong.`;
+  function wilson(share, count2) {
+    const z = NORMAL;
+    const scale = 1 + z ** 2 / count2;
+    const middle = (share + z ** 2 / (2 * count2)) / scale;
+    const half = z / scale * Math.sqrt(share * (1 - share) / count2 + z ** 2 / (4 * count2 ** 2));
+    return { low: Math.max(0, middle - half), high: Math.min(1, middle + half) };
+  }
+
+  // src/page/measure.js
+  var MOST_WORKERS = 4;
+  var NUM_LATENTS = [0, 4, 16, "all"];
+  var numWorkers = () => Math.max(1, Math.min(MOST_WORKERS, (navigator.hardwareConcurrency || 2) - 1));
+  async function measure(engines, plan, signal, tell) {
+    const requests = requestsOf(plan);
+    const points = /* @__PURE__ */ new Map();
+    const work = async (engine) => {
+      for (let next = requests.next(); !next.done; next = requests.next()) {
+        const trace = await engine.decode(plan.model.name, next.value, signal);
+        const key = String(trace.start.settings.latents);
+        const point = withSample(points.get(key), plan.count, trace);
+        points.set(key, point);
+        tell(point);
+      }
+    };
+    await Promise.all(engines.map(work));
+  }
+  function* requestsOf({ model, count: count2, puzzles, settings }) {
+    const side = model.side ?? 0;
+    const empty = new Array(side ** 2).fill(null);
+    for (let i = 0; i < count2; i++) {
+      const sample = puzzles ? { tokens: readSudoku(puzzles[i], side), temperature: 0 } : { tokens: empty, temperature: 1, row: i };
+      for (const latents of model.dial ? NUM_LATENTS : [null]) yield { ...settings, ...sample, latents };
+    }
+  }
+  function withSample(point, of, { start: start2, end }) {
+    const before = point ?? { done: 0, right: 0, processed: 0, relative: 0 };
+    const done = before.done + 1;
+    const right = before.right + (end.right ? 1 : 0);
+    const mean = (value, next) => value + (next - value) / done;
+    return {
+      latents: start2.settings.latents,
+      of,
+      done,
+      right,
+      ...wilson(right / done, done),
+      processed: mean(before.processed, end.processed),
+      relative: mean(before.relative, end.processed / start2.all_processed)
+    };
   }
 
   // src/page/plot.js
@@ -784,15 +1055,23 @@
     "M-6 0a6 6 0 1 0 12 0a6 6 0 1 0 -12 0",
     "M-5 -5h10v10h-10z",
     "M0 -7l7 7l-7 7l-7 -7z",
-    "M0 -7l7 12h-14z"
+    "M0 -7l7 12h-14z",
+    "M0 7l7 -12h-14z"
   ];
-  var INKS = ["var(--blue)", "var(--orange-line)", "var(--green)", "var(--soft)"];
-  var FRAME = { left: 52, right: 24, top: 16, bottom: 46, height: 360 };
-  function legend(series) {
-    return series.map(({ name, look }) => {
+  var NUM_COLORS = 8;
+  var DASHES = [null, "6 4", "2 3"];
+  var REACH = 14;
+  var ink = ({ color }) => `var(--curve-${color % NUM_COLORS})`;
+  var FRAME = { left: 52, right: 24, top: 28, bottom: 46, height: 360 };
+  function legend(series, remove) {
+    return series.map((entry) => {
       const key = svg("svg", { viewBox: "-9 -9 18 18", width: 18, height: 18, "aria-hidden": "true" });
-      key.append(mark2(look, 0, 0, true));
-      return el("li", {}, key, name);
+      key.append(mark2(entry, 0, 0, true));
+      const attributes = { type: "button", class: "remove", "aria-label": `Remove ${entry.name}` };
+      const button = el("button", attributes, "×");
+      disable(button, remove === null);
+      onPress(button, () => remove?.(entry));
+      return el("li", {}, key, entry.name, button);
     });
   }
   function plot(series, width, isBusy) {
@@ -803,7 +1082,7 @@
     const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": label });
     picture.append(...grid(axes));
     const center = { x: (width + FRAME.left) / 2, "text-anchor": "middle" };
-    const words = isBusy ? "The first points are being decoded." : "Press Run to measure the curve.";
+    const words = isBusy ? "The first points are being decoded." : "Press Run to measure a curve.";
     if (!all.length) picture.append(svg("text", { ...center, y: height / 2 - 30, class: "name" }, words));
     const title = width < 500 ? "tokens processed, relative to n = all" : "relative cost: tokens processed / tokens processed with n = all";
     picture.append(svg("text", { ...center, y: height - 6 }, title));
@@ -837,134 +1116,182 @@
     }
     return parts;
   }
-  function curve({ look, points }, { x, y }) {
-    const dots = [...points.values()].filter(({ done }) => done).sort((a, b) => a.relative - b.relative);
+  function curve(series, { x, y, width }) {
+    const dots = [...series.points.values()].filter(({ done }) => done).sort((a, b) => a.relative - b.relative);
     const path = dots.map((p) => `${x(p.relative)},${y(p.right / p.done)}`).join(" ");
-    const stroke = INKS[look];
-    const dash = look ? "6 4" : null;
+    const stroke = ink(series);
     const line = svg("polyline", {
       points: path,
       fill: "none",
       stroke,
       "stroke-width": 1.5,
-      "stroke-dasharray": dash
+      "stroke-dasharray": DASHES[series.mark % DASHES.length]
     });
-    const marks2 = dots.flatMap((p) => {
+    const marks2 = dots.map((p) => {
       const cx = x(p.relative);
       const cy = y(p.right / p.done);
       const bar = `M${cx} ${y(p.low)}V${y(p.high)}M${cx - 5} ${y(p.low)}h10M${cx - 5} ${y(p.high)}h10`;
-      const isFirst = cx < FRAME.left + 60;
-      const side = { x: cx + (isFirst ? 10 : -10), "text-anchor": isFirst ? "start" : "end" };
-      return [
+      const area = svg("circle", { cx, cy, r: REACH, fill: "transparent" });
+      const group = svg("g", { class: "point" });
+      group.append(
         svg("path", { d: bar, stroke, "stroke-width": 1.5 }),
-        mark2(look, cx, cy, p.done === p.of),
-        svg("text", { ...side, y: cy - 8, class: "name" }, `n = ${p.latents}`)
-      ];
+        mark2(series, cx, cy, p.done === p.of),
+        area
+      );
+      group.addEventListener("pointerenter", () => showTip(valuesOf(series, p), cx, cy, width));
+      group.addEventListener("pointerleave", () => $("#curve-tip").hidden = true);
+      return group;
     });
-    return [line, ...marks2];
+    return [line, ...marks2, ...labels(dots, x, y)];
   }
-  function mark2(look, x, y, isFilled) {
-    const fill = isFilled ? INKS[look] : "var(--paper)";
+  function labels(dots, x, y) {
+    if (dots.length < 2) return [];
+    const [first, last] = [dots[0], dots[dots.length - 1]];
+    const below = { x: x(first.relative), y: y(first.low) + 16, "text-anchor": "middle" };
+    const above = { x: x(last.relative) + 6, y: y(last.high) - 6, "text-anchor": "end" };
+    return [
+      svg("text", { ...below, class: "name" }, `n = ${first.latents}`),
+      svg("text", { ...above, class: "name" }, `n = ${last.latents}`)
+    ];
+  }
+  function valuesOf({ name }, { latents, right, done, low, high, relative }) {
+    const interval = `${percent(right / done)} (${percent(low)} to ${percent(high)})`;
+    return `${name}, n = ${latents}: ${interval}, ${number(right)} of ${number(done)}, cost ${times(relative)}`;
+  }
+  function showTip(text, x, y, width) {
+    const tip = $("#curve-tip");
+    tip.textContent = text;
+    tip.hidden = false;
+    tip.style.left = `${Math.max(0, Math.min(x - tip.offsetWidth / 2, width - tip.offsetWidth))}px`;
+    tip.style.top = `${Math.max(0, y - tip.offsetHeight - REACH)}px`;
+  }
+  function mark2(series, x, y, isFilled) {
     return svg("path", {
-      d: MARKS[look],
+      d: MARKS[series.mark % MARKS.length],
       transform: `translate(${x} ${y})`,
-      fill,
-      stroke: INKS[look],
+      fill: isFilled ? ink(series) : "var(--paper)",
+      stroke: ink(series),
       "stroke-width": 2
     });
   }
 
   // src/page/curve.js
   var HEADS = ["model", "n", "correct", "accuracy", "95% interval", "tokens processed", "relative cost"];
+  var WORDS = {
+    sampled: "Each sample is a board that the model decodes from an empty grid at temperature 1. It is correct if it breaks no rule.",
+    solved: "Each sample is a generated puzzle with one solution, decoded at temperature 0. It is correct if it is solved."
+  };
+  var PROBLEMS = "Each sample is a generated problem of this task. It is correct if the answer is.";
   var Curve = class {
     run = $("#curve-run");
     stop = $("#curve-stop");
     clear = $("#curve-clear");
     words = $("#curve-words");
+    kind = find("#curve-measure", HTMLSelectElement);
     model = find("#curve-model", HTMLSelectElement);
     count = find("#curve-count", HTMLInputElement);
     candidates = find("#curve-candidates", HTMLSelectElement);
     order = find("#curve-order", HTMLSelectElement);
     seed = find("#curve-seed", HTMLInputElement);
-    /** @type {Series[]} */
-    series = [];
-    wished = { order: "top_prob", candidates: "4" };
+    series = new SeriesList();
+    wished = { order: "top_prob", candidates: "4", measure: "sampled" };
+    /** @type {Engine[]} */
+    engines = [];
     /** @type {AbortController | null} that of the running measurement */
     control = null;
-    /** @param {ModelEntry[]} models */
-    constructor(models) {
+    /** @type {number | undefined} the drawing that is asked for */
+    frame = void 0;
+    /**
+     * @param {ModelEntry[]} models
+     * @param {import("./series.js").Curves} curves
+     * @param {() => Engine} makeEngine
+     */
+    constructor(models, { stored: stored2, puzzles }, makeEngine) {
       this.models = models;
+      this.puzzles = puzzles;
+      this.makeEngine = makeEngine;
+      for (const curve2 of stored2) {
+        const k = models.find(({ task }) => task === curve2.task)?.candidates;
+        if (curve2.order === "left_to_right" || curve2.candidates === k) this.series.add(seriesOf(curve2));
+      }
       const pairs = models.map(({ name }) => (
         /** @type {const} */
         [name, shortName(name)]
       ));
       offer(this.model, pairs, models.find(({ method }) => method === "scdm")?.name);
       offer(this.candidates, CANDIDATES, "4");
-      this.fitOrder();
-      this.model.addEventListener("change", () => this.fitOrder());
-      this.order.addEventListener("change", () => {
-        this.wished.order = this.order.value;
-        this.fitCandidates();
-      });
-      this.candidates.addEventListener("change", () => {
-        this.wished.candidates = this.candidates.value;
-      });
+      this.fit();
+      this.listen();
       new ResizeObserver(() => this.draw()).observe($("#plot"));
+    }
+    listen() {
+      const { order, candidates, kind } = this;
+      const wish = (wishes) => {
+        Object.assign(this.wished, wishes);
+        this.fit();
+        this.draw();
+      };
+      this.model.addEventListener("change", () => wish({}));
+      order.addEventListener("change", () => wish({ order: order.value }));
+      candidates.addEventListener("change", () => wish({ candidates: candidates.value }));
+      kind.addEventListener("change", () => wish({ measure: kind.value }));
       $("#run").addEventListener("submit", (event) => {
         event.preventDefault();
-        if (!this.control) void this.measure();
+        if (!this.control && !this.isFull) void this.measure();
       });
       onPress(this.stop, () => this.control?.abort());
       onPress(this.clear, () => {
-        this.series = [];
+        this.series.remove(...this.shown);
         write(this.words, "");
         this.draw();
       });
     }
-    fitOrder() {
-      const model = this.models.find(({ name }) => name === this.model.value) ?? this.models[0];
-      offer(this.order, ordersFor(model), this.wished.order);
-      this.fitCandidates();
+    get entry() {
+      return this.models.find(({ name }) => name === this.model.value) ?? this.models[0];
     }
-    fitCandidates() {
-      this.candidates.disabled = !isAdaptive(this.order.value);
-      this.candidates.value = this.candidates.disabled ? "1" : this.wished.candidates;
-    }
-    get values() {
-      const [model, count2, candidates, order, seed] = [
-        this.model,
-        this.count,
-        this.candidates,
-        this.order,
-        this.seed
-      ].map(({ value }) => value);
-      return { model, count: count2, candidates, order, seed };
-    }
-    /** The settings of the next curve in a few words. */
-    get name() {
-      const { model, order, candidates, seed } = this.values;
-      const k = this.candidates.disabled ? [] : [`k = ${candidates}`];
-      return [shortName(model), orderName(order), ...k, ...seed === "0" ? [] : [`seed ${seed}`]].join(", ");
-    }
-    /** Return a series with an unused look. A fifth one replaces the oldest. The others keep their looks. */
-    addSeries() {
-      const replaced = this.series.length === MARKS.length ? this.series.shift() : void 0;
-      const free = MARKS.findIndex((_, look) => this.series.every((series2) => series2.look !== look));
-      const series = { name: this.name, look: free, points: /* @__PURE__ */ new Map() };
-      this.series.push(series);
-      write(
-        this.words,
-        `Decoding the first samples.${replaced ? ` The curve of ${replaced.name} is removed.` : ""}`
+    get measured() {
+      return (
+        /** @type {Measure} */
+        this.kind.value
       );
-      return series;
+    }
+    /** The curves of the chosen board and measure. */
+    get shown() {
+      return this.series.of(this.entry.task, this.measured);
+    }
+    get isFull() {
+      return this.shown.length >= MOST_CURVES;
+    }
+    /** Put the wished settings in force, as far as the model allows. */
+    fit() {
+      const { entry, wished } = this;
+      const puzzles = entry.in_page && !entry.continues_prefix ? this.puzzles[entry.task] ?? [] : [];
+      const isBoard = entry.kind === "sudoku";
+      const sampled = isBoard ? "boards sampled from an empty grid" : "generated problems answered";
+      const solved = puzzles.length ? [["solved", "puzzles solved"]] : [];
+      offer(this.kind, [["sampled", sampled], ...solved], wished.measure);
+      offer(this.order, ordersFor(entry), wished.order);
+      this.candidates.disabled = !isAdaptive(this.order.value);
+      this.candidates.value = this.candidates.disabled ? "1" : wished.candidates;
+      this.count.max = String(this.measured === "solved" ? puzzles.length : 1e3);
+      if (Number(this.count.value) > Number(this.count.max)) this.count.value = this.count.max;
+      write($("#curve-about"), isBoard ? WORDS[this.measured] : PROBLEMS);
+    }
+    /** Add the series of the chosen settings. */
+    addSeries() {
+      const { name: model, task } = this.entry;
+      const k = this.candidates.disabled ? "" : this.candidates.value;
+      const name = seriesName(model, this.order.value, k, this.seed.value || "0");
+      return this.series.add({ model, name, task, measure: this.measured, points: /* @__PURE__ */ new Map() });
     }
     async measure() {
-      const control = new AbortController();
-      this.control = control;
+      const control = this.control = new AbortController();
       const series = this.addSeries();
+      write(this.words, "Decoding the first samples.");
       this.draw();
       try {
-        await this.receive(series, control.signal);
+        const tell = (point) => this.take(series, point);
+        await (this.entry.in_page ? this.inPage : this.onServer).call(this, control.signal, tell);
         const shares = [...series.points.values()].map(
           (p) => `n = ${p.latents}: ${percent(p.right / p.done)} correct`
         );
@@ -974,50 +1301,90 @@
         else if (error instanceof Fault) write(this.words, error.message, true);
         else throw error;
       } finally {
-        if (!series.points.size) this.series = this.series.filter((other) => other !== series);
+        control.abort();
+        if (!series.points.size) this.series.remove(series);
         this.control = null;
         this.draw();
       }
     }
     /**
-     * @param {Series} series
      * @param {AbortSignal} signal
+     * @param {(point: Point) => void} tell
      */
-    async receive(series, signal) {
-      for await (const [name, data] of events(`/api/curve?${query(this.values)}`, signal)) {
-        if (name !== "point") continue;
-        const point = (
+    inPage(signal, tell) {
+      const { entry, order, candidates, seed } = this;
+      while (this.engines.length < numWorkers()) this.engines.push(this.makeEngine());
+      const puzzles = this.measured === "solved" ? this.puzzles[entry.task] : null;
+      const name = (
+        /** @type {import("../engine/decoding.js").OrderName} */
+        order.value
+      );
+      const settings = { candidates: count(candidates.value), order: name, seed: Number(seed.value) };
+      const plan = { model: entry, count: Number(this.count.value), puzzles, settings };
+      return measure(this.engines, plan, signal, tell);
+    }
+    /**
+     * @param {AbortSignal} signal
+     * @param {(point: Point) => void} tell
+     */
+    async onServer(signal, tell) {
+      const values = { model: this.model, count: this.count, candidates: this.candidates, order: this.order };
+      const texts = Object.entries({ ...values, seed: this.seed }).map(([name, { value }]) => [name, value]);
+      for await (const [name, data] of events(`/api/curve?${query(Object.fromEntries(texts))}`, signal)) {
+        if (name === "point") tell(
           /** @type {Point} */
           data
         );
-        series.points.set(String(point.latents), point);
-        this.draw();
-        const { latents, done, of, right } = point;
-        write(
-          this.words,
-          `n = ${latents}: ${right} of ${done} correct${done < of ? `, ${of - done} to go` : ""}.`
-        );
       }
     }
-    draw() {
-      const box = $("#plot");
-      const busy = this.control !== null;
-      $("#curve-legend").replaceChildren(...legend(this.series));
-      box.replaceChildren(plot(this.series, Math.max(box.clientWidth, 280), busy));
-      const rows = this.series.flatMap(
-        ({ name, points }) => [...points.values()].map((point) => rowOf(name, point))
+    /**
+     * @param {Series} series
+     * @param {Point} point
+     */
+    take(series, point) {
+      series.points.set(String(point.latents), point);
+      const { latents, done, of, right } = point;
+      write(
+        this.words,
+        `n = ${latents}: ${right} of ${done} correct${done < of ? `, ${of - done} to go` : ""}.`
       );
-      $("#points thead").replaceChildren(...this.series.length ? [row("th", HEADS)] : []);
+      this.drawSoon();
+    }
+    drawSoon() {
+      this.frame ??= requestAnimationFrame(() => {
+        this.frame = void 0;
+        this.draw();
+      });
+    }
+    /** @param {Series} series */
+    removeSeries(series) {
+      this.series.remove(series);
+      this.draw();
+      this.run.focus();
+    }
+    draw() {
+      const { shown } = this;
+      const box = $("#plot");
+      $("#curve-tip").hidden = true;
+      const busy = this.control !== null;
+      const remove = busy ? null : (series) => this.removeSeries(series);
+      $("#curve-legend").replaceChildren(...legend(shown, remove));
+      box.replaceChildren(plot(shown, Math.max(box.clientWidth, 280), busy), $("#curve-tip"));
+      const rows = shown.flatMap(({ name, points }) => [...points.values()].map((p) => rowOf(name, p)));
+      $("#points thead").replaceChildren(...shown.length ? [row("th", HEADS)] : []);
       $("#points tbody").replaceChildren(...rows);
-      disable(this.run, busy);
+      disable(this.run, busy || this.isFull);
       disable(this.stop, !busy);
-      disable(this.clear, busy || !this.series.length);
+      disable(this.clear, busy || !shown.length);
+      const isFull = this.isFull && !busy;
+      write($("#curve-full"), isFull ? `${MOST_CURVES} curves are shown. Remove one to measure another.` : "");
     }
   };
   function rowOf(name, { latents, right, done, low, high, processed, relative }) {
     const interval = `${percent(low)} to ${percent(high)}`;
     const cost = [number(Math.round(processed)), times(relative)];
-    return row("td", [name, String(latents), `${right} of ${done}`, percent(right / done), interval, ...cost]);
+    const share = [`${number(right)} of ${number(done)}`, percent(right / done)];
+    return row("td", [name, String(latents), ...share, interval, ...cost]);
   }
   function row(kind, texts) {
     return el("tr", {}, ...texts.map((text) => el(kind, kind === "th" ? { scope: "col" } : {}, text)));
@@ -1102,7 +1469,7 @@
   // src/page/mask_view.js
   var NOUNS = { clean: "clean", latent: "latent", candidate: "candidate", hidden: "skipped" };
   var LETTERS = { clean: "C", latent: "L", candidate: "K", hidden: "" };
-  var STEP = 52;
+  var STEP2 = 52;
   var SIDE2 = 40;
   var TOP = 20;
   var BOTTOM = 130;
@@ -1128,7 +1495,7 @@
   }
   function drawDiagram(box, view, choose) {
     const { slots, mask, chosen } = view;
-    const size = `0 0 ${LEFT + slots.length * STEP} 190`;
+    const size = `0 0 ${LEFT + slots.length * STEP2} 190`;
     const picture = svg("svg", { viewBox: size, role: "radiogroup", "aria-label": "Outputs" });
     picture.append(
       svg("text", { x: 30, y: TOP }, "Output"),
@@ -1142,7 +1509,7 @@
     slots.forEach((slot, place) => picture.append(outputOf(view, place, choose), inputOf(view, slot, place)));
     box.replaceChildren(picture);
   }
-  var xOf = (slot) => LEFT + slot * STEP;
+  var xOf = (slot) => LEFT + slot * STEP2;
   function outputOf({ slots, mask, chosen }, place, choose) {
     const slot = slots[place];
     const isLive = place < mask.length;
@@ -1438,31 +1805,88 @@
     }
   };
 
+  // src/page/recorded.js
+  function recall(watch, traces) {
+    const { tokens, settings } = traces[0].start;
+    watch.temperature = settings.temperature;
+    watch.seed.value = String(settings.seed);
+    watch.lanes[0].settings.recall(traces[0].start);
+    watch.task = watch.model.task;
+    watch.puzzle.loadFirst();
+    watch.puzzle.load(writeSudoku(tokens));
+    if (traces[1]) {
+      watch.comparison.begin({}, {}, traces[1].start.model);
+      watch.lanes.forEach((lane, i) => lane.settings.recall(traces[i].start));
+    }
+    watch.draw();
+    traces.forEach((trace, i) => watch.decoder?.keep(query(watch.requestOf(watch.lanes[i])), trace));
+  }
+  function showAlone(watch, { traces, caption, reason }) {
+    watch.reason = reason;
+    write($("#caption"), caption);
+    for (const trace of traces.slice(0, 2)) watch.addLane().finish(trace, "");
+    watch.draw();
+  }
+
+  // src/page/solver.js
+  var MAX_TRIES = 5e3;
+  function solutions(digits, side, box, most) {
+    const units = unitsOf(side, box);
+    const unitsWith = digits.map((_, cell) => [...units.keys()].filter((unit) => units[unit].includes(cell)));
+    const used = units.map((cells) => new Set(cells.map((cell) => digits[cell])));
+    const board = [...digits];
+    const results = [];
+    let tries = 0;
+    const isPossible = (cell) => (digit) => unitsWith[cell].every((unit) => !used[unit].has(digit));
+    const search = () => {
+      const empty = [...board.keys()].filter((cell2) => board[cell2] === null);
+      const all = [...Array(side).keys()];
+      const choices = empty.map((cell2) => ({ cell: cell2, options: all.filter(isPossible(cell2)) }));
+      if (!choices.length) return void results.push([...board]);
+      const { cell, options } = choices.reduce((a, b) => b.options.length < a.options.length ? b : a);
+      for (const digit of options) {
+        tries += 1;
+        if (results.length >= most || tries > MAX_TRIES) return;
+        board[cell] = digit;
+        unitsWith[cell].forEach((unit) => used[unit].add(digit));
+        search();
+        unitsWith[cell].forEach((unit) => used[unit].delete(digit));
+        board[cell] = null;
+      }
+    };
+    search();
+    return tries > MAX_TRIES ? null : results;
+  }
+
   // src/page/source.js
   var server = {
     check: async ({ name }, puzzle) => {
-      const { solutions, conflicts } = await post("/api/check", { model: name, puzzle });
-      return conflicts.length ? 0 : solutions;
+      const { solutions: solutions2, conflicts } = await post("/api/check", { model: name, puzzle });
+      return conflicts.length ? 0 : solutions2;
     },
     decode: (request2, _, signal) => events(`/api/decode?${query(request2)}`, signal)
   };
+  function sourceOf(models, engine) {
+    const local = inPage(engine);
+    const names = models.filter((model) => model.in_page).map(({ name }) => name);
+    return {
+      check: (model, ...rest) => (model.in_page ? local : server).check(model, ...rest),
+      decode: (request2, ...rest) => (names.includes(request2.model) ? local : server).decode(request2, ...rest)
+    };
+  }
   var inPage = (engine) => ({
-    check: async ({ side, box }, _, digits) => side && box ? countSolutions(digits, side, box, 2) : null,
+    check: async ({ side, box }, _, digits) => side && box ? solutions(digits, side, box, 2)?.length ?? null : null,
     decode: (request2, digits, signal) => decodeInPage(engine, request2, digits, signal)
   });
   async function* decodeInPage(engine, request2, tokens, signal) {
-    const { model, latents, candidates, order, temperature, seed } = request2;
-    const n = latents === void 0 ? {} : { latents: count(latents) };
-    const settings = { ...n, candidates: count(candidates), order, temperature, seed: Number(seed) };
+    const { model, latents, candidates, order, temperature, seed, refresh } = request2;
+    const n = latents === void 0 ? {} : { latents: turnsOf(latents) };
+    const settings = { ...n, refresh, candidates: count(candidates), order, temperature, seed: Number(seed) };
     const { start: start2, frames, end } = await engine.decode(model, { tokens, ...settings }, signal);
     yield ["start", start2];
     for (const frame of frames) yield ["frame", frame];
     yield ["end", end];
   }
-  var count = (value) => /^\d+$/.test(value) ? Number(value) : (
-    /** @type {"all"} */
-    value
-  );
 
   // src/page/tabs.js
   var Tabs = class {
@@ -1502,9 +1926,21 @@
       this.open(name);
       this.tab(name).focus();
     }
+    /**
+     * Open the tab that an address names, or the current one, or the first one.
+     *
+     * @param {import("./address.js").Address} address
+     * @param {string} first
+     * @returns {string[]} why the tab cannot be opened
+     */
+    restore({ tab = "" }, first) {
+      const isOffered = this.names.includes(tab);
+      this.open(isOffered ? tab : this.current || first);
+      return isOffered || !tab ? [] : [problemOf("tab", tab, `must be one of ${this.names.join(", ")}`)];
+    }
     /** @param {string} name */
     open(name) {
-      this.current = this.names.includes(name) ? name : this.names[0];
+      this.current = name;
       for (const other of this.names) {
         const isOpen = other === this.current;
         this.tab(other).setAttribute("aria-selected", String(isOpen));
@@ -1574,6 +2010,304 @@
     return decode.kind !== "loading" || decode.incoming.frames.length >= at;
   }
 
+  // src/page/difference.js
+  var known = /* @__PURE__ */ new WeakMap();
+  function onlySolution(start2) {
+    const { kind, box, columns, tokens, signs } = start2;
+    if (kind !== "sudoku" || !box) return null;
+    const earlier = known.get(tokens);
+    if (earlier !== void 0) return earlier;
+    const digits = tokens.map((token) => token === null ? null : SIGNS.indexOf(signs[token]));
+    const boards = solutions(digits, columns, box, 2);
+    const solution = boards?.length === 1 ? boards[0].map((digit) => SIGNS[Number(digit)]) : null;
+    known.set(tokens, solution);
+    return solution;
+  }
+  function firstMistake({ start: start2, frames }) {
+    const solution = onlySolution(start2);
+    if (!solution) return null;
+    const decoded = frames.flatMap(
+      ({ chosen }, index) => chosen.map(([cell, token]) => ({ step: index + 1, cell, token, solution: solution[cell] }))
+    );
+    return decoded.find(({ cell, token }) => start2.signs[token] !== solution[cell]) ?? null;
+  }
+  function partingStep(first, second) {
+    const steps = Math.max(first.frames.length, second.frames.length);
+    const isEqual = (index2) => JSON.stringify(first.frames[index2]?.chosen) === JSON.stringify(second.frames[index2]?.chosen);
+    const index = [...Array(steps).keys()].findIndex((step) => !isEqual(step));
+    return index < 0 ? null : index + 1;
+  }
+
+  // src/engine/probability.js
+  var CONFIDENCES = {
+    top_prob: (probabilities) => Math.max(...probabilities),
+    margin: (probabilities) => {
+      const [first, second] = [...probabilities].sort((a, b) => b - a);
+      return first - second;
+    },
+    entropy: (probabilities) => sum(probabilities.map((p) => p === 0 ? 0 : p * Math.log(p)))
+  };
+  function argmax(values) {
+    let best = 0;
+    for (let i = 1; i < values.length; i++) if (values[i] > values[best]) best = i;
+    return best;
+  }
+  var sum = (values) => values.reduce((total, value) => total + value, 0);
+
+  // src/engine/rng.js
+  var POOL_SIZE = 4;
+  var MASK_32 = 0xffffffffn;
+  var MASK_64 = (1n << 64n) - 1n;
+  var MASK_128 = (1n << 128n) - 1n;
+  var PCG_MULTIPLIER = 0x2360ed051fc65da44385df649fccf645n;
+  function perSampleRng(seed, row2) {
+    const [stateHigh, stateLow, sequenceHigh, sequenceLow] = seedWords([...words32(seed), ...words32(row2)]);
+    const increment = ((sequenceHigh << 64n | sequenceLow) << 1n | 1n) & MASK_128;
+    let state = increment;
+    const advance = () => {
+      state = state * PCG_MULTIPLIER + increment & MASK_128;
+    };
+    state = state + (stateHigh << 64n | stateLow) & MASK_128;
+    advance();
+    return () => {
+      advance();
+      return Number(rotatedXor(state) >> 11n) / 2 ** 53;
+    };
+  }
+  function rotatedXor(state) {
+    const joined = (state >> 64n ^ state) & MASK_64;
+    const rotation = state >> 122n;
+    return (joined >> rotation | joined << 64n - rotation) & MASK_64;
+  }
+  function words32(value) {
+    const words = [];
+    let rest = BigInt(value);
+    do {
+      words.push(Number(rest & MASK_32));
+      rest >>= 32n;
+    } while (rest);
+    return words;
+  }
+  function seedWords(entropy) {
+    const pool = mixEntropy(entropy);
+    const hash = hasher(2337405405, 1492356589);
+    const words = Array.from({ length: 2 * POOL_SIZE }, (_, i) => BigInt(hash(pool[i % POOL_SIZE])));
+    return [0, 2, 4, 6].map((i) => words[i] | words[i + 1] << 32n);
+  }
+  function mixEntropy(entropy) {
+    const hash = hasher(1135663077, 2468251765);
+    const pool = Array.from({ length: POOL_SIZE }, (_, i) => hash(entropy[i] ?? 0));
+    for (let source = 0; source < POOL_SIZE; source++) {
+      for (let target = 0; target < POOL_SIZE; target++) {
+        if (source !== target) pool[target] = mix(pool[target], hash(pool[source]));
+      }
+    }
+    for (const word of entropy.slice(POOL_SIZE)) {
+      for (let target = 0; target < POOL_SIZE; target++) pool[target] = mix(pool[target], hash(word));
+    }
+    return pool;
+  }
+  function hasher(constant, multiplier) {
+    return (word) => {
+      const mixed = word ^ constant;
+      constant = Math.imul(constant, multiplier);
+      return foldHalves(Math.imul(mixed, constant));
+    };
+  }
+  function mix(a, b) {
+    return foldHalves(Math.imul(3389127133, a) - Math.imul(1232336661, b));
+  }
+  function foldHalves(word) {
+    const bits = word >>> 0;
+    return (bits ^ bits >>> 16) >>> 0;
+  }
+
+  // src/page/same_board.js
+  var ROW = 0;
+  var SameBoard = class {
+    /** @type {Map<string, Frame | null>} by request; null while its answer is awaited */
+    frames = /* @__PURE__ */ new Map();
+    problem = "";
+    // of the last request
+    /**
+     * @param {import("./engine.js").Engine} engine
+     * @param {() => void} draw an answer has arrived
+     */
+    constructor(engine, draw) {
+      this.engine = engine;
+      this.draw = draw;
+    }
+    /**
+     * Return a trace up to a step, whose prediction is that of other settings. Null while it is awaited.
+     *
+     * @param {Shown} trace
+     * @param {Settings} settings
+     * @param {number} at the step
+     * @returns {Shown | null}
+     */
+    traceAt(trace, settings, at) {
+      const index = Math.min(at, trace.frames.length) - 1;
+      if (index < 0) return { start: trace.start, frames: [], end: null };
+      const request2 = requestFor(trace, settings, index);
+      const key = JSON.stringify([settings, request2]);
+      if (!this.frames.has(key)) void this.predict(key, request2, settings, trace, index);
+      const frame = this.frames.get(key);
+      return frame ? { start: trace.start, frames: [...trace.frames.slice(0, index), frame], end: null } : null;
+    }
+    /**
+     * @param {string} key
+     * @param {ReturnType<typeof requestFor>} request
+     * @param {Settings} settings
+     * @param {Shown} trace
+     * @param {number} index of the frame
+     */
+    async predict(key, request2, settings, trace, index) {
+      this.frames.set(key, null);
+      this.problem = "";
+      try {
+        const prediction = await this.engine.predict(settings.model, request2);
+        this.frames.set(key, frameOf(prediction, settings, trace, index));
+      } catch (error) {
+        if (!(error instanceof Fault)) throw error;
+        this.problem = error.message;
+      }
+      this.draw();
+    }
+  };
+  function requestFor(trace, { latents }, index) {
+    const frame = trace.frames[index];
+    const tokens = cellsAt(trace, index).map(({ token }) => token);
+    const draw = perSampleRng(index, ROW);
+    const others = [...tokens.keys()].filter((cell) => tokens[cell] === null && ![...frame.candidates, ...frame.latents].includes(cell)).map((cell) => ({ cell, rank: draw() })).sort((a, b) => a.rank - b.rank);
+    const cells = [...frame.latents, ...others.map(({ cell }) => cell)];
+    const n = latents === void 0 ? "" : current(latents);
+    const count2 = n === "all" ? cells.length : Number(n);
+    const chosen = latents === void 0 ? null : cells.slice(0, count2);
+    return { tokens, candidates: frame.candidates, latents: chosen };
+  }
+  function frameOf({ candidates, latents, beliefs }, { order }, trace, index) {
+    const confidence = CONFIDENCES[order] ?? CONFIDENCES.top_prob;
+    const scores = candidates.map((cell2) => confidence([...beliefs[cell2].map(([, p]) => p), 0]));
+    const cell = candidates[argmax(scores)];
+    const clean = cellsAt(trace, index).filter(({ token }) => token !== null).length;
+    const before = trace.frames[index - 1]?.processed ?? 0;
+    return {
+      step: index,
+      chosen: [[cell, beliefs[cell][0][0]]],
+      candidates,
+      latents,
+      beliefs,
+      processed: before + clean + latents.length + candidates.length,
+      all_processed: trace.frames[index].all_processed
+    };
+  }
+
+  // src/page/comparison.js
+  var SAME_WORDS = "Both boards are that of A, with its candidates. B predicts them with its own settings.";
+  var Comparison = class {
+    latentsAlone = "all";
+    // n of the first lane before the comparison
+    isSame = false;
+    // whether B shows the board of A
+    line = $("#parting");
+    /**
+     * @param {Watch} watch
+     * @param {import("./engine.js").Engine | null} engine predicts the board of A; null without models
+     */
+    constructor(watch, engine) {
+      this.watch = watch;
+      this.same = engine && new SameBoard(engine, () => watch.drawSoon());
+      onPress($("#compare"), () => this.toggle());
+      onPress($("#same"), () => {
+        this.isSame = !this.isSame;
+        watch.draw();
+      });
+    }
+    get isOn() {
+      return this.watch.lanes.length > 1;
+    }
+    /** Compare no latent tokens with all, or end the comparison. */
+    toggle() {
+      if (this.isOn) this.end();
+      else this.begin({ latents: "0" }, { latents: "all" }, this.watch.model.name);
+    }
+    /**
+     * Add a second board.
+     *
+     * @param {Wishes} first what the first board changes
+     * @param {Wishes} second what differs on the second board
+     * @param {string} model of the second board
+     */
+    begin(first, second, model) {
+      const { watch } = this;
+      const [lane] = watch.lanes;
+      const added = watch.addLane();
+      this.latentsAlone = lane.settings.wished.latents;
+      Object.assign(added.settings.wished, lane.settings.wished, second);
+      added.settings.offer(
+        lane.settings.offered.filter(({ task }) => task === watch.model.task),
+        model
+      );
+      lane.rest();
+      lane.settings.wish(first);
+      watch.later(added);
+      watch.draw();
+    }
+    /** Keep the first board alone. */
+    end() {
+      const { watch } = this;
+      const [second] = watch.lanes.splice(1);
+      second.rest();
+      second.root.remove();
+      second.settings.root.remove();
+      watch.waiting.delete(second);
+      this.isSame = false;
+      watch.lanes[0].settings.wish({ latents: this.latentsAlone });
+      watch.draw();
+    }
+    /**
+     * Return what a lane shows in place of its decode, or null: the board of A, if both show it.
+     *
+     * @param {Lane} lane
+     * @param {number} at
+     */
+    shownIn(lane, at) {
+      const [first, second] = this.watch.lanes;
+      if (!this.isSame || lane !== second) return null;
+      const trace = drawnTrace(first.decode, at);
+      return trace && (this.same?.traceAt(trace, second.requested, at) ?? null);
+    }
+    /** Draw the buttons, and the step in which A and B part. */
+    draw() {
+      $("#compare").setAttribute("aria-pressed", String(this.isOn));
+      $("#same").hidden = !this.isOn || !this.same || !this.watch.puzzle.isSudoku;
+      $("#same").setAttribute("aria-pressed", String(this.isSame));
+      $("#lead").hidden = this.isOn;
+      this.line.hidden = !this.isOn;
+      if (this.isOn) this.drawLine();
+    }
+    drawLine() {
+      const parts = this.isSame ? [this.same?.problem || SAME_WORDS] : this.partingLine();
+      const text = parts.map((part) => typeof part === "string" ? part : part.textContent).join("");
+      if (this.line.textContent !== text) this.line.replaceChildren(...parts);
+    }
+    /** The step in which A and B part, with a button that shows it. Nothing while a decode is awaited. */
+    partingLine() {
+      const [first, second] = this.watch.lanes.map(({ decode }) => drawnTrace(decode, 0));
+      if (!first?.end || !second?.end) return [""];
+      const step = partingStep(first, second);
+      if (!step) return ["A and B decode the same tokens in the same order."];
+      const button = stepButton(step, this.watch.player);
+      const words = `A decodes ${decodedIn(first, step)}, B ${decodedIn(second, step)}`;
+      return ["A and B part in ", button, `: ${words}.`];
+    }
+  };
+  function decodedIn({ start: start2, frames }, step) {
+    const chosen = frames[step - 1]?.chosen ?? [];
+    const words = chosen.map(([cell, token]) => `${signOf(start2, token)} in ${placeOf(start2, cell)}`);
+    return words.join(", ") || "nothing";
+  }
+
   // src/page/decoder.js
   var KEPT = 60;
   var Decoder = class {
@@ -1641,6 +2375,178 @@
     }
   };
 
+  // src/page/picture.js
+  var WIDTH = 360;
+  var MARGIN = 20;
+  var HEAD = 40;
+  var FOOT = 34;
+  var MAX_COLUMNS = 12;
+  var LOOKS = {
+    given: { fill: "faint", ink: "ink", isBold: true },
+    decoded: { fill: "card", ink: "blue" },
+    new: { fill: "blue", ink: "on-blue", isBold: true },
+    candidate: { fill: "blue-wash", ink: "ink", frame: "blue" },
+    latent: { fill: "orange-wash", ink: "ink", frame: "orange-line", isDashed: true },
+    open: { fill: "card", ink: "edge" },
+    ready: { fill: "card", ink: "edge" }
+  };
+  var WRONG = { fill: "red-wash", ink: "red", frame: "red", isBold: true };
+  function sizeOf(traces) {
+    const heights = traces.map((trace) => trackOf(trace) * rowsOf(trace));
+    const width = MARGIN + traces.length * (WIDTH + MARGIN);
+    return { width, height: Math.round(HEAD + Math.max(...heights) + FOOT) };
+  }
+  function drawPicture(canvas, traces, at, colors) {
+    const { width, height } = sizeOf(traces);
+    canvas.fillStyle = colors("paper");
+    canvas.fillRect(0, 0, width, height);
+    traces.forEach((trace, i) => {
+      canvas.save();
+      canvas.translate(MARGIN + i * (WIDTH + MARGIN), 0);
+      drawTrace(canvas, trace, at, colors);
+      canvas.restore();
+    });
+  }
+  function columnsOf({ start: { kind, columns, tokens } }) {
+    return kind === "sudoku" || kind === "zebra" ? columns : Math.min(tokens.length, MAX_COLUMNS);
+  }
+  var rowsOf = (trace) => Math.ceil(trace.start.tokens.length / columnsOf(trace));
+  var trackOf = (trace) => WIDTH / columnsOf(trace);
+  function drawTrace(canvas, trace, at, colors) {
+    const { start: start2, frames, end } = trace;
+    const reached = Math.min(at, frames.length);
+    const cells = cellsAt(trace, reached);
+    const columns = columnsOf(trace);
+    const track = trackOf(trace);
+    const height = track * rowsOf(trace);
+    write2(canvas, settingWords(start2), { x: 0, y: HEAD / 2, size: 15, color: colors("ink"), isBold: true });
+    const wrong = wrongCells(trace, cells, reached);
+    canvas.save();
+    canvas.translate(0, HEAD);
+    cells.forEach((cell, index) => {
+      canvas.save();
+      canvas.translate(index % columns * track, Math.floor(index / columns) * track);
+      drawCell2(canvas, cell, wrong.has(index) ? WRONG : LOOKS[cell.kind], start2.signs, track, colors);
+      canvas.restore();
+    });
+    drawLines(canvas, trace, height, colors);
+    canvas.restore();
+    const isLast = reached === frames.length;
+    const verdict = end.right ? "solved" : "wrong";
+    const progress = `step ${reached} of ${frames.length}`;
+    const words = isLast ? `${verdict}, ${end.processed} tokens processed` : progress;
+    const color = colors(isLast ? { solved: "green", wrong: "red" }[verdict] : "soft");
+    write2(canvas, words, { x: 0, y: HEAD + height + FOOT / 2, size: 15, color, isBold: isLast });
+  }
+  function wrongCells(trace, cells, reached) {
+    const { kind, columns, box } = trace.start;
+    if (kind !== "sudoku" || !box) return new Set(reached === trace.frames.length ? trace.end.broken : []);
+    const tokens = cells.map(({ token }) => token);
+    const mistake = firstMistake(trace);
+    const isMade = mistake !== null && mistake.step <= reached;
+    return /* @__PURE__ */ new Set([...clashes(tokens, columns, box).cells, ...isMade ? [mistake.cell] : []]);
+  }
+  function drawCell2(canvas, { kind, token, beliefs }, look, signs, track, colors) {
+    canvas.fillStyle = colors(look.fill);
+    canvas.fillRect(0, 0, track, track);
+    const middle = { x: track / 2, y: track / 2, isCentered: true };
+    const ink2 = colors(look.ink);
+    const [guess, probability] = beliefs?.[0] ?? [null, 0];
+    if (token !== null) {
+      write2(canvas, signs[token] || "_", { ...middle, size: track * 0.52, color: ink2, isBold: look.isBold });
+    } else if (guess !== null) {
+      canvas.globalAlpha = 0.3 + 0.7 * probability;
+      write2(canvas, signs[guess] || "_", { ...middle, size: track * 0.4, color: ink2 });
+      canvas.globalAlpha = 1;
+    } else if (kind === "open") {
+      canvas.fillStyle = ink2;
+      canvas.fillRect(track / 2 - 1.5, track / 2 - 1.5, 3, 3);
+    }
+    canvas.strokeStyle = colors("line");
+    canvas.lineWidth = 1;
+    canvas.strokeRect(0, 0, track, track);
+    if (!look.frame) return;
+    canvas.strokeStyle = colors(look.frame);
+    canvas.lineWidth = 2;
+    canvas.setLineDash(look.isDashed ? [4, 3] : []);
+    canvas.strokeRect(2, 2, track - 4, track - 4);
+    canvas.setLineDash([]);
+  }
+  function drawLines(canvas, trace, height, colors) {
+    const { columns, box } = trace.start;
+    const track = trackOf(trace);
+    canvas.strokeStyle = colors("ink");
+    canvas.lineWidth = 2;
+    canvas.strokeRect(0, 0, WIDTH, height);
+    if (!box) return;
+    const [boxRows, boxColumns] = box;
+    canvas.beginPath();
+    for (let x = boxColumns; x < columns; x += boxColumns) {
+      canvas.moveTo(x * track, 0);
+      canvas.lineTo(x * track, height);
+    }
+    for (let y = boxRows; y < columns; y += boxRows) {
+      canvas.moveTo(0, y * track);
+      canvas.lineTo(WIDTH, y * track);
+    }
+    canvas.stroke();
+  }
+  function write2(canvas, text, { x, y, size, color, isBold = false, isCentered = false }) {
+    canvas.font = `${isBold ? "bold " : ""}${size}px ${getComputedStyle(document.body).fontFamily}`;
+    canvas.fillStyle = color;
+    canvas.textAlign = isCentered ? "center" : "left";
+    canvas.textBaseline = "middle";
+    canvas.fillText(text, x, y, isCentered ? void 0 : WIDTH);
+  }
+
+  // src/page/gif.js
+  var FRAME2 = 50;
+  var LAST = 400;
+  function startGif(lanes) {
+    const button = $("#gif");
+    onPress(button, async () => {
+      const traces = lanes().map(({ decode }) => traceOf(decode));
+      const complete = traces.filter((trace) => trace !== null);
+      if (!complete.length || complete.length < traces.length) return;
+      disable(button, true);
+      write(button, "Encoding");
+      try {
+        save(await gifOf(complete), nameOf2(complete));
+      } finally {
+        write(button, "GIF");
+        disable(button, false);
+      }
+    });
+  }
+  async function gifOf(traces) {
+    const { encodeInWorker } = (
+      /** @type {{ latentGif: typeof import("../gif/index.js") }} */
+      /** @type {unknown} */
+      globalThis.latentGif
+    );
+    const { width, height } = sizeOf(traces);
+    const canvas = el("canvas", { width, height }).getContext("2d", { willReadFrequently: true });
+    if (!canvas) throw new TypeError("canvas: the browser has no 2D context");
+    const style = getComputedStyle(document.documentElement);
+    const colors = (name) => style.getPropertyValue(`--${name}`);
+    const steps = Math.max(...traces.map(({ frames: frames2 }) => frames2.length));
+    const frames = Array.from({ length: steps + 1 }, (_, at) => {
+      drawPicture(canvas, traces, at, colors);
+      const pixels = canvas.getImageData(0, 0, width, height).data.buffer;
+      return { pixels, duration: at === steps ? LAST : FRAME2 };
+    });
+    return encodeInWorker({ width, height, frames });
+  }
+  function nameOf2(traces) {
+    const counts = traces.map(({ start: start2 }) => `n${start2.settings.latents ?? "-fixed"}`);
+    return `latent-tokens-${traces[0].start.task}-${counts.join("-")}.gif`;
+  }
+  function save(bytes, name) {
+    const url = URL.createObjectURL(new Blob([bytes], { type: "image/gif" }));
+    el("a", { href: url, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 6e4);
+  }
+
   // src/page/lane_settings.js
   var LaneSettings = class {
     root = clone("#choices");
@@ -1701,15 +2607,26 @@
      * @param {Partial<LaneSettings["wished"]>} wishes
      */
     wish(wishes) {
+      this.wished.latents = current(this.wished.latents);
       Object.assign(this.wished, wishes);
       this.apply();
       this.changed();
+    }
+    /**
+     * Take the settings of a recorded decode.
+     *
+     * @param {import("./types.js").Start} start
+     */
+    recall({ model, settings: { latents, candidates, order } }) {
+      Object.assign(this.wished, { latents: String(latents), candidates: String(candidates), order });
+      this.setModel(model);
     }
     /** Put the wished order and k in force, as far as the model allows. */
     apply() {
       offer(this.order, ordersFor(this.model), this.wished.order);
       this.candidates.disabled = !isAdaptive(this.order.value);
       const k = this.wished.candidates || String(this.model.candidates);
+      if (!CANDIDATES.some(([value]) => value === k)) offer(this.candidates, [[k, k], ...CANDIDATES]);
       this.candidates.value = this.candidates.disabled ? "1" : k;
     }
     /**
@@ -1728,7 +2645,13 @@
   };
 
   // src/page/lane.js
-  var HINT = "How many empty cells, besides the candidates, are in the input. Each step chooses other cells at random.";
+  var HINT = "How many empty cells, besides the candidates, are in the input of a step.";
+  function numLatentsAtMost(start2, k) {
+    const open = numEmpty(start2);
+    const growing = start2.kind === "sudoku" ? start2.tokens.length - open + 1 : open;
+    const named = { all: open, growing }[k];
+    return Math.max(0, open - (named ?? Number(k)));
+  }
   var Lane = class {
     root = clone("#lane");
     dial = find(".dial input", HTMLInputElement, this.root);
@@ -1741,24 +2664,28 @@
     tried = /* @__PURE__ */ new Map();
     /** @type {WeakSet<object>} the ends of the traces that were played to the end */
     seen = /* @__PURE__ */ new WeakSet();
+    frozen = 1;
+    // the step from which a turn of the slider counts; the board before it stays
     /**
      * @param {string} name "A" or "B"
      * @param {LaneActions} actions
      */
     constructor(name, actions) {
+      this.actions = actions;
       this.settings = new LaneSettings(() => actions.changed(this));
       this.board = new BoardGrid($(".board", this.root), actions);
       this.reason.id = `reason-${name}`;
       this.dial.setAttribute("aria-describedby", this.reason.id);
       this.dial.addEventListener("input", () => {
-        this.settings.wish({ latents: this.dial.value === this.dial.max ? "all" : this.dial.value });
+        const latents = this.dial.value === this.dial.max ? "all" : this.dial.value;
+        this.settings.wish({ latents: turned(this.settings.wished.latents, this.frozen, latents) });
       });
     }
     get model() {
       return this.settings.model;
     }
     get isAll() {
-      const { latents } = this.settings.wished;
+      const latents = current(this.settings.wished.latents);
       return latents === "all" || Number(latents) >= Number(this.dial.max);
     }
     /**
@@ -1768,7 +2695,8 @@
      */
     get requested() {
       const { model, candidates, order, wished } = this.settings;
-      const latents = this.isAll ? "all" : wished.latents;
+      const isOne = !wished.latents.includes("@");
+      const latents = this.isAll && isOne ? "all" : wished.latents;
       const name = (
         /** @type {import("../engine/decoding.js").OrderName} */
         order.value
@@ -1781,6 +2709,8 @@
       this.abort();
       this.decode = IDLE;
       this.tried = /* @__PURE__ */ new Map();
+      this.frozen = 1;
+      this.settings.wished.latents = current(this.settings.wished.latents);
     }
     /** @param {AbortController | null} control ends the decode that is awaited */
     wait(control = null) {
@@ -1814,12 +2744,16 @@
     /** @param {Trace} trace one that was played to the end */
     see(trace) {
       this.seen.add(trace.end);
-      this.tried.set(String(trace.start.settings.latents), trace.end.right);
+      const latents = String(trace.start.settings.latents);
+      if (!latents.includes("@")) this.tried.set(latents, trace.end.right);
     }
     /** @param {LaneView} view */
-    draw({ draft, at, chosen, served }) {
+    draw({ draft, at, chosen, served, reason, instead }) {
       const trace = drawnTrace(this.decode, at);
-      const shown = trace ?? { start: draft, frames: [], end: null };
+      const isPrevious = this.decode.kind === "loading" && trace === this.decode.previous;
+      const drawn2 = trace ?? { start: draft, frames: [], end: null };
+      const own = isPrevious ? { ...drawn2, end: null } : drawn2;
+      const shown = instead ?? own;
       const { start: start2, frames } = shown;
       const reached = Math.min(at, frames.length);
       const cells = cellsAt(shown, reached);
@@ -1827,27 +2761,49 @@
       const isSudoku = start2.kind === "sudoku";
       const clash = isSudoku && start2.box ? clashes(tokens, start2.columns, start2.box).cells : /* @__PURE__ */ new Set();
       const end = reached > 0 && reached === frames.length ? shown.end : null;
+      const mistake = firstMistake(shown);
+      const isMade = mistake !== null && mistake.step <= reached;
       if (end && this.decode.kind === "playing") this.see(this.decode.trace);
       const broken = new Set(end?.broken);
-      this.board.draw({ start: start2, cells, chosen, clash, broken, editable: served && isSudoku });
+      if (served && this.decode.kind === "playing") this.freeze(at, frames.length);
+      const mistaken = isMade ? mistake.cell : null;
+      this.board.draw({ start: start2, cells, chosen, clash, broken, mistaken, editable: served && isSudoku });
       this.root.dataset.state = this.decode.kind;
       write($(".story", this.root), storyAt(shown, reached));
       if (served) this.drawDial(start2);
-      else $(".dial-name b", this.root).textContent = trace ? latentWords(trace.start.settings) : "fixed";
+      else if (trace) this.drawFixedDial(trace.start, reason);
       drawOutcome($(".outcome", this.root), this.decode, this.seen);
+      const isSeen = shown.end !== null && this.seen.has(shown.end);
+      drawMistake($(".mistake", this.root), start2, isMade || isSeen ? mistake : null, this.actions.go);
+      this.root.classList.toggle("instead", instead !== null);
       drawCost($(".cost", this.root), shown, trace?.start.all_processed ?? 0, reached);
       drawWrong($(".wrong", this.root), end?.wrong ?? []);
       drawPredictions($(".mind", this.root), start2, cells, chosen ?? frames[reached - 1]?.chosen[0][0]);
     }
+    /**
+     * Draw the slider of a recorded decode.
+     *
+     * @param {import("./types.js").Start} start
+     * @param {string} reason why the slider is fixed
+     */
+    drawFixedDial(start2, reason) {
+      const { latents, candidates } = start2.settings;
+      this.dial.max = String(numLatentsAtMost(start2, String(candidates)));
+      this.dial.value = latents === "all" ? this.dial.max : String(latents);
+      this.dial.disabled = true;
+      $(".dial-name b", this.root).textContent = latentWords(start2.settings);
+      write(this.reason, `The slider is fixed: these are recorded steps. ${reason}`);
+    }
     /** @param {Board} start the board, whose empty cells are the end of the slider */
     drawDial(start2) {
-      const most = this.maxLatents(start2);
+      const most = numLatentsAtMost(start2, this.settings.candidates.value);
       const { dial: isFree, method } = this.model;
       this.dial.max = String(most);
       this.dial.disabled = !isFree || most === 0;
-      this.dial.value = this.isAll ? this.dial.max : this.settings.wished.latents;
+      const latents = current(this.settings.wished.latents);
+      this.dial.value = this.isAll ? this.dial.max : latents;
       const fixed = ["sidm", "arm"].includes(method) ? "0" : "fixed";
-      const free = this.isAll ? "all" : this.settings.wished.latents;
+      const free = this.isAll ? "all" : latents;
       const text = isFree ? free : fixed;
       $(".dial-name b", this.root).textContent = text;
       this.dial.setAttribute("aria-valuetext", text === "all" ? "all latent tokens" : `${text} latent tokens`);
@@ -1857,113 +2813,23 @@
       $(".tried", this.root).replaceChildren(...marks2);
     }
     /**
-     * Return the number of cells that can be latent in the first step.
+     * Keep the board of a step in the middle of a decode when the slider is turned.
      *
-     * @param {Board} start
+     * @param {number} at
+     * @param {number} steps
      */
-    maxLatents(start2) {
-      const open = numEmpty(start2);
-      const growing = start2.kind === "sudoku" ? start2.tokens.length - open + 1 : open;
-      const k = this.settings.candidates.value;
-      const named = { all: open, growing }[k];
-      return Math.max(0, open - (named ?? Number(k)));
+    freeze(at, steps) {
+      this.frozen = this.model.in_page && at > 1 && at < steps ? at : 1;
     }
     /** @param {number} most */
     hint(most) {
       if (!this.model.dial) return whyFixed(this.model.method);
+      const { latents } = this.settings.wished;
+      if (latents.includes("@")) return `n = ${inWords(latents)}. The board before that step stayed.`;
+      if (most && this.frozen > 1) return `The slider keeps this board: n changes from step ${this.frozen} on.`;
       if (most) return HINT;
       if (this.settings.candidates.value !== "all") return "No empty cell can be latent.";
       return "All empty cells are candidates, so no cell can be latent. Choose a smaller k.";
-    }
-  };
-
-  // src/page/player.js
-  var POLL = 50;
-  var PLAY = "M5 3l8 5-8 5z";
-  var PAUSE = "M4 3h2.5v10H4zM9.5 3H12v10H9.5z";
-  var KEEPS_KEYS = "input, select, textarea, button, a, summary, [role='gridcell'], [role='radio'], [role='tab']";
-  var Player = class {
-    at = 1;
-    timer = 0;
-    scrub = find("#scrub", HTMLInputElement);
-    speed = find("#speed", HTMLSelectElement);
-    button = $("#play");
-    /** @param {Film} film */
-    constructor(film) {
-      this.film = film;
-      onPress($("#first"), () => this.step(0));
-      onPress($("#back"), () => this.step(this.at - 1));
-      onPress($("#forth"), () => this.step(this.at + 1));
-      onPress($("#last"), () => this.step(film.steps()));
-      onPress(this.button, () => this.toggle());
-      this.scrub.addEventListener("input", () => this.step(Number(this.scrub.value)));
-      document.addEventListener("keydown", (event) => this.onKey(event));
-    }
-    /** @param {KeyboardEvent} event */
-    onKey(event) {
-      const isElsewhere = $("#watch").hidden || event.ctrlKey || event.metaKey || event.altKey;
-      if (isElsewhere || !(event.target instanceof Element)) return;
-      const isFree = !event.target.closest(KEEPS_KEYS);
-      const isOnBoard = event.target.closest("[role='gridcell']") !== null;
-      const way = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (event.key === " " && (isFree || isOnBoard)) this.toggle();
-      else if (isFree && way) this.step(this.at + way);
-      else return;
-      event.preventDefault();
-    }
-    get isPlaying() {
-      return this.timer !== 0;
-    }
-    toggle() {
-      if (this.isPlaying) this.pause();
-      else this.play();
-    }
-    /** @param {number} at */
-    step(at) {
-      this.pause();
-      this.go(at);
-      this.film.announce();
-    }
-    /** @param {number} at */
-    go(at) {
-      this.at = Math.max(0, Math.min(at, this.film.steps()));
-      this.film.draw();
-    }
-    pause() {
-      clearTimeout(this.timer);
-      this.timer = 0;
-      this.drawButton();
-    }
-    play() {
-      if (this.film.steps() === 0) return;
-      if (this.at >= this.film.steps()) this.at = 0;
-      this.next(0);
-      this.drawButton();
-    }
-    /** @param {number} milliseconds until the next step, if its frame has arrived by then */
-    next(milliseconds) {
-      this.timer = window.setTimeout(() => {
-        if (!this.film.hasArrived(this.at + 1)) return this.next(POLL);
-        this.go(this.at + 1);
-        if (this.at < this.film.steps()) return this.next(1e3 / Number(this.speed.value));
-        this.pause();
-        return this.film.announce();
-      }, milliseconds);
-    }
-    drawButton() {
-      this.button.setAttribute("aria-label", this.isPlaying ? "Pause" : "Play");
-      find("path", SVGPathElement, this.button).setAttribute("d", this.isPlaying ? PAUSE : PLAY);
-    }
-    draw() {
-      const total = this.film.steps();
-      this.at = Math.min(this.at, total);
-      this.scrub.max = String(total);
-      this.scrub.value = String(this.at);
-      this.scrub.setAttribute("aria-valuetext", `step ${this.at} of ${total}`);
-      $("#step").textContent = `Step ${this.at} of ${total}`;
-      for (const name of ["#first", "#back"]) disable($(name), this.at === 0);
-      for (const name of ["#last", "#forth"]) disable($(name), this.at === total);
-      disable(this.button, total === 0);
     }
   };
 
@@ -2150,36 +3016,15 @@
     }
   };
 
-  // src/page/watch_address.js
-  function restore(watch, { model = "", puzzle, n, k, order, seed, step }) {
-    const { settings } = watch.lanes[0];
-    if (settings.offered.some(({ name }) => name === model)) settings.setModel(model);
-    if (n) settings.wished.latents = n;
-    if (k) settings.wished.candidates = k;
-    if (order) settings.wished.order = order;
-    if (seed) watch.seed.value = seed;
-    settings.apply();
-    watch.task = watch.model.task;
-    watch.puzzle.loadFirst();
-    if (puzzle !== void 0) watch.puzzle.load(puzzle, 0);
-    if (step) watch.player.at = Number(step);
-    watch.draw();
-  }
-  function addressOf({ lanes, puzzle, seed, player }) {
-    const { model, latents, candidates, order } = lanes[0].requested;
-    const counts = { k: candidates, order, seed: seed.value || "0", step: String(player.at) };
-    const address = { model, puzzle: puzzle.text, ...counts };
-    return latents === void 0 ? address : { ...address, n: latents };
-  }
-
   // src/page/watch_view.js
-  function drawHeads(lanes, isServed) {
+  function drawHeads(lanes, isServed, isSame) {
     const isTwo = lanes.length > 1;
     $("#lanes").classList.toggle("two", isTwo);
     lanes.forEach((lane, i) => {
       const name = isTwo ? `${"AB"[i]}. ` : "";
       const trace = drawnTrace(lane.decode, 0);
-      const words = trace ? settingWords(trace.start) : "";
+      const where = isSame && i === 1 ? ", on the board of A" : "";
+      const words = trace ? settingWords(trace.start) + where : "";
       write($("h2", lane.root), isTwo || !isServed ? name + words : "");
       write($("h3", lane.settings.root), isTwo ? `Board ${"AB"[i]}` : "");
     });
@@ -2196,10 +3041,10 @@
     const stories = lanes.map(({ root }, i) => name(i) + $(".story", root).textContent);
     write($("#said"), stories.join(" "));
   }
-  function solutionWords(solutions, kind) {
-    if (solutions === 0) return "The puzzle has no solution.";
-    if (solutions === 2) return "The puzzle has several solutions. Any of them is accepted.";
-    if (solutions === null) return "";
+  function solutionWords(solutions2, kind) {
+    if (solutions2 === 0) return "The puzzle has no solution.";
+    if (solutions2 === 2) return "The puzzle has several solutions. Any of them is accepted.";
+    if (solutions2 === null) return "";
     return kind === "countdown" ? "The puzzle has a solution." : "The puzzle has one solution.";
   }
   function inability(lanes, puzzle) {
@@ -2221,18 +3066,22 @@
     lanes = [];
     /** @type {Set<Lane>} lanes whose decode begins soon */
     waiting = /* @__PURE__ */ new Set();
-    latentsAlone = "all";
-    // n of the first lane before the comparison
     task = "";
     blocked = false;
     // whether the puzzle cannot be decoded
     isDrawAsked = false;
     seed = find("#seed", HTMLInputElement);
+    keep = find("#keep", HTMLInputElement);
+    temperature = 0;
+    // that of the recorded decodes, if there are any
+    reason = "";
+    // why the number of latent tokens cannot be set in a page without a model
     /**
      * @param {Source | null} source decodes puzzles; null if only traces are shown
+     * @param {import("./engine.js").Engine | null} engine predicts frozen boards; null if there are no models
      * @param {() => void} changed what the address names has changed
      */
-    constructor(source, changed = () => {
+    constructor(source, engine = null, changed = () => {
     }) {
       this.source = source;
       this.changed = changed;
@@ -2254,9 +3103,11 @@
       );
       this.check = settled(() => void this.checkAndDecode(), QUIET2);
       this.flush = settled(() => this.decodeWaiting(), QUIET2);
-      onPress($("#compare"), () => this.compare());
+      this.comparison = new Comparison(this, engine);
+      startGif(() => this.lanes);
       onPress($("#settings-button"), toggleSettings);
-      this.seed.addEventListener("change", () => this.lanes.forEach((lane) => this.later(lane)));
+      const again = () => this.lanes.forEach((lane) => this.later(lane));
+      for (const field of [this.seed, this.keep]) field.addEventListener("change", again);
     }
     /** The model of the first lane. */
     get model() {
@@ -2266,7 +3117,8 @@
       const lane = new Lane("AB"[this.lanes.length], {
         changed: (changed) => this.settingChanged(changed),
         typed: (cell, key) => this.source && this.puzzle.type(cell, key),
-        picked: (cell) => this.pick(cell)
+        picked: (cell) => this.pick(cell),
+        go: (step) => this.player.step(step)
       });
       this.lanes.push(lane);
       $("#lanes").append(lane.root);
@@ -2274,23 +3126,12 @@
       return lane;
     }
     /**
-     * Offer models, and load what an address names.
+     * Offer models.
      *
      * @param {import("./types.js").ModelEntry[]} models
-     * @param {import("./address.js").Address} address
      */
-    begin(models, address) {
+    begin(models) {
       this.addLane().settings.offer(models, models[0].name);
-      restore(this, address);
-    }
-    /**
-     * Show traces without decoding.
-     *
-     * @param {import("./types.js").Trace[]} traces
-     */
-    show(traces) {
-      for (const trace of traces.slice(0, 2)) this.addLane().finish(trace, "");
-      this.draw();
     }
     /**
      * Take a model of boards of a side, with the method of the present one if there is one.
@@ -2302,7 +3143,7 @@
       const models = settings.offered.filter((model2) => model2.kind === "sudoku" && model2.side === side);
       const model = models.find(({ method }) => method === this.model.method) ?? models[0];
       if (!model) return;
-      if (this.lanes[1]) this.compare();
+      if (this.comparison.isOn) this.comparison.end();
       settings.setModel(model.name);
       this.task = model.task;
       this.puzzle.forget();
@@ -2325,10 +3166,10 @@
       const { text, digits, words } = this.puzzle;
       if (this.blocked || !this.source) return;
       try {
-        const solutions = await this.source.check(this.model, text, digits);
+        const solutions2 = await this.source.check(this.model, text, digits);
         if (text !== this.puzzle.text) return;
-        write(words, solutionWords(solutions, this.model.kind), solutions === 0);
-        this.blocked = solutions === 0;
+        write(words, solutionWords(solutions2, this.model.kind), solutions2 === 0);
+        this.blocked = solutions2 === 0;
         if (!this.blocked) return this.lanes.forEach((lane) => this.decode(lane));
       } catch (error) {
         if (!(error instanceof Fault)) throw error;
@@ -2343,7 +3184,7 @@
       if (lane === this.lanes[0]) {
         const isNewTask = this.task !== this.model.task;
         this.task = this.model.task;
-        if (isNewTask && this.lanes[1]) this.compare();
+        if (isNewTask && this.comparison.isOn) this.comparison.end();
         if (isNewTask) return this.puzzle.loadFirst();
         this.puzzle.offerExamples();
       }
@@ -2363,38 +3204,21 @@
     }
     /** @param {Lane} lane */
     decode(lane) {
-      const { text: puzzle, digits } = this.puzzle;
-      const request2 = { ...lane.requested, puzzle, temperature: 0, seed: this.seed.value || "0" };
-      void this.decoder?.decode(lane, request2, digits);
+      void this.decoder?.decode(lane, this.requestOf(lane), this.puzzle.digits);
+    }
+    /**
+     * @param {Lane} lane
+     * @returns {import("./types.js").Request}
+     */
+    requestOf(lane) {
+      const { text: puzzle } = this.puzzle;
+      const seed = { temperature: this.temperature, seed: this.seed.value || "0" };
+      return { ...lane.requested, puzzle, ...seed, ...this.keep.checked ? { refresh: false } : {} };
     }
     /** @param {number} cell */
     pick(cell) {
       if (this.puzzle.chosen === cell) return;
       this.puzzle.choose(cell);
-      this.draw();
-    }
-    /** Compare no latent tokens with all, or end the comparison. */
-    compare() {
-      const isOn = this.lanes.length === 1;
-      $("#compare").setAttribute("aria-pressed", String(isOn));
-      const [first] = this.lanes;
-      if (isOn) {
-        this.latentsAlone = first.settings.wished.latents;
-        const second = this.addLane();
-        Object.assign(second.settings.wished, first.settings.wished, { latents: "all" });
-        const models = first.settings.offered.filter(({ task }) => task === this.model.task);
-        second.settings.offer(models, this.model.name);
-        first.rest();
-        first.settings.wish({ latents: "0" });
-        this.later(second);
-      } else {
-        const second = this.lanes.splice(1)[0];
-        second.rest();
-        second.root.remove();
-        second.settings.root.remove();
-        this.waiting.delete(second);
-        first.settings.wish({ latents: this.latentsAlone });
-      }
       this.draw();
     }
     /** @returns {number} */
@@ -2419,13 +3243,62 @@
       for (const lane of this.lanes) {
         const draft = drawnTrace(lane.decode, at)?.start ?? this.puzzle.draft;
         if (served) lane.settings.offerFor(this.task, this.puzzle.isPrefix);
-        lane.draw({ draft, at, chosen: this.puzzle.chosen, served });
+        const { reason } = this;
+        const instead = this.comparison.shownIn(lane, at);
+        lane.draw({ draft, at, chosen: this.puzzle.chosen, served, reason, instead });
       }
-      drawHeads(this.lanes, served);
+      this.comparison.draw();
+      drawHeads(this.lanes, served, this.comparison.isSame);
       drawClues(drawnTrace(this.lanes[0].decode, 0)?.start);
       this.changed();
     }
   };
+
+  // src/page/watch_address.js
+  function restore(watch, address) {
+    const { model, puzzle, n, k, order, seed, step, keep, same } = address;
+    const { settings } = watch.lanes[0];
+    const problems = unknownModels(watch, address);
+    if (model && !problems.length) settings.setModel(model);
+    if (k) settings.wished.candidates = k;
+    if (order) settings.wished.order = order;
+    if (seed) watch.seed.value = seed;
+    watch.keep.checked = keep === "1";
+    settings.apply();
+    watch.task = watch.model.task;
+    watch.puzzle.loadFirst();
+    if (puzzle !== void 0) watch.puzzle.load(puzzle, 0);
+    if (n) settings.wished.latents = n;
+    restoreSecond(watch, address, problems.length ? watch.model.name : address.model2);
+    watch.comparison.isSame = same === "1" && watch.comparison.isOn;
+    if (step) watch.player.at = Number(step);
+    const { steps } = watch;
+    if (steps && Number(step) > steps) problems.push(problemOf("step", step, `the decode has ${steps} steps`));
+    watch.draw();
+    return problems;
+  }
+  function unknownModels(watch, address) {
+    const names = watch.lanes[0].settings.offered.map(({ name }) => name);
+    return ["model", "model2"].filter((entry) => address[entry] && !names.includes(address[entry])).map((entry) => problemOf(entry, address[entry], `the page offers ${names.join(", ")}`));
+  }
+  function restoreSecond({ comparison, lanes, model: first }, { n, n2, k2, order2, model2 }, model) {
+    if (comparison.isOn) comparison.end();
+    if (!model2 && !n2) return;
+    const { latents, candidates, order } = lanes[0].settings.wished;
+    const second = { latents: n2 ?? "all", candidates: k2 ?? candidates, order: order2 ?? order };
+    comparison.begin({ latents: n ?? latents }, second, model ?? first.name);
+  }
+  function addressOf({ lanes, puzzle, seed, keep, player, comparison }) {
+    const first = settingsOf(lanes[0], "");
+    const second = comparison.isOn ? settingsOf(lanes[1], "2") : {};
+    const counts = { seed: seed.value || "0", step: String(player.at), ...keep.checked ? { keep: "1" } : {} };
+    const address = { ...first, puzzle: puzzle.text, ...second, ...counts };
+    return comparison.isSame ? { ...address, same: "1" } : address;
+  }
+  function settingsOf({ requested: { model, latents, candidates, order } }, suffix) {
+    const settings = { [`model${suffix}`]: model, [`k${suffix}`]: candidates, [`order${suffix}`]: order };
+    return latents === void 0 ? settings : { ...settings, [`n${suffix}`]: latents };
+  }
 
   // src/page/index.js
   function complain(text) {
@@ -2448,57 +3321,66 @@
     }
     setTimeout(() => write(button, "Copy link"), 2e3);
   }
-  function showTraces(traces) {
+  function showRecorded(recorded) {
     document.documentElement.classList.add("offline");
     $("#tabs").hidden = true;
-    new Watch(null).show(traces);
+    showAlone(new Watch(null), recorded);
   }
-  function start(models, record, engine, source) {
-    const { address } = readAddress();
-    const hasServer = source === server;
-    const writeSoon = addressWriter(() => ({ tab: tabs.current, ...addressOf(watch), theme: currentTheme() }));
-    const watch = new Watch(source, () => writeSoon());
-    const cell = new OneCell(record, engine, (puzzle) => {
+  function start(models, record, read, hasServer, recorded) {
+    const engine = new Engine(read);
+    const writeSoon = addressWriter(() => ({
+      tab: tabs.current,
+      ...addressOf(watch),
+      ...cell?.latents.length ? { latents: cell.latents.join(".") } : {},
+      theme: currentTheme()
+    }));
+    const watch = new Watch(sourceOf(models, engine), engine, () => writeSoon());
+    const showPuzzle = (puzzle) => {
       watch.puzzle.load(puzzle, 0);
       tabs.open("watch");
       $("#play").focus();
-    });
-    new Race(record, engine);
-    const curve2 = hasServer ? new Curve(models) : null;
+    };
+    const cell = record && new OneCell(record, engine, showPuzzle, () => writeSoon());
+    if (record) new Race(record, engine);
+    const curve2 = new Curve(models, inlined("#curves"), () => new Engine(read));
     const masks = hasServer ? new Masks() : null;
-    const tabs = new Tabs(["cell", "watch", "race", ...hasServer ? ["curve", "masks"] : []], (name) => {
+    const offered = { cell, watch, race: record, curve: curve2, masks };
+    const names = Object.entries(offered).flatMap(([name, tab]) => tab ? [name] : []);
+    const tabs = new Tabs(names, (name) => {
       if (name !== "watch") watch.player.pause();
-      if (name === "cell") cell.open();
-      if (name === "curve") curve2?.draw();
+      if (name === "cell") cell?.open();
+      if (name === "curve") curve2.draw();
       if (name === "masks") masks?.open();
       writeSoon();
     });
     $("#theme").addEventListener("click", () => writeSoon());
     onPress($("#copy"), () => void copyLink());
-    watch.begin(models, address);
-    tabs.open(address.tab ?? (models[0].name === record.model ? "cell" : "watch"));
-    addEventListener("hashchange", () => {
-      const { address: next } = readAddress();
-      restore(watch, next);
-      tabs.open(next.tab ?? tabs.current);
-    });
+    const isRecorded = recorded.traces.length > 0;
+    watch.begin(models);
+    if (isRecorded) recall(watch, recorded.traces);
+    const first = !isRecorded && models[0].name === record?.model ? "cell" : "watch";
+    const show = () => {
+      const { address, problems } = readAddress();
+      if (address.theme) dress(address.theme);
+      if (!isRecorded || address.puzzle !== void 0) problems.push(...restore(watch, address));
+      problems.push(...cell?.restore(address) ?? [], ...tabs.restore(address, first));
+      complain(problems.join(" "));
+    };
+    show();
+    addEventListener("hashchange", show);
   }
   var inlined = (selector) => JSON.parse($(selector).textContent ?? "null");
   async function begin() {
-    const { address, invalid } = readAddress();
-    startTheme(address.theme ?? null);
+    startTheme(readAddress().address.theme ?? null);
     startSkipLink();
-    const traces = inlined("#traces");
-    if (traces.length) return showTraces(traces);
+    const recorded = { traces: inlined("#traces"), ...inlined("#recorded") };
     const record = inlined("#record");
     const entries = inlined("#entries");
+    if (recorded.traces.length && !entries) return showRecorded(recorded);
     const weights = inlined("#weights");
-    const engine = new Engine(weights ? inlineReader(weights) : fetchModel);
+    const read = weights ? inlineReader(weights) : fetchModel;
     try {
-      if (entries) start(entries, record, engine, inPage(engine));
-      else start(await get("/api/models"), record, engine, server);
-      if (invalid.length)
-        complain(`${invalid.join(", ")} in the address: is not a setting. The page has its default.`);
+      start(entries ?? await get("/api/models"), record, read, !entries, recorded);
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       complain(error.message);

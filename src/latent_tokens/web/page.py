@@ -1,32 +1,29 @@
-"""The page: as it is served, and as one file that contains traces and needs no server."""
+"""The page: page.html with its style, its scripts and its data inlined, and its policy."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
-from latent_tokens.trace.events import Trace
-from latent_tokens.trace.frozen import PAGE_RECORD
+from latent_tokens.trace.frozen import PAGE_RECORD, PageRecord
+from latent_tokens.web.curves import curves
 from latent_tokens.web.payloads import ModelEntry
 
 FOLDER = Path(__file__).parent
 STYLE = re.compile(r'<link rel="stylesheet" href="([a-z]+\.css)">')
 SCRIPT = re.compile(r'<script src="([a-z]+\.js)"></script>')
-ENGINE = '<script src="engine.js"></script>\n'
 CHARSET = '<meta charset="utf-8">'
 MODEL_FILES = ("config.json", "model.safetensors")  # that the engine in the page reads
-CAPTION = re.compile(r'(<p class="words" id="caption">)(</p>)')
-MOST_BYTES = 2_000_000  # of a page with traces
 
 
 def page() -> str:
     """Return page.html with its style, its scripts and its record inlined."""
-    return filled(assembled(read_asset("page.html")), "record", json.loads(PAGE_RECORD.read_text()))
+    return document_with({"record": bundled_record(), "curves": curves()})
 
 
 def static_page(entries: Sequence[ModelEntry], weights: Mapping[str, object] | None = None) -> str:
@@ -37,9 +34,25 @@ def static_page(entries: Sequence[ModelEntry], weights: Mapping[str, object] | N
         weights: the config and the weights in base64 of each model. By default the page reads the files of
             `models/NAME`, next to it.
     """
-    document = filled(page(), "entries", entries)
-    if weights is not None:
-        document = filled(document, "weights", weights)
+    contents = {"record": bundled_record(), "curves": curves(), "entries": entries, "weights": weights}
+    return with_policy(document_with(contents))
+
+
+def bundled_record() -> PageRecord:
+    """Return what the page shows of a bundled model."""
+    return cast(PageRecord, json.loads(PAGE_RECORD.read_text()))
+
+
+def document_with(contents: Mapping[str, object]) -> str:
+    """Return page.html with its style and its scripts inlined, and JSON in its elements of these names."""
+    document = assembled(read_asset("page.html"))
+    for name, content in contents.items():
+        document = filled(document, name, content)
+    return document
+
+
+def with_policy(document: str) -> str:
+    """Return a page that states its own Content-Security-Policy, as no server sends one."""
     tag = f'<meta http-equiv="Content-Security-Policy" content="{policy(document)}">'
     return document.replace(CHARSET, f"{CHARSET}\n{tag}", 1)
 
@@ -63,22 +76,6 @@ def filled(document: str, name: str, content: object) -> str:
     return before + start + inlined + end + after.split(end, 1)[1]
 
 
-def page_with(traces: Sequence[Trace], caption: str = "") -> str:
-    """Return the page with traces in it and a caption. It decodes nothing, so it has no engine.
-
-    Raise ValueError if it exceeds MOST_BYTES.
-    """
-    document = filled(assembled(read_asset("page.html").replace(ENGINE, "")), "traces", traces)
-    document = CAPTION.sub(lambda match: match[1] + html.escape(caption) + match[2], document, count=1)
-    size = len(document.encode())
-    if size > MOST_BYTES:
-        raise ValueError(
-            f"the page has {size / 1e6:.1f} MB, more than {MOST_BYTES / 1e6:.0f} MB. "
-            "Use fewer latent tokens, a smaller board, or one decode."
-        )
-    return document
-
-
 def policy(document: str) -> str:
     """Return the Content-Security-Policy that allows the page's own scripts, styles and requests.
 
@@ -89,6 +86,7 @@ def policy(document: str) -> str:
         f"script-src {hashes(document, 'script')} 'wasm-unsafe-eval'",
         "worker-src blob:",
         f"style-src {hashes(document, 'style')}",
+        "font-src data:",
         "connect-src 'self'",
         "img-src 'self' data: blob:",
         "base-uri 'none'",

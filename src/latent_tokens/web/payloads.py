@@ -54,6 +54,7 @@ class ModelEntry(TypedDict):
     left_to_right: bool
     continues_prefix: bool
     candidates: int
+    in_page: bool  # whether the page decodes with it, without the server
     examples: list[Example]
 
 

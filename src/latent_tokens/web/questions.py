@@ -50,7 +50,9 @@ class Puzzle(BaseModel):
     puzzle: str = Field(max_length=MAX_PUZZLE)
 
 
-@with_settings("latents", "candidates", "order", "temperature", "seed", "off_distribution")
+@with_settings(
+    "latents", "candidates", "order", "temperature", "seed", "off_distribution", "refresh"
+)
 class Question(Puzzle):
     """A puzzle and the settings to decode it with.
 

@@ -5,25 +5,30 @@ import { CONFIDENCES } from "./probability.js";
 
 /** @typedef {import("./methods.js").Method} Method */
 /** @typedef {"top_prob" | "margin" | "entropy" | "uniform" | "left_to_right"} OrderName */
+/** @typedef {{ from: number, latents: number | "all" }} Turn n from a step on, counted from 1 */
 /**
  * @typedef {object} Settings what a request may set; null or left out is the default
- * @property {number | "all" | null} [latents] n
+ * @property {number | "all" | Turn[] | null} [latents] n, or n from some steps on
  * @property {number | "all" | "growing" | null} [candidates] k
  * @property {OrderName | null} [order]
  * @property {number | null} [temperature]
  * @property {number | null} [top_p]
  * @property {number} [seed]
  * @property {boolean} [off_distribution] allow any n for a method whose n is fixed in training
+ * @property {boolean} [refresh] whether every step shuffles the masked tokens again; true if left out
+ * @property {number} [row] the sample of a batch whose random numbers are drawn
  */
 /**
  * @typedef {object} Decoding
- * @property {number | "all"} latents
+ * @property {Turn[]} turns
  * @property {number | "all" | "growing"} candidates
  * @property {OrderName} order
+ * @property {boolean} refresh
  * @property {number} temperature 0 takes the most likely token
  * @property {number} top_p
  * @property {number} seed
  * @property {boolean} isOffDistribution n leaves out masked tokens that each input had in training
+ * @property {number} row
  */
 
 const DEFAULT_CANDIDATES = 8; // the paper's k (appendix D.2)
@@ -45,15 +50,17 @@ export function decodingFor(method, settings) {
   checkOrder(method, order);
   const isOpen = (settings.candidates ?? null) === null && (settings.latents ?? null) === null;
   const candidates = settings.candidates ?? (isOpen ? "all" : DEFAULT_CANDIDATES);
-  const latents = latentsFor(method, settings.latents ?? null, settings.off_distribution ?? false);
+  const turns = turnsFor(method, settings.latents ?? null, settings.off_distribution ?? false);
   return {
-    latents,
+    turns,
     candidates: order in CONFIDENCES ? candidates : 1,
     order,
     temperature: settings.temperature ?? 0,
     top_p: settings.top_p ?? 1,
     seed: settings.seed ?? 0,
-    isOffDistribution: isOffDistribution(method, latents),
+    isOffDistribution: turns.some(({ latents }) => isOffDistribution(method, latents)),
+    refresh: settings.refresh ?? true,
+    row: settings.row ?? 0,
   };
 }
 
@@ -74,10 +81,12 @@ function isOffDistribution(method, latents) {
  *
  * @param {Method} method
  * @param {Decoding} decoding
+ * @param {number} step from 1
  * @param {number} numClean
  * @param {number} numMasked
  */
-export function numCandidatesAndLatents(method, { candidates, latents }, numClean, numMasked) {
+export function numCandidatesAndLatents(method, { candidates, turns }, step, numClean, numMasked) {
+  const latents = turns.findLast(({ from }) => from <= step)?.latents ?? 0;
   const visible = maxVisible(method, numMasked);
   const wanted = candidates === "growing" ? numClean + 1 : candidates; // D-33, adaptive candidates
   const k = wanted === "all" ? visible : Math.min(wanted, visible);
@@ -90,14 +99,38 @@ export function numCandidatesAndLatents(method, { candidates, latents }, numClea
  *
  * @param {Method} method
  * @param {Decoding} decoding
- * @returns {{ candidates: number | string, latents: number | "all" }}
+ * @returns {{ candidates: number | string, latents: number | string }}
  */
-export function reportedCounts({ window }, { candidates, latents }) {
+export function reportedCounts({ window }, { candidates, turns }) {
+  const { latents } = turns[0];
+  if (turns.length > 1) return { candidates, latents: turnsInWords(turns) };
   if (window === null) return { candidates, latents };
   const k = typeof candidates === "number" ? Math.min(candidates, window) : candidates;
   const shown = k === "all" ? window : k;
   const most = window - (typeof shown === "number" ? shown : 1);
   return { candidates: shown, latents: latents === "all" ? most : Math.min(latents, most) };
+}
+
+/**
+ * Return the numbers of latent tokens as an address has them, for example "all,4@7": 4 from step 7 on.
+ *
+ * @param {Turn[]} turns
+ */
+const turnsInWords = (turns) =>
+  turns.map(({ from, latents }) => (from > 1 ? `${latents}@${from}` : latents)).join();
+
+/**
+ * @param {Method} method
+ * @param {number | "all" | Turn[] | null} latents
+ * @param {boolean} offDistribution
+ * @returns {Turn[]}
+ */
+function turnsFor(method, latents, offDistribution) {
+  const turns = Array.isArray(latents) ? latents : [{ from: 1, latents }];
+  return turns.map((turn) => ({
+    from: turn.from,
+    latents: latentsFor(method, turn.latents, offDistribution),
+  }));
 }
 
 /**
@@ -149,10 +182,13 @@ function checkOrder(method, order) {
 }
 
 /** @param {Settings} settings */
-function checkSettings({ latents, candidates, order, temperature, top_p, seed }) {
-  if (latents !== "all") checkCount("latents", latents ?? 0, 0);
+function checkSettings({ latents, candidates, order, temperature, top_p, seed, row }) {
+  for (const number of Array.isArray(latents) ? latents.map((turn) => turn.latents) : [latents]) {
+    if (number !== "all") checkCount("latents", number ?? 0, 0);
+  }
   if (candidates !== "all" && candidates !== "growing") checkCount("candidates", candidates ?? 1, 1);
   checkCount("seed", seed ?? 0, 0);
+  checkCount("row", row ?? 0, 0);
   if (order && !ORDERS.includes(order))
     throw new Error(`order=${order}: must be one of ${ORDERS.join(", ")}`);
   if (!((temperature ?? 0) >= 0 && Number.isFinite(temperature ?? 0))) {

@@ -22,8 +22,6 @@ import { forward } from "./transformer.js";
  * @property {number} token the decoded token
  */
 
-const ROW = 0; // a request is one sample, which draws as the first sample of a batch
-
 /**
  * Decode the masked positions of a sequence, one per step, and yield the steps (Algorithm 5 with refresh).
  *
@@ -34,7 +32,7 @@ const ROW = 0; // a request is one sample, which draws as the first sample of a 
  * @returns {Generator<Step, void>}
  */
 export function* sample(net, method, given, decoding) {
-  const uniform = perSampleRng(decoding.seed, ROW);
+  const uniform = perSampleRng(decoding.seed, decoding.row);
   const isRandom = decoding.order !== "left_to_right"; // adaptive orders follow a random schedule
   const confidence = CONFIDENCES[decoding.order] ?? CONFIDENCES.top_prob;
   const tokens = given.map((token) => token ?? net.maskId);
@@ -47,7 +45,8 @@ export function* sample(net, method, given, decoding) {
   reshuffle();
   for (let number = 0; numClean < tokens.length; number++) {
     // Lines 6-10: arrange [clean | latents | candidates], predict the masked tokens.
-    const { k, n } = numCandidatesAndLatents(method, decoding, numClean, tokens.length - numClean);
+    const numMasked = tokens.length - numClean;
+    const { k, n } = numCandidatesAndLatents(method, decoding, number + 1, numClean, numMasked);
     const layout = nextLayout(order, numClean, k, n);
     const logits = maskedLogits(net, method, tokens, layout);
     const probabilities = logits.map(softmax);
@@ -62,7 +61,7 @@ export function* sample(net, method, given, decoding) {
     tokens[position] = token;
     order = promote(order, numClean, entry);
     numClean += 1;
-    reshuffle();
+    if (decoding.refresh) reshuffle();
     yield { number, layout, probabilities, position, token };
   }
 }

@@ -22,7 +22,7 @@ import { conflicts, verify } from "./sudoku.js";
  * @property {number[]} box
  * @property {(number | null)[]} tokens
  * @property {string[]} words
- * @property {{ latents: number | "all", candidates: number | string, order: string, temperature: number,
+ * @property {{ latents: number | string, candidates: number | string, order: string, temperature: number,
  *   seed: number, off_distribution?: boolean }} settings
  * @property {boolean} dial
  * @property {number} all_processed

@@ -4,32 +4,71 @@ import { CANDIDATES, ORDERS } from "./settings.js";
 import { settled } from "./dom.js";
 
 /** @typedef {Record<string, string>} Address */
+/** @typedef {{ isValid: (value: string) => boolean, words: string }} Rule */
 
 const QUIET = 200; // milliseconds without a change before the address is written
 
-/** @type {Record<string, (value: string) => boolean>} Whether a value is one that the page can take. */
-const VALID = {
-  n: (value) => value === "all" || /^\d{1,4}$/.test(value),
-  k: (value) => CANDIDATES.some(([k]) => k === value),
-  order: (value) => ORDERS.some(([order]) => order === value),
-  seed: (value) => /^\d{1,6}$/.test(value),
-  step: (value) => /^\d{1,4}$/.test(value),
-  theme: (value) => value === "dark" || value === "light",
+/** @type {(words: string, isValid: (value: string) => boolean) => Rule} */
+const rule = (words, isValid) => ({ words, isValid });
+/** @type {(values: readonly string[]) => Rule} */
+const oneOf = (values) => rule(`must be one of ${values.join(", ")}`, (value) => values.includes(value));
+
+const TURNS = /^(all|\d{1,4})(,(all|\d{1,4})@\d{1,4})*$/; // such as all,4@7
+const ANY = rule("", () => true);
+const LATENTS = rule("must be a number of latent tokens or all", (value) => TURNS.test(value));
+const STEP = rule("must be a whole number from 0 to 9999", (value) => /^\d{1,4}$/.test(value));
+const SEED = rule("must be a whole number from 0 to 999999", (value) => /^\d{1,6}$/.test(value));
+const CELLS = rule("must be cells with a dot between them", (value) => /^\d+(\.\d+)*$/.test(value));
+const K = oneOf(CANDIDATES.map(([k]) => k));
+const ORDER = oneOf(ORDERS.map(([order]) => order));
+
+/** @type {Record<string, Rule>} The entries of an address. Those that end in 2 are of the second board. */
+const RULES = {
+  tab: ANY,
+  model: ANY,
+  puzzle: ANY,
+  n: LATENTS,
+  k: K,
+  order: ORDER,
+  seed: SEED,
+  step: STEP,
+  theme: oneOf(["dark", "light"]),
+  latents: CELLS,
+  model2: ANY,
+  n2: LATENTS,
+  k2: K,
+  order2: ORDER,
+  same: oneOf(["1"]),
+  keep: oneOf(["1"]),
 };
 
 /**
- * Return the state in the address, and the entries that are not valid. A single word is a tab.
+ * Return the state in the address, and what is wrong with its other entries. A single word is a tab.
  *
- * @returns {{ address: Address, invalid: string[] }}
+ * @returns {{ address: Address, problems: string[] }}
  */
 export function readAddress() {
   const text = location.hash.slice(1);
-  if (/^[a-z-]*$/.test(text)) return { address: text ? { tab: text } : {}, invalid: [] };
-  const entries = [...new URLSearchParams(text)];
-  const isValid = (/** @type {[string, string]} */ [name, value]) => VALID[name]?.(value) ?? true;
-  const invalid = entries.filter((entry) => !isValid(entry)).map(([name, value]) => `${name}=${value}`);
-  return { address: Object.fromEntries(entries.filter(isValid)), invalid };
+  if (/^[\w-]*$/.test(text)) return { address: text ? { tab: text } : {}, problems: [] };
+  /** @type {Address} */
+  const address = {};
+  const problems = [];
+  for (const [name, value] of new URLSearchParams(text)) {
+    if (!(name in RULES)) problems.push(problemOf(name, value, "is not a setting of the page"));
+    else if (!RULES[name].isValid(value)) problems.push(problemOf(name, value, RULES[name].words));
+    else address[name] = value;
+  }
+  return { address, problems };
 }
+
+/**
+ * Return what is wrong with an entry of the address, which the page leaves out.
+ *
+ * @param {string} name
+ * @param {string} value
+ * @param {string} problem
+ */
+export const problemOf = (name, value, problem) => `${name}=${value} in the address: ${problem}.`;
 
 /**
  * Return a function that writes a state to the address, once it is quiet.

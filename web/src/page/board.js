@@ -1,7 +1,7 @@
 /** A board: its cells, the arrow keys, and the predicted probabilities as pencil marks. */
 
 import { el, percent } from "./dom.js";
-import { marks } from "./marks.js";
+import { markPlace, marks } from "./marks.js";
 import { KINDS, placeOf, signOf } from "./trace.js";
 
 /** @typedef {import("./types.js").Board} Board */
@@ -13,6 +13,7 @@ import { KINDS, placeOf, signOf } from "./trace.js";
  * @property {number | null} chosen
  * @property {Set<number>} clash cells whose digit is twice in a unit
  * @property {Set<number>} broken
+ * @property {number | null} [mistaken] the cell with the first wrong digit
  * @property {boolean} editable
  */
 
@@ -186,17 +187,19 @@ const drawn = new WeakMap();
  * @param {number} index
  * @param {BoardView} view
  */
-function drawCell(element, cell, index, { start, chosen, clash, broken }) {
+function drawCell(element, cell, index, { start, chosen, clash, broken, mistaken }) {
   const { token, beliefs } = cell;
   const classes = ["cell", cell.kind, ...EDGES.filter((edge) => element.classList.contains(edge))];
   if (clash.has(index)) classes.push("clash");
   if (broken.has(index)) classes.push("broken");
+  if (mistaken === index) classes.push("mistaken");
   if (chosen === index) classes.push("chosen");
   const sign = token === null ? "" : `${signOf(start, token)}, `;
   const label = [`${placeOf(start, index)}: ${sign}${KINDS[cell.kind](cell)}`];
   if (token === null && beliefs)
     label.push(`most likely ${beliefs.slice(0, 3).map(spoken(start)).join(", ")}`);
   if (clash.has(index)) label.push("twice in a unit");
+  if (mistaken === index) label.push("the first wrong digit");
   const key = JSON.stringify([classes, label, beliefs, cell.step]);
   if (drawn.get(element) === key) return;
   drawn.set(element, key);
@@ -204,7 +207,26 @@ function drawCell(element, cell, index, { start, chosen, clash, broken }) {
   element.setAttribute("aria-label", label.join("; "));
   if (token === null) return element.replaceChildren(...(beliefs ? [marks(start, beliefs)] : []));
   const step = cell.step ? [el("span", { class: "when", "aria-hidden": "true" }, String(cell.step))] : [];
-  return element.replaceChildren(start.signs[token] || "_", ...step);
+  return element.replaceChildren(digitOf(start, cell, token), ...step);
+}
+
+/**
+ * Return a digit. One that is decoded now grows out of its pencil mark, unless motion is reduced.
+ *
+ * @param {Board} start
+ * @param {Cell} cell
+ * @param {number} token
+ */
+function digitOf(start, { kind, beliefs }, token) {
+  const sign = start.signs[token] || "_";
+  const probability = beliefs?.find(([id]) => id === token)?.[1];
+  if (kind !== "new" || probability === undefined || start.kind !== "sudoku") return sign;
+  const digit = el("span", { class: "grown" }, sign);
+  const { x, y, size } = markPlace(start, token, probability);
+  digit.style.setProperty("--x", `${(x - 50) / 50}em`); // a digit is half as large as its cell
+  digit.style.setProperty("--y", `${(y - 50) / 50}em`);
+  digit.style.setProperty("--scale", String(size / 50));
+  return digit;
 }
 
 /** @param {Board} start */

@@ -1,6 +1,8 @@
 /** The tab "One cell": a frozen board, one cell to decode, and latent tokens that the person chooses. */
 
+import { problemOf } from "./address.js";
 import { BoardGrid } from "./board.js";
+import { SIDE, between, discarded, ratesOf } from "./cell_view.js";
 import { $, disable, find, onPress, percent, plural, svg, write } from "./dom.js";
 import { bars } from "./lane_view.js";
 import { Fault } from "./server.js";
@@ -11,8 +13,6 @@ import { placeOf } from "./trace.js";
 /** @typedef {import("../engine/prediction.js").Prediction} Prediction */
 
 const MOST_BARS = 3;
-const DIGIT_RADIUS = 0.3; // of a cell's side
-const SIDE = 6;
 const BOX = [2, 3];
 
 export class OneCell {
@@ -28,8 +28,10 @@ export class OneCell {
    * @param {PageRecord} record
    * @param {import("./engine.js").Engine} engine
    * @param {(puzzle: string) => void} watch show the puzzle in the tab Watch
+   * @param {() => void} changed the latent cells have changed
    */
-  constructor(record, engine, watch) {
+  constructor(record, engine, watch, changed) {
+    this.changed = changed;
     this.record = record;
     this.engine = engine;
     const { puzzle, others } = record.cell;
@@ -54,16 +56,29 @@ export class OneCell {
     onPress($("#cell-decode"), () => this.decode());
     onPress($("#cell-again"), () => this.predict([]));
     onPress($("#cell-watch"), () => watch(puzzle));
-    const { mistake, probability } = record.cell;
-    $("#cell-title").textContent =
-      `The model predicts ${signs[mistake]} (${percent(probability)}), and is wrong. ` +
-      "Let it guess one more cell.";
     $("#cell-rates").textContent = ratesOf(record);
+    write($("#cell-title"), this.title());
   }
 
   /** Predict the cell without latent tokens, unless it was predicted. */
   open() {
     if (!this.version) this.predict([]);
+  }
+
+  /**
+   * Take the latent cells that an address names.
+   *
+   * @param {import("./address.js").Address} address
+   * @returns {string[]} what cannot be taken, and why
+   */
+  restore({ latents = "" }) {
+    const { others } = this.record.cell;
+    const cells = latents ? latents.split(".").map(Number) : [];
+    if (cells.some((cell) => !others.includes(cell)) || new Set(cells).size < cells.length) {
+      return [problemOf("latents", latents, "must be empty cells other than the blue one, each once")];
+    }
+    if (cells.join() !== this.latents.join()) this.predict(cells);
+    return [];
   }
 
   /** @param {number} cell that becomes a latent token, or ends being one */
@@ -78,6 +93,7 @@ export class OneCell {
     this.latents = latents;
     this.isDecoded = false;
     void this.request();
+    this.changed();
   }
 
   /** Predict with the latent tokens. An answer that is overtaken is not drawn. */
@@ -115,6 +131,7 @@ export class OneCell {
     this.board.draw({ start: this.start, cells, chosen: null, clash: none, broken: none, editable: true });
     find("#cell-rays", SVGElement).replaceChildren(...(this.isDecoded ? [] : this.rays()));
     $("#cell-bars").replaceChildren(...bars(this.start, (beliefs[target] ?? []).slice(0, MOST_BARS)));
+    write($("#cell-title"), this.title());
     write($("#cell-story"), this.story());
     const count = this.latents.length;
     $("#cell-count").textContent = String(count);
@@ -155,6 +172,19 @@ export class OneCell {
       const width = { "stroke-width": Math.min(0.15, weight), opacity: 0.2 + 4 * weight };
       return svg("line", { ...between(target, cell), ...width });
     });
+  }
+
+  /** The prediction in a title. */
+  title() {
+    const { target, mistake, probability: atFirst } = this.record.cell;
+    const [token, probability] = this.prediction?.beliefs[target]?.[0] ?? [mistake, atFirst];
+    const digit = `${this.start.signs[token]} (${percent(probability)})`;
+    const count = this.latents.length;
+    if (token === this.record.cell.answer) {
+      return `The model predicts ${digit}, and is right.${count === 1 ? " One guess is enough." : ""}`;
+    }
+    if (!count) return `The model predicts ${digit}, and is wrong. Let it guess one more cell.`;
+    return `The model still predicts ${digit}, and is wrong.`;
   }
 
   /** The prediction in words. */
@@ -198,39 +228,4 @@ export class OneCell {
   unit(cell) {
     return sharedUnit(this.record.cell.target, cell, SIDE, BOX);
   }
-}
-
-/**
- * Return the ends of a line from one cell to another, which leaves their digits free.
- *
- * @param {number} first
- * @param {number} second
- */
-function between(first, second) {
-  const x = (first % SIDE) + 0.5;
-  const y = Math.floor(first / SIDE) + 0.5;
-  const dx = (second % SIDE) - (first % SIDE);
-  const dy = Math.floor(second / SIDE) - Math.floor(first / SIDE);
-  const gap = DIGIT_RADIUS / Math.hypot(dx, dy);
-  return { x1: x + gap * dx, y1: y + gap * dy, x2: x + (1 - gap) * dx, y2: y + (1 - gap) * dy };
-}
-
-/** @param {number} count of latent tokens */
-function discarded(count) {
-  if (!count) return "";
-  return count === 1
-    ? " The guess in the other cell is discarded."
-    : " The guesses in the other cells are discarded.";
-}
-
-/** @param {PageRecord} record */
-function ratesOf({ counts, givens }) {
-  const { states, wrong, mended, mended_by_one: byOne, spoiled } = counts;
-  return (
-    "This board is selected: of those that one latent token corrects, it shows the effect most clearly. " +
-    `The sample has ${states} random 6x6 boards with ${givens} givens, each with one random empty cell to ` +
-    "decode. " +
-    `Without latent tokens, ${wrong} predictions are wrong. All latent tokens correct ${mended} of them, ` +
-    `and one is enough for ${byOne}. They also make ${spoiled} right predictions wrong.`
-  );
 }

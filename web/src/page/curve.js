@@ -1,124 +1,145 @@
-/** The tab Curve: accuracy over cost, measured by the server. Earlier curves stay until they are cleared. */
+/** The tab Curve: accuracy over cost. It opens with stored curves, and measures others beside them. */
 
 import { $, disable, el, find, number, offer, onPress, percent, shortName, times, write } from "./dom.js";
-import { MARKS, legend, plot } from "./plot.js";
+import { measure, numWorkers } from "./measure.js";
+import { legend, plot } from "./plot.js";
+import { MOST_CURVES, SeriesList, seriesName, seriesOf } from "./series.js";
 import { Fault, events, query } from "./server.js";
-import { CANDIDATES, isAdaptive, orderName, ordersFor } from "./settings.js";
+import { CANDIDATES, isAdaptive, ordersFor } from "./settings.js";
+import { count } from "./turns.js";
 
 /** @typedef {import("./types.js").ModelEntry} ModelEntry */
-/**
- * @typedef {object} Point the samples of one number of latent tokens so far
- * @property {number | string} latents
- * @property {number} done
- * @property {number} of
- * @property {number} right
- * @property {number} low
- * @property {number} high
- * @property {number} processed
- * @property {number} relative
- */
-/**
- * @typedef {object} Series
- * @property {string} name
- * @property {number} look the number of its color and mark
- * @property {Map<string, Point>} points by number of latent tokens
- */
+/** @typedef {import("./series.js").Measure} Measure */
+/** @typedef {import("./series.js").Point} Point */
+/** @typedef {import("./series.js").Series} Series */
+/** @typedef {import("./engine.js").Engine} Engine */
 
 const HEADS = ["model", "n", "correct", "accuracy", "95% interval", "tokens processed", "relative cost"];
+/** @type {Record<Measure, string>} */
+const WORDS = {
+  sampled:
+    "Each sample is a board that the model decodes from an empty grid at temperature 1. " +
+    "It is correct if it breaks no rule.",
+  solved:
+    "Each sample is a generated puzzle with one solution, decoded at temperature 0. " +
+    "It is correct if it is solved.",
+};
+const PROBLEMS = "Each sample is a generated problem of this task. It is correct if the answer is.";
 
 export class Curve {
   run = $("#curve-run");
   stop = $("#curve-stop");
   clear = $("#curve-clear");
   words = $("#curve-words");
+  kind = find("#curve-measure", HTMLSelectElement);
   model = find("#curve-model", HTMLSelectElement);
   count = find("#curve-count", HTMLInputElement);
   candidates = find("#curve-candidates", HTMLSelectElement);
   order = find("#curve-order", HTMLSelectElement);
   seed = find("#curve-seed", HTMLInputElement);
-  /** @type {Series[]} */
-  series = [];
-  wished = { order: "top_prob", candidates: "4" };
+  series = new SeriesList();
+  wished = { order: "top_prob", candidates: "4", measure: "sampled" };
+  /** @type {Engine[]} */
+  engines = [];
   /** @type {AbortController | null} that of the running measurement */
   control = null;
+  /** @type {number | undefined} the drawing that is asked for */
+  frame = undefined;
 
-  /** @param {ModelEntry[]} models */
-  constructor(models) {
+  /**
+   * @param {ModelEntry[]} models
+   * @param {import("./series.js").Curves} curves
+   * @param {() => Engine} makeEngine
+   */
+  constructor(models, { stored, puzzles }, makeEngine) {
     this.models = models;
+    this.puzzles = puzzles;
+    this.makeEngine = makeEngine;
+    for (const curve of stored) {
+      const k = models.find(({ task }) => task === curve.task)?.candidates;
+      if (curve.order === "left_to_right" || curve.candidates === k) this.series.add(seriesOf(curve));
+    }
     const pairs = models.map(({ name }) => /** @type {const} */ ([name, shortName(name)]));
     offer(this.model, pairs, models.find(({ method }) => method === "scdm")?.name);
     offer(this.candidates, CANDIDATES, "4");
-    this.fitOrder();
-    this.model.addEventListener("change", () => this.fitOrder());
-    this.order.addEventListener("change", () => {
-      this.wished.order = this.order.value;
-      this.fitCandidates();
-    });
-    this.candidates.addEventListener("change", () => {
-      this.wished.candidates = this.candidates.value;
-    });
+    this.fit();
+    this.listen();
     new ResizeObserver(() => this.draw()).observe($("#plot"));
+  }
+
+  listen() {
+    const { order, candidates, kind } = this;
+    const wish = (/** @type {Partial<Curve["wished"]>} */ wishes) => {
+      Object.assign(this.wished, wishes);
+      this.fit();
+      this.draw();
+    };
+    this.model.addEventListener("change", () => wish({}));
+    order.addEventListener("change", () => wish({ order: order.value }));
+    candidates.addEventListener("change", () => wish({ candidates: candidates.value }));
+    kind.addEventListener("change", () => wish({ measure: kind.value }));
     $("#run").addEventListener("submit", (event) => {
       event.preventDefault();
-      if (!this.control) void this.measure();
+      if (!this.control && !this.isFull) void this.measure();
     });
     onPress(this.stop, () => this.control?.abort());
     onPress(this.clear, () => {
-      this.series = [];
+      this.series.remove(...this.shown);
       write(this.words, "");
       this.draw();
     });
   }
 
-  fitOrder() {
-    const model = this.models.find(({ name }) => name === this.model.value) ?? this.models[0];
-    offer(this.order, ordersFor(model), this.wished.order);
-    this.fitCandidates();
+  get entry() {
+    return this.models.find(({ name }) => name === this.model.value) ?? this.models[0];
   }
 
-  fitCandidates() {
+  get measured() {
+    return /** @type {Measure} */ (this.kind.value);
+  }
+
+  /** The curves of the chosen board and measure. */
+  get shown() {
+    return this.series.of(this.entry.task, this.measured);
+  }
+
+  get isFull() {
+    return this.shown.length >= MOST_CURVES;
+  }
+
+  /** Put the wished settings in force, as far as the model allows. */
+  fit() {
+    const { entry, wished } = this;
+    const puzzles = entry.in_page && !entry.continues_prefix ? (this.puzzles[entry.task] ?? []) : [];
+    const isBoard = entry.kind === "sudoku";
+    const sampled = isBoard ? "boards sampled from an empty grid" : "generated problems answered";
+    /** @type {[string, string][]} */
+    const solved = puzzles.length ? [["solved", "puzzles solved"]] : [];
+    offer(this.kind, [["sampled", sampled], ...solved], wished.measure);
+    offer(this.order, ordersFor(entry), wished.order);
     this.candidates.disabled = !isAdaptive(this.order.value);
-    this.candidates.value = this.candidates.disabled ? "1" : this.wished.candidates;
+    this.candidates.value = this.candidates.disabled ? "1" : wished.candidates;
+    this.count.max = String(this.measured === "solved" ? puzzles.length : 1000);
+    if (Number(this.count.value) > Number(this.count.max)) this.count.value = this.count.max;
+    write($("#curve-about"), isBoard ? WORDS[this.measured] : PROBLEMS);
   }
 
-  get values() {
-    const [model, count, candidates, order, seed] = [
-      this.model,
-      this.count,
-      this.candidates,
-      this.order,
-      this.seed,
-    ].map(({ value }) => value);
-    return { model, count, candidates, order, seed };
-  }
-
-  /** The settings of the next curve in a few words. */
-  get name() {
-    const { model, order, candidates, seed } = this.values;
-    const k = this.candidates.disabled ? [] : [`k = ${candidates}`];
-    return [shortName(model), orderName(order), ...k, ...(seed === "0" ? [] : [`seed ${seed}`])].join(", ");
-  }
-
-  /** Return a series with an unused look. A fifth one replaces the oldest. The others keep their looks. */
+  /** Add the series of the chosen settings. */
   addSeries() {
-    const replaced = this.series.length === MARKS.length ? this.series.shift() : undefined;
-    const free = MARKS.findIndex((_, look) => this.series.every((series) => series.look !== look));
-    const series = { name: this.name, look: free, points: new Map() };
-    this.series.push(series);
-    write(
-      this.words,
-      `Decoding the first samples.${replaced ? ` The curve of ${replaced.name} is removed.` : ""}`,
-    );
-    return series;
+    const { name: model, task } = this.entry;
+    const k = this.candidates.disabled ? "" : this.candidates.value;
+    const name = seriesName(model, this.order.value, k, this.seed.value || "0");
+    return this.series.add({ model, name, task, measure: this.measured, points: new Map() });
   }
 
   async measure() {
-    const control = new AbortController();
-    this.control = control;
+    const control = (this.control = new AbortController());
     const series = this.addSeries();
+    write(this.words, "Decoding the first samples.");
     this.draw();
     try {
-      await this.receive(series, control.signal);
+      const tell = (/** @type {Point} */ point) => this.take(series, point);
+      await (this.entry.in_page ? this.inPage : this.onServer).call(this, control.signal, tell);
       const shares = [...series.points.values()].map(
         (p) => `n = ${p.latents}: ${percent(p.right / p.done)} correct`,
       );
@@ -128,43 +149,83 @@ export class Curve {
       else if (error instanceof Fault) write(this.words, error.message, true);
       else throw error;
     } finally {
-      if (!series.points.size) this.series = this.series.filter((other) => other !== series);
+      control.abort(); // ends the other workers after a fault
+      if (!series.points.size) this.series.remove(series);
       this.control = null;
       this.draw();
     }
   }
 
   /**
-   * @param {Series} series
    * @param {AbortSignal} signal
+   * @param {(point: Point) => void} tell
    */
-  async receive(series, signal) {
-    for await (const [name, data] of events(`/api/curve?${query(this.values)}`, signal)) {
-      if (name !== "point") continue;
-      const point = /** @type {Point} */ (data);
-      series.points.set(String(point.latents), point);
-      this.draw();
-      const { latents, done, of, right } = point;
-      write(
-        this.words,
-        `n = ${latents}: ${right} of ${done} correct${done < of ? `, ${of - done} to go` : ""}.`,
-      );
+  inPage(signal, tell) {
+    const { entry, order, candidates, seed } = this;
+    while (this.engines.length < numWorkers()) this.engines.push(this.makeEngine());
+    const puzzles = this.measured === "solved" ? this.puzzles[entry.task] : null;
+    const name = /** @type {import("../engine/decoding.js").OrderName} */ (order.value);
+    const settings = { candidates: count(candidates.value), order: name, seed: Number(seed.value) };
+    const plan = { model: entry, count: Number(this.count.value), puzzles, settings };
+    return measure(this.engines, plan, signal, tell);
+  }
+
+  /**
+   * @param {AbortSignal} signal
+   * @param {(point: Point) => void} tell
+   */
+  async onServer(signal, tell) {
+    const values = { model: this.model, count: this.count, candidates: this.candidates, order: this.order };
+    const texts = Object.entries({ ...values, seed: this.seed }).map(([name, { value }]) => [name, value]);
+    for await (const [name, data] of events(`/api/curve?${query(Object.fromEntries(texts))}`, signal)) {
+      if (name === "point") tell(/** @type {Point} */ (data));
     }
   }
 
-  draw() {
-    const box = $("#plot");
-    const busy = this.control !== null;
-    $("#curve-legend").replaceChildren(...legend(this.series));
-    box.replaceChildren(plot(this.series, Math.max(box.clientWidth, 280), busy));
-    const rows = this.series.flatMap(({ name, points }) =>
-      [...points.values()].map((point) => rowOf(name, point)),
+  /**
+   * @param {Series} series
+   * @param {Point} point
+   */
+  take(series, point) {
+    series.points.set(String(point.latents), point);
+    const { latents, done, of, right } = point;
+    write(
+      this.words,
+      `n = ${latents}: ${right} of ${done} correct${done < of ? `, ${of - done} to go` : ""}.`,
     );
-    $("#points thead").replaceChildren(...(this.series.length ? [row("th", HEADS)] : []));
+    this.drawSoon();
+  }
+
+  drawSoon() {
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = undefined;
+      this.draw();
+    });
+  }
+
+  /** @param {Series} series */
+  removeSeries(series) {
+    this.series.remove(series);
+    this.draw();
+    this.run.focus();
+  }
+
+  draw() {
+    const { shown } = this;
+    const box = $("#plot");
+    $("#curve-tip").hidden = true;
+    const busy = this.control !== null;
+    const remove = busy ? null : (/** @type {Series} */ series) => this.removeSeries(series);
+    $("#curve-legend").replaceChildren(...legend(shown, remove));
+    box.replaceChildren(plot(shown, Math.max(box.clientWidth, 280), busy), $("#curve-tip"));
+    const rows = shown.flatMap(({ name, points }) => [...points.values()].map((p) => rowOf(name, p)));
+    $("#points thead").replaceChildren(...(shown.length ? [row("th", HEADS)] : []));
     $("#points tbody").replaceChildren(...rows);
-    disable(this.run, busy);
+    disable(this.run, busy || this.isFull);
     disable(this.stop, !busy);
-    disable(this.clear, busy || !this.series.length);
+    disable(this.clear, busy || !shown.length);
+    const isFull = this.isFull && !busy;
+    write($("#curve-full"), isFull ? `${MOST_CURVES} curves are shown. Remove one to measure another.` : "");
   }
 }
 
@@ -175,7 +236,8 @@ export class Curve {
 function rowOf(name, { latents, right, done, low, high, processed, relative }) {
   const interval = `${percent(low)} to ${percent(high)}`;
   const cost = [number(Math.round(processed)), times(relative)];
-  return row("td", [name, String(latents), `${right} of ${done}`, percent(right / done), interval, ...cost]);
+  const share = [`${number(right)} of ${number(done)}`, percent(right / done)];
+  return row("td", [name, String(latents), ...share, interval, ...cost]);
 }
 
 /**

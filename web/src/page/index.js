@@ -7,10 +7,11 @@ import { $, onPress, write } from "./dom.js";
 import { Engine, fetchModel, inlineReader } from "./engine.js";
 import { Masks } from "./masks.js";
 import { Race } from "./race.js";
+import { recall, showAlone } from "./recorded.js";
 import { Fault, get } from "./server.js";
-import { inPage, server } from "./source.js";
+import { sourceOf } from "./source.js";
 import { Tabs } from "./tabs.js";
-import { currentTheme, startTheme } from "./theme.js";
+import { currentTheme, dress, startTheme } from "./theme.js";
 import { Watch } from "./watch.js";
 import { addressOf, restore } from "./watch_address.js";
 
@@ -42,50 +43,70 @@ async function copyLink() {
   setTimeout(() => write(button, "Copy link"), 2000);
 }
 
-/** @param {import("./types.js").Trace[]} traces */
-function showTraces(traces) {
+/** @typedef {import("./types.js").Recorded} Recorded */
+
+/**
+ * Show recorded decodes without a model.
+ *
+ * @param {Recorded} recorded
+ */
+function showRecorded(recorded) {
   document.documentElement.classList.add("offline");
   $("#tabs").hidden = true;
-  new Watch(null).show(traces);
+  showAlone(new Watch(null), recorded);
 }
 
 /**
- * Start the tabs. Without a server, the page has the models in it, and no tab that needs the server.
+ * Start the tabs. Some of them need the server, others the bundled model that they show.
  *
  * @param {ModelEntry[]} models
- * @param {import("./types.js").PageRecord} record
- * @param {Engine} engine
- * @param {import("./source.js").Source} source
+ * @param {import("./types.js").PageRecord | null} record
+ * @param {import("./engine.js").ModelReader} read
+ * @param {boolean} hasServer
+ * @param {Recorded} recorded
  */
-function start(models, record, engine, source) {
-  const { address } = readAddress();
-  const hasServer = source === server;
-  const writeSoon = addressWriter(() => ({ tab: tabs.current, ...addressOf(watch), theme: currentTheme() }));
-  const watch = new Watch(source, () => writeSoon());
-  const cell = new OneCell(record, engine, (puzzle) => {
+function start(models, record, read, hasServer, recorded) {
+  const engine = new Engine(read);
+  const writeSoon = addressWriter(() => ({
+    tab: tabs.current,
+    ...addressOf(watch),
+    ...(cell?.latents.length ? { latents: cell.latents.join(".") } : {}),
+    theme: currentTheme(),
+  }));
+  const watch = new Watch(sourceOf(models, engine), engine, () => writeSoon());
+  const showPuzzle = (/** @type {string} */ puzzle) => {
     watch.puzzle.load(puzzle, 0);
     tabs.open("watch");
     $("#play").focus();
-  });
-  new Race(record, engine);
-  const curve = hasServer ? new Curve(models) : null;
+  };
+  const cell = record && new OneCell(record, engine, showPuzzle, () => writeSoon());
+  if (record) new Race(record, engine);
+  const curve = new Curve(models, inlined("#curves"), () => new Engine(read));
   const masks = hasServer ? new Masks() : null;
-  const tabs = new Tabs(["cell", "watch", "race", ...(hasServer ? ["curve", "masks"] : [])], (name) => {
+  const offered = { cell, watch, race: record, curve, masks };
+  const names = Object.entries(offered).flatMap(([name, tab]) => (tab ? [name] : []));
+  const tabs = new Tabs(names, (name) => {
     if (name !== "watch") watch.player.pause();
-    if (name === "cell") cell.open();
-    if (name === "curve") curve?.draw();
+    if (name === "cell") cell?.open();
+    if (name === "curve") curve.draw();
     if (name === "masks") masks?.open();
     writeSoon();
   });
   $("#theme").addEventListener("click", () => writeSoon());
   onPress($("#copy"), () => void copyLink());
-  watch.begin(models, address);
-  tabs.open(address.tab ?? (models[0].name === record.model ? "cell" : "watch"));
-  addEventListener("hashchange", () => {
-    const { address: next } = readAddress();
-    restore(watch, next);
-    tabs.open(next.tab ?? tabs.current);
-  });
+  const isRecorded = recorded.traces.length > 0;
+  watch.begin(models);
+  if (isRecorded) recall(watch, recorded.traces);
+  const first = !isRecorded && models[0].name === record?.model ? "cell" : "watch";
+  const show = () => {
+    const { address, problems } = readAddress();
+    if (address.theme) dress(address.theme);
+    if (!isRecorded || address.puzzle !== undefined) problems.push(...restore(watch, address));
+    problems.push(...(cell?.restore(address) ?? []), ...tabs.restore(address, first));
+    complain(problems.join(" "));
+  };
+  show();
+  addEventListener("hashchange", show);
 }
 
 /**
@@ -96,20 +117,16 @@ function start(models, record, engine, source) {
 const inlined = (selector) => JSON.parse($(selector).textContent ?? "null");
 
 async function begin() {
-  const { address, invalid } = readAddress();
-  startTheme(address.theme ?? null);
+  startTheme(readAddress().address.theme ?? null);
   startSkipLink();
-  const traces = inlined("#traces");
-  if (traces.length) return showTraces(traces);
+  const recorded = { traces: inlined("#traces"), ...inlined("#recorded") };
   const record = inlined("#record");
   const entries = inlined("#entries");
+  if (recorded.traces.length && !entries) return showRecorded(recorded);
   const weights = inlined("#weights");
-  const engine = new Engine(weights ? inlineReader(weights) : fetchModel);
+  const read = weights ? inlineReader(weights) : fetchModel;
   try {
-    if (entries) start(entries, record, engine, inPage(engine));
-    else start(await get("/api/models"), record, engine, server);
-    if (invalid.length)
-      complain(`${invalid.join(", ")} in the address: is not a setting. The page has its default.`);
+    start(entries ?? (await get("/api/models")), record, read, !entries, recorded);
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
     complain(error.message);

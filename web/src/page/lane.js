@@ -2,15 +2,16 @@
 
 import { BoardGrid } from "./board.js";
 import { IDLE, drawnTrace, loading, withEvent } from "./decode.js";
+import { firstMistake } from "./difference.js";
 import { $, clone, find, write } from "./dom.js";
 import { LaneSettings } from "./lane_settings.js";
-import { drawCost, drawOutcome, drawPredictions, drawWrong, triedMark } from "./lane_view.js";
+import { drawCost, drawMistake, drawOutcome, drawPredictions, drawWrong, triedMark } from "./lane_view.js";
 import { whyFixed } from "./settings.js";
 import { clashes } from "./sudoku.js";
 import { cellsAt, latentWords, numEmpty, storyAt } from "./trace.js";
+import { current, inWords, turned } from "./turns.js";
 
-const HINT =
-  "How many empty cells, besides the candidates, are in the input. Each step chooses other cells at random.";
+const HINT = "How many empty cells, besides the candidates, are in the input of a step.";
 
 /** @typedef {import("./types.js").Board} Board */
 /** @typedef {import("./types.js").Trace} Trace */
@@ -20,13 +21,29 @@ const HINT =
  * @property {number} at the step
  * @property {number | null} chosen the chosen cell
  * @property {boolean} served whether settings can be changed
+ * @property {string} reason why they cannot
+ * @property {import("./types.js").Drawn | null} instead what is drawn in place of the decode
  */
 /**
  * @typedef {object} LaneActions
  * @property {(lane: Lane) => void} changed a setting was changed
  * @property {(cell: number, key: string) => void} typed
  * @property {(cell: number) => void} picked
+ * @property {(step: number) => void} go show a step
  */
+
+/**
+ * Return the number of cells that can be latent in the first step.
+ *
+ * @param {Board} start
+ * @param {string} k
+ */
+function numLatentsAtMost(start, k) {
+  const open = numEmpty(start);
+  const growing = start.kind === "sudoku" ? start.tokens.length - open + 1 : open;
+  const named = { all: open, growing }[k];
+  return Math.max(0, open - (named ?? Number(k)));
+}
 
 export class Lane {
   root = clone("#lane");
@@ -39,18 +56,21 @@ export class Lane {
   tried = new Map();
   /** @type {WeakSet<object>} the ends of the traces that were played to the end */
   seen = new WeakSet();
+  frozen = 1; // the step from which a turn of the slider counts; the board before it stays
 
   /**
    * @param {string} name "A" or "B"
    * @param {LaneActions} actions
    */
   constructor(name, actions) {
+    this.actions = actions;
     this.settings = new LaneSettings(() => actions.changed(this));
     this.board = new BoardGrid($(".board", this.root), actions);
     this.reason.id = `reason-${name}`;
     this.dial.setAttribute("aria-describedby", this.reason.id);
     this.dial.addEventListener("input", () => {
-      this.settings.wish({ latents: this.dial.value === this.dial.max ? "all" : this.dial.value });
+      const latents = this.dial.value === this.dial.max ? "all" : this.dial.value;
+      this.settings.wish({ latents: turned(this.settings.wished.latents, this.frozen, latents) });
     });
   }
 
@@ -59,7 +79,7 @@ export class Lane {
   }
 
   get isAll() {
-    const { latents } = this.settings.wished;
+    const latents = current(this.settings.wished.latents);
     return latents === "all" || Number(latents) >= Number(this.dial.max);
   }
 
@@ -70,7 +90,8 @@ export class Lane {
    */
   get requested() {
     const { model, candidates, order, wished } = this.settings;
-    const latents = this.isAll ? "all" : wished.latents;
+    const isOne = !wished.latents.includes("@");
+    const latents = this.isAll && isOne ? "all" : wished.latents;
     const name = /** @type {import("../engine/decoding.js").OrderName} */ (order.value);
     const settings = { model: model.name, candidates: candidates.value, order: name };
     return model.dial ? { ...settings, latents } : settings;
@@ -81,6 +102,8 @@ export class Lane {
     this.abort();
     this.decode = IDLE;
     this.tried = new Map();
+    this.frozen = 1;
+    this.settings.wished.latents = current(this.settings.wished.latents);
   }
 
   /** @param {AbortController | null} control ends the decode that is awaited */
@@ -120,14 +143,18 @@ export class Lane {
   /** @param {Trace} trace one that was played to the end */
   see(trace) {
     this.seen.add(trace.end);
-    this.tried.set(String(trace.start.settings.latents), trace.end.right);
+    const latents = String(trace.start.settings.latents);
+    if (!latents.includes("@")) this.tried.set(latents, trace.end.right);
   }
 
   /** @param {LaneView} view */
-  draw({ draft, at, chosen, served }) {
+  draw({ draft, at, chosen, served, reason, instead }) {
     // The board after the step.
     const trace = drawnTrace(this.decode, at);
-    const shown = trace ?? { start: draft, frames: [], end: null };
+    const isPrevious = this.decode.kind === "loading" && trace === this.decode.previous;
+    const drawn = trace ?? { start: draft, frames: [], end: null };
+    const own = isPrevious ? { ...drawn, end: null } : drawn; // its verdict is not that of the new settings
+    const shown = instead ?? own;
     const { start, frames } = shown;
     const reached = Math.min(at, frames.length);
     const cells = cellsAt(shown, reached);
@@ -135,30 +162,53 @@ export class Lane {
     const isSudoku = start.kind === "sudoku";
     const clash = isSudoku && start.box ? clashes(tokens, start.columns, start.box).cells : new Set();
     const end = reached > 0 && reached === frames.length ? shown.end : null;
+    const mistake = firstMistake(shown);
+    const isMade = mistake !== null && mistake.step <= reached;
     if (end && this.decode.kind === "playing") this.see(this.decode.trace);
     const broken = new Set(end?.broken);
-    this.board.draw({ start, cells, chosen, clash, broken, editable: served && isSudoku });
+    if (served && this.decode.kind === "playing") this.freeze(at, frames.length);
+    const mistaken = isMade ? mistake.cell : null;
+    this.board.draw({ start, cells, chosen, clash, broken, mistaken, editable: served && isSudoku });
 
     // The step in words, the verdict and the cost.
     this.root.dataset.state = this.decode.kind;
     write($(".story", this.root), storyAt(shown, reached));
     if (served) this.drawDial(start);
-    else $(".dial-name b", this.root).textContent = trace ? latentWords(trace.start.settings) : "fixed";
+    else if (trace) this.drawFixedDial(trace.start, reason);
     drawOutcome($(".outcome", this.root), this.decode, this.seen);
+    const isSeen = shown.end !== null && this.seen.has(shown.end);
+    drawMistake($(".mistake", this.root), start, isMade || isSeen ? mistake : null, this.actions.go);
+    this.root.classList.toggle("instead", instead !== null);
     drawCost($(".cost", this.root), shown, trace?.start.all_processed ?? 0, reached);
     drawWrong($(".wrong", this.root), end?.wrong ?? []);
     drawPredictions($(".mind", this.root), start, cells, chosen ?? frames[reached - 1]?.chosen[0][0]);
   }
 
+  /**
+   * Draw the slider of a recorded decode.
+   *
+   * @param {import("./types.js").Start} start
+   * @param {string} reason why the slider is fixed
+   */
+  drawFixedDial(start, reason) {
+    const { latents, candidates } = start.settings;
+    this.dial.max = String(numLatentsAtMost(start, String(candidates)));
+    this.dial.value = latents === "all" ? this.dial.max : String(latents);
+    this.dial.disabled = true;
+    $(".dial-name b", this.root).textContent = latentWords(start.settings);
+    write(this.reason, `The slider is fixed: these are recorded steps. ${reason}`);
+  }
+
   /** @param {Board} start the board, whose empty cells are the end of the slider */
   drawDial(start) {
-    const most = this.maxLatents(start);
+    const most = numLatentsAtMost(start, this.settings.candidates.value);
     const { dial: isFree, method } = this.model;
     this.dial.max = String(most);
     this.dial.disabled = !isFree || most === 0;
-    this.dial.value = this.isAll ? this.dial.max : this.settings.wished.latents;
+    const latents = current(this.settings.wished.latents);
+    this.dial.value = this.isAll ? this.dial.max : latents;
     const fixed = ["sidm", "arm"].includes(method) ? "0" : "fixed";
-    const free = this.isAll ? "all" : this.settings.wished.latents;
+    const free = this.isAll ? "all" : latents;
     const text = isFree ? free : fixed;
     $(".dial-name b", this.root).textContent = text;
     this.dial.setAttribute("aria-valuetext", text === "all" ? "all latent tokens" : `${text} latent tokens`);
@@ -169,21 +219,21 @@ export class Lane {
   }
 
   /**
-   * Return the number of cells that can be latent in the first step.
+   * Keep the board of a step in the middle of a decode when the slider is turned.
    *
-   * @param {Board} start
+   * @param {number} at
+   * @param {number} steps
    */
-  maxLatents(start) {
-    const open = numEmpty(start);
-    const growing = start.kind === "sudoku" ? start.tokens.length - open + 1 : open;
-    const k = this.settings.candidates.value;
-    const named = { all: open, growing }[k];
-    return Math.max(0, open - (named ?? Number(k)));
+  freeze(at, steps) {
+    this.frozen = this.model.in_page && at > 1 && at < steps ? at : 1;
   }
 
   /** @param {number} most */
   hint(most) {
     if (!this.model.dial) return whyFixed(this.model.method);
+    const { latents } = this.settings.wished;
+    if (latents.includes("@")) return `n = ${inWords(latents)}. The board before that step stayed.`;
+    if (most && this.frozen > 1) return `The slider keeps this board: n changes from step ${this.frozen} on.`;
     if (most) return HINT;
     if (this.settings.candidates.value !== "all") return "No empty cell can be latent.";
     return "All empty cells are candidates, so no cell can be latent. Choose a smaller k.";

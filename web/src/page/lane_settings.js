@@ -2,6 +2,7 @@
 
 import { $, clone, find, offer, shortName } from "./dom.js";
 import { CANDIDATES, isAdaptive, methodName, ordersFor } from "./settings.js";
+import { current } from "./turns.js";
 
 /** @typedef {import("./types.js").ModelEntry} ModelEntry */
 
@@ -66,9 +67,20 @@ export class LaneSettings {
    * @param {Partial<LaneSettings["wished"]>} wishes
    */
   wish(wishes) {
+    this.wished.latents = current(this.wished.latents);
     Object.assign(this.wished, wishes);
     this.apply();
     this.changed();
+  }
+
+  /**
+   * Take the settings of a recorded decode.
+   *
+   * @param {import("./types.js").Start} start
+   */
+  recall({ model, settings: { latents, candidates, order } }) {
+    Object.assign(this.wished, { latents: String(latents), candidates: String(candidates), order });
+    this.setModel(model);
   }
 
   /** Put the wished order and k in force, as far as the model allows. */
@@ -76,6 +88,7 @@ export class LaneSettings {
     offer(this.order, ordersFor(this.model), this.wished.order);
     this.candidates.disabled = !isAdaptive(this.order.value);
     const k = this.wished.candidates || String(this.model.candidates);
+    if (!CANDIDATES.some(([value]) => value === k)) offer(this.candidates, [[k, k], ...CANDIDATES]);
     this.candidates.value = this.candidates.disabled ? "1" : k;
   }
 

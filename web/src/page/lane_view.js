@@ -1,7 +1,9 @@
 /** The parts of a lane: the verdict, the cost, the errors and the predicted probabilities. */
 
 import { $, el, number, percent, plural, times, write } from "./dom.js";
+import { stepButton } from "./player.js";
 import { KINDS, inputAt, placeOf, signOf } from "./trace.js";
+import { inWords } from "./turns.js";
 
 /** @typedef {import("./types.js").Board} Board */
 
@@ -35,11 +37,29 @@ export function drawOutcome(line, decode, seen) {
     return write(line, `Decoded in ${plural(frames.length, "step")}. Play to the end for the verdict.`);
   }
   const ratio = start.all_processed ? ` (${times(end.processed / start.all_processed)})` : "";
-  const before = `n = ${start.settings.latents}: `;
+  const before = `n = ${inWords(String(start.settings.latents))}: `;
   const verdict = end.right ? "\u2713 solved" : "\u2715 wrong";
   const after = `, ${number(end.processed)} tokens processed${ratio}`;
   if (line.textContent === before + verdict + after) return undefined;
   return line.replaceChildren(before, el("b", { class: end.right ? "yes" : "no" }, verdict), after);
+}
+
+/**
+ * Write the first wrong digit, with a button that shows its step.
+ *
+ * @param {HTMLElement} line
+ * @param {Board} start
+ * @param {import("./difference.js").Mistake | null} mistake
+ * @param {(step: number) => void} go
+ */
+export function drawMistake(line, start, mistake, go) {
+  const key = JSON.stringify(mistake);
+  if (line.dataset.mistake === key) return;
+  line.dataset.mistake = key;
+  if (!mistake) return line.replaceChildren();
+  const { step, cell, token, solution } = mistake;
+  const words = `First wrong digit: ${signOf(start, token)} in ${placeOf(start, cell)}, `;
+  line.replaceChildren(words, stepButton(step, { step: go }), `. The solution has ${solution}.`);
 }
 
 /**

@@ -5,6 +5,34 @@ import { svg } from "./dom.js";
 /** @typedef {import("./types.js").Board} Board */
 
 /**
+ * Return where a pencil mark is and how large, in percent of the cell.
+ *
+ * @param {Board} start
+ * @param {number} token
+ * @param {number} p its probability
+ */
+export function markPlace(start, token, p) {
+  const columns = Math.ceil(Math.sqrt(start.columns));
+  const rows = Math.ceil(start.columns / columns);
+  const place = start.signs.indexOf(start.signs[token]) - firstDigit(start);
+  const x = (((place % columns) + 0.5) * 82) / columns + 9;
+  const y = ((Math.floor(place / columns) + 0.5) * 74) / rows + 20;
+  return pulled(x, y, p);
+}
+
+/**
+ * Return a mark moved to the center, as far as it is likely.
+ *
+ * @param {number} x
+ * @param {number} y
+ * @param {number} p
+ */
+function pulled(x, y, p) {
+  const pull = Math.max(0, 4 * p - 3);
+  return { x: x + (50 - x) * pull, y: y + (53 - y) * pull, size: 15 + 17 * p + 18 * pull };
+}
+
+/**
  * Return the predicted probabilities as pencil marks, larger and darker if more likely. Small cells show two.
  *
  * @param {Board} start
@@ -12,16 +40,12 @@ import { svg } from "./dom.js";
  */
 export function marks(start, beliefs) {
   const isSudoku = start.kind === "sudoku";
-  const columns = isSudoku ? Math.ceil(Math.sqrt(start.columns)) : 2;
-  const rows = isSudoku ? Math.ceil(start.columns / columns) : 2;
   const many = svg("g", { class: "many" });
   (isSudoku ? beliefs : beliefs.slice(0, 4)).forEach(([token, p], rank) => {
     if (p < 0.02) return;
-    const place = isSudoku ? start.signs.indexOf(start.signs[token]) - firstDigit(start) : rank;
-    const pull = Math.max(0, 4 * p - 3); // a likely digit moves to the center
-    const x = (((place % columns) + 0.5) * 82) / columns + 9;
-    const y = ((Math.floor(place / columns) + 0.5) * 74) / rows + 20;
-    many.append(mark(start, token, p, x + (50 - x) * pull, y + (53 - y) * pull, 15 + 17 * p + 18 * pull));
+    const quarter = pulled((rank % 2) * 41 + 29.5, Math.floor(rank / 2) * 37 + 38.5, p);
+    const { x, y, size } = isSudoku ? markPlace(start, token, p) : quarter;
+    many.append(mark(start, token, p, x, y, size));
   });
   const few = svg("g", { class: "few" });
   beliefs.slice(0, 2).forEach(([token, p], rank) => {

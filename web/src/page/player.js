@@ -1,6 +1,6 @@
 /** The player: the step that is drawn, its buttons and its keys. */
 
-import { $, disable, find, onPress } from "./dom.js";
+import { $, disable, el, find, onPress } from "./dom.js";
 
 const POLL = 50; // milliseconds until the player looks again whether a frame has arrived
 const PLAY = "M5 3l8 5-8 5z";
@@ -110,4 +110,16 @@ export class Player {
     for (const name of ["#last", "#forth"]) disable($(name), this.at === total);
     disable(this.button, total === 0);
   }
+}
+
+/**
+ * Return a button that shows a step.
+ *
+ * @param {number} step
+ * @param {Pick<Player, "step">} player
+ */
+export function stepButton(step, player) {
+  const button = el("button", { type: "button", class: "link" }, `step ${step}`);
+  onPress(button, () => player.step(step));
+  return button;
 }

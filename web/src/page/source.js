@@ -1,7 +1,8 @@
-/** A source decodes puzzles: the server of the page, or the engine in the page. */
+/** A source decodes puzzles: the engine with the models in the page, the server with the others. */
 
 import { events, post, query } from "./server.js";
-import { countSolutions } from "./sudoku.js";
+import { solutions } from "./solver.js";
+import { count, turnsOf } from "./turns.js";
 
 /** @typedef {import("./sudoku.js").Digits} Digits */
 /** @typedef {import("./types.js").Request} Request */
@@ -13,7 +14,7 @@ import { countSolutions } from "./sudoku.js";
  */
 
 /** @type {Source} */
-export const server = {
+const server = {
   check: async ({ name }, puzzle) => {
     const { solutions, conflicts } = await post("/api/check", { model: name, puzzle });
     return conflicts.length ? 0 : solutions;
@@ -22,13 +23,30 @@ export const server = {
 };
 
 /**
+ * Return the source of models, some of which the page has.
+ *
+ * @param {import("./types.js").ModelEntry[]} models
+ * @param {import("./engine.js").Engine} engine
+ * @returns {Source}
+ */
+export function sourceOf(models, engine) {
+  const local = inPage(engine);
+  const names = models.filter((model) => model.in_page).map(({ name }) => name);
+  return {
+    check: (model, ...rest) => (model.in_page ? local : server).check(model, ...rest),
+    decode: (request, ...rest) => (names.includes(request.model) ? local : server).decode(request, ...rest),
+  };
+}
+
+/**
  * Return the source that decodes in the page.
  *
  * @param {import("./engine.js").Engine} engine
  * @returns {Source}
  */
-export const inPage = (engine) => ({
-  check: async ({ side, box }, _, digits) => (side && box ? countSolutions(digits, side, box, 2) : null),
+const inPage = (engine) => ({
+  check: async ({ side, box }, _, digits) =>
+    side && box ? (solutions(digits, side, box, 2)?.length ?? null) : null,
   decode: (request, digits, signal) => decodeInPage(engine, request, digits, signal),
 });
 
@@ -40,18 +58,11 @@ export const inPage = (engine) => ({
  * @returns {import("./types.js").Events}
  */
 async function* decodeInPage(engine, request, tokens, signal) {
-  const { model, latents, candidates, order, temperature, seed } = request;
-  const n = latents === undefined ? {} : { latents: count(latents) };
-  const settings = { ...n, candidates: count(candidates), order, temperature, seed: Number(seed) };
+  const { model, latents, candidates, order, temperature, seed, refresh } = request;
+  const n = latents === undefined ? {} : { latents: turnsOf(latents) };
+  const settings = { ...n, refresh, candidates: count(candidates), order, temperature, seed: Number(seed) };
   const { start, frames, end } = await engine.decode(model, { tokens, ...settings }, signal);
   yield ["start", start];
   for (const frame of frames) yield ["frame", frame];
   yield ["end", end];
 }
-
-/**
- * Return the number that a setting names, or its word.
- *
- * @param {string} value
- */
-const count = (value) => (/^\d+$/.test(value) ? Number(value) : /** @type {"all"} */ (value));

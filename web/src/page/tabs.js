@@ -1,5 +1,6 @@
 /** The tabs of the page. */
 
+import { problemOf } from "./address.js";
 import { $ } from "./dom.js";
 
 export class Tabs {
@@ -40,9 +41,22 @@ export class Tabs {
     this.tab(name).focus();
   }
 
+  /**
+   * Open the tab that an address names, or the current one, or the first one.
+   *
+   * @param {import("./address.js").Address} address
+   * @param {string} first
+   * @returns {string[]} why the tab cannot be opened
+   */
+  restore({ tab = "" }, first) {
+    const isOffered = this.names.includes(tab);
+    this.open(isOffered ? tab : this.current || first);
+    return isOffered || !tab ? [] : [problemOf("tab", tab, `must be one of ${this.names.join(", ")}`)];
+  }
+
   /** @param {string} name */
   open(name) {
-    this.current = this.names.includes(name) ? name : this.names[0];
+    this.current = name;
     for (const other of this.names) {
       const isOpen = other === this.current;
       this.tab(other).setAttribute("aria-selected", String(isOpen));

@@ -21,7 +21,7 @@ export const currentTheme = () => document.documentElement.dataset.theme ?? "lig
 const system = () => (dark.matches ? "dark" : "light");
 
 /** @param {string} theme */
-function dress(theme) {
+export function dress(theme) {
   document.documentElement.dataset.theme = theme === "dark" ? "dark" : "light";
   $("#theme").setAttribute("aria-pressed", String(theme === "dark"));
 }

@@ -3,6 +3,7 @@
 import { percent, plural, shortName } from "./dom.js";
 import { orderName } from "./settings.js";
 import { cellName } from "./sudoku.js";
+import { inWords } from "./turns.js";
 
 /** @typedef {import("./types.js").Drawn} Drawn */
 /** @typedef {import("./types.js").Board} Board */
@@ -164,4 +165,4 @@ export function settingWords({ model, settings }) {
  * @param {import("./types.js").StartSettings} settings
  */
 export const latentWords = ({ latents, off_distribution }) =>
-  `${latents}${off_distribution ? " (off-distribution)" : ""}`;
+  `${inWords(String(latents))}${off_distribution ? " (off-distribution)" : ""}`;

@@ -60,6 +60,13 @@
 /** @typedef {{ start: Board, frames: Frame[], end: End | null }} Drawn what a lane draws */
 
 /**
+ * @typedef {object} Recorded the decodes in the page
+ * @property {Trace[]} traces none, one, or two to compare
+ * @property {string} caption how the puzzle was chosen
+ * @property {string} reason why the page cannot decode, or ""
+ */
+
+/**
  * @typedef {object} ModelEntry a model of /api/models
  * @property {string} name
  * @property {string} task
@@ -72,6 +79,7 @@
  * @property {boolean} left_to_right
  * @property {boolean} continues_prefix
  * @property {number} candidates
+ * @property {boolean} in_page whether the engine decodes with it
  * @property {{ puzzle: string, label: string, caption: string }[]} examples
  */
 
@@ -83,7 +91,7 @@
  * @property {import("../engine/decoding.js").OrderName} order
  */
 
-/** @typedef {Settings & { puzzle: string, temperature: number, seed: string }} Request */
+/** @typedef {Settings & { puzzle: string, temperature: number, seed: string, refresh?: boolean }} Request */
 
 /**
  * @typedef {{ kind: "idle" }

@@ -1,14 +1,15 @@
 /** The tab Watch: one decode, or two side by side, step by step. */
 
+import { Comparison } from "./comparison.js";
 import { drawnTrace, hasArrived } from "./decode.js";
 import { Decoder } from "./decoder.js";
 import { $, find, onPress, settled, write } from "./dom.js";
+import { startGif } from "./gif.js";
 import { Lane } from "./lane.js";
 import { Player } from "./player.js";
 import { Puzzle } from "./puzzle.js";
 import { Fault } from "./server.js";
 import { numEmpty, stepsOf } from "./trace.js";
-import { restore } from "./watch_address.js";
 import { announce, drawClues, drawHeads, inability, solutionWords, toggleSettings } from "./watch_view.js";
 
 /** @typedef {import("./source.js").Source} Source */
@@ -20,17 +21,20 @@ export class Watch {
   lanes = [];
   /** @type {Set<Lane>} lanes whose decode begins soon */
   waiting = new Set();
-  latentsAlone = "all"; // n of the first lane before the comparison
   task = "";
   blocked = false; // whether the puzzle cannot be decoded
   isDrawAsked = false;
   seed = find("#seed", HTMLInputElement);
+  keep = find("#keep", HTMLInputElement);
+  temperature = 0; // that of the recorded decodes, if there are any
+  reason = ""; // why the number of latent tokens cannot be set in a page without a model
 
   /**
    * @param {Source | null} source decodes puzzles; null if only traces are shown
+   * @param {import("./engine.js").Engine | null} engine predicts frozen boards; null if there are no models
    * @param {() => void} changed what the address names has changed
    */
-  constructor(source, changed = () => {}) {
+  constructor(source, engine = null, changed = () => {}) {
     this.source = source;
     this.changed = changed;
     /** @type {Player} */
@@ -54,9 +58,11 @@ export class Watch {
       );
     this.check = settled(() => void this.checkAndDecode(), QUIET);
     this.flush = settled(() => this.decodeWaiting(), QUIET);
-    onPress($("#compare"), () => this.compare());
+    this.comparison = new Comparison(this, engine);
+    startGif(() => this.lanes);
     onPress($("#settings-button"), toggleSettings);
-    this.seed.addEventListener("change", () => this.lanes.forEach((lane) => this.later(lane)));
+    const again = () => this.lanes.forEach((lane) => this.later(lane));
+    for (const field of [this.seed, this.keep]) field.addEventListener("change", again);
   }
 
   /** The model of the first lane. */
@@ -69,6 +75,7 @@ export class Watch {
       changed: (changed) => this.settingChanged(changed),
       typed: (cell, key) => this.source && this.puzzle.type(cell, key),
       picked: (cell) => this.pick(cell),
+      go: (step) => this.player.step(step),
     });
     this.lanes.push(lane);
     $("#lanes").append(lane.root);
@@ -77,24 +84,12 @@ export class Watch {
   }
 
   /**
-   * Offer models, and load what an address names.
+   * Offer models.
    *
    * @param {import("./types.js").ModelEntry[]} models
-   * @param {import("./address.js").Address} address
    */
-  begin(models, address) {
+  begin(models) {
     this.addLane().settings.offer(models, models[0].name);
-    restore(this, address);
-  }
-
-  /**
-   * Show traces without decoding.
-   *
-   * @param {import("./types.js").Trace[]} traces
-   */
-  show(traces) {
-    for (const trace of traces.slice(0, 2)) this.addLane().finish(trace, "");
-    this.draw();
   }
 
   /**
@@ -107,7 +102,7 @@ export class Watch {
     const models = settings.offered.filter((model) => model.kind === "sudoku" && model.side === side);
     const model = models.find(({ method }) => method === this.model.method) ?? models[0];
     if (!model) return;
-    if (this.lanes[1]) this.compare();
+    if (this.comparison.isOn) this.comparison.end();
     settings.setModel(model.name);
     this.task = model.task;
     this.puzzle.forget();
@@ -151,7 +146,7 @@ export class Watch {
     if (lane === this.lanes[0]) {
       const isNewTask = this.task !== this.model.task;
       this.task = this.model.task;
-      if (isNewTask && this.lanes[1]) this.compare();
+      if (isNewTask && this.comparison.isOn) this.comparison.end();
       if (isNewTask) return this.puzzle.loadFirst();
       this.puzzle.offerExamples();
     }
@@ -176,40 +171,23 @@ export class Watch {
 
   /** @param {Lane} lane */
   decode(lane) {
-    const { text: puzzle, digits } = this.puzzle;
-    const request = { ...lane.requested, puzzle, temperature: 0, seed: this.seed.value || "0" };
-    void this.decoder?.decode(lane, request, digits);
+    void this.decoder?.decode(lane, this.requestOf(lane), this.puzzle.digits);
+  }
+
+  /**
+   * @param {Lane} lane
+   * @returns {import("./types.js").Request}
+   */
+  requestOf(lane) {
+    const { text: puzzle } = this.puzzle;
+    const seed = { temperature: this.temperature, seed: this.seed.value || "0" };
+    return { ...lane.requested, puzzle, ...seed, ...(this.keep.checked ? { refresh: false } : {}) };
   }
 
   /** @param {number} cell */
   pick(cell) {
     if (this.puzzle.chosen === cell) return;
     this.puzzle.choose(cell);
-    this.draw();
-  }
-
-  /** Compare no latent tokens with all, or end the comparison. */
-  compare() {
-    const isOn = this.lanes.length === 1;
-    $("#compare").setAttribute("aria-pressed", String(isOn));
-    const [first] = this.lanes;
-    if (isOn) {
-      this.latentsAlone = first.settings.wished.latents;
-      const second = this.addLane();
-      Object.assign(second.settings.wished, first.settings.wished, { latents: "all" });
-      const models = first.settings.offered.filter(({ task }) => task === this.model.task);
-      second.settings.offer(models, this.model.name);
-      first.rest();
-      first.settings.wish({ latents: "0" });
-      this.later(second);
-    } else {
-      const second = this.lanes.splice(1)[0];
-      second.rest();
-      second.root.remove();
-      second.settings.root.remove();
-      this.waiting.delete(second);
-      first.settings.wish({ latents: this.latentsAlone });
-    }
     this.draw();
   }
 
@@ -237,9 +215,12 @@ export class Watch {
     for (const lane of this.lanes) {
       const draft = drawnTrace(lane.decode, at)?.start ?? this.puzzle.draft;
       if (served) lane.settings.offerFor(this.task, this.puzzle.isPrefix);
-      lane.draw({ draft, at, chosen: this.puzzle.chosen, served });
+      const { reason } = this;
+      const instead = this.comparison.shownIn(lane, at);
+      lane.draw({ draft, at, chosen: this.puzzle.chosen, served, reason, instead });
     }
-    drawHeads(this.lanes, served);
+    this.comparison.draw();
+    drawHeads(this.lanes, served, this.comparison.isSame);
     drawClues(drawnTrace(this.lanes[0].decode, 0)?.start);
     this.changed();
   }

@@ -11,14 +11,16 @@ import { settingWords } from "./trace.js";
  *
  * @param {Lane[]} lanes
  * @param {boolean} isServed
+ * @param {boolean} isSame whether B shows the board of A
  */
-export function drawHeads(lanes, isServed) {
+export function drawHeads(lanes, isServed, isSame) {
   const isTwo = lanes.length > 1;
   $("#lanes").classList.toggle("two", isTwo);
   lanes.forEach((lane, i) => {
     const name = isTwo ? `${"AB"[i]}. ` : "";
     const trace = drawnTrace(lane.decode, 0);
-    const words = trace ? settingWords(trace.start) : "";
+    const where = isSame && i === 1 ? ", on the board of A" : "";
+    const words = trace ? settingWords(trace.start) + where : "";
     write($("h2", lane.root), isTwo || !isServed ? name + words : "");
     write($("h3", lane.settings.root), isTwo ? `Board ${"AB"[i]}` : "");
   });

@@ -1,0 +1,63 @@
+"""Fixtures of the tests in a browser: Chromium, its windows, and the files of the page."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from helpers.documentation import ROOT
+
+DESK = {"width": 1280, "height": 900}
+PATIENCE = 30.0  # seconds
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Debian's chromium; where there is none, NEEDS_BROWSER makes that a fault."""
+    place = shutil.which("chromium")
+    if place is None:
+        (pytest.fail if os.environ.get("NEEDS_BROWSER") else pytest.skip)(
+            "no chromium on the path: apt-get install chromium"
+        )
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=place, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def static_pages(tmp_path_factory):
+    """The folder that `make page` writes."""
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, ROOT / "scripts" / "static_page.py", folder], check=True)
+    return folder
+
+
+@pytest.fixture
+def opened(browser):
+    """Opens pages. At the end, the console of each has nothing that was not expected."""
+    said, contexts, expected = [], [], []
+
+    def open_page(url, viewport=DESK, scheme="light", **settings):
+        contexts.append(
+            browser.new_context(viewport=viewport, color_scheme=scheme, reduced_motion="reduce", **settings)
+        )
+        page = contexts[-1].new_page()
+        page.set_default_timeout(1_000 * PATIENCE)
+        page.on(
+            "console",
+            lambda message: said.append(message.text) if message.type in ("error", "warning") else None,
+        )
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.expected = expected
+        page.goto(url)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert [text for text in said if not any(part in text for part in expected)] == []

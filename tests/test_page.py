@@ -448,6 +448,11 @@ def test_page_fits_a_phone(opened, nine):
     page.get_by_role("button", name="Compare two settings").click()
     ended(page, 1)
     fits(page)
+    page.get_by_role("tab", name="One cell").click()
+    page.locator("#cell[data-right=false]").wait_for()
+    board = page.locator("#cell-board").bounding_box()
+    bars = page.locator("#cell-bars").bounding_box()
+    assert board["y"] + board["height"] <= bars["y"] + bars["height"] <= PHONE["height"]
     for tab in ("One cell", "Race", "Curve", "Masks"):
         page.get_by_role("tab", name=tab).click()
         page.wait_for_timeout(250)

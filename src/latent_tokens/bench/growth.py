@@ -99,7 +99,7 @@ def draw_figure(rows: Sequence[Row], stem: Path) -> None:
 
 def draw_panel(axes: Axes, panel: str, rows: Sequence[Row]) -> None:
     """Draw the rows of a panel, one color per method."""
-    from matplotlib.ticker import NullFormatter, NullLocator, StrMethodFormatter
+    from matplotlib.ticker import LogFormatter, NullLocator, StrMethodFormatter
 
     for method in dict.fromkeys(row["method"] for row in rows):
         curve = [row for row in rows if row["method"] == method]
@@ -115,7 +115,7 @@ def draw_panel(axes: Axes, panel: str, rows: Sequence[Row]) -> None:
     axes.set_xticks(list(ticks), list(ticks.values()))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_minor_formatter(LogFormatter())  # shown if less than a decade is
     axes.plot([], [], "o", color=GRAY, label="measured")
     axes.plot([], [], "-", linewidth=1, color=GRAY, label="predicted from tokens")
     axes.grid(alpha=0.3)

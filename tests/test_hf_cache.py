@@ -41,9 +41,9 @@ def check_equal(net, method, decoding):
     everyone = torch.arange(len(tokens))
     cache = CachedModel(net, method, everyone)
 
-    def compare(rows, tokens, layout, k):
-        logits = cache(rows, tokens, layout, k)
-        reference = sampling.candidates_of_every_slot(net, method, rows, tokens, layout, k)
+    def compare(plan, tokens, layout):
+        logits = cache(plan, tokens, layout)
+        reference = sampling.candidates_of_every_slot(net, method, plan, tokens, layout)
         torch.testing.assert_close(logits, reference, atol=1e-5, rtol=1e-5)
         fixed = layout.num_shown if method.readout == "shifted" else layout.num_clean
         assert torch.equal((cache.slots >= 0).sum(1), fixed)

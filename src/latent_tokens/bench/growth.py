@@ -24,6 +24,7 @@ LENGTHS = (16, 32, 64)
 BATCHES = (1, 4, 16, 64, 256)
 SHORT = 32  # the length of the panel over batch sizes
 PANELS = ("latents", "length", "batch")
+GRAY = "#555555"  # of the legend
 LABELS = {"latents": "latent tokens n"}  # of the x axes
 
 
@@ -92,13 +93,13 @@ def draw_figure(rows: Sequence[Row], stem: Path) -> None:
         if panel == "latents":
             panel_rows = [row for row in panel_rows if row["method"] == "scdm"]
         draw_panel(axes, panel, panel_rows)
-    caption = "points are measured, lines are the number of tokens, scaled to the last point"
+    caption = "the prediction is scaled to the last point"
     save_sheet(sheet, f"Decoding time, {rows[0]['size']}, {rows[0]['precision']}", caption, stem)
 
 
 def draw_panel(axes: Axes, panel: str, rows: Sequence[Row]) -> None:
     """Draw the rows of a panel, one color per method."""
-    from matplotlib.ticker import NullLocator
+    from matplotlib.ticker import LogFormatter, NullLocator, StrMethodFormatter
 
     for method in dict.fromkeys(row["method"] for row in rows):
         curve = [row for row in rows if row["method"] == method]
@@ -113,6 +114,10 @@ def draw_panel(axes: Axes, panel: str, rows: Sequence[Row]) -> None:
     ticks = {x_of(row, panel): str(row[panel]) for row in rows}
     axes.set_xticks(list(ticks), list(ticks.values()))
     axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(LogFormatter())  # shown if less than a decade is
+    axes.plot([], [], "o", color=GRAY, label="measured")
+    axes.plot([], [], "-", linewidth=1, color=GRAY, label="predicted from tokens")
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(fontsize=8, frameon=False)

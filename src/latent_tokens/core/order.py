@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -128,14 +128,6 @@ def is_refreshable(order: Order) -> bool:
     return bool(getattr(order, "refreshable", False))
 
 
-def apply(rule: Order | LatentPolicy, subject: Any, draw: Draw) -> Int[Tensor, "B L"]:
-    """Call an order with the known positions, or a latent policy with its step.
-
-    It gets `draw` if it takes a second argument.
-    """
-    return rule(subject, draw) if is_random(rule) else rule(subject)
-
-
 def first_order(
     rule: Order, known: Bool[Tensor, "B L"], lengths: Int[Tensor, " B"], draw: Draw
 ) -> Int[Tensor, "B L"]:
@@ -145,18 +137,25 @@ def first_order(
         ValueError: the rule does not return a permutation per row.
     """
     outside = torch.arange(known.shape[1], device=known.device) >= lengths[:, None]
-    order = checked(rule, apply(rule, known | outside, draw), known)
+    given_positions = known | outside
+    order = rule(given_positions, draw) if is_random(rule) else rule(given_positions)
+    order = checked(rule, order, known)
     group = 2 * outside.int() + (~known).int()  # (B, L): 0 known, 1 masked, 2 and 3 past the length
     return order.gather(1, group.gather(1, order).argsort(dim=1, stable=True))
 
 
-def choose_latents(policy: LatentPolicy, step: PolicyInput, draw: Draw) -> Int[Tensor, "B L"]:
+def choose_latents(policy: LatentPolicy, step: PolicyInput, draw: Draw | None) -> Int[Tensor, "B L"]:
     """Return the order of a step with its latent tokens right after the candidates (Algorithm 5, line 8).
+
+    Args:
+        policy: which masked tokens become latent tokens.
+        step: the step.
+        draw: the second argument of the policy. None: it takes one.
 
     Raises:
         ValueError: the policy does not return a permutation, or moves clean tokens or candidates.
     """
-    order = apply(policy, step, draw)
+    order = policy(step) if draw is None else policy(step, draw)
     if order is step.order:
         return order
     moved = checked(policy, order, step.order) != step.order
@@ -178,8 +177,12 @@ def checked(rule: Callable[..., Tensor], order: Tensor, like: Tensor) -> Int[Ten
     return order
 
 
-def shuffle(order: Int[Tensor, "B L"], start: Int[Tensor, " B"], noise: Noise) -> Int[Tensor, "B L"]:
-    """Sort each row's entries from index `start` on by that row's noise."""
+def shuffle(order: Int[Tensor, "B L"], start: Int[Tensor, " B"] | int, noise: Noise) -> Int[Tensor, "B L"]:
+    """Sort each row's entries from index `start` on by that row's noise. A number is for all rows."""
+    if isinstance(start, int):
+        stop = start + noise.shape[1]
+        shuffled = order[:, start:stop].gather(1, noise.argsort(dim=1, stable=True))
+        return torch.cat((order[:, :start], shuffled, order[:, stop:]), dim=1)
     index = torch.arange(order.shape[1], device=order.device) - start[:, None]
     padded = torch.cat([noise, noise.new_ones(len(noise), 1)], dim=1)
     drawn = padded.gather(1, index.clamp(0, noise.shape[1]))

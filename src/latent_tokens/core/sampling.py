@@ -6,6 +6,7 @@ the algorithm.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -17,18 +18,16 @@ from torch import Tensor
 
 from latent_tokens.core.confidence import Confidence
 from latent_tokens.core.decoding import Decoding, Generated, Step, order_of
-from latent_tokens.core.layout import Layout, next_layout
+from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Denoiser, Method
-from latent_tokens.core.order import PolicyInput, choose_latents, is_refreshable, promote, shuffle
-from latent_tokens.core.plan import plan_steps
+from latent_tokens.core.order import PolicyInput, choose_latents, is_random, is_refreshable, promote, shuffle
+from latent_tokens.core.plan import PlannedStep, plan_steps
 from latent_tokens.core.state import State, start
 
-CandidateLogits = Callable[
-    [Int[Tensor, " A"], Int[Tensor, "A L"], Layout, Int[Tensor, " A"]], Float[Tensor, "A K V"]
-]
-"""(rows, their tokens, their layout, k) -> the candidates' logits in float64.
+CandidateLogits = Callable[[PlannedStep, Int[Tensor, "A L"], Layout], Float[Tensor, "A K V"]]
+"""(step, tokens of its rows, their layout) -> the candidates' logits in float64.
 
-A row with fewer candidates repeats its last.
+The tokens are MASK where masked. A row with fewer candidates repeats its last.
 """
 
 
@@ -89,58 +88,60 @@ def decode(
         on_step: called with every step.
     """
     refresh = decoding.refresh and is_refreshable(order_of(method, decoding))
+    is_policy_random = is_random(decoding.latent_policy)
     uniform = state.streams.uniform
     for plan in plan_steps(method, decoding, state, rows):
-        rows, num_clean, num_masked, count, k, n = plan.on_device
-        tokens = state.tokens[rows]
-        order = state.order[rows]
+        rows, number, num_clean, num_masked, count, k, n, num_shown = plan.on_device
+        takes_all = plan.takes_all(len(state.tokens))
+        tokens = state.tokens if takes_all else state.tokens[rows]
+        order = state.order if takes_all else state.order[rows]
 
         # Lines 6-10: arrange [clean | latents | candidates], predict the candidates.
         step = PolicyInput(order, num_clean, num_masked, k, n, tokens)
-        noise = partial(uniform, plan.rows, plan.num_masked - plan.candidates)
-        arranged = choose_latents(decoding.latent_policy, step, noise)
-        layout = next_layout(arranged, num_clean, k, n, plan.num_slots)
-        logits = candidate_logits(rows, tokens, layout, k)  # (A, K, V)
+        noise = partial(uniform, plan.rows, plan.num_masked - plan.candidates) if is_policy_random else None
+        layout = plan.layout(choose_latents(decoding.latent_policy, step, noise))
+        logits = candidate_logits(plan, tokens, layout)  # (A, K, V)
 
         # Line 11: choose the most confident candidates, sample their tokens.
         picks = most_confident(logits, decoding.confidence, k, count, int(plan.count.max()))  # (A, T)
         drawn = sample_tokens(logits, picks, decoding, uniform(plan.rows, plan.count))  # (A, T)
         entries = num_clean[:, None] + picks
         positions = order.gather(1, entries.clamp(max=order.shape[1] - 1))
-        holds = torch.arange(picks.shape[1], device=order.device) < count[:, None]
+        holds = None if plan.is_even else torch.arange(picks.shape[1], device=order.device) < count[:, None]
 
         # Algorithm 4, line 10: promote them to clean; then reshuffle what is masked.
-        state.tokens[rows] = write_tokens(tokens, positions, drawn, holds)
-        order = promote(order, num_clean, entries, count)
+        new_tokens = write_tokens(tokens, positions, drawn, holds)
+        if not plan.keeps_order:
+            order = promote(order, num_clean, entries, count)
         if refresh:
-            noise_of_masked = uniform(plan.rows, plan.num_masked - plan.count)
-            order = shuffle(order, num_clean + count, noise_of_masked)
-        number = state.steps[rows]
-        state.order[rows] = order
-        state.num_clean[rows] = num_clean + count
-        state.steps[rows] = number + 1
-        state.processed[rows] += layout.num_shown
+            start = int(plan.num_clean[0] + plan.count[0]) if plan.is_even else num_clean + count
+            order = shuffle(order, start, uniform(plan.rows, plan.num_masked - plan.count))
+        state.update(None if takes_all else rows, new_tokens, order, count, num_shown)
 
         if on_step is not None:
-            chosen = positions.masked_fill(~holds, -1)
             look = partial(method.logits, net, tokens, layout)
-            on_step(Step(rows, number, layout, k, chosen, drawn.masked_fill(~holds, -1), look))
+            if holds is not None:
+                positions = positions.masked_fill(~holds, -1)
+                drawn = drawn.masked_fill(~holds, -1)
+            on_step(Step(rows, number, layout, k, positions, drawn, look))
 
 
 def finish(state: State) -> Generated:
     """Return the samples of a state in which every row is finished."""
-    return Generated(state.tokens, state.order, state.processed, max(state.steps.tolist(), default=0))
+    # Tensors of inference mode could not be trained on. Their copies can.
+    tokens, order, processed = (values.clone() for values in (state.tokens, state.order, state.processed))
+    return Generated(tokens, order, processed, max(state.steps.tolist(), default=0))
 
 
 def candidates_of_every_slot(
     net: Denoiser,
     method: Method,
-    rows: Int[Tensor, " A"],
+    plan: PlannedStep,
     tokens: Int[Tensor, "A L"],
     layout: Layout,
-    num_candidates: Int[Tensor, " A"],
 ) -> Float[Tensor, "A K V"]:
     """Return the candidates' logits from a pass that computes those of every slot (line 10)."""
+    num_candidates = torch.from_numpy(plan.candidates).to(tokens.device)
     return candidate_logits(method.logits(net, tokens, layout), layout, num_candidates)
 
 
@@ -160,9 +161,11 @@ def write_tokens(
     tokens: Int[Tensor, "A L"],
     positions: Int[Tensor, "A T"],
     drawn: Int[Tensor, "A T"],
-    holds: Bool[Tensor, "A T"],
+    holds: Bool[Tensor, "A T"] | None,
 ) -> Int[Tensor, "A L"]:
-    """Return the tokens with those drawn at their positions, where they hold."""
+    """Return the tokens with those drawn at their positions, where they hold. None: all hold."""
+    if holds is None:
+        return tokens.scatter(1, positions, drawn)
     # The others go to an extra column, which is cut off.
     length = tokens.shape[1]
     return F.pad(tokens, (0, 1)).scatter(1, positions.masked_fill(~holds, length), drawn)[:, :length]
@@ -204,7 +207,7 @@ def sample_tokens(
     if candidates.shape[1] > 1:
         logits = candidates.gather(1, picks[:, :, None].expand(-1, -1, candidates.shape[-1]))  # (A, T, V)
     largest = logits.amax(-1, keepdim=True)
-    if not largest.isfinite().all():
+    if not math.isfinite(largest.sum()):  # as it is if one of them is not
         raise ValueError(
             "the net's logits are not finite where a token is to be drawn: "
             "its weights have diverged, or are corrupt"

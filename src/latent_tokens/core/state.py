@@ -35,13 +35,35 @@ class State:
         """The number of masked tokens of each row."""
         return self.lengths - self.num_clean
 
-    def unfinished(self, rows: Int[Tensor, " R"]) -> Int[Tensor, " A"]:
-        """Return those of the rows that have masked tokens."""
-        return rows[self.num_masked[rows] > 0]
+    def update(
+        self,
+        rows: Int[Tensor, " A"] | None,
+        tokens: Int[Tensor, "A L"],
+        order: Int[Tensor, "A L"],
+        count: Int[Tensor, " A"],
+        num_shown: Int[Tensor, " A"],
+    ) -> None:
+        """Take a step of some rows.
 
-    def step_size(self, rows: Int[Tensor, " A"]) -> Int[Tensor, " A"]:
-        """Return how many tokens the next step of each row decodes."""
-        return self.sizes[rows, self.steps[rows]].minimum(self.num_masked[rows])
+        Args:
+            rows: the rows. None is all, whose new tensors replace those of the state without a copy.
+            tokens: their tokens after the step.
+            order: their order after the step.
+            count: how many tokens each of them decoded.
+            num_shown: how many slots the network processed of each.
+        """
+        if rows is None:
+            self.tokens = tokens
+            self.order = order
+            self.num_clean = self.num_clean + count
+            self.steps = self.steps + 1
+            self.processed = self.processed + num_shown
+        else:
+            self.tokens[rows] = tokens
+            self.order[rows] = order
+            self.num_clean[rows] += count
+            self.steps[rows] += 1
+            self.processed[rows] += num_shown
 
 
 def start(

@@ -40,5 +40,5 @@ class Streams:
         lengths = counts.tolist()
         noise = np.ones((len(lengths), max(lengths, default=0)))
         for line, row, length in zip(noise, which.tolist(), lengths, strict=True):
-            line[:length] = self.generators[row].random(length)
+            self.generators[row].random(out=line[:length])
         return torch.from_numpy(noise).to(self.device)

@@ -108,21 +108,25 @@ def speed_table(rows: Sequence[BenchRow]) -> Table:
     ):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        rate = f"{row['rate']:,.3g}" if row["rate"] < 100 else f"{row['rate']:,.0f}"
-        ratios = [bench_value(row, name) for name in ("speedup", "ratio_to_mdm", "token_theory")]
-        table.add_row(
-            f"{row['what']} {row['method']}",
-            f"{row['size']} {row['batch']} x {row['length']} {row['precision']}",
-            labeled(row.get("latents", ""), row.get("off_distribution", False)),
-            str(row.get("candidates", "")),
-            f"{rate} {row['unit']}",
-            f"{row['seconds']:.3g}",
-            f"{bench_value(row, 'roofline_seconds'):.2g}",
-            f"{bench_value(row, 'roofline_fraction'):.0%}",
-            *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
-            f"{row['process_peak_mb']:,.0f}",
-        )
+        table.add_row(*speed_cells(row), f"{row['process_peak_mb']:,.0f}")
     return table
+
+
+def speed_cells(row: BenchRow) -> list[str]:
+    """Return the cells of a row of the benchmark, from its workload to the speedup predicted from tokens."""
+    rate = f"{row['rate']:,.3g}" if row["rate"] < 100 else f"{row['rate']:,.0f}"
+    ratios = [bench_value(row, name) for name in ("speedup", "ratio_to_mdm", "token_theory")]
+    return [
+        f"{row['what']} {row['method']}",
+        f"{row['size']} {row['batch']} x {row['length']} {row['precision']}",
+        labeled(row.get("latents", ""), row.get("off_distribution", False)),
+        str(row.get("candidates", "")),
+        f"{rate} {row['unit']}",
+        f"{row['seconds']:.3g}",
+        f"{bench_value(row, 'roofline_seconds'):.2g}",
+        f"{bench_value(row, 'roofline_fraction'):.0%}",
+        *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
+    ]
 
 
 def setting(row: Row) -> tuple[str, str, int | str]:

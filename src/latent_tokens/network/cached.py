@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from latent_tokens.core.attention import agree, causal, dense_mask
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Method
+from latent_tokens.core.plan import PlannedStep
 from latent_tokens.network.block import Block, indices, merge_heads
 from latent_tokens.network.compiling import begin_pass
-from latent_tokens.network.kernels import MANY_ROWS, attend, attend_few, linear
+from latent_tokens.network.kernels import MANY_ROWS, attend, attend_last, linear
 from latent_tokens.network.rotary import Rotation, apply_rotary
 from latent_tokens.network.transformer import Transformer
 
@@ -56,46 +57,43 @@ class CachedDecoder:
         self.table = table
         self.layers = [packed(cast(Block, block), len(rows)) for block in net.blocks]
         self.is_causal = agree(method.attention, causal, length)
-        self.rows = rows.tolist()
+        self.rows = rows.cpu().numpy()
         self.cached = np.zeros(len(self.rows), np.int64)  # the number of slots of each row
         self.cache: Tensor | None = None  # (layers, 2, R, H, L, C)
 
-    def __call__(
-        self,
-        rows: list[int],
-        tokens: Int[Tensor, "A L"],
-        layout: Layout,
-        num_clean: np.ndarray,
-        num_shown: np.ndarray,
-        num_candidates: np.ndarray,
-    ) -> Float[Tensor, "N V"]:
-        """Return the candidates' logits, row by row. The counts are those of the layout, on the host."""
-        if len(rows) < len(self.rows):
-            self.keep(rows)
+    def __call__(self, plan: PlannedStep, tokens: Int[Tensor, "A L"], layout: Layout) -> Float[Tensor, "N V"]:
+        """Return the candidates' logits, row by row. The tokens are MASK where masked."""
+        if len(plan.rows) < len(self.rows):
+            self.keep(plan.rows)
         first = self.cached
-        self.cached = num_shown if self.method.readout == "shifted" else num_clean
-        counts = np.stack((first, num_clean, num_shown, num_candidates))
-        ids = self.method.input_ids(tokens, layout, self.net.mask_id)
+        self.cached = plan.num_shown if self.method.readout == "shifted" else plan.num_clean
 
         # Equal rows: their new slots are a slice, and so are their candidates.
-        if self.is_causal and (counts == counts[:, :1]).all():
-            start, _, stop, k = counts[:, 0].tolist()
-            new = slice(start, stop)
-            mask = None
-            if stop - start > 1:
-                mask = torch.ones(stop - start, stop, dtype=torch.bool, device=ids.device).tril(start)
-            return self.forward(ids[:, new], layout.positions[:, new], new, stop, mask, k)
+        if self.is_causal and plan.is_even and (first == first[0]).all():
+            new = slice(int(first[0]), int(plan.num_shown[0]))
+            ids = self.new_ids(tokens, layout.positions, new)
+            return self.forward(ids, layout.positions[:, new], new, new.stop, None, int(plan.candidates[0]))
 
         # Otherwise a row with fewer new slots repeats its last, and padding is no candidate.
-        count = num_shown - first
+        ids = self.method.input_ids(tokens, layout, self.net.mask_id)
+        count = plan.num_shown - first
         rank = np.arange(count.max())
         slots = first[:, None] + np.minimum(rank, count[:, None] - 1)  # (A, Q)
-        is_candidate = (rank < count[:, None]) & (rank >= (count - num_candidates)[:, None])
+        is_candidate = (rank < count[:, None]) & (rank >= (count - plan.candidates)[:, None])
         at = torch.from_numpy(slots).to(ids.device, non_blocking=True)
         mask = dense_mask(self.method.attention, layout, at)[:, None]
         chosen = indices(is_candidate, ids.device)
-        stop = int(num_shown.max())
+        stop = int(plan.num_shown.max())
         return self.forward(ids.gather(1, at), layout.positions.gather(1, at), at, stop, mask, chosen)
+
+    def new_ids(
+        self, tokens: Int[Tensor, "A L"], positions: Int[Tensor, "A S"], new: slice
+    ) -> Int[Tensor, "A Q"]:
+        """Return the token id that each new slot receives, as `Method.input_ids`."""
+        if self.method.readout != "shifted":
+            return tokens.gather(1, positions[:, new])
+        before = tokens.gather(1, positions[:, max(new.start - 1, 0) : new.stop - 1])
+        return before if new.start > 0 else F.pad(before, (1, 0), value=self.net.mask_id)
 
     def forward(
         self,
@@ -103,7 +101,7 @@ class CachedDecoder:
         positions: Int[Tensor, "A Q"],
         new: slice | Int[Tensor, "A Q"],
         stop: int,
-        mask: Bool[Tensor, "*A Q S"] | None,
+        mask: Bool[Tensor, "A 1 Q S"] | None,
         candidates: int | Int[Tensor, " N"],
     ) -> Float[Tensor, "N V"]:
         """Return the logits of some of the new slots, row by row.
@@ -113,7 +111,7 @@ class CachedDecoder:
             positions: their positions.
             new: the slots.
             stop: the number of slots, cached and new.
-            mask: which of them each new slot attends to. None is all.
+            mask: which of them each new slot attends to. None is those up to itself.
             candidates: how many of a row's last slots to return, or the index of those to return.
         """
         net = self.net
@@ -135,13 +133,12 @@ class CachedDecoder:
 
             # Attend. In the last layer only the candidates do.
             q = projected[0]
-            if isinstance(candidates, int):
-                num_queries = candidates if number == last else q.shape[2]
-                visible = None if mask is None or num_queries == 1 else mask[-num_queries:]
-                mixed = attend_few(q[:, :, -num_queries:], keys, values, stop, visible)
+            if isinstance(candidates, int) and number == last:
+                q = q[:, :, -candidates:]
+            if mask is None:
+                mixed = merge_heads(attend_last(q, keys, values, stop))
             else:
-                mixed = attend(q, keys[:, :, :stop], values[:, :, :stop], mask)
-            mixed = merge_heads(mixed)
+                mixed = merge_heads(attend(q, keys[:, :, :stop], values[:, :, :stop], mask))
             if number == last and isinstance(candidates, int):
                 x = x[:, -candidates:]
             elif number == last and isinstance(candidates, Tensor):
@@ -166,14 +163,13 @@ class CachedDecoder:
             layer[:, rows, :, new] = keys_and_values.permute(1, 3, 0, 2, 4)
         return layer[0], layer[1]
 
-    def keep(self, rows: list[int]) -> None:
+    def keep(self, rows: np.ndarray) -> None:
         """Drop the rows that are finished."""
-        number = {row: line for line, row in enumerate(self.rows)}
-        lines = [number[row] for row in rows]
+        lines = np.flatnonzero(np.isin(self.rows, rows))
         self.rows = rows
         self.cached = self.cached[lines]
         if self.cache is not None:
-            self.cache = self.cache[:, :, torch.tensor(lines, device=self.cache.device)]
+            self.cache = self.cache[:, :, torch.from_numpy(lines).to(self.cache.device)]
 
 
 def turn_twice(rotation: Rotation) -> Rotation:

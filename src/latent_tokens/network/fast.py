@@ -22,6 +22,7 @@ from latent_tokens.core.blocks import block_of
 from latent_tokens.core.decoding import Decoding, Generated, Step
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Denoiser, Method, supports_slots
+from latent_tokens.core.plan import PlannedStep
 from latent_tokens.core.sampling import decode, finish
 from latent_tokens.core.state import State, start
 from latent_tokens.core.wrappers import as_denoiser, unwrap
@@ -169,23 +170,14 @@ class FastCandidateLogits:
         self.cache = CachedDecoder(net, method, rows, length, table) if is_cached else None
 
     def __call__(
-        self,
-        rows: Int[Tensor, " A"],
-        tokens: Int[Tensor, "A L"],
-        layout: Layout,
-        num_candidates: Int[Tensor, " A"],
+        self, plan: PlannedStep, tokens: Int[Tensor, "A L"], layout: Layout
     ) -> Float[Tensor, "A K V"]:
-        # Read all counts at once. Every index is made of them, on the host.
-        counts = torch.stack((rows, layout.num_clean, layout.num_shown, num_candidates)).tolist()
-        num_clean, num_shown, k = np.array(counts[1:])
-        if self.cache is None:
-            logits = self.of_all_slots(tokens, layout, num_clean, num_shown, k)
-        else:
-            logits = self.cache(counts[0], tokens, layout, num_clean, num_shown, k)
-        logits = logits.double()  # (N, V)
+        of_candidates = self.of_all_slots if self.cache is None else self.cache
+        logits = of_candidates(plan, tokens, layout).double()  # (N, V)
         logits[:, self.net.mask_id :] = -torch.inf
 
         # Return one line per row. A row with fewer candidates repeats its last.
+        k = plan.candidates
         if (k == k[0]).all():
             return logits.view(len(k), -1, logits.shape[-1])
         rank = np.minimum(np.arange(k.max()), k[:, None] - 1)
@@ -193,18 +185,13 @@ class FastCandidateLogits:
         return logits[index.to(logits.device, non_blocking=True)]
 
     def of_all_slots(
-        self,
-        tokens: Int[Tensor, "A L"],
-        layout: Layout,
-        num_clean: np.ndarray,
-        num_shown: np.ndarray,
-        num_candidates: np.ndarray,
+        self, plan: PlannedStep, tokens: Int[Tensor, "A L"], layout: Layout
     ) -> Float[Tensor, "N V"]:
         """Return the candidates' logits, row by row, without a cache."""
         slots = np.arange(layout.positions.shape[1])
-        is_candidate = (slots >= (num_shown - num_candidates)[:, None]) & (slots < num_shown[:, None])
-        is_equal = bool((num_clean == num_clean[0]).all() and (num_shown == num_shown[0]).all())
-        if not is_equal or block_of(self.method.attention) is not None:
+        stop = plan.num_shown[:, None]
+        is_candidate = (slots >= stop - plan.candidates[:, None]) & (slots < stop)
+        if not plan.is_even or block_of(self.method.attention) is not None:
             mask = dense_mask(self.method.attention, layout)[:, None]
         elif self.sees_all:
             mask = None

@@ -11,6 +11,7 @@ from torch import Tensor
 from latent_tokens.core.attention import is_cacheable, visible
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Method, exclude_mask_token
+from latent_tokens.core.plan import PlannedStep
 from latent_tokens.network.hf import HuggingFaceDenoiser
 
 
@@ -48,12 +49,9 @@ class CachedModel:
         self.positions = rows.new_empty(len(rows), 0)  # (R, P): its position
 
     def __call__(
-        self,
-        rows: Int[Tensor, " A"],
-        tokens: Int[Tensor, "A L"],
-        layout: Layout,
-        num_candidates: Int[Tensor, " A"],
+        self, plan: PlannedStep, tokens: Int[Tensor, "A L"], layout: Layout
     ) -> Float[Tensor, "A K V"]:
+        rows, *_, num_candidates, _, _ = plan.on_device
         if len(rows) < len(self.rows):
             self.take(torch.isin(self.rows, rows))
 

@@ -15,7 +15,7 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 FEW_ROWS = (
     64  # up to this many rows, a product with the weights in front is a sixth faster on a CPU in float32
 )
-FEW_QUERIES = 8  # of a sequence, in `attend_few`
+FEW_QUERIES = 8  # of a sequence, in `attend_last`
 MANY_ROWS = 8  # sequences from which cached decoding is worth a form of its own
 
 
@@ -71,29 +71,27 @@ def attend(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
-def attend_few(
-    q: Float[Tensor, "B H Q C"],
-    k: Float[Tensor, "B H L C"],
-    v: Float[Tensor, "B H L C"],
-    stop: int,
-    mask: Bool[Tensor, "Q S"] | None,
+def attend_last(
+    q: Float[Tensor, "B H Q C"], k: Float[Tensor, "B H L C"], v: Float[Tensor, "B H L C"], stop: int
 ) -> Float[Tensor, "B H Q C"]:
-    """Return what `attend` returns for the first `stop` of L keys of a cache, with one mask for all rows.
+    """Return what `attend` returns if the queries are the last of `stop` slots and attend up to themselves.
 
-    A few queries in float32 on a CPU take two batched matrix products, which are faster.
+    The caches of keys and values have L slots. A few queries in float32 on a CPU take two batched matrix
+    products, which are faster.
     """
     num_queries, channels = q.shape[2:]
     is_plain = q.device.type != "cpu" or q.dtype != torch.float32 or num_queries > FEW_QUERIES
-    is_plain |= len(q) < MANY_ROWS
-    if is_plain or torch.is_autocast_enabled("cpu"):
+    if is_plain or len(q) < MANY_ROWS or torch.is_autocast_enabled("cpu"):
+        mask = None
+        if num_queries > 1:
+            mask = torch.ones(num_queries, stop, dtype=torch.bool, device=q.device).tril(stop - num_queries)
         return attend(q, k[:, :, :stop], v[:, :, :stop], None if mask is None else mask[None, None])
     keys, values = (x.flatten(0, 1)[:, :stop] for x in (k, v))
     queries = q.reshape(-1, num_queries, channels)
     scores = q.new_empty(len(queries), num_queries, stop)
     torch.baddbmm(scores, queries, keys.transpose(1, 2), beta=0, alpha=channels**-0.5, out=scores)
-    if mask is not None:
-        # Only new slots are hidden, and they come last.
-        scores[..., -num_queries:].masked_fill_(~mask[:, -num_queries:], -torch.inf)
+    for query in range(num_queries - 1):
+        scores[:, query, stop - num_queries + query + 1 :] = -torch.inf
     return scores.softmax(-1).bmm(values).view(q.shape)
 
 

@@ -11,8 +11,11 @@ import pytest
 import latent_tokens
 from helpers.documentation import ROOT, blocks, commands, run
 from latent_tokens.cli import main
+from latent_tokens.commands import COMMANDS
+from latent_tokens.commands.options import options_of
 
 sys.path.insert(0, str(ROOT / "scripts"))
+import cli_page
 import figures
 import notebook
 
@@ -99,6 +102,21 @@ def test_the_reference_has_every_public_name_once():
     )
     assert sorted(told) == sorted(latent_tokens.__all__)
     assert all(getattr(latent_tokens, name).__doc__ for name in told)
+
+
+def test_command_line_page_is_written_from_the_parsers():
+    assert (DOCS / "cli.md").read_text() == cli_page.page(), "run python scripts/cli_page.py"
+
+
+def test_command_line_page_has_every_flag_and_example():
+    sections = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", cli_page.page(), re.M | re.S))
+    assert list(sections) == list(COMMANDS)
+    for command, text in sections.items():
+        assert len(commands(text)) == 2
+        for option in options_of(COMMANDS[command]):
+            spelled = option.metavar if option.positional else option.flags[0]
+            assert f"`{spelled}".replace("|", "\\|") in text
+            assert text.count("](") >= option.help.count("docs/")
 
 
 @pytest.mark.parametrize("name", figures.DRAWN)

@@ -186,7 +186,7 @@ def test_other_settings_name_the_method_too_in_any_precision(net, tmp_path, abou
     rounded = deepcopy(net).to(dtype).float()
     rounded.rotary_emb.inv_freq = net.rotary_emb.inv_freq
     assert difference(rounded, ours, causal) < 1e-5
-    with pytest.raises(ValueError, match=r"weights=raw: .* is a folder, which holds averages alone"):
+    with pytest.raises(ValueError, match=r"weights=raw: .* is a directory, which has EMA weights only"):
         import_checkpoint(tmp_path, "raw")
 
 
@@ -230,7 +230,7 @@ def test_checkpoint_file_executes_nothing(net, tmp_path):
         with pytest.raises(
             ValueError,
             match=r"refused, it asks for (posix\.system|\w+\.eval|\w+\.getattr|_?pickle\.loads), which is "
-            r"no plain value",
+            r"not a plain value",
         ):
             import_checkpoint(tmp_path / "evil.ckpt")
     assert not mark.exists()
@@ -379,7 +379,7 @@ WRONG = {
     ),
     "no method": (
         lambda content: algo(content).update({"diffusion_attn_mode": None, "name": "mine"}),
-        "do not say how it attends; name it with --method",
+        "its attention is not in its settings; name it with --method",
     ),
     "a list for a method": (
         lambda content: algo(content).update({"diffusion_attn_mode": ["causal"]}),
@@ -387,7 +387,7 @@ WRONG = {
     ),
     "extra": (
         lambda content: content["state_dict"].update({"backbone.bonus": torch.zeros(2)}),
-        "backbone.bonus is no weight of",
+        "backbone.bonus is not a weight of",
     ),
     "lost": (
         lambda content: content["state_dict"].pop("backbone.output_layer.linear.bias"),

@@ -253,7 +253,7 @@ def test_shifted_readout_predicts_tokens_from_those_before(model_of):
     expected = -logits.log_softmax(-1).gather(2, whole[..., None]).mean()
     assert torch.allclose(model(whole, labels=whole).loss, expected)
     whole[:, 3] = MASK
-    with pytest.raises(ValueError, match="no prefix"):
+    with pytest.raises(ValueError, match="not a prefix"):
         model(whole)
 
 
@@ -395,7 +395,7 @@ def test_inputs_that_cannot_be_get_one_line(model_of):
     model, ids = model_of(METHODS["scdm"]), boards(3)
     mistakes = {
         "17 slots: this model learned sequences of 16": (torch.zeros(1, 17, dtype=torch.long), {}),
-        "9 is no token; must be 0..3, or 4 for MASK": (torch.full((1, 4), 9), {}),
+        "9 is not a token; must be 0..3, or 4 for MASK": (torch.full((1, 4), 9), {}),
         "position_ids: must lie in 0..15": (ids, {"position_ids": torch.arange(1, 17)}),
         "names a position twice": (ids, {"position_ids": torch.zeros(16, dtype=torch.long)}),
         "all of them must be": (ids, {"attention_mask": torch.ones(3, 4)}),

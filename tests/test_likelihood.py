@@ -134,7 +134,7 @@ def test_impossible_likelihood_is_refused(net):
     tokens, ends = every()[:2], torch.full((2,), 4)
     with pytest.raises(ValueError, match="decodes from left to right"):
         log_likelihood(net, METHODS["ar-mtp"], tokens, order_of("scdm", 2), torch.zeros_like(ends), ends)
-    with pytest.raises(ValueError, match="latents=3: this method can use none"):
+    with pytest.raises(ValueError, match="latents=3: this method has no latent tokens"):
         log_likelihood(net, METHODS["sidm"], tokens, order_of("scdm", 2), torch.zeros_like(ends), ends, 3)
 
 
@@ -194,7 +194,7 @@ def test_orders_past_the_end_are_free_and_latents_are_checked(net):
     assert (log_likelihood(net, METHODS["arm"], tokens, order, none, two)[0, :2] < 0).all()
     with pytest.raises(ValueError, match="latents=0: its latents are all masked tokens"):
         log_likelihood(net, METHODS["mdm"], tokens, order, none, two, 0)
-    with pytest.raises(ValueError, match="latents=all: this method can use none"):
+    with pytest.raises(ValueError, match="latents=all: this method has no latent tokens"):
         log_likelihood(net, METHODS["sidm"], tokens, order, none, two, "all")
 
 

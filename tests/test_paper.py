@@ -595,5 +595,5 @@ def test_text_table_has_a_line_per_seed_and_needs_imports(few):
         match=r"text-mdm-imported: no model there; this takes a published one: latent-tokens import FILE",
     ):
         reproduce(replace(config, experiment="table-text", scale="paper", judge="trigrams"))
-    with pytest.raises(ValueError, match="judge=nowhere: must be a folder or a name on the hub"):
+    with pytest.raises(ValueError, match="judge=nowhere: must be a directory or a name on the Hub"):
         reproduce(replace(config, experiment="table-text", seeds=3, judge="nowhere"))

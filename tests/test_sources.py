@@ -268,8 +268,11 @@ SUDOKU_FAULTS = {
     "row": (lambda row: spoilt(row, 1, 9), "row 9: must be 0 to 8"),
     "value": (lambda row: spoilt(row, 3, 0), "value 0: must be 1 to 9"),
     "givens": (lambda row: spoilt(row, 0, 82), "82 givens of 81 cells"),
-    "one given too many": (lambda row: spoilt(row, 0, row[0] + 1), "the strategies do not say"),
-    "strategy": (lambda row: spoilt(row, -1, 12), "the strategies do not say"),
+    "one given too many": (
+        lambda row: spoilt(row, 0, row[0] + 1),
+        "its strategies must be 0, given, for the first",
+    ),
+    "strategy": (lambda row: spoilt(row, -1, 12), "its strategies must be 0, given, for the first"),
     "a cell twice": (lambda row: spoilt(row, [5, 6], row[[1, 2]]), "a cell is in it twice"),
     "a wrong solution": (lambda row: spoilt(row, -2, row[-2] % 9 + 1), "the solution given is wrong in row"),
     "a wrong given": (
@@ -319,8 +322,8 @@ def test_arrays_of_another_kind_are_refused(tmp_path):
         with pytest.raises(ValueError, match=message):
             read_source(PUZZLE, path, skip_bad=True)
     for array, message in (
-        (np.zeros((3, 324), int), r"holds int64 \(3, 324\); sudoku-puzzle takes whole numbers \(N, 325\)"),
-        (np.zeros((3, 325)), "holds float64"),
+        (np.zeros((3, 324), int), r"is int64 \(3, 324\); sudoku-puzzle takes whole numbers \(N, 325\)"),
+        (np.zeros((3, 325)), "is float64"),
         (np.array([[None]]), "no complete array in it"),
     ):
         np.save(path, array)
@@ -382,19 +385,19 @@ TEXTS = {
     "a zebra's houses": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[0, 1, 2]", "[0, 2, 1]"), 2,
         "it must number the houses"),
     "a zebra's part of a house": (ZEBRA, "x.jsonl", ZEBRAS,
-        GOOD_ZEBRA.replace("[1, 0, 2]", "[1.9, 0.2, 2]"), 2, "no rows of whole numbers"),
+        GOOD_ZEBRA.replace("[1, 0, 2]", "[1.9, 0.2, 2]"), 2, "its table must be rows of whole numbers"),
     "a zebra's text": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 0, 2]", '"102"'), 2,
-        "no rows of whole numbers"),
+        "its table must be rows of whole numbers"),
     "a zebra's truth": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[0, 1, 2]", "[false, true, 2]"), 2,
-        "no rows of whole numbers"),
+        "its table must be rows of whole numbers"),
     "a zebra's infinity": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 0, 2]", "[Infinity, 0, 2]"), 2,
-        "no rows of whole numbers"),
+        "its table must be rows of whole numbers"),
     "a zebra's clues": (ZEBRA, "x.jsonl", ZEBRAS, '{"clues": [1, 2], "solution": []}', 2,
-        "its clues are no list of text"),
+        "its clues must be a list of text"),
     "deep brackets": (ZEBRA, "x.jsonl", ZEBRAS, "[" * 100_000, 2, "not JSON"),
     "a quote": (PUZZLE, "x.csv", CSV, f'"{QUIZ},{SOLUTION}', 3, "puzzle of 82 cells"),
     "a zebra's table": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace(TABLE, "[1, 2]"), 2,
-        "no rows of whole numbers"),
+        "its table must be rows of whole numbers"),
     "countdown": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN.replace("=18", "=19"), 2,
         "is wrong: 31-13=19 is not true"),
     "a broken line": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN[:-5], 2, "not JSON"),

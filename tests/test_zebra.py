@@ -197,10 +197,10 @@ def test_drawn_as_a_person_would():
         ("", "no row of houses"),
         (A, "no row of houses: after the last CLUE_END must be the houses, like 0 1 2"),
         (f"{A} 0 2 1", "no row of houses"),
-        (f"{A} 0 1 2 3 4 5 6", "'6' is no word of a puzzle"),
+        (f"{A} 0 1 2 3 4 5 6", "'6' is not a word of a puzzle"),
         (f"{A} 0 1", "values and houses below 2"),
         ("= LHS c 0 1 RHS c 1 CLUE_END 0 1 2", "clue '= LHS c 0 1 RHS c 1': must be like"),
-        ("above LHS c 0 1 RHS c 1 1 CLUE_END 0 1 2", "'above' is no word of a puzzle"),
+        ("above LHS c 0 1 RHS c 1 1 CLUE_END 0 1 2", "'above' is not a word of a puzzle"),
         ("0 LHS c 0 1 RHS c 1 1 CLUE_END 0 1 2", "clue '0 LHS c 0 1 RHS c 1 1'"),
         ("= LHS n 1 1 RHS c 1 1 CLUE_END 0 1 2", "clue '= LHS n 1 1 RHS c 1 1'"),
         (
@@ -208,7 +208,7 @@ def test_drawn_as_a_person_would():
             "no clue names attribute 1: the puzzle cannot have one solution",
         ),
         ("= LHS c 0 1 RHS c 1 1 CLUE_END 0 1 2", "puzzle of 2 attributes: zebra has 3 or 4 or 5 or 6"),
-        ("<SEP> 0 1 2", "'<SEP>' is no word of a puzzle"),
+        ("<SEP> 0 1 2", "'<SEP>' is not a word of a puzzle"),
     ],
 )
 def test_a_puzzle_that_cannot_be_read_says_why(text, message):

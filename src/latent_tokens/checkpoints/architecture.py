@@ -35,8 +35,8 @@ def plain(value: Saved, source: Path) -> Json:
         if depth > DEEPEST or num_visited > MOST_SETTINGS:
             raise ValueError(
                 f"{source}: its settings are nested more than {DEEPEST} deep, "
-                f"or more than {MOST_SETTINGS:,}; "
-                "this is no published checkpoint"
+                f"or more than {MOST_SETTINGS:,}, "
+                "so it is not a published checkpoint"
             )
         state = value.state if isinstance(value, Inert) else None
         if isinstance(state, dict):
@@ -80,11 +80,13 @@ def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str
     layers = len({name.split(".")[1] for name in weights if name.startswith("blocks.")})
     num_blocks = settings.get("n_blocks")
     if layers < 1 or (isinstance(num_blocks, int) and layers != num_blocks):
-        raise ValueError(f"{source}: has weights of {layers} blocks; its settings say n_blocks={num_blocks}")
+        raise ValueError(
+            f"{source}: has weights of {layers} blocks, and its settings have n_blocks={num_blocks}"
+        )
     expected = shapes(rows, width, layers, cond, waves)
     for what, names in (
         ("is missing", expected.keys() - weights.keys()),
-        ("is no weight of Eso-LM's or MDLM's network", weights.keys() - expected.keys() - {BUFFER}),
+        ("is not a weight of Eso-LM's or MDLM's network", weights.keys() - expected.keys() - {BUFFER}),
     ):
         if names:
             others = f" (and {len(names) - 1} more)" if len(names) > 1 else ""

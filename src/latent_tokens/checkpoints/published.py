@@ -63,7 +63,7 @@ def import_checkpoint(
     """
     if source.is_dir() and weights == "raw":
         raise ValueError(
-            f"weights=raw: {source} is a folder, which holds averages alone; leave it out, or name the .ckpt"
+            f"weights=raw: {source} is a directory, which has EMA weights only. Use weights=ema, or a .ckpt."
         )
     checkpoint = read_folder(source) if source.is_dir() else read_lightning(source, weights or "ema")
     name = method or method_of(checkpoint)
@@ -83,7 +83,7 @@ def read_lightning(source: Path, kind: Kind) -> Checkpoint:
     entries = content if isinstance(content, dict) else {}
     state = entries.get("state_dict")
     if not is_state_dict(state):
-        raise ValueError(f"{source}: no state_dict of tensors; this is no Lightning checkpoint")
+        raise ValueError(f"{source}: has no state_dict of tensors, so it is not a Lightning checkpoint")
     backbone, left_out = inside(source, state)
     settings = table(plain(entries.get("hyper_parameters"), source))
     stored = {
@@ -147,7 +147,7 @@ def read_folder(source: Path) -> Checkpoint:
     for name in ("config.json", "model.safetensors"):
         if not (source / name).is_file():
             raise ValueError(
-                f"{source}: {name} is missing; a folder must have config.json and model.safetensors"
+                f"{source}: {name} is missing; a directory must have config.json and model.safetensors"
             )
     try:
         settings = table(plain(json.loads((source / "config.json").read_bytes()), source))
@@ -220,4 +220,4 @@ def method_of(checkpoint: Checkpoint) -> str:
             )
             if known in BY_NAME:
                 return BY_NAME[known]
-    raise ValueError(f"{checkpoint.source}: its settings do not say how it attends; {choices}")
+    raise ValueError(f"{checkpoint.source}: its attention is not in its settings; {choices}")

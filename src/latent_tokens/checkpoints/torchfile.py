@@ -120,7 +120,7 @@ def stubs(file: Path) -> list[Stub]:
         if library not in STUBBED and not (library in ("builtins", "__builtin__") and last in TYPES):
             raise ValueError(
                 f"{file}: refused, it asks for {name[:80]}, "
-                f"which is no plain value, tensor or class of {', '.join(STUBBED)}"
+                f"which is not a plain value, tensor or class of {', '.join(STUBBED)}"
             )
     return [(stub_of(name), name) for name in names]
 
@@ -153,7 +153,7 @@ def check_archive(file: Path) -> None:
         raise ValueError(f"{file}: no file")
     if file.suffix == ".safetensors":
         raise ValueError(
-            f"{file}: is read with the config.json that describes it; name the folder that has both"
+            f"{file}: is read with the config.json that describes it; name the directory that has both"
         )
     try:
         with zipfile.ZipFile(file) as archive:
@@ -193,7 +193,7 @@ def check_archive(file: Path) -> None:
         )
     if pickles[0].file_size > LARGEST_PICKLE:
         raise ValueError(
-            f"{file}: its values beside tensors take {pickles[0].file_size:,} bytes, "
+            f"{file}: its values other than tensors take {pickles[0].file_size:,} bytes, "
             f"more than {LARGEST_PICKLE:,}"
         )
     if any(content != b"little" for content in order):

@@ -41,7 +41,7 @@ class EvalConfig(SamplingConfig):
             check_int("num_samples", self.num_samples, 1)
         check_int("batch_size", self.batch_size, 1)
         if self.latents == ():
-            raise ValueError("latents=(): must hold numbers or 'all', like (0, 4, 'all')")
+            raise ValueError("latents=(): must have numbers or 'all', like (0, 4, 'all')")
         for latents in self.latents or ():
             if latents != "all":
                 check_int("latents", latents, 0)

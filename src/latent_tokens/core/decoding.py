@@ -142,7 +142,7 @@ def num_candidates_and_latents(
     if (step_size > visible).any():
         raise ValueError(
             f"{int(step_size.max())} tokens in one step with a window of {method.window}: "
-            "it shows no more masked tokens than that; use fewer a step"
+            "its input has no more masked tokens than that. Use fewer per step."
         )
     k = resolve_count(decoding.candidates, in_block, num_clean, "candidates", least=1).maximum(step_size)
     latents = method.default_latents if decoding.latents is None else decoding.latents

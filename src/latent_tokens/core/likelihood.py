@@ -140,4 +140,6 @@ def check(
             "use latents=all, or scdm or esolm"
         )
     if latents not in (None, 0) and method.latent_control == "none":
-        raise ValueError(f"latents={latents}: this method can use none; use latents=0, or scdm or esolm")
+        raise ValueError(
+            f"latents={latents}: this method has no latent tokens. Use latents=0, or scdm or esolm."
+        )

@@ -164,7 +164,7 @@ def choose_latents(policy: LatentPolicy, step: PolicyInput, draw: Draw) -> Int[T
     fixed = (index < step.start[:, None]) | (index >= (step.num_clean + step.num_masked)[:, None])
     if (moved & fixed).any():
         raise ValueError(
-            "latent_policy moved clean tokens, candidates or positions past a row's length: "
+            "latent_policy: it moved clean tokens, candidates or positions past a row's length, and "
             "only masked tokens after these may move"
         )
     return order

@@ -115,6 +115,7 @@ def check_known(net: Denoiser, method: Method, tokens: Tensor, known: Tensor) ->
         row, position = wrong.nonzero()[0].tolist()
         token = int(tokens[row, position])
         raise ValueError(
-            f"row {row}, position {position}: token {token} is no known token; mark it as unknown instead"
+            f"row {row}, position {position}: token {token} is not in the vocabulary. "
+            "Mark it as unknown instead."
         )
     method.check_known(known)

@@ -104,7 +104,7 @@ def check_text_config(config: DataConfig) -> None:
     if not config.from_file:
         raise ValueError(
             f"source={config.source}: text is read from a file; "
-            "name a text file, a folder of them, or a .jsonl"
+            "name a text file, a directory of them, or a .jsonl"
         )
     source = Path(str(config.source))
     if config.field is not None and not has_fields(source):

@@ -77,7 +77,7 @@ def make_data(config: DataConfig, report: Report = lambda num_examples: None) ->
         splits, origin = make(task, config, report)
         if not splits:
             raise ValueError(
-                f"{config.task}: no example is left of what was asked for; ask for more, or keep less out"
+                f"{config.task}: no example is left. Ask for more, or name fewer data sets in apart_from."
             )
 
         # Write the arrays.
@@ -213,7 +213,7 @@ def keys_of(folders: Sequence[Path], task: Task) -> set[int]:
         other, splits = load_data(folder, task=task)
         if not isinstance(other, Task) or puzzles_of(other) != puzzles_of(task):
             raise ValueError(
-                f"apart_from={folder}: holds {other.name}, which has no puzzle in common with {task.name}"
+                f"apart_from={folder}: contains {other.name}, which has no puzzle in common with {task.name}"
             )
         for examples in splits.values():
             keys |= set(other.keys(examples).tolist())

@@ -64,8 +64,7 @@ def texts_of(source: Path, field: str) -> Iterator[str]:
             yield text_of(file)
     else:
         raise ValueError(
-            f"source={source}: no such file or folder; "
-            f"name a text file, a folder of them, a .jsonl, or {HUB}OWNER/NAME"
+            f"source={source}: not found. Name a text file, a directory of them, a .jsonl, or {HUB}OWNER/NAME"
         )
 
 
@@ -109,7 +108,7 @@ def rows_of_datasets(name: str, field: str) -> Iterator[str]:
             if isinstance(rows, datasets.DatasetDict):
                 if "train" not in rows:
                     raise LookupError(
-                        f"has no split named train; save one of its {', '.join(rows)} by itself"
+                        f"has no split named train; save one of its splits alone: {', '.join(rows)}"
                     )
                 rows = rows["train"]
 

@@ -43,7 +43,9 @@ def nats_along_orders(
     method = net.method
     device = next(net.parameters()).device
     if method is None:
-        raise ValueError("net.method is None: set it to the Method that the net was trained with")
+        raise ValueError(
+            "net.method=None: the net has no method. Set it to the one that it was trained with."
+        )
     if order == "uniform" and method.is_left_to_right:
         raise ValueError(
             "order=uniform: this method decodes from left to right alone; "

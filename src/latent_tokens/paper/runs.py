@@ -197,6 +197,6 @@ def check_together(rows: Sequence[Row], results: Path) -> None:
                     f" ({str(other[what])[:12]}, {str(row[what])[:12]})"
                 )
                 raise ValueError(
-                    f"{results}: {both}, so no table can hold both;"
-                    " remove one of them, and it is measured again"
+                    f"{results}: {both}, so no table can have both."
+                    " Remove one of them, and it is measured again."
                 )

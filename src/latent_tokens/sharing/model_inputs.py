@@ -34,7 +34,7 @@ def check_inputs(net: Transformer, input_ids: Tensor, positions: Tensor, attende
     invalid = ((input_ids < 0) | (input_ids > net.mask_id)) & attended
     if invalid.any():
         raise ValueError(
-            f"input_ids: {int(input_ids[invalid][0])} is no token; "
+            f"input_ids: {int(input_ids[invalid][0])} is not a token; "
             f"must be 0..{net.mask_id - 1}, or {net.mask_id} for MASK"
         )
     positions = positions.expand_as(input_ids)
@@ -105,8 +105,8 @@ def arrange(
     layout = Layout(positions.gather(1, slots), num_clean, num_clean + num_visible)
     if method.readout == "shifted" and (layout.positions != layout.slots)[layout.shown].any():
         raise ValueError(
-            "input_ids: its tokens are no prefix, and a shifted readout only continues one; "
-            "use scdm or mdm to infill"
+            "input_ids: its tokens are not a prefix, and a shifted readout only continues one. "
+            "Use scdm or mdm to infill."
         )
 
     # The tokens by position.

@@ -80,7 +80,9 @@ class Examples:
         try:
             from datasets import Dataset
         except ImportError:
-            raise ValueError("to_hf needs the library datasets. Install it: pip install datasets") from None
+            raise ValueError(
+                "to_hf: the library datasets is not installed. Use pip install datasets."
+            ) from None
         columns = {"tokens": self.tokens.astype(np.int64), "known": self.known, "length": self.lengths}
         return Dataset.from_dict(columns)
 

@@ -79,7 +79,7 @@ def shah_sudoku(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
     width = 4 * task.side**2 + 1
     if array.ndim != 2 or array.shape[1] != width or array.dtype.kind not in "iu":
         raise ValueError(
-            f"{path}: holds {array.dtype} {array.shape}; {task.name} takes whole numbers (N, {width})"
+            f"{path}: is {array.dtype} {array.shape}; {task.name} takes whole numbers (N, {width})"
         )
     for number, row in enumerate(array):
         yield f"row {number} (from 0)", partial(shah_row, task, row)
@@ -108,9 +108,7 @@ def shah_row(task: Sudoku | SudokuPuzzle, row: NDArray[np.int64]) -> Examples:
         not np.isin(strategies, STRATEGIES).all()
         or ((strategies == 0) != (np.arange(len(cells)) < num_givens)).any()
     ):
-        raise ValueError(
-            f"the strategies do not say that the first {num_givens} cells, and no others, are given"
-        )
+        raise ValueError(f"its strategies must be 0, given, for the first {num_givens} cells only")
     solution = np.empty(len(cells), np.int16)
     solution[positions] = values - 1
     givens = np.full(len(cells), -1, np.int16)
@@ -172,7 +170,7 @@ def shah_zebra(task: Zebra, path: Path) -> Iterator[Record]:
         raise ValueError(f"{path}: {error}") from None
     if not isinstance(content, list):
         raise ValueError(
-            f"{path}: holds a {type(content).__name__}; it must be a list of [tokens, table, order]"
+            f"{path}: is a {type(content).__name__}; it must be a list of [tokens, table, order]"
         )
     for number, record in enumerate(content):
         yield f"row {number} (from 0)", partial(shah_zebra_row, task, record)
@@ -182,7 +180,7 @@ def shah_zebra_row(task: Zebra, record: Plain) -> Examples:
     """Return one example of Shah et al.'s Zebra. The clues come before ANSWER; the table is the answer."""
     words, table, _ = record if isinstance(record, list) and len(record) == 3 else (None, None, None)
     if not is_text(words) or "ANSWER" not in words:
-        raise ValueError("must be [tokens, table, order], the tokens text with ANSWER among it")
+        raise ValueError("it must be [tokens, table, order], and the tokens text that contains ANSWER")
     return zebra_row(task, words[: words.index("ANSWER")], table)
 
 
@@ -190,7 +188,7 @@ def zebra_row(task: Zebra, words: list[str], table: Plain) -> Examples:
     """Return one example from clue tokens and a table whose first row numbers the houses."""
     lists = table.tolist() if isinstance(table, np.ndarray) else table
     if not is_table(lists):
-        raise ValueError("its table is no rows of whole numbers")
+        raise ValueError("its table must be rows of whole numbers")
     numbered, *rows = lists
     if numbered != list(range(len(numbered))):
         raise ValueError(f"the first row of its table is {numbered}: it must number the houses from 0")
@@ -203,7 +201,7 @@ def zebra_jsonl(task: Zebra, path: Path) -> Iterator[Record]:
     def row(text: str) -> Examples:
         clues, table = json_fields(text, list, "clues", "solution")
         if not is_text(clues):
-            raise ValueError("its clues are no list of text")
+            raise ValueError("its clues must be a list of text")
         return zebra_row(task, clues, table)
 
     return json_lines(path, row)

@@ -125,7 +125,7 @@ class Zebra:
         _, _, attributes = read_prompt(problem.tokens[0])
         if [len(row) for row in table] != [houses] * attributes:
             raise ValueError(
-                f"answer of {len(table)} rows: must have {attributes} of {houses} values, as the clues say"
+                f"answer of {len(table)} rows: must have {attributes} of {houses} values, as in the clues"
             )
         start = int(problem.known[0].sum())
         end = start + houses * attributes
@@ -147,7 +147,7 @@ class Zebra:
         unknown = [word for word in words if word not in IDS or word.startswith("<")]
         if unknown:
             raise ValueError(
-                f"{unknown[0]!r} is no word of a puzzle: must be one of {' '.join(WORDS[DIGIT:])}"
+                f"{unknown[0]!r} is not a word of a puzzle: must be one of {' '.join(WORDS[DIGIT:])}"
             )
         prompt = [BOS, *(IDS[word] for word in words), SEP]
         _, houses, attributes = read_prompt(np.array(prompt, np.uint8))

@@ -18,6 +18,7 @@ HOLDING = {
     "README.md",
     "SECURITY.md",
     "docs/index.md",
+    "docs/install.md",
     "pyproject.toml",
     "src/latent_tokens/sharing/hub_methods.py",
     "src/latent_tokens/web/page.html",

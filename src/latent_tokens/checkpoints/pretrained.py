@@ -82,6 +82,10 @@ def from_pretrained(folder_or_name: str | Path, *, net: nn.Module | None = None)
 
     Raises:
         ValueError: the directory is missing, incomplete, corrupt, of another version or of another network.
+
+    Example:
+        >>> from_pretrained("sudoku-6-scdm").max_length
+        36
     """
     folder = find(folder_or_name)
     config = read_description(folder, "config.json", "model")
@@ -177,9 +181,19 @@ def save_pretrained(
     A wrapper of the network is looked through. `about` is added to the config, and `beside` are other files.
     Existing files stay if an error is raised.
 
+    Args:
+        net: the network, also in a wrapper.
+        folder: the directory to write.
+        dtype: the precision of the weights. None is theirs.
+        about: keys to add to config.json.
+        beside: other files, by name.
+
     Raises:
         ValueError: the method is missing or cannot be saved.
         OSError: the disk is full.
+
+    Example:
+        save_pretrained(net, "models/six")
     """
     folder = Path(folder)
     net = cast(nn.Module, unwrap(net))

@@ -20,7 +20,12 @@ MOST_PROCESSES = 1_024
 
 @dataclass(frozen=True)
 class DataConfig:
-    """A data set to make or to convert: splits that share no puzzle, and a manifest with checksums."""
+    """A data set to make or to convert: splits that share no puzzle, and a manifest with checksums.
+
+    Example:
+        >>> DataConfig("zebra", houses=(3, 4), num_train=1_000).num_train
+        1000
+    """
 
     task: str
     """Task to make data for. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36 (or

@@ -14,7 +14,12 @@ from latent_tokens.configs.sampling import NumLatents, SamplingConfig, check_sam
 
 @dataclass(frozen=True)
 class EvalConfig(SamplingConfig):
-    """What to evaluate: one result row for each number of latent tokens."""
+    """What to evaluate: one result row for each number of latent tokens.
+
+    Example:
+        >>> EvalConfig(latents=(0, 4, "all"), candidates=4).latents
+        (0, 4, 'all')
+    """
 
     latents: tuple[NumLatents, ...] | None = None  # type: ignore[assignment]
     """Number of latent tokens (n) in the input, one result row each. Numbers or all. With n = 0 the input

@@ -37,6 +37,9 @@ def as_tensors(examples: Examples, device: torch.device | str = "cpu") -> tuple[
 def as_numpy(tokens: Tensor) -> Tokens:
     """Return tokens as tasks take them: uint8 on the CPU, or uint16 if one is larger than 255.
 
+    Args:
+        tokens: token ids, on any device.
+
     Example:
         >>> as_numpy(torch.tensor([[1, 2]])).dtype
         dtype('uint8')

@@ -38,6 +38,22 @@ def nats_along_orders(
     mean over uniform orders is the bound (ELBO) that masked diffusion models are trained on.
 
     `report` receives the number of sequences of each batch. Raise ValueError as `log_likelihood` does.
+
+    Args:
+        net: the network, with its method.
+        examples: N complete sequences.
+        orders: the number K of orders. 1 if `order` is left_to_right.
+        order: the kind of orders. None is the method's own.
+        latents: n. None is the method's own number.
+        seed: of the random orders.
+        report: receives the number of sequences of each batch.
+
+    Raises:
+        ValueError: as `log_likelihood`.
+
+    Example:
+        >>> nats_along_orders(net, task.generate(2, seed=0), orders=3, latents=4).shape
+        (3, 2)
     """
     # Choose the orders.
     method = net.method

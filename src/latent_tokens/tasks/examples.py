@@ -41,7 +41,7 @@ class Examples:
 
     Example:
         >>> examples = Examples.of(np.zeros((2, 16), np.uint8), known=3)
-        >>> len(examples), examples[0]["known"].sum()
+        >>> len(examples), int(examples[0]["known"].sum())
         (2, 3)
     """
 

@@ -100,6 +100,7 @@ def test_the_contents_name_every_page():
         [
             *(page.stem for page in DOCS.glob("*.md") if page.stem != "index"),
             "../CONTRIBUTING",
+            "../CODE_OF_CONDUCT",
             "../CHANGELOG",
             "../SECURITY",
         ]

@@ -11,7 +11,10 @@ from latent_tokens.commands import COMMANDS, DESCRIPTIONS
 from latent_tokens.commands.options import options_of
 
 MANUAL = sorted(path for path in ROOT.glob("docs/*.md") if path.name != "cli.md")  # of which help is checked
-PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")), *MANUAL]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md")),
+    *MANUAL,
+]
 LONGEST_SENTENCE = 35  # words
 WIDEST_LINE = 110  # columns
 

@@ -1,13 +1,17 @@
-# setup: the environment for development.  demo: train, vary the number of latent tokens, draw the curve. It needs no extra.
-# test: the fast tests.  test-all: also browsers, builds, process groups and a short drill.  CI runs check, docs and test-all.
-# test-all ends with the ratios of speeds, alone: none may have lost half of what src/latent_tokens/bench/ratios.json stores.
-# drill: breaks a training run hundreds of times, which must end as if nothing had been; minutes.
-# release-models: train and evaluate the bundled 6x6 models again, and write all that depends on them.
-# check also says which of what is installed has a known weakness, where a network can tell; that fails nothing.
-# fuzz: every reader is given what it must refuse, for minutes.  docs: the manual as a site in site/; a broken link fails.
-# page-sources: the generated files of the page, from web/. check also checks web/, if npm is installed.
-# page: the page without a server, as a site in dist/page and as one file, dist/latent-tokens.html.
-# space: what a Hugging Face Space of the app holds, in OUT.
+# setup           Install the development environment into .venv.
+# demo            Train a model, vary its number of latent tokens, and draw the curve. Needs no extra.
+# test            Run the fast tests.
+# test-all        Run all tests, then compare speed ratios with src/latent_tokens/bench/ratios.json.
+# check           Format, lint and type checks, also of web/ if npm is installed. Known vulnerabilities are
+#                 printed and do not fail it.
+# docs            Build the manual in site/. A broken link fails.
+# drill           Interrupt a training run hundreds of times. Its weights must stay equal. Takes minutes.
+# fuzz            Pass damaged input to every reader. Each must refuse it in one line. Takes minutes.
+# page-sources    Generate the files of the page from web/.
+# page            Write the page that needs no server: dist/page and dist/latent-tokens.html.
+# release-models  Train and evaluate the bundled 6x6 models again, and write the files that depend on them.
+# space           Write the files of a Hugging Face Space to OUT.
+# CI runs check, docs and test-all (.ci/run).
 DEMO ?= full
 OUT ?= runs/demo
 RUN = .venv/bin/latent-tokens

@@ -37,7 +37,7 @@ html_extra_path = ["front"]  # index.html, which leads to docs/index.html
 
 
 def with_title(app: Sphinx, page: str, source: list[str]) -> None:
-    """Puts a title over what `latent-tokens reproduce` wrote, which begins with a table."""
+    """Add a title to a page that `latent-tokens reproduce` wrote, which begins with a table."""
     if page.startswith("results/"):
         source[0] = f"---\norphan: true\n---\n# {page.rpartition('/')[2]}\n\n{source[0]}"
 
@@ -49,12 +49,12 @@ def fields_of(kind: type) -> list[str]:
     comments = {
         token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT
     }
-    found = []
+    lines = []
     for line in ast.parse(source).body[0].body:  # type: ignore[attr-defined]
         if isinstance(line, ast.AnnAssign):
-            said = f": {comments[line.lineno]}" if line.lineno in comments else ""
-            found.append(re.sub(r"' (\w)'", r"'\1'", f"* ``{ast.unparse(line)}``{said}"))
-    return found
+            comment = f": {comments[line.lineno]}" if line.lineno in comments else ""
+            lines.append(re.sub(r"' (\w)'", r"'\1'", f"* ``{ast.unparse(line)}``{comment}"))
+    return lines
 
 
 def is_record(kind: Any) -> bool:
@@ -69,19 +69,19 @@ def is_record(kind: Any) -> bool:
 def without_signature(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str, returns: str
 ) -> tuple[str, str] | None:
-    """Leaves out what a list of fields says better, and the constructor of a protocol, which has none."""
+    """Omit the signature of a record, whose fields are listed, and that of a protocol."""
     return ("", "") if is_record(obj) or getattr(obj, "_is_protocol", False) else None
 
 
 def with_fields(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Adds the fields of a record to its docstring, before the example."""
+    """Add the fields of a record to its docstring."""
     if what == "class" and is_record(obj):
         end = lines.index(".. rubric:: Example") if ".. rubric:: Example" in lines else len(lines)
         lines[end:end] = ["", *fields_of(obj), ""]
 
 
 def setup(app: Sphinx) -> None:
-    """Sphinx calls this."""
+    """Register the functions of this module with Sphinx."""
     app.connect("source-read", with_title)
     app.connect("autodoc-process-signature", without_signature)
     app.connect("autodoc-process-docstring", with_fields)

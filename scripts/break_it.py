@@ -45,7 +45,7 @@ def old_and_new(path, rest):
 
 
 def copy_repository():
-    """The repository without what git ignores, in COPY."""
+    """Copy the repository to COPY, without the files that git ignores."""
     shutil.rmtree(COPY, ignore_errors=True)
     shutil.copytree(
         ROOT, COPY, ignore=shutil.ignore_patterns(".git", ".venv", "runs", "site", ".*_cache", ".hypothesis")
@@ -54,7 +54,7 @@ def copy_repository():
 
 
 def outcome(path, old, new, all_tests):
-    """Whether the tests fail in the copy with this breakage, and the first that does.
+    """Return whether the tests fail in the copy with this breakage, and the first that fails.
 
     The files of tests that name the broken module run first, because they are most likely to fail.
     """

@@ -1,8 +1,8 @@
-"""A real English text of 11 MB for experiments: the pages of Debian's package `anarchism`, a document a page.
+"""Write 11 MB of English text for experiments: one document per page of Debian's package `anarchism`.
 
     python scripts/english.py texts/english
 
-Takes `apt-get` and `dpkg-deb`, and a network; nothing is installed. The text is under the GPL-2.
+It needs `apt-get`, `dpkg-deb` and a network, and installs nothing. The text is under the GPL-2.
 """
 
 from __future__ import annotations
@@ -14,46 +14,35 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 PACKAGE = "anarchism"
-BLOCKS = {
-    "p",
-    "h1",
-    "h2",
-    "h3",
-    "h4",
-    "h5",
-    "li",
-    "blockquote",
-    "div",
-    "br",
-    "tr",
-}  # tags that a line ends with
-UNREAD = {"head", "script", "style"}
+LINE_TAGS = {*["p", "h1", "h2", "h3", "h4", "h5", "li", "blockquote", "div", "br", "tr"]}
+SKIPPED = {"head", "script", "style"}
 
 
 class Page(HTMLParser):
-    """The words of a page, a line for each of its blocks."""
+    """A parser that collects the text of a page, one line per block."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.lines, self.unread = [""], 0
+        self.lines = [""]
+        self.skipped_depth = 0
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.unread += tag in UNREAD
-        if tag in BLOCKS:
+        self.skipped_depth += tag in SKIPPED
+        if tag in LINE_TAGS:
             self.lines.append("")
 
     def handle_endtag(self, tag: str) -> None:
-        self.unread -= tag in UNREAD
-        if tag in BLOCKS:
+        self.skipped_depth -= tag in SKIPPED
+        if tag in LINE_TAGS:
             self.lines.append("")
 
     def handle_data(self, data: str) -> None:
-        if not self.unread:
+        if not self.skipped_depth:
             self.lines[-1] += data
 
 
 def words_of(html: str) -> str:
-    """A page's text: a paragraph a line, single spaces."""
+    """Return the text of a page, one line per paragraph, with single spaces."""
     page = Page()
     page.feed(html)
     lines = (" ".join(line.split()) for line in page.lines)
@@ -61,9 +50,9 @@ def words_of(html: str) -> str:
 
 
 def main(out: Path) -> None:
-    """Fetches the package and writes a .txt for each of its pages."""
+    """Download the package and write one .txt file per page."""
     if out.exists():
-        sys.exit(f"{out}: is there already; name a new folder")
+        sys.exit(f"{out}: exists. Name a new directory.")
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["apt-get", "download", PACKAGE], cwd=folder, check=True)
         (package,) = Path(folder).glob("*.deb")

@@ -39,7 +39,7 @@ SETS = (PuzzleSet("sudoku-6", 400, 14, 4), PuzzleSet("sudoku-9", 150, 36, 8))
 
 
 def measure(puzzle_set: PuzzleSet) -> dict[str, Any]:
-    """The record of one task: the counts over the set, and the first puzzles of each kind in KEPT."""
+    """Return the record of one task: the counts over the set, and the first puzzles of each kind in KEPT."""
     name = f"{puzzle_set.task}-scdm"
     model = LoadedModel(name, from_pretrained(name), TASKS[puzzle_set.task])
     problems = puzzles(model.task, puzzle_set.num_puzzles, puzzle_set.num_givens, SEED)
@@ -76,7 +76,7 @@ def measure(puzzle_set: PuzzleSet) -> dict[str, Any]:
 
 
 def as_text(problems: Examples, index: int) -> str:
-    """A puzzle as one line of digits, with a dot for each empty cell."""
+    """Return a puzzle as one line of digits, with a dot for each empty cell."""
     tokens = problems.tokens[index].tolist()
     known = problems.known[index].tolist()
     return "".join(str(token + 1) if given else "." for token, given in zip(tokens, known, strict=True))

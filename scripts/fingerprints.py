@@ -104,7 +104,7 @@ MANY = FEW | {
 
 
 def internal(name):
-    """The object of that name in INTERNAL, in whichever of its modules it is."""
+    """Return the object of a name of INTERNAL from the first of its modules that has it."""
     for path in INTERNAL[name]:
         module, attribute = path.rsplit(".", 1)
         try:
@@ -115,7 +115,7 @@ def internal(name):
 
 
 def digest(*parts):
-    """Twelve hexadecimal digits for arrays, tensors and texts."""
+    """Return twelve hexadecimal digits of the hash of arrays, tensors and texts."""
     content = hashlib.sha256()
     for part in parts:
         array = part.numpy() if isinstance(part, torch.Tensor) else part
@@ -124,12 +124,12 @@ def digest(*parts):
 
 
 def exact(value):
-    """A number of Python, numpy or torch as text that loses nothing."""
+    """Return a number of Python, numpy or torch as exact text."""
     return value.item().hex()
 
 
 def network(task, positions="both"):
-    """A tiny network with fixed weights, large enough that its input matters."""
+    """Return a tiny network with fixed weights, large enough that its input matters."""
     torch.manual_seed(0)
     net = Transformer(NETWORK, task.vocab_size, task.length, positions).eval()
     with torch.no_grad():
@@ -150,7 +150,7 @@ def batch_of(task):
 
 
 def training_losses(net, method, tokens, known, lengths):
-    """The losses of three batches, and the norm of the gradient of their sum."""
+    """Return the losses of three batches, and the norm of the gradient of their sum."""
     net.zero_grad()
     losses = [
         loss(net, method, tokens, known, torch.Generator().manual_seed(seed), lengths=lengths)
@@ -165,7 +165,7 @@ def training_losses(net, method, tokens, known, lengths):
 
 
 def sample(function, net, method, decoding, tokens, known, lengths):
-    """A hash of what `function` generates; "refused" if the method cannot decode so."""
+    """Return the hash of the samples of `function`, or "refused" if the method does not support them."""
     try:
         made = function(net, method, tokens, known, decoding, 7, lengths=lengths)
     except ValueError:
@@ -174,7 +174,7 @@ def sample(function, net, method, decoding, tokens, known, lengths):
 
 
 def samples(net, method, decodings, batch):
-    """The samples of each decoding; those of the fast path are listed if they differ from the reference's."""
+    """Return the samples of each decoding. Those of the optimized path are listed if they differ."""
     found = {}
     for name, decoding in decodings.items():
         found[name] = sample(internal("reference generate"), net, method, decoding, *batch)
@@ -185,7 +185,7 @@ def samples(net, method, decodings, batch):
 
 
 def methods_on(task, methods=ALL_METHODS):
-    """Losses and samples of methods on a task."""
+    """Return losses and samples of methods on a task."""
     net, batch = network(task), batch_of(task)
     decodings = MANY if task.name in MANY_DECODINGS else FEW
     return {
@@ -196,7 +196,7 @@ def methods_on(task, methods=ALL_METHODS):
 
 
 def methods_on_tasks():
-    """Losses and samples of every method on every task."""
+    """Return losses and samples of every method on every task."""
     found = {}
     for task in {task.name: task for task in TASKS.values()}.values():
         found |= methods_on(task)
@@ -253,7 +253,7 @@ def likelihoods():
 
 
 def examples():
-    """The examples that each task generates, in both paddings."""
+    """Return the examples that each task generates, with both paddings."""
     names = sorted({task.name for task in TASKS.values()})
     made = {
         (name, padding): configured(name, {"padding": padding}).generate(4, seed=1)
@@ -281,7 +281,7 @@ def recipe_hashes():
 
 
 def files_of_version_0_1():
-    """What reading each kind of file of version 0.1 returns."""
+    """Return the contents of each kind of file of version 0.1, as today's readers return them."""
     run, rows = FILES / "run", internal("measured")(FILES / "rows.jsonl")
     net = from_pretrained(run)
     task, splits = load_data(FILES / "data")
@@ -324,7 +324,7 @@ def files_of_version_0_1():
 
 
 def described_network(net):
-    """The method of a network, and its logits for a fixed input."""
+    """Return the method of a network, and its logits for a fixed input."""
     with torch.no_grad():
         logits = net(
             torch.arange(16)[None] % 4, torch.arange(16)[None], torch.ones(1, 16, 16, dtype=torch.bool)
@@ -362,13 +362,13 @@ PARTS = {
 
 
 def fingerprints():
-    """All of it."""
+    """Return all fingerprints."""
     torch.set_num_threads(1)
     return {name: part() for name, part in PARTS.items()}
 
 
 def flat(value, name=""):
-    """(name, leaf) of nested dicts and lists."""
+    """Yield (name, leaf) of nested dicts and lists."""
     if isinstance(value, (dict, list)):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         return [leaf for key, inner in items for leaf in flat(inner, f"{name} / {key}" if name else str(key))]
@@ -376,14 +376,14 @@ def flat(value, name=""):
 
 
 def near(a, b):
-    """Whether two leaves are equal, floats up to TOLERANCE."""
+    """Return whether two leaves are equal, floats up to TOLERANCE."""
     if isinstance(a, str) and isinstance(b, str) and "0x" in a and "0x" in b:
         return math.isclose(float.fromhex(a), float.fromhex(b), rel_tol=TOLERANCE)
     return a == b
 
 
 def differences(stored, found):
-    """A line for each leaf that differs, is missing or is new."""
+    """Yield one line per leaf that differs, is missing or is new."""
     stored, found = dict(flat(stored)), dict(flat(found))
     names = sorted(
         {

@@ -39,19 +39,19 @@ def executed(path: Path, folder: Path) -> Any:
 
 
 def is_progress(output: Any) -> bool:
-    """Whether an output is a bar: on stderr, or drawn without being a picture."""
+    """Return whether an output is a progress bar: on stderr, or a display without a picture."""
     return output.get("name") == "stderr" or (
         output.output_type == "display_data" and "image/png" not in output.data
     )
 
 
 def shown(notebook: Any) -> list[str]:
-    """What each code cell shows, its pictures by their kind."""
+    """Return the outputs of each code cell. A picture is reduced to its type."""
     return ["".join(map(text_of, cell.outputs)) for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def text_of(output: Any) -> str:
-    """One output as text."""
+    """Return one output as text."""
     return str(output.text) if output.output_type == "stream" else " ".join(sorted(output.data))
 
 

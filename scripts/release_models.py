@@ -1,4 +1,4 @@
-"""Put trained models into the package, and write all that shows their results.
+"""Copy trained models into the package, and write the pages that show their results.
 
     make release-models                                           # trains the 6x6 models first
     python scripts/release_models.py runs/release/shipped/*
@@ -62,7 +62,7 @@ def bundle(run: Path, folder: Path) -> list[Row]:
 
 
 def put(folder: Path, rows: list[Row]) -> None:
-    """Put a directory, its rows and its card into the package, in place of those of the same name."""
+    """Copy a directory, its rows and its card into the package. Those of the same name are replaced."""
     shutil.rmtree(SHIPPED / folder.name, ignore_errors=True)
     shutil.copytree(folder, SHIPPED / folder.name)
     replaced = {(row["task"], row["method"]) for row in rows}
@@ -96,7 +96,7 @@ def rows_next_to(folder: Path) -> list[Row]:
 
 
 def main(folders: Sequence[Path]) -> None:
-    """Put each model into the package, then write the table of README.md and the figure."""
+    """Copy each model into the package, then write the table of README.md and the figure."""
     for folder in folders:
         with TemporaryDirectory() as temporary:
             if (folder / CARD).is_file():

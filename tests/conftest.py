@@ -1,12 +1,11 @@
-"""What every test has: one thread, no network, and with CHECK_SHAPES=1 shapes that beartype checks."""
+"""Set up every test: one thread, no network, and with CHECK_SHAPES=1 checks of shapes by beartype."""
 
 import os
 import signal
 import socket
 
-signal.signal(
-    signal.SIGINT, signal.default_int_handler
-)  # what is started in the background ignores it, and so would the processes that tests stop
+# A shell makes background jobs ignore SIGINT, and the processes that tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
 
 # With CHECK_SHAPES=1, as in .ci/run, beartype checks the shapes that signatures state.
@@ -63,7 +62,7 @@ settings.load_profile("house")
 
 
 def variants():
-    """Every row of METHODS, and cells of its table that the paper leaves empty."""
+    """Return every entry of METHODS, and combinations of fields that the paper leaves out."""
     from dataclasses import replace
 
     return {
@@ -89,7 +88,7 @@ def one_thread():
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):
-    """Nothing but this machine is reached."""
+    """Refuse connections to other machines."""
     connect = socket.socket.connect
 
     def local(self, address):
@@ -104,7 +103,7 @@ def pytest_generate_tests(metafunc):
     """Parametrize any_method over all variants, and with any_decoding over the pairs that are compatible."""
     methods = variants()
     if "any_decoding" in metafunc.fixturenames:
-        del methods["scdm-depth"]  # which decodes as scdm: its depth is of training alone
+        del methods["scdm-depth"]  # it decodes as scdm: its depth is for training only
         decodings = metafunc.module.DECODINGS
         pairs = {
             f"{m}, {d}": (methods[m], decodings[d])
@@ -118,9 +117,10 @@ def pytest_generate_tests(metafunc):
 
 
 def suits(method, decoding_name):
-    """A left-to-right method takes one candidate; a shifted readout decodes from left to right alone.
+    """Return whether a method supports a decoding.
 
-    Blocks take no other order, and no partition.
+    A left-to-right method takes one candidate. A shifted readout decodes from left to right only. Blocks
+    take no other order, and no partition.
     """
     if getattr(method.attention, "block", None):
         return not any(word in decoding_name for word in ("given", "random", "any order", "process"))
@@ -131,7 +131,7 @@ def suits(method, decoding_name):
 
 @pytest.fixture(scope="module")
 def brief_look():
-    """The machine's limits are measured on small matrices and blocks."""
+    """Measure the limits of the machine on small matrices and blocks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("latent_tokens.bench.machine.SIDE", 512)
         patch.setattr("latent_tokens.bench.machine.COPIED", 1 << 24)
@@ -139,7 +139,7 @@ def brief_look():
 
 
 def untrained(size, factor):
-    """An untrained network for 4x4 Sudoku, its weights large enough that its input matters."""
+    """Return an untrained network for 4x4 Sudoku. Its weights are large, so that its input matters."""
     torch.manual_seed(0)
     net = Transformer(SIZES[size], TASKS["sudoku-4"].vocab_size, TASKS["sudoku-4"].length).eval()
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The rules are equations 1 and 2 of the paper, written out here slot by slot."""
+"""The attention rules equal equations 1 and 2 of the paper, evaluated slot by slot."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ CLEAN, SHOWN, SLOTS = 3, 6, 8
 
 
 def equation_1(i, j):
-    """A_ij = 1[j in C or i = j] for a masked i; clean tokens see the clean ones."""
+    """A_ij = 1[j in C or i = j] for a masked i. Clean tokens attend to clean ones."""
     return j < CLEAN or i == j
 
 
@@ -42,7 +42,7 @@ def test_a_rule_is_its_equation_and_padding_sees_itself_alone(rule, written_out)
             assert bool(rule(i, j, CLEAN)) == written_out(i, j), (
                 i,
                 j,
-            )  # the rule alone: the mask adds what padding sees
+            )  # the rule only: the mask adds the slots that padding attends to
 
 
 def test_rows_of_one_batch_have_their_own_counts():

@@ -1,4 +1,4 @@
-"""What auto stands for: by the CPU's instructions, chosen once for a run, and stored."""
+"""`precision=auto` follows the instructions of the CPU, and is decided once per run and stored."""
 
 import json
 import re
@@ -77,7 +77,7 @@ def test_a_run_prints_and_stores_what_auto_is(cpu, tmp_path, capsys, known, prec
 
 @pytest.mark.parametrize(("first", "then"), [(WITH_AMX, NEITHER), (NEITHER, WITH_AMX)])
 def test_resume_keeps_the_stored_precision_on_another_cpu(cpu, tmp_path, capsys, first, then):
-    """Also bit for bit, in both formats."""
+    """The weights are bit-equal in both formats."""
     cpu(first)
     config = auto_run(tmp_path / "cut")
     with pytest.raises(KeyboardInterrupt):
@@ -99,7 +99,7 @@ def test_resume_keeps_the_stored_precision_on_another_cpu(cpu, tmp_path, capsys,
 
 
 def test_a_run_of_version_0_1_that_stored_auto_resumes_in_fp32(cpu, tmp_path, capsys):
-    """Its auto was fp32 on every CPU. Its config.json stays as it was written."""
+    """auto was fp32 on every CPU in version 0.1. Its config.json is not changed."""
     cpu(WITH_AMX)
     weights = []
     for word in ("fp32", "auto"):

@@ -1,4 +1,4 @@
-"""Blocks of positions, decoded from left to right: the order, the rule, and methods of both."""
+"""Blocks of positions, decoded from left to right: the order, the rule, and methods with both."""
 
 from dataclasses import replace
 

@@ -59,7 +59,7 @@ def script(tmp_path, monkeypatch):
 
 
 def test_a_model_is_put_into_the_package_with_its_rows(tmp_path, script):
-    """Its earlier rows make way, those of others stay; a folder with a card is taken as it is."""
+    """Its earlier rows are replaced, and those of other models stay. A directory with a card is copied."""
     old = [{"task": "sudoku-4", "method": method} for method in ("mdm", "sidm")]
     for row in old:
         append_line(tmp_path / "results.jsonl", row)
@@ -73,7 +73,7 @@ def test_a_model_is_put_into_the_package_with_its_rows(tmp_path, script):
 
 
 def test_release_writes_the_models_their_rows_readme_and_figure(tmp_path, script, monkeypatch, capsys):
-    """A directory with a card is taken with its rows. Bundled models stand for newly trained ones."""
+    """A directory with a card is copied with its rows. Bundled models replace newly trained ones here."""
     monkeypatch.setattr(script, "ROOT", tmp_path)
     stored = read_lines(SHIPPED / "results.jsonl")
     changed = [

@@ -1,4 +1,4 @@
-"""Published checkpoints give their own logits, raw and averaged. Any other file gives one clear line."""
+"""Published checkpoints keep their logits, raw and EMA. Any other file is refused in one line."""
 
 import io
 import json
@@ -358,8 +358,8 @@ def renamed(content, prefix):
 
 WRONG = {
     "no state_dict": (lambda content: content.pop("state_dict"), "no state_dict of tensors"),
-    "no average": (lambda content: content.pop("ema"), "has no moving average .* --weights raw"),
-    "other average": (lambda content: content["ema"]["shadow_params"].pop(), "29 averages of 30 weights"),
+    "no average": (lambda content: content.pop("ema"), "has no EMA weights.* --weights raw"),
+    "other average": (lambda content: content["ema"]["shadow_params"].pop(), "29 EMA weights for 30 weights"),
     "missing": (drop_bias, r"backbone.output_layer.linear.bias is missing"),
     "time": (
         lambda content: content["hyper_parameters"]["config"].algo.update({"time_conditioning": True}),
@@ -379,7 +379,7 @@ WRONG = {
     ),
     "no method": (
         lambda content: algo(content).update({"diffusion_attn_mode": None, "name": "mine"}),
-        "its attention is not in its settings; name it with --method",
+        "do not name its attention. To import it, name it with --method",
     ),
     "a list for a method": (
         lambda content: algo(content).update({"diffusion_attn_mode": ["causal"]}),
@@ -395,7 +395,7 @@ WRONG = {
     ),
     "shape": (
         lambda content: put(content, "blocks.1.norm1.weight", torch.zeros(31)),
-        r"blocks.1.norm1.weight is \(31,\); must be \(32,\)",
+        r"blocks.1.norm1.weight is \(31,\): must be \(32,\)",
     ),
     "whole numbers": (
         lambda content: put(content, "blocks.1.norm1.weight", torch.zeros(32, dtype=torch.int64)),
@@ -403,7 +403,7 @@ WRONG = {
     ),
     "average of another shape": (
         lambda content: content["ema"]["shadow_params"].__setitem__(0, torch.zeros(2)),
-        "the average of .*embedding is",
+        "the EMA of .*embedding is",
     ),
     "not finite": (
         lambda content: content["ema"]["shadow_params"].__setitem__(0, torch.full((21, 32), torch.nan)),
@@ -412,7 +412,7 @@ WRONG = {
     "too large": (grow, "too large to fold: blocks.0.attention_norm.weight is not finite"),
     "a vector for a matrix": (
         lambda content: put(content, "sigma_map.mlp.0.weight", torch.zeros(16)),
-        r"is \(16,\); must have two dimensions",
+        r"is \(16,\): must have two dimensions",
     ),
     "a block too few": (
         lambda content: [
@@ -430,7 +430,7 @@ WRONG = {
     ),
     "autoregressive": (
         lambda content: algo(content).update({"causal_attention": True}),
-        "autoregressive baseline",
+        "not an Eso-LM or MDLM diffusion model",
     ),
     "odd heads": (
         lambda content: content["hyper_parameters"]["config"].model.update({"n_heads": 5}),
@@ -442,7 +442,7 @@ WRONG = {
     ),
     "wrapped": (
         lambda content: renamed(content, "net."),
-        r"no weights named backbone.\*; they are named like net.backbone",
+        r"no weights are named backbone.\*, but like net.backbone",
     ),
 }
 
@@ -466,8 +466,8 @@ def rewritten(file, name, content, compression=zipfile.ZIP_STORED):
 
 
 DAMAGED = {
-    "no zip": (lambda file: b"hello", "no zip file"),
-    "cut": (lambda file: file.read_bytes()[:-200], "no zip file"),
+    "no zip": (lambda file: b"hello", "not a zip file"),
+    "cut": (lambda file: file.read_bytes()[:-200], "not a zip file"),
     "compressed": (lambda file: rewritten(file, "/x", b"", zipfile.ZIP_DEFLATED), "is compressed"),
     "pickle cut": (lambda file: rewritten(file, "data.pkl", b"\x80\x02}q\x00X"), "corrupt"),
     "short record": (lambda file: rewritten(file, "data/40", b"1234"), "corrupt|refused|no state_dict"),
@@ -510,7 +510,7 @@ def test_a_tensor_that_reaches_beyond_its_record_is_refused(tmp_path, offset, si
             )
 
     torch.save(Beyond(), tmp_path / "a.pt")
-    with suppress(ValueError):  # torch refuses most of them itself
+    with suppress(ValueError):  # torch itself refuses most of them
         assert not is_plain_tensor(read_torch(tmp_path / "a.pt"))
 
 
@@ -582,7 +582,7 @@ def test_imported_model_with_its_tokenizer_writes_text(tmp_path, capsys):
 def test_a_tokenizer_that_does_not_fit_is_refused(file, tmp_path, capsys):
     out = tmp_path / "model"
     assert main(["import", str(file), str(out), "--tokenizer", "bytes"]) == 2
-    assert "--tokenizer bytes: has 257 tokens; the checkpoint has 20 and MASK" in capsys.readouterr().err
+    assert "--tokenizer bytes: has 257 tokens, and the checkpoint has 20 and MASK" in capsys.readouterr().err
     assert not out.exists()
     assert main(["import", str(file), str(out)]) == 0
     assert "without a tokenizer it cannot generate text" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: what it prints, what it writes, and one line for every mistake."""
+"""The command line: its output, its files, and one line for every mistake."""
 
 import errno
 import json
@@ -29,7 +29,7 @@ PUZZLE = "1.....3............2................"
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A hardly trained run of three methods."""
+    """Return run directories of three methods, trained for 2 steps."""
     folder = tmp_path_factory.mktemp("runs")
     return {
         name: str(
@@ -155,7 +155,7 @@ FEW_STEPS = shlex.split("--steps 2 --batch-size 4 --num-train 8 --num-validation
 
 
 def test_train_writes_one_run_for_each_size_and_seed(tmp_path, monkeypatch, capsys):
-    """Each is what the command of one run writes; those that are finished are skipped when it is resumed."""
+    """Each run equals that of a single command. Finished ones are skipped when the command is resumed."""
     monkeypatch.chdir(tmp_path)
     command = ["train", "sudoku-4", "scdm", *FEW_STEPS, "--size", "pico", "nano", "--seed", "0", "1"]
     names = [f"sudoku-4-scdm-{size}-{seed}" for size in ("pico", "nano") for seed in (0, 1)]
@@ -348,7 +348,7 @@ def test_a_mistake_gets_one_clear_line_and_exit_code_2(runs, tmp_path, capsys, c
 
 
 def exit_code(arguments):
-    """What main returns, or what the argument parser exits with."""
+    """Return the exit code of main, or of the argument parser."""
     try:
         return main(arguments)
     except SystemExit as stop:
@@ -359,7 +359,7 @@ REFUSED = [
     ("", "COMMAND is missing: must be one of data, train, "),
     ("fly", "COMMAND 'fly': must be one of data, train, "),
     ("evalute run", "Did you mean evaluate?"),
-    ("--versoin", "--versoin: there is no such option. Did you mean --version?"),
+    ("--versoin", "--versoin: no such option. Did you mean --version?"),
     (
         "evaluate",
         "RUN is missing: the command is latent-tokens evaluate RUN [OPTIONS]; "
@@ -376,11 +376,11 @@ REFUSED = [
     ("train sudoku-4 scdm --seed 0 0", "--seed 0 0: must be one or more different values"),
     (
         "train sudoku-4 scdm --seed 0 1 --out runs/x",
-        "--out runs/x: is one directory for several runs; use --out 'runs/x-{seed}' instead",
+        "--out runs/x: is one directory for several runs. Use --out 'runs/x-{seed}'.",
     ),
     (
         "train sudoku-4 scdm --size pico nano --seed 0 1 --out runs/x-{seed}",
-        "use --out 'runs/x-{seed}-{size}' instead",
+        "Use --out 'runs/x-{seed}-{size}'.",
     ),
     ("train sudoku-4 scdm --steps", "--steps: its value is missing, a whole number; see"),
     ("train sudoku-4 scdm --steps few", "--steps few: must be a whole number; see"),
@@ -441,7 +441,7 @@ def test_argument_errors_are_a_sentence_in_any_terminal(encoding):
         assert done.stderr == f"latent-tokens: {message}: {usage}\n"
 
 
-PYTHON = [  # what is raised, what is typed, what is printed
+PYTHON = [  # the error, the arguments, the printed line
     ("latents=4: no", "solve x", "--latents 4: no"),
     (
         "tokens_per_step=2 with order=uniform: no. Use tokens_per_step=1.",

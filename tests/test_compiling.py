@@ -1,4 +1,4 @@
-"""Compiled blocks compute what uncompiled ones do, as one graph, in training and decoding."""
+"""Compiled blocks equal uncompiled ones, as one graph, in training and decoding."""
 
 import shutil
 from copy import deepcopy
@@ -24,7 +24,7 @@ NOTHING = torch.zeros(3, 9, dtype=torch.bool)
 
 @pytest.fixture(scope="module")
 def pair():
-    """An uncompiled network and its compiled copy."""
+    """Return an uncompiled network and its compiled copy."""
     torch.manual_seed(0)
     net = Transformer(Size(32, 2, 3), 7, 9).eval()
     copy = deepcopy(net)

@@ -204,7 +204,7 @@ def test_generate_checks_a_network_once_per_method():
 
 @dataclass
 class Holder:
-    """No module itself, and without a hash."""
+    """A denoiser that is not a module and cannot be hashed."""
 
     llama: nn.Module
     mask_id: int = VOCAB

@@ -1,4 +1,4 @@
-"""Countdown: its tokens, its search, and two judges that differ."""
+"""Countdown: its tokens, its search, and its two verifiers."""
 
 import json
 from dataclasses import replace
@@ -92,7 +92,7 @@ def test_longest_answer_fits_exactly(name, example):
 
 @given(st.integers(3, 5), st.integers(0, 999))
 def test_no_answer_is_longer_than_the_longest(numbers, seed):
-    """Walk at random over pairs and operations: what reaches a target is no longer than the bound."""
+    """Walk at random over pairs and operations. An answer that reaches a target is within the bound."""
     rng = np.random.default_rng(seed)
     task = Countdown("any", numbers)
     answers = [texts(row)[1] for row in task.generate(5, seed).tokens]
@@ -170,7 +170,7 @@ def test_the_search_finds_a_solution_exactly_where_there_is_one(numbers, target)
 
 
 def with_answer(task, problem, answer):
-    """The tokens of an answer that may be wrong."""
+    """Return the tokens of an answer that may be wrong."""
     tokens = task.encode(problem).tokens.copy()
     start = len(problem) + 2
     ids = [4 + CHARACTERS.index(character) for character in answer]
@@ -205,7 +205,7 @@ def test_lenient_and_strict_judges(answer, lenient, strict):
 
 
 def test_strict_asks_for_the_given_numbers_and_lets_results_lie():
-    """D-19, correct answers: at most once what is given or produced, and all that is given."""
+    """D-19, correct answers: each given or computed number at most once, and all given numbers."""
     tokens = with_answer(FOUR, "10,20,30,40,70", "10+20=30,30+40=70")
     assert FOUR.score(tokens)["strict"] == 1
     assert FOUR.verify(with_answer(FOUR, "10,20,30,40,70", "30+40=70")[0]) == ["10, 20 not used"]
@@ -226,13 +226,13 @@ def test_strict_asks_for_the_given_numbers_and_lets_results_lie():
 def test_faults_are_named(answer, faults):
     answer = answer.replace("oops", "31--13")
     found = FOUR.verify(with_answer(FOUR, "86,28,13,31,96", answer)[0])
-    assert found == (faults or ["'31--13' is no equation"])
+    assert found == (faults or ["'31--13' is not an equation"])
 
 
 @pytest.mark.parametrize("padding", ["none", "paper"])
 @given(seed=st.integers(0, 2_000), data=st.data())
 def test_one_changed_digit_is_always_caught(padding, seed, data):
-    """A digit of an operand or a result; a changed operator can be right again, like 2+2 and 2*2."""
+    """Change a digit of an operand or a result. A changed operator can be right again, like 2+2 and 2*2."""
     task = replace(FOUR, padding=padding)
     examples = task.generate(1, seed)
     tokens = examples.tokens.copy()

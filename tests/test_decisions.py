@@ -1,4 +1,4 @@
-"""References to docs/decisions.md name its headings, and links to headings lead to one."""
+"""References to docs/decisions.md name its headings, and every link to a heading has a target."""
 
 import inspect
 import re
@@ -33,13 +33,13 @@ SOURCES = sorted(
 
 
 def slug(heading):
-    """The anchor of a heading on GitHub and in the built manual."""
+    """Return the anchor of a heading on GitHub and in the built manual."""
     text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
     return re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
 
 
 def anchors(page):
-    """The anchors of a page: its headings, and its HTML anchors."""
+    """Return the anchors of a page: its headings, and its HTML anchors."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
     return {slug(heading) for heading in re.findall(r"^#+ (.+)$", text, re.M)} | set(
         re.findall(r'<a id="([^"]+)">', text)

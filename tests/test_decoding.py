@@ -1,4 +1,4 @@
-"""What generate shows the net and reports, and what it refuses."""
+"""The inputs of `generate` to the network, its reports, and its refusals."""
 
 from dataclasses import replace
 

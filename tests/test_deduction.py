@@ -1,4 +1,4 @@
-"""Solving without guessing: never wrong, each strategy on a position for it, and as far as singles go."""
+"""Solving without guessing: never wrong, each strategy on its position, and at least as strong as singles."""
 
 from itertools import product
 from pathlib import Path
@@ -23,7 +23,7 @@ SEEDS = st.integers(0, 2**32)
 
 
 def strike(strategy, candidates, unit_of):
-    """What the kernel returns; it strikes candidates in place."""
+    """Return the result of the kernel, which removes candidates in place."""
     cells_of = deduction.cells_by_unit(unit_of)
     arguments = {naked_pairs: [cells_of], naked_triplets: [cells_of], xy_wings: [unit_of]}
     return strategy(candidates, *arguments.get(strategy, [unit_of, cells_of]))
@@ -35,7 +35,7 @@ def deduced(cells, unit_of):
 
 
 def filled(unit_of, seed):
-    """A random board of the size."""
+    """Return a random board of a size."""
     boards = np.empty((1, len(unit_of)), np.int16)
     solver.fill_boards(boards, unit_of, seed, 0, 12 * len(unit_of))
     return boards[0]
@@ -52,14 +52,14 @@ def dug(board, unit_of, seed, tries):
 
 
 def answer(cells, unit_of):
-    """The solution that the search finds."""
+    """Return the solution of the search."""
     solution = np.empty_like(cells)
     assert solver.search(cells, unit_of, 1, 10**6, np.zeros(1, np.uint64), solution) == (1, True)
     return solution
 
 
 def by_singles(cells, unit_of):
-    """What naked and hidden singles alone find, one at a time, by sets."""
+    """Return the cells that naked and hidden singles fill, one at a time, by sets."""
     cells = cells.tolist()
     side = int(len(cells) ** 0.5)
     members = [[cell for cell in range(len(cells)) if u in unit_of[cell]] for u in range(3 * side)]
@@ -127,7 +127,7 @@ def test_strategies_never_strike_the_solution(strategy, box, seed, share):
 
 
 def block(rows, columns, but=""):
-    """Cells as "rc", counted from 1, of all the rows and columns named, without those in `but`."""
+    """Return cells as "rc", counted from 1, of all named rows and columns, without those in `but`."""
     return {row + column for row, column in product(rows, columns)} - set(but.split())
 
 
@@ -232,11 +232,11 @@ def test_strategy_strikes_what_its_position_implies_only(strategy, left, losing,
 
 
 def parsed(line):
-    """The cells of a puzzle whose empty cells are dots or zeros."""
+    """Return the cells of a puzzle whose empty cells are dots or zeros."""
     return np.array([ALL.find(symbol) for symbol in line], np.int16)
 
 
-# Each stays unfinished without this one strategy.
+# Each stays unsolved without this strategy.
 NEEDING = {
     "naked pair": ".51..37.2..4..7.9....9....4.....14.9...6....5..54....6.8.1.......7.......2...6.8.",
     "naked triplet": ".672..........6......31..8..1....59..9....3.7..8.5..6.....689..9..7......45....2.",
@@ -256,7 +256,7 @@ def test_a_puzzle_that_needs_the_strategy_is_solved(line):
 
 
 def read(name):
-    """The puzzles of a public collection, one a line."""
+    """Return the puzzles of a public collection, one per line."""
     if not (PUZZLES / name).exists():
         pytest.skip(f"{name} is not beside the repository, in shared/data/sudoku")
     return [parsed(line) for line in (PUZZLES / name).read_text().split()]

@@ -89,7 +89,7 @@ def test_threads_are_an_option_of_three_commands(tmp_path, capsys):
 
 
 def test_the_demo_needs_no_extra():
-    """Libraries of the extras cannot be imported, as if they were not installed."""
+    """Make the libraries of the extras unavailable, as if they were not installed."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     names = {
         re.match(r"[\w-]+", requirement)[0].replace("-", "_")

@@ -1,4 +1,4 @@
-"""What is installed is bounded, listed with its licence, and not imported before it is needed."""
+"""Dependencies have bounds, are listed with their licenses, and are imported on first use only."""
 
 import re
 import subprocess

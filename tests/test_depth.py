@@ -1,4 +1,4 @@
-"""The depth of training: which rows it is drawn for, what they attend to, and what it makes of n."""
+"""The depth of training: the rows it is drawn for, their attention, and the control of n."""
 
 import json
 import subprocess
@@ -43,7 +43,7 @@ def generator(seed=0):
 
 
 def drawn(method, batch=8, seed=0, known=0):
-    """A training layout of a batch whose first positions are known."""
+    """Return a training layout of a batch whose first positions are known."""
     clean = torch.arange(LENGTH).expand(batch, -1) < known
     return method.draw(clean, torch.full((batch,), LENGTH), generator(seed))
 
@@ -57,7 +57,7 @@ def drawn(method, batch=8, seed=0, known=0):
     ],
 )
 def test_independent_rows_attend_to_clean_slots_and_themselves(rule, attends):
-    """Slot by slot, next to a row under the rule and padding."""
+    """The mask is compared slot by slot, with a row under the rule and padding."""
     clean, shown, slots = 3, 6, 8
     layout = Layout(
         torch.zeros(2, slots).long(),
@@ -89,7 +89,7 @@ assert torch.equal(found, dense_mask(semi_causal, layout))
 
 
 def test_block_mask_of_independent_rows_is_their_dense_mask():
-    """In a process of its own: FlexAttention cannot trace rules whose types are checked."""
+    """In a separate process: FlexAttention cannot trace rules whose types are checked."""
     done = subprocess.run([sys.executable, "-c", BLOCKS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -1,4 +1,4 @@
-"""The doctor calls well what is well, and names what is broken on purpose, with the way out."""
+"""The doctor passes a correct installation, and names each deliberate fault with its fix."""
 
 import json
 import os
@@ -22,7 +22,7 @@ Usage = namedtuple("Usage", "total used free")
 
 
 def of(findings, about):
-    """The finding of one thing."""
+    """Return the finding about a subject."""
     (found,) = [finding for finding in findings if finding.about == about]
     return found
 
@@ -87,7 +87,7 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 
 def lacking(monkeypatch, absent, instead=None):
-    """Lets a library be missing, or be of another version."""
+    """Make a library missing, or of another version."""
     real = doctor.version
 
     def version(name):
@@ -143,7 +143,7 @@ def test_missing_tracker_is_a_note(monkeypatch):
 
 
 def test_a_sampler_that_is_wrong_is_seen(monkeypatch):
-    """One that draws too sharply, and a fast way that draws another sample."""
+    """The fake sampler never draws token 0, so its distribution and its samples are wrong."""
     real = selftest.generate
 
     def sharp(net, method, tokens, known, decoding, seed):

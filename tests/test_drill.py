@@ -1,4 +1,4 @@
-"""A few faults of each kind, after which a run ends as if undisturbed. make drill runs hundreds."""
+"""After a few faults of each kind, a run equals an uninterrupted one. `make drill` runs hundreds."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from helpers.documentation import ROOT
     not Path("/proc/self/task").is_dir(), reason="it counts threads, and finds processes, in /proc"
 )
 def test_a_run_survives_a_handful_of_faults_of_each_kind():
-    """In a process of its own: it forks, which a process with threads must not."""
+    """In a separate process: it forks, which a process with threads must not."""
     command = [sys.executable, "-m", "faults.drill", "--short"]
     path = os.pathsep.join(filter(None, [str(ROOT / "tests"), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}

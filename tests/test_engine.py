@@ -1,4 +1,4 @@
-"""The page's engine decodes what the package decodes: with equal settings and seed, equal boards."""
+"""The page's engine equals the package: equal settings and seeds decode equal boards."""
 
 import random
 import re
@@ -39,7 +39,7 @@ def assert_parity(cases):
 
 
 def cases_of(model_and_folder, num_given, most):
-    """Decodes of a model: up to `most` of its pairs of n and order, every other one at temperature 1."""
+    """Return decodes of a model: up to `most` pairs of n and order, every other one at temperature 1."""
     model, folder = model_and_folder
     method = model.net.method
     latents = {"free": (0, 3, "all", None), "fixed": (None, "all"), "none": (None, 0)}[method.latent_control]

@@ -1,4 +1,4 @@
-"""The page's engine in a browser: in a worker, under a content security policy, and fast enough."""
+"""The page's engine in a browser: in a worker, under a content security policy, within time limits."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Rows of results: what they hold, and that they come out again."""
+"""Result rows: their entries, and that they are reproducible."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The examples run as a newcomer runs them and learn what they say; the task they bring is one."""
+"""The examples run, learn as they state, and their task satisfies the interface."""
 
 import importlib.util
 import re
@@ -19,7 +19,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 def module(name):
-    """An example as a module."""
+    """Return an example as a module."""
     spec = importlib.util.spec_from_file_location(name, ROOT / f"examples/{name}.py")
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
@@ -82,7 +82,7 @@ def test_new_task_examples_are_valid_and_split_by_colouring(task):
 
 
 def test_new_task_verifier_notices_every_wrong_token(example, task):
-    """No colour, or a neighbour's: always caught. Another colour: right exactly where no neighbour has it."""
+    """A missing color, or that of a neighbor, is an error. Another color is valid if no neighbor has it."""
     joined = adjacency(example).astype(bool)
     for board in task.generate(100, seed=1).tokens:
         assert task.verify(board) == []
@@ -122,7 +122,7 @@ def test_new_rule_is_between_sidm_and_scdm_with_free_latents():
 
 
 def adjacency(example):
-    """The example's lines as a symmetric matrix of 0 and 1."""
+    """Return the lines of the example as a symmetric matrix of 0 and 1."""
     joined = np.zeros((10, 10), int)
     for a, b in example.LINES:
         joined[a, b] += 1

@@ -50,14 +50,14 @@ def untrained(positions="both", **options):
 
 
 def problem(batch=7):
-    """Rows of which a prefix is known, each row another one."""
+    """Return rows with a known prefix, of another length in each row."""
     tokens = torch.randint(0, VOCAB, (batch, LENGTH), generator=torch.Generator().manual_seed(5))
     kind = torch.arange(batch) % 7
     return tokens, torch.arange(LENGTH) < STARTS[kind, None], LENGTHS[kind]
 
 
 def with_latents(method, decoding):
-    """The decoding with half of what is masked as latents, where the method can use them."""
+    """Return the decoding with half of the masked tokens as latent tokens, if the method supports it."""
     is_free = method.latent_control == "free"
     return replace(decoding, latents=lambda masked: masked // 2) if is_free else decoding
 
@@ -82,7 +82,7 @@ def test_the_candidates_logits_are_the_references_at_every_step(monkeypatch, any
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_candidate_logits_equal_the_reference_per_encoding(monkeypatch, any_method, positions):
-    """With one decoding: an encoding acts in the first layer and on keys and queries, whatever is decoded."""
+    """One decoding is enough: an encoding acts in the first layer and on keys and queries only."""
     decoding = DECODINGS["top-prob of 4" if not any_method.is_left_to_right else "uniform"]
     assert_equal_logits(monkeypatch, untrained(positions), any_method, decoding)
 
@@ -398,7 +398,7 @@ def test_an_empty_sequence_is_what_it_is():
 
 
 class HostReads(TorchFunctionMode):
-    """Counts the calls that read a tensor's numbers: on an accelerator the host waits there."""
+    """Count the calls that read the values of a tensor, for which the host waits on an accelerator."""
 
     NAMES = ("item", "tolist", "nonzero", "cpu", "equal", "__bool__", "__int__", "__float__", "__index__")
 
@@ -412,7 +412,7 @@ class HostReads(TorchFunctionMode):
 
 
 class DataDependentShapes(TorchDispatchMode):
-    """Counts the operations whose result has a shape that depends on numbers: the host waits for it."""
+    """Count the operations whose result has a shape that depends on values, for which the host waits."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Frames show the decoded tokens, their costs add up, and a verdict marks the wrong cells."""
+"""Frames have the decoded tokens, their costs add up, and a verdict marks the wrong cells."""
 
 import io
 import json
@@ -27,7 +27,7 @@ ALMOST = "641.3232541613462525...3512364463251"
 
 
 def model(task_name, method="scdm"):
-    """An untrained model whose weights are large enough that what it sees matters."""
+    """Return an untrained model with large weights, so that its input matters."""
     torch.manual_seed(0)
     task = TASKS[task_name]
     net = Transformer(SIZES["nano"], task.vocab_size, task.length).eval()

@@ -1,4 +1,4 @@
-"""The drill of `make fuzz` in short, and that it would see what it looks for."""
+"""A short `make fuzz`, and tests that it detects each problem."""
 
 import faulthandler
 import os
@@ -15,7 +15,7 @@ from latent_tokens.storage import read_lines
 
 SHORT = [
     reader for reader in READERS if reader.name not in ("commands", "run folder", "text")
-]  # these take long to begin with
+]  # these take long to start
 
 
 @pytest.mark.slow

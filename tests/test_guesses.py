@@ -1,4 +1,4 @@
-"""Calls as a user of PyTorch guesses them: each does what is meant, or names what to write."""
+"""Calls that a PyTorch user may guess: each works, or its error names the right call."""
 
 from pathlib import Path
 

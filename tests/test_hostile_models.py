@@ -47,7 +47,7 @@ def edit(folder, **changes):
 
 
 def exported(folder, capsys):
-    """(the exit code of export, the line that it ends with)."""
+    """Return (the exit code of export, its last line)."""
     capsys.readouterr()
     code = main(["export", str(folder), str(folder.parent / "exported")])
     lines = capsys.readouterr().err.splitlines()

@@ -32,7 +32,7 @@ from test_training import tiny_run
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run with a result."""
+    """Return a run with a result."""
     folder = fit(tiny_run(tmp_path_factory.mktemp("runs") / "mine", steps=3, size="nano", method="scdm"))
     (row,) = evaluate(from_pretrained(folder), TASKS["sudoku-4"], EvalConfig(latents=(3,), num_samples=5))
     append_line(folder / RESULTS, row)
@@ -40,13 +40,13 @@ def run(tmp_path_factory):
 
 
 def same(one, other):
-    """Whether two nets have the same weights and method."""
+    """Return whether two networks have the same weights and method."""
     pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
     return one.method == other.method and all(torch.equal(a, b) for a, b in pairs)
 
 
 def front(card):
-    """The YAML header of a model card."""
+    """Return the YAML header of a model card."""
     return yaml.safe_load(card.split("---\n")[1])
 
 
@@ -83,7 +83,7 @@ assert main(["evaluate", "someone/mine", "--num-samples", "2"]) == 0
 
 
 def script(text, address, home, **settings):
-    """What a process prints that takes the address for the hub."""
+    """Return the output of a process that uses the address as its hub."""
     environment = (
         os.environ
         | settings
@@ -108,7 +108,7 @@ def test_uploaded_model_is_fetched_and_cached_without_the_hub(run, tmp_path):
     commit, refused = said.splitlines()
     assert commit.startswith(f"{address}/someone/mine/commit/")
     assert "'someone/nothing' not found: not a run directory, not a bundled model" in refused
-    assert "no model of that name that you can read: 404" in refused
+    assert "there is no such model, or you may not read it: 404" in refused
     files = repositories["someone/mine"]
     assert set(files) == {
         "README.md", "config.json", "model.safetensors", "results.jsonl", f"{MODULE}.py",
@@ -135,13 +135,13 @@ def test_uploaded_model_is_fetched_and_cached_without_the_hub(run, tmp_path):
     assert (os.path.dirname(os.path.dirname(kept))) == str(tmp_path / "hub" / "models--someone--mine")
     assert "it cannot be reached: [Errno 111] Connection refused" in not_fetched
     assert (
-        "someone/nothing: cannot be put on the hub ([Errno 111] Connection refused); see that it is yours"
+        "someone/nothing: cannot be uploaded ([Errno 111] Connection refused). Check that you may write to it"
         in not_put
     )
     (line,) = [line for line in wrong.splitlines() if line.startswith("latent-tokens:")]
     assert "'someone/nothing' not found: not a run directory" in line
     with open(os.path.join(kept, "results.jsonl")) as rows:
-        assert len(rows.readlines()) == 1  # of what is not one's own, rows are shown and not kept
+        assert len(rows.readlines()) == 1  # rows of a model of someone else are printed and not stored
 
 
 # huggingface_hub waits a second before each of five retries.

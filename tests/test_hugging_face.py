@@ -1,4 +1,4 @@
-"""transformers loads our directories with equal logits and samples. Its errors about inputs are right."""
+"""transformers loads our directories with equal logits and samples. Wrong inputs are refused."""
 
 import json
 import os
@@ -35,7 +35,7 @@ LENGTH, MASK = 16, 4
 
 @pytest.fixture
 def model_of(nano, tmp_path):
-    """Gives the nano network with a method, saved and opened by transformers."""
+    """Return the nano network with a method, saved and opened by transformers."""
 
     def of(method):
         nano.method, nano.folder = method, None
@@ -46,13 +46,13 @@ def model_of(nano, tmp_path):
 
 
 def boards(known, rows=3, seed=0):
-    """Rows of tokens, of which the first `known` positions of each are given and the rest hold MASK."""
+    """Return rows of tokens, of which the first `known` are given. The others are MASK."""
     tokens = torch.randint(0, MASK, (rows, LENGTH), generator=torch.Generator().manual_seed(seed))
     return tokens.masked_fill(torch.arange(LENGTH) >= known, MASK)
 
 
 def shown(net, ids, layout):
-    """What the method says of a layout that is written down by hand."""
+    """Return the logits of the method for a hand-written layout."""
     return net.method.logits(net, ids, layout)
 
 
@@ -104,7 +104,7 @@ def test_transformers_reads_both_spellings_of_a_weight(model_of, nano, tmp_path)
 
 @pytest.mark.parametrize("prefix", ["", "net."])
 def test_weights_load_by_the_names_of_a_directory_and_of_the_class(model_of, prefix):
-    """A Trainer loads its best checkpoint with strict=False, which would leave out other names silently."""
+    """A Trainer loads its best checkpoint with strict=False, which would ignore other names silently."""
     model = model_of(METHODS["scdm"])
     stored = {prefix + name: weight + 1 for name, weight in model.net.state_dict().items()}
     loaded = model.load_state_dict(stored, strict=False)
@@ -395,7 +395,7 @@ def test_inputs_that_cannot_be_get_one_line(model_of):
     model, ids = model_of(METHODS["scdm"]), boards(3)
     mistakes = {
         "17 slots: this model learned sequences of 16": (torch.zeros(1, 17, dtype=torch.long), {}),
-        "9 is not a token; must be 0..3, or 4 for MASK": (torch.full((1, 4), 9), {}),
+        "9 is not a token: must be 0..3, or 4 for MASK": (torch.full((1, 4), 9), {}),
         "position_ids: must lie in 0..15": (ids, {"position_ids": torch.arange(1, 17)}),
         "names a position twice": (ids, {"position_ids": torch.zeros(16, dtype=torch.long)}),
         "all of them must be": (ids, {"attention_mask": torch.ones(3, 4)}),

@@ -1,4 +1,4 @@
-"""The tokenizer of a saved model: AutoTokenizer reads it, and its text is that of the task."""
+"""AutoTokenizer reads the tokenizer of a saved model, and its text is that of the task."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ PUZZLES = {
 
 
 def tokenizer_of(task, vocab_size, length, folder):
-    """The tokenizer that transformers reads of a directory with these files and no others."""
+    """Return the tokenizer that transformers reads from a directory with these files only."""
     for name, content in tokenizer_files(task, vocab_size, length).items():
         (folder / name).write_bytes(content)
     return AutoTokenizer.from_pretrained(folder)
@@ -85,7 +85,7 @@ def test_learned_tokenizer_stays_and_has_a_mask(tmp_path):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """The directory of a bundled model, saved again."""
+    """Return the directory of a bundled model, saved again."""
     folder = tmp_path_factory.mktemp("model")
     from_pretrained("sudoku-6-scdm").save_pretrained(folder)
     return folder

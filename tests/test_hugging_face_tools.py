@@ -1,4 +1,4 @@
-"""The keywords and switches of transformers that tools use: they work, or one line says what to write."""
+"""The keywords and switches of transformers that tools use work, or are refused in one line."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def model():
 
 
 def boards(rows=2):
-    """Boards of 36 cells, of which the first thirty are given."""
+    """Return boards of 36 cells, of which the first thirty are given."""
     tokens = torch.randint(0, MASK, (rows, 36), generator=torch.Generator().manual_seed(0))
     return tokens.masked_fill(torch.arange(36) >= 30, MASK)
 
@@ -109,7 +109,7 @@ def test_new_tokens_are_masks_at_the_end(model, setting):
 
 
 def saved_bytes(step):
-    """What autograd keeps for the backward pass of a step, and the step's loss."""
+    """Return the bytes that autograd keeps for the backward pass of a step, and the loss."""
     sizes = []
 
     def keep(tensor):

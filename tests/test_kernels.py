@@ -35,7 +35,7 @@ def inputs(dtype):
 
 
 def value_and_gradients(function, q, k, v):
-    """In float32: what comes out, and the gradients of a sum that weighs each of its numbers differently."""
+    """Return, in float32, the output and the gradients of a sum that weighs each number differently."""
     out = function(q, k, v).float()
     weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(1))
     return [out, *(gradient.float() for gradient in torch.autograd.grad((out * weights).sum(), [q, k, v]))]
@@ -156,7 +156,7 @@ def test_quantize_dynamic_converts_every_linear_layer():
 
 
 def test_samples_can_be_learned_from():
-    """What is drawn without gradient takes part in a later one."""
+    """`generate` runs without gradient, and its samples are used in a later backward pass."""
     net, nothing = Transformer(Size(32, 2, 3), 7, 4).eval(), torch.zeros(2, 4, dtype=torch.bool)
     made = generate(net, METHODS["scdm"], nothing.long(), nothing, Decoding(), 0)
     net.train()

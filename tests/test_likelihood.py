@@ -1,4 +1,4 @@
-"""Likelihoods are probabilities: they sum to one over all sequences, and are those of decoding."""
+"""Likelihoods are probabilities: they sum to one over all sequences, and equal the frequencies of samples."""
 
 from dataclasses import replace
 from itertools import product
@@ -123,10 +123,10 @@ def test_a_sequence_has_its_own_orders_whatever_batch_it_is_in(net, monkeypatch,
 def test_orders_and_latents_are_never_ignored_silently(net):
     examples = Examples.of(every()[:4].numpy().astype(np.uint16), 0)
     net.method = METHODS["arm"]
-    with pytest.raises(ValueError, match="order=uniform: this method decodes from left to right alone"):
+    with pytest.raises(ValueError, match="order=uniform: this method decodes from left to right only"):
         nats_along_orders(net, examples, order="uniform")
     net.method = METHODS["mdm"]
-    with pytest.raises(ValueError, match="latents=2: its latents are all masked tokens that it shows"):
+    with pytest.raises(ValueError, match="latents=2: its latent tokens are all masked tokens of the input"):
         nats_along_orders(net, examples, latents=2)
 
 
@@ -192,7 +192,7 @@ def test_orders_past_the_end_are_free_and_latents_are_checked(net):
     tokens, order = every()[:1], torch.tensor([[0, 1, 3, 2]])
     none, two = torch.tensor([0]), torch.tensor([2])
     assert (log_likelihood(net, METHODS["arm"], tokens, order, none, two)[0, :2] < 0).all()
-    with pytest.raises(ValueError, match="latents=0: its latents are all masked tokens"):
+    with pytest.raises(ValueError, match="latents=0: its latent tokens are all masked tokens"):
         log_likelihood(net, METHODS["mdm"], tokens, order, none, two, 0)
     with pytest.raises(ValueError, match="latents=all: this method has no latent tokens"):
         log_likelihood(net, METHODS["sidm"], tokens, order, none, two, "all")

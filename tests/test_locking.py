@@ -30,7 +30,7 @@ with locked(Path(sys.argv[1])):
 
 @contextmanager
 def held_by_another(folder):
-    """Another process that holds the lock of a directory; it is killed at the end."""
+    """Yield another process that holds the lock of a directory. It is killed at the end."""
     with subprocess.Popen([sys.executable, "-c", HOLD, folder], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout.readline() == "locked\n"
@@ -58,7 +58,7 @@ def test_a_lock_after_kill_9_does_not_block(tmp_path):
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         assert (folder / LOCK).is_file()
-    fit(tiny_run(folder, steps=3))  # neither the lock nor its record is in the way, and none of it is left
+    fit(tiny_run(folder, steps=3))  # neither the lock nor its record prevents this, and both are removed
     assert not (folder / LOCK).exists()
     assert [row["step"] for row in rows(folder) if "loss" in row] == [3]
 

@@ -144,7 +144,7 @@ def test_every_figure_is_on_a_page():
 
 
 def test_figure_stores_the_data_that_it_draws(tmp_path):
-    """A slot that sees one slot less is one cell paler, and the file says so."""
+    """If a slot attends to one slot less, one cell is paler, and the file records it."""
     data, pale = figures.masks(), f"fill: {figures.COLORS['left out'].lower()}"
     figures.save("masks", data, tmp_path / "same.svg")
     data["mdm"]["mask"][0][0] = 0
@@ -164,7 +164,7 @@ def test_hero_figure_is_drawn_from_the_bundled_results(tmp_path):
 
 @pytest.mark.slow
 def test_the_notebook_shows_what_it_shows(tmp_path):
-    """The same words, and numbers that are as close as another machine's rounding leaves them."""
+    """Return whether words are equal, and numbers equal up to the rounding of another machine."""
     import nbformat
 
     kept = notebook.shown(nbformat.read(notebook.TOUR, as_version=4))

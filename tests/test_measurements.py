@@ -61,7 +61,7 @@ def test_results_latents_are_whole_numbers_with_all_as_length(runs):
 
 
 def test_results_keep_the_steps_that_a_row_was_measured_at(runs):
-    """The config.json of a run that was trained on has more steps than its first rows."""
+    """The config.json of an extended run has more steps than its first rows."""
     assert list(latent_tokens.results(runs / "four-0").train_steps) == [60, 40]
 
 
@@ -76,7 +76,7 @@ def test_results_accept_rows_without_a_run(tmp_path):
 
 @pytest.mark.parametrize("training", [None, "lost", []])
 def test_results_of_a_model_without_training_settings_are_read(tmp_path, training):
-    """An imported model has none, and a config.json may hold anything."""
+    """An imported model has no settings, and a config.json may have any content."""
     run = make_run(tmp_path / "imported", 0, [{"latents": "all"}])
     description = json.loads((run / "config.json").read_text()) | {"training": training}
     (run / "config.json").write_text(json.dumps(description))

@@ -21,7 +21,7 @@ GIGABYTE = 1_000_000  # KB, as the system counts them
 
 @contextmanager
 def within_budget():
-    """Few seconds of this process, and less than 1 GB more than it has had so far."""
+    """Limit a block to seconds of processor time, and to 1 GB more than the peak so far."""
     before = resource.getrusage(resource.RUSAGE_SELF)
     yield
     after = resource.getrusage(resource.RUSAGE_SELF)
@@ -30,7 +30,7 @@ def within_budget():
 
 
 def encoded_again_and_again():
-    """One text of 1 MB, encoded 9,000 times."""
+    """Return a text of 1 MB, encoded 9,000 times."""
     text = b"X" + (1 << 20).to_bytes(4, "little") + b"x" * (1 << 20)
     return (
         b"\x80\x02]q\x00(c_codecs\nencode\nq\x010"
@@ -73,7 +73,7 @@ def test_a_pickle_of_many_texts_is_read():
 
 
 def tokenizer_file(tmp_path, **parts):
-    """A tokenizer.json of a few characters with other parts."""
+    """Return a tokenizer.json of a few characters with other parts."""
     tokenizers = pytest.importorskip("tokenizers")
     made = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1}, []))
     made.add_special_tokens(["<|endoftext|>"])
@@ -124,7 +124,7 @@ def test_a_regex_that_panics_is_refused_in_one_line(tmp_path):
     split = {"type": "Split", "pattern": {"Regex": "(x+x+)+y"}, "behavior": "Isolated", "invert": False}
     tokenizer = read_tokenizer(str(tokenizer_file(tmp_path, pre_tokenizer=split)))
     with pytest.raises(
-        ValueError, match=r"does not tokenize this text \(.*\); use another tokenizer"
+        ValueError, match=r"does not tokenize this text \(.*\)\. Use another tokenizer"
     ) as error:
         tokenizer.encode(["x" * 40])
     assert "\n" not in str(error.value)

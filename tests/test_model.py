@@ -73,7 +73,7 @@ def test_generate_takes_a_puzzle_as_text(bundled):
 
 @pytest.fixture(scope="module")
 def board():
-    """The first row of a board, as tokens and as text."""
+    """Return the first row of a board, as tokens and as text."""
     tokens = np.zeros((1, 16), np.int64)
     tokens[0, :4] = [0, 1, 2, 3]
     return tokens, np.arange(16)[None] < 4, "1234............"

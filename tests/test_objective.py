@@ -1,4 +1,4 @@
-"""The loss beyond its expectation, which test_oracle.py checks: gradients, lengths, what is scored."""
+"""The loss: its gradients, lengths and scored tokens. test_oracle.py checks its expectation."""
 
 from dataclasses import replace
 
@@ -28,14 +28,14 @@ def test_every_method_trains(nano, any_method):
 
 
 def test_known_tokens_are_clean_and_never_scored(any_method):
-    """A net that answers with its position: no target may lie among the known, whatever is drawn."""
+    """A recorder of inputs as the network: known tokens are clean in all of them."""
     seen = []
 
     class Recorder:
         mask_id = 4
 
         def __call__(self, ids, positions, mask):
-            seen.append((ids, positions, mask.sum(-1) > 1))  # padding sees itself alone
+            seen.append((ids, positions, mask.sum(-1) > 1))  # padding attends to itself only
             return torch.zeros(*ids.shape, 5)
 
     tokens = torch.randint(0, 4, (64, 8), generator=generator())
@@ -82,13 +82,13 @@ def test_impossible_training_batch_is_refused(nano):
 
 @pytest.fixture
 def small():
-    """An untrained network, its weights as they come: gradients at large ones feel rounding more."""
+    """Return an untrained network with its initial weights. Large weights magnify rounding in gradients."""
     torch.manual_seed(0)
     return Transformer(Size(32, 2, 3), 4, 16)
 
 
 def ragged(batch=24):
-    """Rows of unlike length, of which a prefix is known."""
+    """Return rows of different lengths with a known prefix."""
     tokens = torch.randint(0, 4, (batch, 16), generator=generator())
     lengths = torch.randint(7, 17, (batch,), generator=generator(1))
     return tokens, torch.arange(16) < torch.randint(0, 6, (batch, 1), generator=generator(2)), lengths
@@ -99,7 +99,7 @@ def gradients_of(net, value):
 
 
 def assert_equal(found, expected):
-    """To 1e-5 of the largest number of each tensor."""
+    """Assert equality up to 1e-5 of the largest number of each tensor."""
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5 * other.abs().max().item(), rtol=0)
 
@@ -170,7 +170,7 @@ def test_loss_uses_the_qkv_table_and_groups_of_rows(small, monkeypatch):
 
 @pytest.fixture
 def long_batch():
-    """Three hundred rows of 5 to 64 positions, as a step draws them."""
+    """Return 300 rows of 5 to 64 positions, corrupted as in a training step."""
     lengths = torch.randint(5, 65, (300,), generator=generator())
     tokens = torch.randint(0, 4, (300, 64), generator=generator())
     return corrupt(METHODS["scdm"], tokens, tokens < 0, generator(), mask_id=4, lengths=lengths)
@@ -206,7 +206,7 @@ def test_the_parts_of_a_batch_add_up_to_its_loss_and_gradients(small, any_method
 
 @pytest.mark.parametrize("name", ["mdm", "scdm"])
 def test_the_target_alone_is_the_next_token_behind_the_latents(name):
-    """It stands last; where the number of latents is free they are from none to all, else all."""
+    """It comes last, behind none to all other masked tokens if n is free, and behind all otherwise."""
     method = replace(METHODS[name], targets="next")
     known = torch.zeros(4_000, 6, dtype=torch.bool)
     drawn = corrupt(

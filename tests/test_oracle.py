@@ -64,7 +64,7 @@ def test_generate_draws_the_joint(any_method, any_decoding):
 
 @pytest.mark.parametrize("name", ["top-prob of 2", "entropy of 2, as printed"])
 def test_generate_draws_the_joint_and_no_distribution_near_it(name):
-    """Temperature 1.1 would be 0.032 away."""
+    """At temperature 1.1 the distance would be 0.032."""
     tokens = draw(METHODS["scdm"], replace(DECODINGS[name], latents=1), draws=MANY)
     assert total_variation(frequencies(tokens), JOINT / JOINT.sum()) < 0.02
 

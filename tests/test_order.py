@@ -1,4 +1,4 @@
-"""Orders are permutations with what is known first, and decoding moves what it decodes behind it."""
+"""Orders are permutations with known positions first. Decoding moves decoded positions behind these."""
 
 import pytest
 import torch

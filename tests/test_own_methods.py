@@ -1,4 +1,4 @@
-"""Methods of a user: what cannot be is refused, and rows report what was decoded."""
+"""Methods of a user: impossible ones are refused, and rows report the decoding."""
 
 from dataclasses import replace
 

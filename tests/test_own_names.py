@@ -138,7 +138,7 @@ REFUSED = [
         "(ZeroDivisionError: division by zero, in broken.py, line 1)",
     ),
     (["train", "needy:Pairs", "scdm"], "needs no_such_package, which is not installed"),
-    (["data", "MODULE:Pairs", "--clues", "3"], "MODULE:Pairs has no such setting; it has none"),
+    (["data", "MODULE:Pairs", "--clues", "3"], "MODULE:Pairs has no such setting. Leave it out"),
     (["evaluate", "sudoku-6-scdm", "--task", "MODULE:Pairs"], "is Pairs, and the model learned sudoku-6"),
     (["evaluate", "sudoku-6-scdm", "--method", "MODULE:short"], "the model has another method, scdm"),
 ]

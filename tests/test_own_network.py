@@ -51,7 +51,7 @@ def tied(seed=0, **settings):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A run of an own network that nothing interrupted."""
+    """Return an uninterrupted run of a network of the user."""
     return fit(config_of(tmp_path_factory.mktemp("whole") / "run"), net=tied())
 
 
@@ -113,7 +113,7 @@ def test_own_network_resumes_from_its_initial_weights(tmp_path):
 
 
 class Partly(Tied):
-    """A frozen layer, and a layer that takes no part."""
+    """A network with a frozen layer and an unused layer."""
 
     def __init__(self):
         super().__init__()
@@ -137,7 +137,7 @@ def test_own_network_with_frozen_and_unused_weights_resumes(tmp_path):
 
 
 class Fake(Tied):
-    """Two parameters of the same storage."""
+    """A network with two parameters in one storage."""
 
     def __init__(self):
         super().__init__()

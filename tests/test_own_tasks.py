@@ -1,4 +1,4 @@
-"""A task of a user: four members are enough for every function and command that takes a task."""
+"""A task of a user: four members are enough for every function and command with a task."""
 
 import numpy as np
 import pytest

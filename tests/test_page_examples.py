@@ -1,4 +1,4 @@
-"""The example puzzles of the page and of `make demo`: their labels are what the models do."""
+"""The example puzzles of the page and of `make demo`: their labels equal the results of the models."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Every command of the pages in docs runs, and what they point to is there."""
+"""Every command of the pages in docs runs, and their links have targets."""
 
 import json
 import subprocess
@@ -116,5 +116,5 @@ def test_each_shortened_command_is_on_a_page():
 
 
 def spaced(cells):
-    """36 numbers as the manual writes them."""
+    """36 numbers in the format of the manual."""
     return "   ".join(" ".join(map(str, cells[start : start + 6])) for start in range(0, 36, 6))

@@ -75,7 +75,7 @@ def reproduced(place, names):
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory):
-    """What the fast tests need: a table with its figure's rows, and text."""
+    """The experiments of the fast tests: a table with the rows of its figure, and text."""
     return reproduced(tmp_path_factory.mktemp("few"), ("figure-1", "table-1", "figure-text", "table-text"))
 
 
@@ -243,7 +243,7 @@ def test_a_table_refuses_rows_of_other_weights_data_or_problems(few, tmp_path, w
 
 
 def test_a_row_of_another_recipe_is_no_row_of_this_one(few, monkeypatch):
-    """Where a recipe says something else, what the old one gave is left alone and the new one is missing."""
+    """After a change of a recipe, the old rows stay and the new ones are missing."""
     config, _ = few
     budget = SCALES["smoke"].budgets["zebra"]
     monkeypatch.setitem(
@@ -291,7 +291,7 @@ def test_a_model_may_be_trained_from_more_seeds():
 
 
 def test_recipe_stopped_before_it_began_starts_again(tmp_path, monkeypatch):
-    """The next attempt finds nothing that it takes for a run of someone else."""
+    """The next attempt does not mistake the directory for another run."""
     (recipe, *_) = recipes("table-1", "smoke", tmp_path)
 
     def stop(*_):
@@ -306,7 +306,7 @@ def test_recipe_stopped_before_it_began_starts_again(tmp_path, monkeypatch):
 
 
 def line_of(values, seeds=(0, 1, 2), samples=1_000, task="sudoku-gen", **more):
-    """A line of a table with a value for each seed."""
+    """Return a line of a table with a value for each seed."""
     metric = "soft_loss" if task == "sudoku-large" else "valid"
     row = {"metric": metric, "num_samples": samples, **more}
     rows = [{**row, metric: value, "train_seed": seed} for value, seed in zip(values, seeds, strict=True)]
@@ -398,7 +398,7 @@ def test_claims_are_of_cells_that_an_experiment_has(scale):
 
 
 def test_claims_of_tables_are_what_the_paper_prints():
-    """The table prints both numbers, and they are in the order that the claim has."""
+    """The table prints both numbers, in the order of the claim."""
     tables = {1: TOP_PROB, 3: AR_MTP, 4: UNIFORM}
     found = [claim for claim in claims("paper") if claim.source.startswith("Table")]
     assert len(found) >= 20
@@ -462,7 +462,7 @@ def test_hash_does_not_depend_on_a_new_setting_of_none(config):
 
 @pytest.mark.parametrize("config", CONTENTS)
 def test_hash_lists_every_setting_or_exempts_it_by_name(config):
-    """Two different results would share a hash if the list missed a setting."""
+    """Without a setting in the list, two different results would share a hash."""
     changed = {"latents": (0,), "clues": 30, "targets": (10, 20), "houses": (3,), "attributes": (3,)}
     values = {field.name: changed.get(field.name, "changed") for field in fields(config)}
     values |= {"apart_from": (Path("other"),), "source": "solver", "from_file": False}
@@ -548,7 +548,7 @@ def test_a_table_in_the_repository_is_that_of_its_rows(path):
 
 
 def test_the_page_says_of_others_puzzles_what_the_rows_say():
-    """The table of docs/results.md has every number of the rows, in the line with as many puzzles."""
+    """The table of docs/results.md has every number of the rows, in the line with that number of puzzles."""
     root = Path(__file__).parents[1]
     page, rows = (
         (root / "docs" / "results.md").read_text(),
@@ -592,7 +592,7 @@ def test_text_table_has_a_line_per_seed_and_needs_imports(few):
     assert plans.count("| to import |") == 2
     with pytest.raises(
         ValueError,
-        match=r"text-mdm-imported: no model there; this takes a published one: latent-tokens import FILE",
+        match=r"text-mdm-imported: is missing. Import the published model: latent-tokens import FILE",
     ):
         reproduce(replace(config, experiment="table-text", scale="paper", judge="trigrams"))
     with pytest.raises(ValueError, match="judge=nowhere: must be a directory or a name on the Hub"):

@@ -31,26 +31,26 @@ METHOD = METHODS["scdm"]
 
 
 def lora():
-    """A config of peft, which it changes. The adapter changes the network from the start."""
+    """Return a config of peft, which peft changes. The adapter is not zero at the start."""
     return LoraConfig(r=2, target_modules=["qkv", "mlp_in"], init_lora_weights=False)
 
 
 @pytest.fixture
 def folder(pico, tmp_path):
-    """A model directory of an untrained network."""
+    """Return a model directory of an untrained network."""
     pico.method, pico.folder = METHOD, None
     pico.save_pretrained(tmp_path / "base")
     return tmp_path / "base"
 
 
 def examples():
-    """Boards and which cells are given: the first four."""
+    """Return boards, and which cells are given: the first four."""
     tokens = torch.randint(0, 4, (4, 16), generator=torch.Generator().manual_seed(0))
     return tokens, (torch.arange(16) < 4).expand(4, -1)
 
 
 def samples(net):
-    """Boards that a network decodes from the given cells."""
+    """Return boards that a network decodes from the given cells."""
     tokens, known = examples()
     return generate(net, METHOD, tokens, known, Decoding(candidates=4, latents=2), seed=1).tokens
 

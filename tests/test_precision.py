@@ -1,4 +1,4 @@
-"""Effect of the network's precision on decoding: along the trajectory of float64, step by step."""
+"""The effect of the network's precision on decoding, step by step along the trajectory of float64."""
 
 from copy import deepcopy
 
@@ -16,7 +16,7 @@ BOUND = {
 
 
 class Beside:
-    """A network in float64, and how far another precision is from it at each slot that is read."""
+    """Return a network in float64, and the distance of another precision from it at each slot."""
 
     supports_slots = None
 

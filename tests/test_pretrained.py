@@ -1,4 +1,4 @@
-"""Weights and methods survive the disk; what is damaged says so."""
+"""Weights and methods are equal after saving and loading. Damaged files are refused."""
 
 import inspect
 import json
@@ -77,7 +77,7 @@ def test_missing_or_corrupt_file_is_named(folder, tmp_path):
         from_pretrained(folder)
 
 
-CONFIGS = {  # what a config may say: (where, what, the error)
+CONFIGS = {  # wrong entries of a config: (key, value, error)
     "no heads": (("model", "size", "heads"), 0, "heads=0: must be a whole number from 1"),
     "half a layer": (("model", "size", "layers"), 0.5, "layers=0.5: must be a whole number"),
     "a wide network": (("model", "size", "width"), 1 << 24, "not of this config .*, and .* by its config"),

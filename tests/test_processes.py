@@ -41,7 +41,7 @@ TRAIN = [
 
 
 def torchrun(count, *arguments):
-    """What `latent-tokens` prints in so many processes that torchrun starts."""
+    """Return the output of `latent-tokens` in a number of processes that torchrun starts."""
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(count), "--master-port", free_port()]
     command = [sys.executable, *launcher, "-m", "latent_tokens", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ, check=False)
@@ -66,7 +66,7 @@ def lines(folder, file):
 
 
 def losses(run, last):
-    """What was learned up to a step: the rows of its metrics."""
+    """Return the rows of the metrics up to a step."""
     return [
         {name: value for name, value in row.items() if name not in ("tokens_per_second", "seconds")}
         for row in lines(run, "metrics.jsonl")
@@ -233,7 +233,7 @@ def test_slurm_job_saves_and_is_requeued_on_a_signal(one, tmp_path):
         while not list((tmp_path / "run").glob("state-*")):
             time.sleep(0.02)
             assert job.poll() is None
-        os.kill(int((tmp_path / "tasks").read_text().split()[1]), signal.SIGUSR1)  # one hears it, both stop
+        os.kill(int((tmp_path / "tasks").read_text().split()[1]), signal.SIGUSR1)  # one gets it, both stop
         said = job.communicate(timeout=120)[1]
     assert job.returncode == 75, said
     assert (tmp_path / "requeued").read_text() == "requeue 7\n"

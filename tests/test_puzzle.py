@@ -1,4 +1,4 @@
-"""Sudoku puzzles: their tokens, their one solution, and what the verifier sees."""
+"""Sudoku puzzles: their tokens, their only solution, and the verifier."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +41,7 @@ def cells(text):
 
 
 def test_ids_are_the_papers():
-    """The first record of Ye et al.'s test set, written out by hand."""
+    """The first record of Ye et al.'s test set, by hand."""
     wanted = [int(word) for word in IDS.split()]
     paper = configured("sudoku-puzzle", {"padding": "paper"}).example(cells(QUIZ), cells(SOLUTION))
     assert paper.tokens[0].tolist() == wanted + [0] * 27

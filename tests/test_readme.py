@@ -1,4 +1,4 @@
-"""Every command and every line of Python in the README runs, shortened where it would take minutes."""
+"""Every command and line of Python in the README runs, shortened if it takes minutes."""
 
 import json
 import re
@@ -55,7 +55,7 @@ def test_readme_table_holds_the_bundled_results():
 
 @pytest.mark.slow
 def test_the_commands_for_make_run(tmp_path):
-    """But for tests within a test."""
+    """The make targets that run tests or checks are left out."""
     demonstrations = [
         command
         for command in COMMANDS
@@ -68,7 +68,7 @@ def test_the_commands_for_make_run(tmp_path):
 @pytest.mark.slow
 @pytest.mark.usefixtures("brief_look")
 def test_the_commands_run(tmp_path):
-    """All but the server, which runs until Ctrl-C: test_serve.py starts it."""
+    """All but the server, which runs until Ctrl-C. test_serve.py starts it."""
     (tmp_path / "README.md").write_text(README)
     ours = [
         command

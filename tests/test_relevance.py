@@ -1,4 +1,4 @@
-"""Influence matches an exact model, and the policy puts the most relevant position last, in any batch."""
+"""Influence equals that of an exact model. The policy places the most relevant position last."""
 
 import math
 from dataclasses import replace
@@ -50,7 +50,7 @@ def test_the_influence_of_twins_is_all_that_there_is_to_know(name):
         for i in range(4):
             comes_up = (
                 i < j if name == "ar-mtp" else i != j
-            )  # from left to right nothing is learned of what stands before
+            )  # from left to right there is no influence on earlier positions
             assert found[j, i] == pytest.approx(
                 math.log(3) if comes_up and {i, j} in ({0, 1}, {2, 3}) else 0, abs=1e-5
             )
@@ -80,7 +80,7 @@ def test_given_and_padding_positions_have_no_influence():
 
 
 def latents_of(policy, order, clean, candidates, latents, masked=None):
-    """The latents that a policy shows of one row, in their order."""
+    """Return the latent tokens that a policy selects in one row, in their order."""
     numbers = (clean, len(order) - clean if masked is None else masked, candidates, latents)
     row = torch.tensor([order])
     found = policy(PolicyInput(row, *(torch.tensor([number]) for number in numbers), row))
@@ -93,15 +93,15 @@ def test_best_latent_has_the_most_influence_and_is_last():
     assert latents_of(policy, [3, 0, 1, 2], 1, 1, 2) == [
         2,
         1,
-    ]  # 3 is clean, 0 the candidate: 1 tells of it and 2, though told most, does not
+    ]  # 3 is clean and 0 the candidate: 1 influences it, and 2, which is influenced most, does not
     assert latents_of(policy, [0, 2, 1, 3], 1, 1, 1) == [
         1
-    ]  # 0 is clean, 2 the candidate: 3 tells more of it, but only 1 is told something
-    assert latents_of(policy, [2, 0, 1, 3], 0, 1, 1) == [3]  # nothing is clean: what tells most
+    ]  # 0 is clean and 2 the candidate: 3 influences it more, but only 1 is influenced
+    assert latents_of(policy, [2, 0, 1, 3], 0, 1, 1) == [3]  # no token is clean: the largest influence
 
 
 def test_relevance_counts_from_the_end_and_skips_padding():
-    """A row of five of eight positions chooses as the row of five does."""
+    """A row of five of eight positions has the latent tokens of a row of five."""
     relation = torch.rand(8, 8, generator=torch.Generator().manual_seed(0))
     short, cut = relevant(relation), relevant(relation[3:, 3:] / relation[3:, 3:].max() * relation.max())
     for n in (1, 2, 3):

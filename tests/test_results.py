@@ -42,7 +42,7 @@ def test_a_row_is_read_as_it_was_written(tmp_path, row):
 
 
 def test_reader_returns_every_share_in_percent(tmp_path, row):
-    """Rows without units are converted once, also after they are written again; losses keep their unit."""
+    """Rows without units are converted once, also after they are written again. Losses keep their unit."""
     path = tmp_path / "rows.jsonl"
     old = {**row, "exact": 0.065, "cells": 0.9, "distinct_2": 0.6415}
     append_result(path, old)
@@ -127,7 +127,7 @@ def test_an_edited_value_is_refused(tmp_path, row):
 def test_two_differing_rows_of_one_recipe_are_refused_by_name(tmp_path, row):
     path = tmp_path / "rows.jsonl"
     append_result(path, row)
-    append_result(path, {**row, "seconds": 99.0})  # the same, measured a second time
+    append_result(path, {**row, "seconds": 99.0})  # the same row, measured a second time
     assert measured(path)[row["recipe"]]["seconds"] == row["seconds"]
     append_result(path, {**row, "valid": 90.8})
     with pytest.raises(
@@ -153,7 +153,7 @@ def test_rows_of_version_0_1_are_all_found():
 
 
 def test_reproduce_goes_on_after_half_a_line(tmp_path):
-    """As after a power cut: the row that was cut off is measured again, and no other is lost."""
+    """As after a power failure: the incomplete row is measured again, and no other is lost."""
     config = ReproduceConfig("figure-1", "smoke", tmp_path / "results", tmp_path / "runs")
     table = reproduce(config)
     path = tmp_path / "results" / "smoke" / "rows.jsonl"

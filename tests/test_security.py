@@ -1,4 +1,4 @@
-"""Each promise of SECURITY.md names tests that exist."""
+"""Each promise of SECURITY.md names existing tests."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The server: its answers, its limits, and that work ends when its reader leaves."""
+"""The server: its responses, its limits, and that work ends when a client disconnects."""
 
 import asyncio
 import base64
@@ -69,7 +69,7 @@ def load(name):
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory):
-    """The name of a model whose decode takes many seconds: a board of 16x16, untrained."""
+    """Return the name of a model with long decodes: an untrained one of 16x16 boards."""
     folder, task = tmp_path_factory.mktemp("runs") / "slow", TASKS["sudoku-16"]
     torch.manual_seed(0)
     net = Transformer(SIZES["tiny"], task.vocab_size, task.length)
@@ -91,18 +91,18 @@ def port(models):
 
 @pytest.fixture
 def alone(models):
-    """A server that decodes one puzzle at once."""
+    """A server that decodes one puzzle at a time."""
     with serving(app_for(models, at_once=1, seconds=MINUTE)) as found:
         yield found
 
 
 def decoding():
-    """The threads that decode now."""
+    """Return the threads that decode now."""
     return [thread for thread in threading.enumerate() if thread.name == "decode"]
 
 
 def until(true, seconds=10.0):
-    """Seconds until it is true."""
+    """Return the seconds until a condition is true."""
     begun = time.perf_counter()
     while not true():
         assert time.perf_counter() - begun < seconds, "it did not come true"
@@ -111,7 +111,7 @@ def until(true, seconds=10.0):
 
 
 def begun(port, path, **values):
-    """A connection on which the first event of a stream has come."""
+    """Return a connection that has received the first event of a stream."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("GET", f"{path}?{urlencode(values)}")
     answer = connection.getresponse()
@@ -332,7 +332,7 @@ def test_a_decode_ends_when_its_reader_leaves(alone, slow, path):
 
 
 def test_a_curve_leaves_room_for_decodes(alone):
-    """A server that decodes one puzzle at once still decodes while a curve is measured."""
+    """A server with one decode at a time still decodes while a curve is measured."""
     connection, _ = begun(alone, "/api/curve", model=MODEL, count=1_000)
     try:
         assert post(alone, "/api/solve", model=MODEL, puzzle=PUZZLE)[0] == 200
@@ -364,7 +364,7 @@ def test_solving_ends_when_nobody_waits(alone, slow):
 
 
 def test_work_waits_for_a_reader_and_what_it_raises_is_told():
-    """No more events than may wait are made before somebody reads, and none are lost."""
+    """The number of unread events is limited, and none is lost."""
 
     async def read():
         told, ended = [], threading.Event()
@@ -520,7 +520,7 @@ def named(models):
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_server_answers_to_its_own_host_names_only(named, host):
-    """A page of another site whose name points to this computer gets nothing (DNS rebinding)."""
+    """A page of another site whose name resolves to this computer gets no data (DNS rebinding)."""
     for path in ("/", "/api/models"):
         status, _, body = call(named, "GET", path, {"Host": host})
         assert status == HOSTS[host]
@@ -540,7 +540,7 @@ def test_headers_that_do_not_come_end_the_connection(named, monkeypatch):
         with socket.create_connection(("127.0.0.1", named), 10) as connection:
             begun = time.perf_counter()
             connection.sendall(first)
-            with suppress(OSError):  # a byte now and then keeps no connection
+            with suppress(OSError):  # single bytes now and then do not keep a connection open
                 while first and time.perf_counter() - begun < 5:
                     connection.sendall(b"x")
                     time.sleep(0.1)
@@ -577,7 +577,7 @@ def test_every_route_has_a_deadline(models, monkeypatch, path):
 
 @pytest.mark.parametrize("begins", [True, False])
 def test_a_stream_that_is_not_read_is_closed(begins):
-    """A client that does not read makes the server wait in `send`, until the deadline of the request."""
+    """With a client that does not read, the server waits in `send` until the deadline."""
     sent = []
 
     async def answer(scope, receive, send):

@@ -1,4 +1,4 @@
-"""Files that others made: read, and refused with a row and a reason where they cannot be right."""
+"""Published files are read, and refused with a row and a reason if they are wrong."""
 
 import io
 import os
@@ -59,7 +59,7 @@ def test_shahs_sudoku_is_read(tmp_path):
 
 
 def extreme_csv(examples, sources=("puzzles0_kaggle", '"puzzles, quoted"')):
-    """A file as Sudoku-Extreme is published, of puzzles made here."""
+    """Return a file in the format of Sudoku-Extreme, of generated puzzles."""
     cells = zip(PUZZLE.givens(examples.tokens), PUZZLE.answers(examples.tokens), strict=True)
     texts = [
         (
@@ -138,7 +138,7 @@ def test_plain_values_come_back_as_they_were(protocol):
 
 
 class Command:
-    """What a malicious pickle holds: a call that is made when it is read."""
+    """An object of a malicious pickle: a call that is made when it is read."""
 
     def __init__(self, function, *arguments):
         self.call = function, arguments
@@ -208,7 +208,7 @@ def test_small_pickles_of_much_are_read_at_once_or_refused():
         read_plain_pickle(pickle.dumps(np.zeros((10**9, 0), np.int8)))
 
 
-HARMFUL = {  # a few bytes that ask for much
+HARMFUL = {  # a few bytes that request much memory
     "a place far away": (b"\x80\x02Nr\xff\xff\xff\xff.", "a memo slot that is not the next one"),
     "a place far away in digits": (b"Np99999999999\n.", "a memo slot that is not the next one"),
     "a place that is no number": (b"Np1_000\n.", "a memo slot that is not the next one"),
@@ -249,7 +249,7 @@ def test_a_small_pickle_does_no_great_harm(name):
         (pickle.dumps([1, 2, 3])[:-2], "pickle"),
         (pickle.dumps({"a": 1}), "a dict among its values"),
         (pickle.dumps(np.array([{}, 1], dtype=object)), "neither numbers nor text"),
-        (pickle.dumps(3), "it must be a list of"),
+        (pickle.dumps(3), "must be a list of"),
     ],
 )
 def test_a_damaged_or_other_pickle_is_refused(tmp_path, content, message):
@@ -288,9 +288,7 @@ def test_a_bad_row_of_an_array_is_named(tmp_path, change, message):
     rows[1] = change(rows[1])
     path = tmp_path / "train.npy"
     np.save(path, rows)
-    with pytest.raises(
-        ValueError, match=rf"train.npy, row 1 \(from 0\): .*({message}).*; --skip-bad leaves such rows out"
-    ):
+    with pytest.raises(ValueError, match=rf"train.npy, row 1 \(from 0\): .*({message}).*Use --skip-bad"):
         read_source(PUZZLE, path, skip_bad=False)
     read, (bad,) = read_source(PUZZLE, path, skip_bad=True)
     assert len(read.tokens) == 2
@@ -298,7 +296,7 @@ def test_a_bad_row_of_an_array_is_named(tmp_path, change, message):
 
 
 def header(shape):
-    """A .npy file that promises an array of that shape and holds nothing of it."""
+    """Return a .npy file whose header has a shape, and which has no data."""
     text = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}}}"
     text += " " * (-(len(text) + 11) % 64) + "\n"
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
@@ -322,8 +320,8 @@ def test_arrays_of_another_kind_are_refused(tmp_path):
         with pytest.raises(ValueError, match=message):
             read_source(PUZZLE, path, skip_bad=True)
     for array, message in (
-        (np.zeros((3, 324), int), r"is int64 \(3, 324\); sudoku-puzzle takes whole numbers \(N, 325\)"),
-        (np.zeros((3, 325)), "is float64"),
+        (np.zeros((3, 324), int), r"holds int64 \(3, 324\), and sudoku-puzzle takes whole numbers \(N"),
+        (np.zeros((3, 325)), "holds float64"),
         (np.array([[None]]), "no complete array in it"),
     ):
         np.save(path, array)
@@ -371,7 +369,7 @@ TEXTS = {
     "extreme, a rating of words": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS},{SOLUTION},-1", 3,
         "rating '-1': must be a whole number from 0"),
     "extreme, a quote that does not end": (PUZZLE, "x.csv", EXTREME, f'"mine,{DOTS},{SOLUTION},3', 3,
-        "no row of a .csv"),
+        "not a row of a .csv"),
     "extreme, a letter": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS.replace('8', 'x')},{SOLUTION},3", 3,
         "'x' in row 1 column 2"),
     "lines": (PUZZLE, "x.txt", f"{QUIZ}\n\n{{bad}}\n", QUIZ[:-1], 3, "puzzle of 80 cells: must have 81"),
@@ -385,19 +383,19 @@ TEXTS = {
     "a zebra's houses": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[0, 1, 2]", "[0, 2, 1]"), 2,
         "it must number the houses"),
     "a zebra's part of a house": (ZEBRA, "x.jsonl", ZEBRAS,
-        GOOD_ZEBRA.replace("[1, 0, 2]", "[1.9, 0.2, 2]"), 2, "its table must be rows of whole numbers"),
+        GOOD_ZEBRA.replace("[1, 0, 2]", "[1.9, 0.2, 2]"), 2, "must be rows of whole numbers"),
     "a zebra's text": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 0, 2]", '"102"'), 2,
-        "its table must be rows of whole numbers"),
+        "must be rows of whole numbers"),
     "a zebra's truth": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[0, 1, 2]", "[false, true, 2]"), 2,
-        "its table must be rows of whole numbers"),
+        "must be rows of whole numbers"),
     "a zebra's infinity": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 0, 2]", "[Infinity, 0, 2]"), 2,
-        "its table must be rows of whole numbers"),
+        "must be rows of whole numbers"),
     "a zebra's clues": (ZEBRA, "x.jsonl", ZEBRAS, '{"clues": [1, 2], "solution": []}', 2,
         "its clues must be a list of text"),
     "deep brackets": (ZEBRA, "x.jsonl", ZEBRAS, "[" * 100_000, 2, "not JSON"),
     "a quote": (PUZZLE, "x.csv", CSV, f'"{QUIZ},{SOLUTION}', 3, "puzzle of 82 cells"),
     "a zebra's table": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace(TABLE, "[1, 2]"), 2,
-        "its table must be rows of whole numbers"),
+        "must be rows of whole numbers"),
     "countdown": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN.replace("=18", "=19"), 2,
         "is wrong: 31-13=19 is not true"),
     "a broken line": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN[:-5], 2, "not JSON"),
@@ -416,7 +414,7 @@ def test_a_bad_line_is_named(tmp_path, task, name, text, bad, line, message):
     assert len(read_source(task, path, skip_bad=False)[0].tokens) == 1
     path.write_text(text.replace("{bad}", bad))
     with pytest.raises(
-        ValueError, match=rf"{name}, line {line}: .*{message}.*; --skip-bad leaves such rows out"
+        ValueError, match=rf"{name}, line {line}: .*{message}.*Use --skip-bad to leave such rows out"
     ):
         read_source(task, path, skip_bad=False)
     read, (fault,) = read_source(task, path, skip_bad=True)
@@ -447,12 +445,11 @@ def test_files_that_are_no_source_are_refused(tmp_path):
         (
             PUZZLE,
             "x.csv",
-            "its first line is 'puzzle,answer'; it must be quizzes,solutions or "
-            "source,question,answer,rating",
+            "its first line is 'puzzle,answer', must be quizzes,solutions or source,question,answer,rating",
         ),
         (PUZZLE, "x.bin", "not text in UTF-8"),
         (PUZZLE, "empty.txt", "no example in it"),
-        (PUZZLE, "missing.txt", "no such file, nor a source of sudoku-puzzle"),
+        (PUZZLE, "missing.txt", "not found. Name a file of sudoku-puzzle"),
         (ZEBRA, "x.csv", "zebra is read from files that end in .pkl, .jsonl"),
         (FOUR, "x.csv", "countdown-4 is read from files that end in .jsonl"),
     ):

@@ -1,4 +1,4 @@
-"""The files of a Space: its head is what Spaces want, and what it starts is there."""
+"""The files of a Space: its header has the required entries, and its command exists."""
 
 import json
 import re

@@ -35,7 +35,7 @@ def description(run):
 
 @pytest.fixture(scope="module")
 def mdm(tmp_path_factory):
-    """A trained model whose shape is not the default."""
+    """Return a trained model whose shape is not the default."""
     shape = {"size": "pico", "positions": "both", "gelu": "tanh"}
     return fit(config_of(tmp_path_factory.mktemp("mdm") / "run", "mdm", steps=2, **shape))
 

@@ -1,4 +1,4 @@
-"""Rows that are appended to a .jsonl file survive what a crash or a full disk left at its end."""
+"""Rows of a .jsonl file survive an incomplete last line after a crash or on a full disk."""
 
 import json
 import multiprocessing

@@ -1,4 +1,4 @@
-"""Boards, puzzles and the verifier, held against an independent SAT solver."""
+"""Boards, puzzles and the verifier, compared with an independent SAT solver."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ BOARDS = {
 
 
 def infilling(board, known):
-    """A board as one example, some of its cells known."""
+    """Return a board as one example with some known cells."""
     return Examples.of(board[None], known[None])
 
 

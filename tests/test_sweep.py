@@ -15,7 +15,7 @@ NUM_CLEAN = torch.tensor([0, 5, 15, 14, 15, 13])
 
 @pytest.fixture
 def state():
-    """Tokens and an order for each row."""
+    """Return tokens and an order for each row."""
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(0, 4, (len(NUM_CLEAN), LENGTH), generator=generator)
     return tokens, torch.rand(tokens.shape, generator=generator).argsort(dim=1)
@@ -45,7 +45,7 @@ def test_the_numbers_of_latents_differ_in_what_they_give(nano, state):
 
 @pytest.mark.parametrize("name", ["mdm", "arm", "ar-mtp", "windowed scdm"])
 def test_a_method_that_shares_nothing_is_sent_to_another(nano, state, name):
-    with pytest.raises(ValueError, match="use scdm or esolm"):
+    with pytest.raises(ValueError, match="Use scdm or esolm"):
         sweep(nano, variants()[name], *state, NUM_CLEAN, [0, 1])
 
 
@@ -56,5 +56,5 @@ def test_numbers_out_of_range_are_refused_with_what_is_allowed(nano, state, late
 
 
 def test_a_row_with_nothing_masked_is_named(nano, state):
-    with pytest.raises(ValueError, match="row 4 has nothing masked"):
+    with pytest.raises(ValueError, match="row 4 has no masked token"):
         sweep(nano, METHODS["scdm"], *state, NUM_CLEAN + (torch.arange(6) == 4), [0])

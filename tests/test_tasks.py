@@ -1,4 +1,4 @@
-"""What every task must do, and every task with every method."""
+"""The interface of every task, and every task with every method."""
 
 import numpy as np
 import pytest
@@ -133,7 +133,7 @@ def test_the_papers_names_vocabularies_and_lengths():
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("sudoku-9", {"clues": 30}, "clues=30: sudoku-9 has no such setting; it has source, padding"),
+        ("sudoku-9", {"clues": 30}, "clues=30: sudoku-9 has no such setting. Use source, padding"),
         ("zebra", {"source": "pattern"}, "source=pattern: zebra has no such setting"),
         ("zebra", {"name": "x"}, "name=x: zebra has no such setting"),
         (
@@ -182,7 +182,7 @@ def test_a_description_of_no_task_is_refused(about):
 
 
 def test_keys_differ_where_boards_do():
-    """No two of many boards share a key, however near they are."""
+    """No two of many boards share a key, even if they differ in one cell."""
     task = TASKS["sudoku-6"]
     random, near = task.generate(20_000, seed=0).tokens, np.eye(36, dtype=np.uint8)
     boards = np.unique(np.concatenate([random, near, np.zeros_like(near)]), axis=0)

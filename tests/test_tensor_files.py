@@ -30,7 +30,7 @@ def run(tmp_path_factory):
 
 
 def zeroed(path, start, count=4096):
-    """Writes zeros into a file, as a power cut may leave them."""
+    """Write zeros into a file, as after a power failure."""
     with path.open("r+b") as file:
         file.seek(start)
         file.write(bytes(count))
@@ -71,7 +71,7 @@ def test_every_file_of_a_run_holds_the_hash_of_its_tensors(run, nano, tmp_path):
 
 def test_a_renamed_checkpoint_is_checked_by_its_hash(run, tmp_path):
     (state,) = saved_states(run)
-    older = tmp_path / "state.safetensors"  # a name that holds no hash of the bytes
+    older = tmp_path / "state.safetensors"  # a name without a hash of the bytes
     older.write_bytes(state.read_bytes())
     assert read_state(older)[0].step == 3
     zeroed(older, older.stat().st_size // 2)

@@ -1,4 +1,4 @@
-"""Text: what is packed is what was read, prompts with gaps, and a model of it from the command line."""
+"""Text: packed sequences equal the documents, prompts have gaps, and the command line trains a model."""
 
 import hashlib
 import json
@@ -53,7 +53,7 @@ def article(number):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Sixty documents, a file each, of which one is there twice and one is empty."""
+    """Return sixty documents, one per file. One of them is repeated and one is empty."""
     place = tmp_path_factory.mktemp("articles")
     for number in range(60):
         (place / f"{number:02}.txt").write_text(article(number))
@@ -86,7 +86,7 @@ def test_documents_stand_whole_in_one_split_each_once(folder, data):
         homes = [split for split, text in texts.items() if own + END in text]
         cut = [
             own.startswith(text[text.rfind(END) + len(END) :]) for text in texts.values()
-        ]  # the last of a split may be
+        ]  # the last one of a split may be
         assert homes == [split_of(own)] or any(cut)
         assert sum(text.count(own + END) for text in texts.values()) <= 1
     manifest = json.loads((data / "manifest.json").read_text())
@@ -119,7 +119,7 @@ def test_lines_of_json_and_one_long_text(tmp_path):
     )
     assert list(documents(tmp_path / "a.jsonl", "body")) == [article(i) for i in range(3)]
     with pytest.raises(
-        ValueError, match=r"a.jsonl, line 1: has no text in the field text; name another with --field"
+        ValueError, match=r"a.jsonl, line 1: has no text in the field text\. Name another with --field"
     ):
         list(documents(tmp_path / "a.jsonl", "text"))
     long = "\n\n".join(article(i) for i in range(200))
@@ -140,8 +140,8 @@ BAD = {
     "length": ("a.txt", b"text", ["--length", "2"], "--length 2: must be a whole number from 3"),
     "bpe": ("a.txt", b"text", ["--tokenizer", "bpe:many"], "must be bpe:SIZE with a whole number"),
     "small bpe": ("a.txt", b"text", ["--tokenizer", "bpe:9"], "must have 257 to 65,535 tokens"),
-    "folder": ("a.txt", b"text", ["--tokenizer", "{here}"], "a directory without tokenizer.json"),
-    "damaged tokenizer": ("a.txt", b"text", ["--tokenizer", "{here}/a.txt"], "no tokenizer"),
+    "folder": ("a.txt", b"text", ["--tokenizer", "{here}"], "a folder without tokenizer.json"),
+    "damaged tokenizer": ("a.txt", b"text", ["--tokenizer", "{here}/a.txt"], "not a tokenizer"),
 }
 
 
@@ -220,7 +220,7 @@ def test_a_prompt_is_known_its_gaps_are_open():
     assert problem.lengths.tolist() == [7]
     free = task.encode("ab")
     assert (free.lengths.tolist(), free.known[0].sum()) == ([12], 3)
-    with pytest.raises(ValueError, match="prompt of 20 tokens: this model takes 11 at most"):
+    with pytest.raises(ValueError, match="prompt of 20 tokens: the limit is 11"):
         task.encode("x" * 20)
 
 
@@ -336,7 +336,7 @@ MISTAKES = {
     "data text --source {run}/metrics.jsonl --field loss": (
         "metrics.jsonl, line 1: has no text in the field loss"
     ),
-    "data text --source {run}/tokenizer.json --field text": "tokenizer.json has no fields, leave it out",
+    "data text --source {run}/tokenizer.json --field text": "tokenizer.json has no fields. Leave it out",
     "data text --source {run} --skip-bad": "--skip-bad: text has no such setting",
     "data text --source {run}/none": (
         "not found. Name a text file, a directory of them, a .jsonl, or hub:OWNER/NAME"
@@ -356,7 +356,7 @@ MISTAKES = {
     "sample {run} --show --num-samples 2": "--num-samples 2 with --show: one sample is shown",
     "sample {run} --prompt \udcff": "prompt: its character 1 is half of one",
     "sample sudoku-6-mdm --prompt a": "--prompt a: is for text",
-    "evaluate {run}": "--evaluator trigrams: learns from held-out text; name the data set with --data",
+    "evaluate {run}": "--evaluator trigrams: learns from held-out text. Name a data set with",
     "evaluate {run} --judge {run}/nowhere": (
         "must be a directory or a name on the Hub with a causal language model"
     ),
@@ -405,9 +405,7 @@ def test_a_run_folder_has_its_own_tokenizer_or_none(tmp_path, monkeypatch):
     (tmp_path / "tokenizer.json").write_bytes(learn_bpe(iter(["a b"]), 300).to_json())
     (tmp_path / "run").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        ValueError, match=r"run/tokenizer.json: is missing, so what the tokens mean is not known"
-    ):
+    with pytest.raises(ValueError, match=r"run/tokenizer.json: is missing, so the tokens have no text"):
         Text(32, "tokenizer.json", tmp_path / "run").coder  # noqa: B018
 
 
@@ -421,7 +419,7 @@ def test_a_tokenizer_that_fails_on_a_text_is_named(tmp_path):
     inner.save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(
         ValueError,
-        match=r"tokenizer.json: does not tokenize this text \(.*\[UNK\].*\); use another tokenizer",
+        match=r"tokenizer.json: does not tokenize this text \(.*\[UNK\].*\)\. Use another tokenizer",
     ):
         read_tokenizer(str(tmp_path)).encode(["row"])
 
@@ -450,7 +448,7 @@ def test_a_run_whose_tokenizer_was_swapped_is_refused(run, tmp_path, capsys):
 
 
 def whole_pieces(text, size):
-    """The plain way to cut a text, which is all there at once."""
+    """Cut a text that is completely in memory, as the reference."""
     start = 0
     while start < len(text):
         found = ((text.find(gap, start + size, start + 2 * size), len(gap)) for gap in ("\n\n", "\n", " "))
@@ -477,7 +475,7 @@ def test_text_is_cut_after_paragraphs_lines_or_words(monkeypatch):
             "abcd e\n\n",
             "fghijklm",
             "nopq",
-        ],  # after a paragraph; after twice the size where there is no place
+        ],  # after a paragraph, or after twice the size without one
         "abcd\ne fghij": ["abcd\n", "e fghij"],
         "a bcde f g": ["a bcde ", "f g"],
     }.items():
@@ -497,7 +495,7 @@ def test_a_file_is_read_in_blocks_as_if_it_were_whole(tmp_path, monkeypatch, blo
     ):
         file.write_bytes(content)
         with pytest.raises(
-            ValueError, match=rf"a.txt: not UTF-8 at byte {place} \(line {line}\); convert it first"
+            ValueError, match=rf"a.txt: not UTF-8 at byte {place} \(line {line}\)\. Convert it to UTF-8"
         ):
             list(blocks_of(file))
 
@@ -521,7 +519,7 @@ def test_folder_source_reads_text_files_and_counts_the_others(tmp_path, capsys):
         (place / name).unlink()
     with pytest.raises(
         ValueError,
-        match=r"no text files in it \(.txt, .md, .rst, .text or no ending\); name one of its 2 others itself",
+        match=r"no text files in it \(.txt, .md, .rst, .text or no ending\)\. Name one of its 2 others",
     ):
         list(documents(place, "text"))
 
@@ -607,7 +605,7 @@ def test_tokenizer_end_and_vocabulary_size_are_checked(tmp_path):
     assert Learned(Tokenizer(models.WordLevel({**words, "b": 65_534})), "").vocab_size == 65_535
     with pytest.raises(ValueError, match="name: 65,536 tokens: ids are stored in 16 bits, so at most 65,535"):
         Learned(Tokenizer(models.WordLevel({**words, "b": 65_535})), "name")
-    with pytest.raises(ValueError, match=r"name: none of .* is a token of it, so documents cannot be ended"):
+    with pytest.raises(ValueError, match=r"name: none of .* is one of its tokens, so documents"):
         Learned(Tokenizer(models.WordLevel({"a": 0})), "name")
     for size in (257, 65_535):
         learned = learn_bpe(iter(["a"]), size)
@@ -654,7 +652,7 @@ def test_rows_of_a_hugging_face_data_set_are_documents(tmp_path):
     for name in ("plain", "dict"):
         assert list(documents(tmp_path / name, "body")) == ["One text.", "Another."]
     with pytest.raises(
-        ValueError, match=r"row 0 has no text in the field text; name one of body, number with --field"
+        ValueError, match=r"row 0 has no text in the field text\. Name one of body, number with --field"
     ):
         list(documents(tmp_path / "plain", "text"))
     (tmp_path / "plain" / "state.json").write_text("{")

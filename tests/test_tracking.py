@@ -37,7 +37,7 @@ def stop_before(step):
 
 
 class FakeRun:
-    """The run of a fake wandb, which keeps what it is told."""
+    """The run of a fake wandb, which keeps the logged values."""
 
     def __init__(self, **settings):
         self.settings = settings
@@ -53,7 +53,7 @@ class FakeRun:
 
 @pytest.fixture
 def wandb(monkeypatch):
-    """A module wandb whose runs are kept in `wandb.runs`."""
+    """Return a fake module wandb whose runs are in `wandb.runs`."""
     module = ModuleType("wandb")
     module.__spec__ = ModuleSpec("wandb", None)
     module.runs = []
@@ -110,7 +110,7 @@ def test_evaluate_logs_results_to_the_tracker_of_the_run(wandb, tmp_path, capsys
 
 
 def test_tensorboard_has_metrics_and_results_of_a_run(tmp_path, capsys):
-    """Also of a run that was interrupted: what it logged after its last checkpoint is hidden."""
+    """Values that an interrupted run logged after its last checkpoint are hidden."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     config = tiny_run(tmp_path / "run", track="tensorboard", evaluate_every=2)
@@ -128,7 +128,7 @@ def test_tensorboard_has_metrics_and_results_of_a_run(tmp_path, capsys):
 
 
 def test_tracker_that_is_not_there_is_refused_in_one_line(tmp_path, capsys):
-    with pytest.raises(ValueError, match="track=mlflow: is not installed; pip install mlflow"):
+    with pytest.raises(ValueError, match=r"track=mlflow: is not installed\. Use pip install mlflow"):
         fit(tiny_run(tmp_path / "other", track="mlflow"))
     assert not (tmp_path / "other").exists()
     run = fit(tiny_run(tmp_path / "run"))

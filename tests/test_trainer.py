@@ -1,4 +1,4 @@
-"""Batches for loops of others have the loss of the method, and the Trainer keeps the right weights."""
+"""Batches for other training loops have the loss of the method, and the Trainer keeps the best weights."""
 
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,7 @@ from latent_tokens.hugging_face import LatentTokensForMaskedLM, LatentTokensTrai
 
 
 def examples_of(count=6):
-    """Boards of which the first cells are given, some of them shorter."""
+    """Return boards with some given first cells. Some boards are shorter."""
     random = np.random.default_rng(0)
     tokens = random.integers(0, 4, (count, 16), np.uint8)
     lengths = random.integers(9, 17, count).astype(np.uint16)
@@ -27,7 +27,7 @@ def examples_of(count=6):
 
 
 def items_of(examples):
-    """The rows of a data set as dicts."""
+    """Return the rows of a data set as dicts."""
     names = ("tokens", "known", "length")
     return [dict(zip(names, row, strict=True)) for row in zip(*examples, strict=True)]
 
@@ -43,7 +43,7 @@ def test_collated_batch_has_the_loss_of_its_method(any_method, pico, as_dicts):
     expected = loss(pico, any_method, tokens, known, generator, lengths=lengths)
     assert torch.allclose(collator.loss(logits, batch["labels"], batch["weights"]), expected, rtol=1e-5)
 
-    # The same by hand, as a loop of one's own has it.
+    # The same in a loop of the user.
     logits = exclude_mask_token(pico.mask_id, logits).flatten(0, 1)
     nats = torch.nn.functional.cross_entropy(logits, batch["labels"].flatten(), reduction="none")
     assert torch.allclose((nats * batch["weights"].flatten()).sum(), expected, rtol=1e-5)
@@ -75,7 +75,7 @@ SETTINGS = partial(
 
 @pytest.fixture
 def model(pico, tmp_path):
-    """The pico network in transformers, untrained."""
+    """Return the untrained pico network in transformers."""
     pico.method, pico.folder = METHODS["scdm"], None
     pico.save_pretrained(tmp_path / "model")
     return LatentTokensForMaskedLM.from_pretrained(tmp_path / "model")
@@ -91,7 +91,7 @@ def test_trainer_has_the_loss_of_the_method(model, tmp_path):
     )
     assert measured == pytest.approx([expected.item()] * 2, rel=1e-5)
 
-    # The Trainer of transformers has it too, with the collator.
+    # The Trainer of transformers has the same loss with the collator.
     plain = Trainer(
         model,
         SETTINGS(tmp_path / "plain", remove_unused_columns=False),

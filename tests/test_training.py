@@ -1,4 +1,4 @@
-"""Training learns, repeats itself, and can stop anywhere without losing anything."""
+"""Training learns, is reproducible, and can be interrupted at any step without loss."""
 
 import json
 import math
@@ -54,7 +54,7 @@ def tiny_run(out, **changes):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A run that nothing interrupted, made once."""
+    """Return an uninterrupted run, trained once."""
     return fit(tiny_run(tmp_path_factory.mktemp("whole") / "run"))
 
 
@@ -99,7 +99,7 @@ def test_a_run_repeats_itself_bit_for_bit(tmp_path):
 
 @pytest.mark.parametrize("changes", [{}, {"dropout": 0.1, "schedule": "constant"}])
 def test_resume_after_interrupt_gives_equal_weights(tmp_path, changes):
-    """Stopped by an error after its last saving, a run repeats what it had done since."""
+    """A run that an error stopped repeats the steps since its last checkpoint."""
     whole = fit(tiny_run(tmp_path / "whole", **changes))
     config = tiny_run(tmp_path / "cut", **changes)
     limit = stop_at(config, step=7)
@@ -114,7 +114,7 @@ def test_resume_after_interrupt_gives_equal_weights(tmp_path, changes):
 
 
 def timeless(rows):
-    """Rows of metrics without times."""
+    """Return rows of metrics without times."""
     return [
         {name: value for name, value in row.items() if name not in ("tokens_per_second", "seconds")}
         for row in rows
@@ -122,7 +122,7 @@ def timeless(rows):
 
 
 def stop_at(config, step):
-    """The config's method, whose attention rule interrupts the process when it is first used in that step."""
+    """Return the config's method with an attention rule that interrupts the process at a step."""
     calls = 0
 
     def rule(q, k, c):
@@ -137,7 +137,7 @@ def stop_at(config, step):
 
 
 class Named:
-    """A rule that may be written down as semi_causal."""
+    """A rule that can be stored as semi_causal."""
 
     __name__ = "semi_causal"
 
@@ -172,7 +172,7 @@ def test_corrupt_checkpoint_is_skipped_for_the_previous(whole, tmp_path, capsys)
     (config.folder / f".{latest.name}.1").write_bytes(b"what a killed process had begun")
     fit(replace(config, resume="auto"))
     assert (
-        f"{latest}: corrupt (its bytes are not those that were written); skipped for the previous checkpoint"
+        f"{latest}: corrupt (its bytes are not those that were written). The previous checkpoint is used"
         in capsys.readouterr().err.replace("\n", " ")
     )
     for path in (*saved_states(whole), whole / "model.safetensors"):
@@ -219,7 +219,7 @@ def test_checkpoints_that_a_killed_run_left_are_pruned(tmp_path):
     ],
 )
 def test_resume_with_a_corrupt_config_is_refused(tmp_path, part, changes, message):
-    """Every value that a reader of the model needs is compared with the command."""
+    """Every value that affects the model is compared with the command."""
     config = tiny_run(tmp_path / "run", steps=2)
     path = fit(config) / "config.json"
     about = json.loads(path.read_text())
@@ -239,7 +239,7 @@ def test_lost_config_is_restored_from_an_equal_run(tmp_path):
     path.write_bytes(b"")
     with pytest.raises(
         ValueError,
-        match=r"config.json: corrupt .* start the same run in another directory, and copy its config",
+        match=r"config.json: corrupt .* Start the same run in another directory, and copy its config",
     ):
         fit(replace(config, resume="auto"))
     path.write_bytes(content)
@@ -274,7 +274,7 @@ def test_data_that_changed_during_training_are_never_saved(tmp_path):
 
 
 FIRST = "optimizer state of embedding.weight"
-FORGED = {  # a state whose name has the hash of what it holds: (the change, the error)
+FORGED = {  # a checkpoint with a name that matches its content: (change, error)
     "a step in words": (lambda about, tensors: about.update(step="x"), "its step, best and recent are x"),
     "no losses": (lambda about, tensors: about.update(recent=None), "its step, best and recent are"),
     "another setting": (lambda about, tensors: about.update(more=1), "unexpected keyword argument 'more'"),
@@ -460,14 +460,14 @@ def test_a_loss_that_is_not_finite_stops_at_the_last_good_state(whole, tmp_path,
         patch.setattr("latent_tokens.training.step.weighted_nll", infinite_at(8))
         with pytest.raises(
             ValueError,
-            match=r"loss inf, .* at step 7: training diverged; its batch is .*not-finite-00000007",
+            match=r"loss inf, .* at step 7: training diverged, its batch is .*not-finite-00000007",
         ):
             fit(config)
     batch = load_file(config.folder / "not-finite-00000007.safetensors")
     assert batch["tokens"].shape == (8, 16)
     assert set(batch) == {"tokens", "positions", "num_clean", "num_shown", "scored", "weight"}
     assert saved_states(config.folder)[0].name.startswith("state-00000007-")
-    fit(replace(config, resume="auto"))  # the fault is mended: nothing was lost
+    fit(replace(config, resume="auto"))  # without the fault, no step is lost
     assert (config.folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
@@ -486,7 +486,7 @@ def test_a_step_that_is_not_finite_may_be_left_out(tmp_path, monkeypatch):
 
 
 def infinite_at(call):
-    """The loss, infinite at that call."""
+    """Return a loss function that is infinite at one call."""
     calls = 0
 
     def counted(*arguments):
@@ -624,7 +624,7 @@ def test_a_setting_that_is_infinite_is_refused(tmp_path, name):
 
 def test_divergence_at_the_last_step_is_noticed(tmp_path):
     config = tiny_run(tmp_path / "run", steps=1, lr=1e38, warmup=0)
-    with pytest.raises(ValueError, match=r"validation loss nan at step 1: training diverged; use a lower lr"):
+    with pytest.raises(ValueError, match=r"validation loss nan at step 1: training diverged. Use a lower lr"):
         fit(config)
     assert not saved_states(config.folder)
 

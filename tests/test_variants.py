@@ -1,4 +1,4 @@
-"""What an ablation changes is what its name says, and what is watched is what was predicted."""
+"""Ablations change the setting that they name, and watchers record the predictions."""
 
 import re
 from collections import Counter
@@ -49,7 +49,7 @@ SHAPES = {"constant": constant, "a share": a_share, "early": early, "late": late
 
 
 def shown_by(adjust, order, clean, candidates, latents, tokens=None, net=None):
-    """The latents that a variant shows of one row, in their order."""
+    """Return the latent tokens of a variant in one row, in their order."""
     policy, row = adjust(net, TASK, Decoding()).latent_policy, torch.tensor([order])
     numbers = (clean, len(order) - clean, candidates, latents)
     found = policy(
@@ -68,14 +68,14 @@ def test_cells_share_a_unit_by_row_column_or_box():
 
 
 def test_a_task_without_units_is_told_so():
-    with pytest.raises(ValueError, match="zebra-3: its positions share no units; use relevant"):
+    with pytest.raises(ValueError, match=r"zebra-3: its positions share no units\. Use the policy relevant"):
         sharing(TASKS["zebra-3"])
 
 
 def test_latents_of_a_unit_and_constrained_ones():
     order = [15, 14, 13, 0, *range(1, 13)]
     assert set(shown_by(of_a_unit, order, 3, 1, 7)) == {1, 2, 3, 4, 5, 8, 12}
-    assert shown_by(constrained, order, 3, 1, 1) == [12]  # in a row with all that is clean
+    assert shown_by(constrained, order, 3, 1, 1) == [12]  # in a row with all clean cells
     both = VARIANTS["constrained of a unit"].adjust
     assert shown_by(both, order, 3, 1, 1) == [12]  # the only one that shares units with both sides
 
@@ -88,7 +88,7 @@ def test_constrained_of_a_unit_is_neither_of_the_two():
 
 
 def test_certain_latents_are_those_of_an_exact_model():
-    """Of three positions the second is all but known."""
+    """Of three positions, the second is almost certain."""
     joint = small_joint() * torch.tensor([1.0, 1e-4, 1e-4])[None, :, None]
     net = Oracle(joint)
     net.method = METHODS["sidm"]
@@ -118,7 +118,7 @@ def test_schedules_show_as_many_latents_in_all(k):
 
 
 def test_trace_shows_predictions_of_tokens_while_latent():
-    """An exact model of twins: once one is decoded the other is certain, and no latent is anything else."""
+    """An exact model of twins: once one is decoded, the other is certain, and no other latent is."""
     same = torch.eye(3, dtype=torch.float64)
     net, tokens = (
         Oracle(torch.einsum("ab,cd->abcd", same, same) + 1e-12),
@@ -148,7 +148,7 @@ def test_trace_shows_predictions_of_tokens_while_latent():
 
 
 def test_a_board_dies_where_its_last_solution_is_lost(nano):
-    """Counted again, board by board: those that never die are those that are valid."""
+    """The counts are computed again board by board: a sample is valid if it never lost its last answer."""
     nano.method = METHODS["mdm"]
     config = EvalConfig(candidates=3, num_samples=12, batch_size=5)
     (row,) = evaluate(nano, TASK, config, watcher=partial(DeadEnds, TASK))
@@ -254,7 +254,7 @@ def test_cells_of_an_experiment_have_recipes_of_their_own(name):
 
 
 def drawn(name, value):
-    """The first panel of an experiment whose rows all have one value, and its lines."""
+    """Return the first panel of an experiment whose rows have equal values, and its lines."""
     asked = recipes(name, "cpu", Path("runs"))
     row = {"metric": "valid", "valid": value, "num_samples": 1_000, "train_seed": 0, "forward_passes": 36}
     shown = lines(asked, {recipe.hash: row for recipe in asked})
@@ -344,7 +344,7 @@ def test_captions_name_samples_seeds_candidates_and_threads(tmp_path):
         "a command",
         tmp_path / "a",
     )
-    caption = (tmp_path / "a.svg").read_text()  # it names its texts in comments
+    caption = (tmp_path / "a.svg").read_text()  # its texts are in comments
     expected = (
         "1,000 samples per seed, 3 training seeds, k = 4 in top-prob order, 1 thread (cpu),"
         " 95% intervals of all samples together"
@@ -374,7 +374,7 @@ def results_of(name):
 
 
 def curves_of(panel):
-    """The points of each curve of a panel, and what is written at them."""
+    """Return the points of each curve of a panel, and their notes."""
     axes = Figure().subplots()
     panel.paint(axes, panel.lines)
     points = {

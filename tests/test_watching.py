@@ -1,4 +1,4 @@
-"""Watching: what each step draws, and that a character is drawn completely or as a sign."""
+"""Text in the terminal: the drawing of each step, and complete characters or a sign in their place."""
 
 import io
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ from latent_tokens.trace.terminal import PART, STYLES, watching, whole_character
 
 @pytest.fixture
 def pictures(monkeypatch):
-    """What is drawn after the legend, as (text, style) of each part."""
+    """Return the parts after the legend as (text, style)."""
     seen = []
 
     class Live:

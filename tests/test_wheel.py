@@ -24,7 +24,7 @@ ROUNDS = 5
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """The wheel that hatchling makes of the files of the checkout."""
+    """Return the wheel that hatchling builds from the checkout."""
     source, out = tmp_path_factory.mktemp("source") / "checkout", tmp_path_factory.mktemp("dist")
     shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -36,7 +36,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fresh(wheel, tmp_path_factory):
-    """A fresh environment with the wheel, that sees the libraries of this one and not the checkout."""
+    """Return a fresh environment with the wheel and the libraries of this one, without the checkout."""
     place = tmp_path_factory.mktemp("fresh") / "environment"
     venv.create(place, with_pip=False)
     if shutil.which("uv"):
@@ -67,12 +67,12 @@ def fresh(wheel, tmp_path_factory):
 
 
 def libraries():
-    """Where the libraries of this environment are, but for the checkout."""
+    """Return the paths of the libraries of this environment, without the checkout."""
     return sorted({path for path in sys.path if path.endswith("site-packages")})
 
 
 def done(*command, cwd):
-    """What a command prints that must succeed, with no path but that of the wheel."""
+    """Return the output of a command, which must succeed, with the path of the wheel only."""
     environment = {
         name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")
     }
@@ -109,7 +109,7 @@ def test_the_wheel_holds_what_it_must_and_no_more(wheel):
     }
     assert files == {
         name for name in names if ".dist-info/" not in name
-    }  # pages and pictures of web/ too, where there are any
+    }  # also pages and pictures of web/, if any
     for minor in (11, 12, 13):
         assert f"Programming Language :: Python :: 3.{minor}" in about
 

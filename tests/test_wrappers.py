@@ -1,4 +1,4 @@
-"""A network in a wrapper computes as the network inside it does."""
+"""A network in a wrapper computes the same as the network inside it."""
 
 import warnings
 
@@ -28,7 +28,7 @@ METHOD = METHODS["scdm"]
 
 
 class WithoutAttributes(torch.nn.parallel.DistributedDataParallel):
-    """DDP without process group: as the real one, it has no attribute of its network."""
+    """DDP without a process group. Like the real one, it has no attribute of its network."""
 
     def __init__(self, net):
         torch.nn.Module.__init__(self)

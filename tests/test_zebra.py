@@ -1,4 +1,4 @@
-"""Zebra puzzles: their tokens, their one solution, held against a SAT solver, and what the verifier sees."""
+"""Zebra puzzles: their tokens, their only solution by a SAT solver, and the verifier."""
 
 import json
 from dataclasses import replace
@@ -88,7 +88,7 @@ def test_every_clue_is_needed_by_propagation():
 @pytest.mark.parametrize("kind", ["=", "!=", "immediate-left", "left-of", "nbr", "ends", "inbetween"])
 @given(data=st.data())
 def test_clue_propagation_equals_enumeration(kind, data):
-    """Propagation keeps every house of a true placement. It decides truth if each reference has one house."""
+    """Propagation keeps every house of a true placement. It decides if each reference has one house."""
     from helpers.sat import RELATIONS
 
     houses = data.draw(st.integers(3, 6))
@@ -124,7 +124,7 @@ def test_one_changed_cell_is_always_caught(padding, seed, cell, step):
 
 @given(seed=st.integers(0, 999), data=st.data())
 def test_two_changed_cells_break_clues_that_are_named(seed, data):
-    """Swap two values of an attribute: the table stays a permutation, so only the violated clue tells."""
+    """Swap two values of an attribute. The table stays a permutation, so only the clue is violated."""
     examples = SMALL.generate(1, seed)
     tokens = examples.tokens.copy()
     start = tokens[0].tolist().index(3) + 1
@@ -148,7 +148,7 @@ def test_a_clue_made_false_is_always_caught_and_named(seed, data):
     opposite = {"=": "!=", "!=": "=", "left-of": "=", "immediate-left": "=", "nbr": "="}.get(
         WORDS[example[kind]]
     )
-    assume(opposite is not None)  # ends and inbetween take another number of references
+    assume(opposite is not None)  # ENDS and IN_BETWEEN take another number of references
     example[kind] = WORDS.index(opposite)
     changed = in_words(read_prompt(example)[0][which])
     assert SMALL.verify(example) == [f"not true: {changed}"]
@@ -165,7 +165,7 @@ def test_an_answer_that_does_not_end_is_not_exact():
 
 
 def test_a_search_that_runs_long_gives_up():
-    """Seven values that all differ in six houses have no table, but only trying them all would show it."""
+    """Seven values that all differ in six houses have no table, which only an exhaustive search shows."""
     values = [(row, value) for row in (3, 4, 5) for value in range(3)][:7]
     pairs = [(a, b) for i, a in enumerate(values) for b in values[:i] if a[0] != b[0]]
     free = " ".join(f"!= LHS c {row} 0 RHS n 0 0 CLUE_END" for row in range(3))

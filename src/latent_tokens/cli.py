@@ -109,7 +109,7 @@ def check_names(arguments: Sequence[str]) -> None:
             return
         if name.startswith("-"):
             hint = did_you_mean(name, ["--help", "--version"]) or f"; see {PROGRAM} --help"
-            raise ValueError(f"{name}: there is no such option{hint}")
+            raise ValueError(f"{name}: no such option{hint}")
         raise ValueError(
             f"COMMAND {name!r}: must be one of {', '.join(COMMANDS)}{did_you_mean(name, COMMANDS)}"
         )

@@ -9,7 +9,7 @@ import zlib
 
 from faults.corruptions import NUMBERS, of_bytes, of_json, of_lines, of_npy, of_safetensors, of_words
 
-MARK = "MARK"  # the environment variable that names the file which nothing may create
+MARK = "MARK"  # the environment variable with the path of a file that no input may create
 CALLS = (
     "posix system", "os system", "builtins eval", "builtins exec", "builtins open", "io FileIO",
     "subprocess Popen", "builtins getattr", "numpy save", "pickle loads", "torch load",
@@ -20,7 +20,7 @@ CALLS = (
 
 
 def evil(rng):
-    """Return opcodes of a pickle that would do harm: calls that create the file MARK, or ask for a lot."""
+    """Return harmful opcodes of a pickle: calls that create the file MARK, or allocate much memory."""
     module, name = rng.choice(CALLS).split()
     commands = {"system": f"touch ${MARK}", "rmtree": f"${MARK}"}
     command = commands.get(name, f"open(__import__('os').environ['{MARK}'], 'w')").encode()
@@ -113,7 +113,7 @@ def of_zip(rng, content, others):
 
 
 def zipped(entries):
-    """Return a zip file of entries as they come. zipfile itself warns of names that occur twice."""
+    """Return a zip file of entries. Names may occur twice, of which zipfile itself warns."""
     body, directory = bytearray(), bytearray()
     for name, content, packed in entries:
         data = zlib.compressobj(wbits=-15) if packed else None
@@ -129,7 +129,7 @@ def zipped(entries):
 
 
 def of_directory(rng, content):
-    """Make the directory of a zip file lie: in a size, an offset, a flag or a checksum."""
+    """Write a wrong size, offset, flag or checksum into the directory of a zip file."""
     starts = [match.start() for match in re.finditer(b"PK\x01\x02|PK\x03\x04|PK\x05\x06", content)]
     data = bytearray(content)
     at = rng.choice(starts) + rng.randrange(4, 46)
@@ -137,7 +137,7 @@ def of_directory(rng, content):
     return bytes(data[: len(content)])
 
 
-# Changes that know the format are repeated: they reach further.
+# Changes that know the format occur more often, because readers accept more of them.
 CHANGES = {
     "json": (of_json, of_json, of_json, of_words, of_bytes),
     "jsonl": (of_lines, of_lines, of_lines, of_words, of_bytes),

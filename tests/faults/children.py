@@ -1,4 +1,4 @@
-"""Processes that train, under limits, and report each stage; and the comparison of what they leave."""
+"""Processes that train under limits and report each stage, and the comparison of their files."""
 
 import hashlib
 import json
@@ -70,18 +70,18 @@ class Child:
 
     @property
     def files(self):
-        """The file operation that it died at, if it did."""
+        """The file operation at which it was killed, or None."""
         return " ".join(nameless(about) for word, about in self.stages if word == "file")
 
     @property
     def moment(self):
-        """What it did when it ended."""
+        """A description of its end."""
         word = next((word for word, _ in reversed(self.stages) if word != "file"), "starting")
         return "training" if word in ("begun", "done", "kept", "saved") else word
 
     @property
     def line(self):
-        """Return the one line that it ended with, or its output if that is not one line."""
+        """Return its last output if that is one line, otherwise all of it."""
         progress = ("scdm on sudoku-4: ", f"{self.folder}")
         lines = [line for line in self.text.splitlines() if not line.startswith(progress)]
         is_one = len(lines) == 1 and lines[0].startswith("latent-tokens: ")
@@ -89,7 +89,7 @@ class Child:
 
 
 class Drill:
-    """The faults so far, their directory, and what went wrong."""
+    """The faults so far, their directory, and the problems."""
 
     def __init__(self, place, num_steps, seed):
         self.place, self.num_steps, self.rng = place, num_steps, random.Random(seed)
@@ -102,7 +102,7 @@ class Drill:
         return ["train", "sudoku-4", "scdm", *options.split(), "--data", f"{self.data}", "--out", f"{folder}"]
 
     def check(self, holds, problem):
-        """Note a problem unless it holds."""
+        """Record a problem unless the condition is true."""
         if not holds:
             self.wrong.append(problem)
             print(f"WRONG: {problem}", flush=True)
@@ -113,7 +113,7 @@ class Drill:
     def fork(self, folder, work, *, limit=None, die_at=0, environment=None):
         """Run work in a process with limits on time, file size and the number of file operations."""
         if len(os.listdir("/proc/self/task")) > 1:
-            raise RuntimeError("a process with threads must not be forked; start it with OMP_NUM_THREADS=1")
+            raise RuntimeError("a process with threads must not be forked. Start it with OMP_NUM_THREADS=1.")
         (reports, report_to), (output, write_to) = os.pipe(), os.pipe()
         pid = os.fork()
         if not pid:
@@ -141,7 +141,7 @@ class Drill:
         return Child(next(self.numbers), pid, folder, os.fdopen(reports), os.fdopen(output))
 
     def train(self, folder, plan=None, *, behind=0.0, **limits):
-        """Return a process that has trained, and what the plan did. It must begin at the last checkpoint."""
+        """Return a process that has trained, and the result of the plan. It starts at the last checkpoint."""
         expected = complete_step(folder)
         work = partial(main, self.arguments(folder))
         child = self.fork(folder, partial(with_clock_back, behind, work) if behind else work, **limits)
@@ -168,14 +168,14 @@ class Drill:
         self.check(holds, f"{child.folder.name}: ended with {child.code}, {child.line}")
 
     def finish(self, folder, remove=True):
-        """Train to the end, which must be that of the undisturbed run."""
+        """Train to the end. The result must equal that of the uninterrupted run."""
         self.ended(self.train(folder)[0], 0)
         self.compare(folder)
         if remove:
             shutil.rmtree(folder)
 
     def compare(self, folder, but=()):
-        """Compare a finished run with the undisturbed one, except for files that signals may change."""
+        """Compare a finished run with the uninterrupted one, except for files that signals may change."""
         ours, theirs = (comparable(place, but) for place in (folder, self.undisturbed))
         self.check(ours.keys() == theirs.keys(), f"{folder.name}: holds {sorted(ours)}, not {sorted(theirs)}")
         for name in ours.keys() & theirs.keys():
@@ -212,7 +212,7 @@ def die_at_file(folder, number, tell):
 
 
 def with_clock_back(seconds, work):
-    """Work while the clock of this process jumps back at every second look. monotonic does not jump."""
+    """Set the clock of this process back at every second call. `monotonic` is not changed."""
     now, looks = time.time, count()
     time.time = lambda: now() - seconds * (next(looks) % 2)
     return work()
@@ -235,7 +235,7 @@ def complete_step(folder):
 
 
 def comparable(folder, but):
-    """Return {name: content} of the files of a run; of all checkpoints but the latest only their number."""
+    """Return {name: content} of the files of a run. Of older checkpoints only the number is returned."""
     states = sorted((path.name for path in folder.glob("state-*")), reverse=True)
     paths = {path.name: path for path in folder.iterdir() if path.name not in (*but, *states[1:])}
     contents = {name: (timeless if name.endswith("l") else Path.read_bytes)(paths[name]) for name in paths}

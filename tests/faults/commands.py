@@ -70,7 +70,7 @@ CHANGES = ("drop", "repeat", "add flags", "mutate", "extend", "exchange", *["rep
 
 
 def command(*arguments):
-    """Run a command as a shell would. Raise ValueError with its last line, AssertionError if unclear."""
+    """Run a command as a shell does. Raise ValueError with its last line, or AssertionError."""
     out = io.TextIOWrapper(io.BytesIO(), "utf-8", "strict", write_through=True)
     errors = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True)
     with redirect_stdout(out), redirect_stderr(errors):
@@ -124,7 +124,7 @@ def change_command(rng, case, seeds):
 
 
 def limited(asked, fill=True):
-    """Return a command that asks for no more than a moment's work. `fill` replaces defaults, too."""
+    """Return a command that takes little work. `fill` replaces defaults, too."""
     inner = getattr(asked, "config", None)
     if inner is not None:
         asked = replace(asked, config=limited(inner, getattr(asked, "show", None) is None))
@@ -149,7 +149,7 @@ def run_limited(asked, run):
 
 
 def limit_commands():
-    """Limit the work of the command line to a moment. Meant for a process that does nothing else."""
+    """Limit the work of the command line in this process, which does nothing else."""
     for kind, run in list(RUN.items()):
         RUN[kind] = lambda asked, run=run: run_limited(asked, run)
 

@@ -1,4 +1,4 @@
-"""Changes of a valid input: of its bytes, or, knowing the format, of their meaning.
+"""Changes of a valid input: of its bytes, or of the values in its format.
 
 Each table is drawn from uniformly. The same random state makes the same change.
 """
@@ -81,7 +81,7 @@ def tail(rng, content):
 
 
 def of_bytes(rng, content, others):
-    """Change bytes in one place; without a byte to flip or an input to join, overwrite."""
+    """Change bytes in one place. Without a byte to flip or an input to join, overwrite some."""
     start = rng.randrange(len(content) + 1)
     stop = min(len(content), start + rng.choice((1, 2, 4, 8, 64, 512)))
     change = rng.choice(list(BYTE_CHANGES))
@@ -127,7 +127,7 @@ def of_lines(rng, content, others):
 
 
 def written(rng, value):
-    """Return JSON as text; seldom one that is no longer JSON, or has keys twice."""
+    """Return JSON as text. Some texts are invalid JSON, or have a key twice."""
     try:
         text = json.dumps(value, indent=rng.choice((None, 1)), ensure_ascii=rng.random() < 0.8)
     except (ValueError, RecursionError):
@@ -169,7 +169,7 @@ def changed(rng, value):
 
 
 def nested(depth, kind):
-    """Return a value nested so deep."""
+    """Return a value nested to a depth."""
     value = 0
     for _ in range(depth):
         value = [value] if kind == "list" else {"a": value}

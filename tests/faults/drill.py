@@ -1,7 +1,7 @@
-"""make drill: interrupt one small training run again and again, resume it, and compare the final bytes.
+"""make drill: interrupt a small training run many times, resume it, and compare the final bytes.
 
     python -m faults.drill            about 280 faults: minutes
-    python -m faults.drill --short    a handful of each kind: the test suite's
+    python -m faults.drill --short    a few of each kind, for the test suite
     python -m faults.drill --list     the faults
 
 Exit code 1 if a result differs. Processes are forked from one that has imported torch and has one thread.

@@ -1,4 +1,4 @@
-"""make fuzz: every reader must refuse bad input in one line, quickly, in little memory, and unexecuted.
+"""make fuzz: every reader must refuse bad input in one line, quickly and in little memory, unexecuted.
 
     python -m faults.fuzz                               more than 2,000 inputs for each reader: minutes
     python -m faults.fuzz --list                        the readers, their seeds, changes and hostile inputs
@@ -67,7 +67,7 @@ def table(results):
 
 
 def findings(results):
-    """Return what was found, each with the file that has the smallest input."""
+    """Return the findings, each with the file of its smallest input."""
     return "\n".join(
         f"\n{result.reader}: {problem} ({about['times']}x)\n  {about['said'].strip()[-600:]}\n  "
         f"{about['file']} ({about['size']:,} bytes)"

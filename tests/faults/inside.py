@@ -36,7 +36,7 @@ NO_ACCESS = "the drill forbids"
 
 
 class Inside:
-    """What the process does."""
+    """The work of the process."""
 
     def __init__(self, worker):
         self.worker, self.reader, self.fixtures = worker, worker.reader, worker.fixtures
@@ -106,7 +106,7 @@ class Inside:
 
         while left > 0:
             before = left
-            with suppress(BaseException):  # what it raises has been kept
+            with suppress(BaseException):  # its error has been saved
                 drill()
             if before - left < 10:
                 break
@@ -134,7 +134,7 @@ class Inside:
             warnings.simplefilter("ignore", category)
 
     def limit(self):
-        """From here on memory, files and accesses are watched."""
+        """Watch memory, files and accesses from now on."""
         data = int(re.search(r"VmData:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10
         resource.setrlimit(resource.RLIMIT_DATA, (data + (MEGABYTES << 20),) * 2)
         resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE,) * 2)
@@ -143,7 +143,7 @@ class Inside:
         sys.addaudithook(self.audit)
 
     def audit(self, event, arguments):
-        """Refuse, and record, what reading a file must never do."""
+        """Refuse and record actions that reading a file must never cause."""
         if not self.watching:
             return
         first = arguments[0] if arguments else None
@@ -185,7 +185,7 @@ class Inside:
         return int(re.search(name + rb":\s+(\d+)", os.pread(self.status, 4_096, 0))[1]) / 1_024
 
     def attempt(self, case, if_accepted=None):
-        """Give a case to the reader. Return (problem, message) if it did not take it well, or None."""
+        """Pass a case to the reader. Return (problem, message), or None if it behaved."""
         shared = self.worker.shared
         shared.begun = time.monotonic() + 5
         self.prepare(case)
@@ -223,7 +223,7 @@ class Inside:
             return error
 
     def problems_of(self, error, if_accepted, took, peak):
-        """Yield (problem, message): what is wrong with how an input was taken, the worst first."""
+        """Yield (problem, message) of the handling of an input, the worst first."""
         message = "" if error is None else str(error)
         if self.mark.exists():
             self.mark.unlink()

@@ -1,4 +1,4 @@
-"""The faults of disks, of two processes that train together, of a server's client and of a download."""
+"""Faults of disks, of two processes that train together, of a client of the server, and of a download."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ DEADLINE = 3.0  # seconds of a decode
 
 
 def fill_the_disk(drill, faults):
-    """Files above a size cannot be written: of metrics, of weights, of a checkpoint, of the config."""
+    """Limit the size of files: of metrics, weights, a checkpoint or the config."""
     folder, rng = drill.place / "full", drill.rng
     for turn in range(len(faults)):
         sizes = (rng.randrange(50, 500), 2 * MEGABYTE, rng.randrange(4, 14) * MEGABYTE)
@@ -41,7 +41,7 @@ def fill_the_disk(drill, faults):
 
 
 def fill_a_tmpfs(drill, faults):
-    """A file system of a few MB, which later gets more."""
+    """Train on a file system of a few MB, which is enlarged later."""
     folder = drill.place / "tmpfs" / "run"
     for _ in faults:
         size = drill.rng.randrange(1, 55)
@@ -86,7 +86,7 @@ def kill_one_of_two(drill, faults):
 
 
 def signal_one_of_two(drill, faults):
-    """Both stop after the same step, saved, if one has a signal."""
+    """Send a signal to one of two processes. Both stop after the same step, and save."""
     folder, num_steps = drill.place / "signalled-two", two_steps(drill)
     for turn in range(len(faults)):
         both, number = drill.pair(folder, num_steps), drill.rng.choice(list(SIGNALS))
@@ -141,7 +141,7 @@ def two_steps(drill):
 
 
 def two_undisturbed(drill):
-    """Return the directory of two processes that were not disturbed."""
+    """Return the directory of two processes that were not interrupted."""
     folder = drill.place / "two"
     if not folder.exists():
         for child in drill.pair(folder, two_steps(drill)):
@@ -151,7 +151,7 @@ def two_undisturbed(drill):
 
 
 def resume_with_two_and_one(drill, folder):
-    """Resume copies of a run that lost a process: their losses are those of the undisturbed one."""
+    """Resume copies of a run that lost a process. Their losses must equal those of the uninterrupted run."""
     for number in (2, 1):
         again = drill.place / f"again-with-{number}"
         shutil.copytree(folder, again)
@@ -169,7 +169,7 @@ def resume_with_two_and_one(drill, folder):
 
 
 def difference(first, second):
-    """Return the largest difference between two runs' losses; infinite if they have other rows."""
+    """Return the largest difference between the losses of two runs, infinite if their rows differ."""
     losses = []
     for run in (first, second):
         rows = timeless(run / "metrics.jsonl") if (run / "metrics.jsonl").is_file() else []
@@ -180,7 +180,7 @@ def difference(first, second):
 
 
 def leave_a_decode_unread(drill, faults):
-    """A client reads nothing of a decode longer than its buffers: the decode ends at its deadline."""
+    """Leave a decode longer than the buffers unread. It must end at its deadline."""
     from latent_tokens.commands.shared import task_of
     from latent_tokens.web.model_cache import ModelCache
     from latent_tokens.web.server import app_for
@@ -238,7 +238,7 @@ def wait(holds, seconds):
 
 
 def cut_a_download(drill, faults):
-    """A download from the hub stops half-way: one line each time, and no model in the cache."""
+    """Stop a download from the hub half-way. Each try must end in one line, without a model in the cache."""
     for _ in faults:
         lines, kept = hub.cut_download(drill.undisturbed, drill.place / "hub")
         refused = len(lines) == 2 and all(line.startswith("'someone/cut' not found: ") for line in lines)

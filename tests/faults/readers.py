@@ -1,4 +1,4 @@
-"""Every reader of the package: its valid inputs, its call, and its first check.
+"""Every reader of the package, with valid inputs, its call, and its first check.
 
 The first check is one that a file of another kind fails. Later checks are the package's own. `past` applies
 the first check without the reader.
@@ -41,7 +41,7 @@ DATA = ("sudoku-4", "countdown-3", "zebra-3", "sudoku-6-puzzle", "text", "bytes"
 
 @dataclass(frozen=True)
 class Reader:
-    """`read` takes the folder with a case and the fixtures; it returns, or raises ValueError or OSError."""
+    """A reader. `read` takes the directory of a case and the fixtures. It may raise ValueError or OSError."""
 
     name: str
     seeds: Callable[[Fixtures], list[Case]]
@@ -71,7 +71,7 @@ def next_case(reader, seeds, rng):
 
 
 def source_reader(name, task, pattern, check):
-    """Return the reader of one kind of file with puzzles that others made."""
+    """Return the reader of one kind of published puzzle file."""
 
     def seeds(fixtures):
         files = sorted(fixtures.made(f"source/{task}").glob(pattern))
@@ -97,7 +97,7 @@ def folder_seeds(kind, *names):
 
 
 def read_data(folder, fixtures):
-    """Do what evaluate, train and --apart-from do with a data set."""
+    """Use a data set as evaluate, train and --apart-from do."""
     task, splits = load_data(folder / "folder")
     for examples in splits.values():
         if isinstance(task, Text):

@@ -22,7 +22,7 @@ FILES = ("model.safetensors", "metrics.jsonl", "config.json")
 
 
 def damage(path, rng):
-    """Flip a bit of a file, cut it, or blank a part of it. Return what was done."""
+    """Flip a bit of a file, cut it, or blank a part of it. Return a description."""
     content = path.read_bytes()
     at, how = rng.randrange(len(content)), rng.choice(sorted(DAMAGES))
     damaged = DAMAGES[how](rng, content, at)
@@ -32,7 +32,7 @@ def damage(path, rng):
     return f"{path.name} {how} at {at:,}"
 
 
-# Plans: what is done to a process while it trains.
+# Plans: actions on a process while it trains.
 
 
 def send(number, child):
@@ -64,7 +64,7 @@ def kill_at_any_time(rng, child):
 
 
 def at_stage(stage, times, act, child):
-    """Act when the process has reported a stage that often."""
+    """Act after a number of reports of a stage."""
     return act(child) if child.listen(stage, times) else "ended before"
 
 
@@ -72,7 +72,7 @@ def at_stage(stage, times, act, child):
 
 
 def kill_again_and_again(drill, faults):
-    """SIGKILL at random moments, at least a third during a save. Each run ends before the next begins."""
+    """Send SIGKILL at random moments, at least a third during a save, to one run after another."""
     rng, wanted = drill.rng, len(drill.faults) + len(faults)
     while_saving = partial(kill_while_saving, rng, save_seconds(drill, "nano"))
     plans = [while_saving, partial(kill_at_a_temporary_file, rng), partial(kill_at_any_time, rng), None]
@@ -83,7 +83,7 @@ def kill_again_and_again(drill, faults):
             plan = rng.choice(plans) if open_faults else None
             die_at = 0
             if open_faults and plan is None:
-                # A start dies at each of its file operations in turn, later ones at any.
+                # A start is killed at each of its file operations in turn, a later step at a random one.
                 is_start = not complete_step(folder)
                 die_at = first if is_start and first <= 4 else rng.randrange(1, 13)
                 first += is_start
@@ -100,7 +100,7 @@ def kill_again_and_again(drill, faults):
 
 
 def signal_one(drill, faults):
-    """SIGTERM, SIGINT and SIGUSR1 at random moments: saved at once, and resumed."""
+    """Send SIGTERM, SIGINT or SIGUSR1 at random moments. The run saves at once, and is resumed."""
     folder, rng = drill.place / "signalled", drill.rng
     for name in faults:
         number = signal.Signals[name]
@@ -121,7 +121,7 @@ def signal_one(drill, faults):
 
 
 def damage_what_was_saved(drill, faults):
-    """Saved states, weights, metrics and the config: the run ends the same, or stops with one line."""
+    """Damage checkpoints, weights, metrics or the config. The run ends equal, or stops with one line."""
     half, folder = half_way(drill), drill.place / "damaged"
     for target in faults:
         # Steps after the damage would write better weights.
@@ -158,7 +158,7 @@ def half_way(drill):
 
 
 def described(folder):
-    """Return what is read of a config, and by it the model."""
+    """Return the entries that are read from a config, and the model."""
     config = json.loads((folder / "config.json").read_text())
     names = ("format", "model", "method", "task", "training", "data_sha256")
     with suppress(ValueError):
@@ -167,7 +167,7 @@ def described(folder):
 
 
 def set_the_clock_back(drill, faults):
-    """Set the clock behind the file times at each start and at some steps. Nothing may depend on it."""
+    """Set the clock before the file times at each start and at some steps. Nothing may depend on it."""
     folder = drill.place / "clock"
     for turn in range(len(faults)):
         shutil.copytree(half_way(drill), folder)
@@ -183,7 +183,7 @@ def set_the_clock_back(drill, faults):
 
 
 def damage_the_data(drill, faults):
-    """Before a run is resumed, and while it runs."""
+    """Change data before a run is resumed, and while it trains."""
     files = [path for path in sorted(drill.data.iterdir()) if not path.name.startswith("test.")]
     contents = {path: path.read_bytes() for path in files}
     folder, rng = drill.place / "data-damaged", drill.rng
@@ -198,7 +198,7 @@ def damage_the_data(drill, faults):
             plan = partial(at_stage, "done", times, lambda child, path=target: damage(path, rng))
             message = "changed during training"
         child, harmed = drill.train(folder, plan)
-        followed = "went on"  # if it does not matter, such as the versions in the manifest
+        followed = "went on"  # if the change has no effect, such as versions in the manifest
         if child.code or "manifest" not in what:
             drill.ended(child, 2, message)
             followed = child.line.replace(str(drill.place), "")

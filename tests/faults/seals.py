@@ -1,4 +1,4 @@
-"""Hashes made right again after a change, as a forger would: the input then passes the first check."""
+"""Hashes that are corrected after a change, so that the input passes the first check."""
 
 import io
 import json

@@ -84,7 +84,7 @@ def run_command(*arguments):
 
 
 class Fixtures:
-    """The files of which the seeds are made, in one folder. Each is made when it is first asked for."""
+    """The files of the seeds, in one directory. Each is created on first use."""
 
     def __init__(self, folder):
         self.folder = folder

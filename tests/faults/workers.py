@@ -1,4 +1,4 @@
-"""The processes of the readers: each restarts behind an input that ended it."""
+"""The processes of the readers. Each restarts after an input that ended it."""
 
 import ctypes
 import json
@@ -19,13 +19,13 @@ COUNTS = ("tried", "past", "accepted", "refused", "slowest", "peak")
 
 
 class Shared(ctypes.Structure):
-    """The input that is read, since when, and the counts: memory of both processes."""
+    """The current input, its start time, and counts, in memory that both processes share."""
 
     _fields_ = [(name, ctypes.c_double) for name in ("number", "begun", *COUNTS)]
 
 
 class Result(NamedTuple):
-    """What a reader made of its inputs: counts, and findings by problem."""
+    """The results of a reader: counts, and findings by problem."""
 
     reader: str
     counts: dict
@@ -33,7 +33,7 @@ class Result(NamedTuple):
 
 
 class Worker:
-    """The process of a reader. It restarts behind an input that ended it."""
+    """The process of a reader. It restarts after an input that ended it."""
 
     def __init__(self, reader, seeds, fixtures, count, seed, out, only=None):
         self.reader, self.seeds, self.fixtures = reader, seeds, fixtures
@@ -71,7 +71,7 @@ class Worker:
             return bool(pid or late)
         died = self.folder / "died"
         if died.exists():
-            raise AssertionError(f"the drill of {self.reader.name} broke: {died.read_text()}")
+            raise AssertionError(f"the process of {self.reader.name} failed: {died.read_text()}")
         name = signal.Signals(os.WTERMSIG(status)).name
         problem = f"takes more than {inside.SECONDS} s" if late else f"ends the process by {name}"
         case = {

@@ -1,4 +1,4 @@
-"""Pages of documentation: what they show is run as a newcomer types it."""
+"""Pages of documentation, whose code is run as a reader types it."""
 
 import os
 import re
@@ -27,7 +27,7 @@ def commands(page):
 
 
 def run(commands, folder):
-    """Run them in their order, in one directory.
+    """Run commands in their order, in one directory.
 
     The first latent-tokens command of a test run is a process. The others are calls, which start quickly.
     The ranks of torchrun are forked. tests/test_processes.py starts a real torchrun.
@@ -59,5 +59,5 @@ def fork_torchrun(arguments, folder):
 
 
 def links(page):
-    """Where the page points to, but for the web."""
+    """Return the targets of the links of a page, without web addresses."""
     return ["".join(place) for place in re.findall(r"\]\(((?!http)[^)#]+)\)|src=\"((?!http)[^\"]+)\"", page)]

@@ -1,4 +1,4 @@
-"""Decodes of the page's engine in node, next to those of the package."""
+"""Decodes by the page's engine in node, compared with those of the package."""
 
 import json
 import os
@@ -44,12 +44,12 @@ class Case:
 
 
 def bundled(name):
-    """A bundled model and its directory."""
+    """Return a bundled model and its directory."""
     return LoadedModel(name, from_pretrained(name), TASKS[name[:8]]), str(SHIPPED / name)
 
 
 def untrained(folder, name, method, **settings):
-    """An untrained model of 6x6 boards in the shape of the bundled ones, written to a directory."""
+    """Write an untrained model of 6x6 boards, of the size of the bundled ones, to a directory."""
     torch.manual_seed(len(name))
     task = TASKS["sudoku-6"]
     net = Transformer(SIZES["nano"], task.vocab_size, task.length, **settings).eval()
@@ -63,7 +63,7 @@ def untrained(folder, name, method, **settings):
 
 
 def puzzle(task, num_given, seed):
-    """A board of which some cells are given, and only the first ones if their number is negative."""
+    """Return a board with some given cells. A negative number gives the first ones."""
     board = task.generate(1, seed=seed).tokens[0].tolist()
     cells = np.random.default_rng(seed).permutation(len(board)) if num_given >= 0 else np.arange(len(board))
     given = set(cells[: abs(num_given)].tolist())
@@ -71,7 +71,7 @@ def puzzle(task, num_given, seed):
 
 
 def node(*arguments, stdin=""):
-    """The lines that a script of web/ prints. Without node, the test is skipped unless NEEDS_NODE is set."""
+    """Return the lines that a script of web/ prints. Without node, skip the test unless NEEDS_NODE is set."""
     program = shutil.which("node")
     if program is None:
         (pytest.fail if os.environ.get("NEEDS_NODE") else pytest.skip)("no node: apt-get install nodejs npm")
@@ -83,7 +83,7 @@ def node(*arguments, stdin=""):
 
 
 def engine_results(cases):
-    """The trace or the error of each case in node."""
+    """Return the trace or the error of each case in node."""
     jobs = [
         {
             "folder": case.folder,
@@ -99,7 +99,7 @@ def engine_results(cases):
 
 
 def first_difference(expected, result):
-    """The number of the first step whose choice differs, or None if a trace is equal up to rounding."""
+    """Return the first step whose choice differs, or None if a trace is equal up to rounding."""
     assert result["start"] == expected["start"]
     for ours, theirs in zip(expected["frames"], result["frames"], strict=True):
         for key in ("step", "candidates", "latents", "processed", "all_processed"):
@@ -113,14 +113,14 @@ def first_difference(expected, result):
 
 
 def largest_difference(ours, theirs):
-    """The largest difference of two predictions. A token that is not listed has probability 0."""
+    """Return the largest difference of two predictions. A token that is not listed has probability 0."""
     assert ours.keys() == theirs.keys()
     pairs = [(dict(map(tuple, ours[cell])), dict(map(tuple, theirs[cell]))) for cell in ours]
     return max(abs(a.get(token, 0) - b.get(token, 0)) for a, b in pairs for token in a.keys() | b.keys())
 
 
 def closest_choice(case, number):
-    """How close the closest two choices of a step are: of candidates by confidence, or of tokens."""
+    """Return the distance of the closest two choices of a step: of candidates by confidence, or of tokens."""
     steps = []
     request = replace(case.request)
     decode(request, steps.append)
@@ -137,7 +137,7 @@ def closest_choice(case, number):
 
 
 def token_noise(case, steps, number):
-    """The number that a step drew for its token: every step draws one, and reshuffles what is masked."""
+    """Return the number that a step drew for its token. Every step also reshuffles the masked tokens."""
     rng = np.random.default_rng((case.setting.seed, 0))
     is_random = case.request.order != "left_to_right"
     counts = [len(case.tokens) - int(step.layout.num_clean[0]) for step in steps[: number + 1]]
@@ -149,7 +149,7 @@ def token_noise(case, steps, number):
 
 
 def methods_without_bundled_model():
-    """Every other kind of method that the engine decodes."""
+    """Return the other methods that the engine supports."""
     return {
         "esolm": METHODS["esolm"],
         "ar-mtp-window-4": METHODS["ar-mtp-window-4"],

@@ -1,4 +1,4 @@
-"""Files made by hand that no writer makes: each must be refused."""
+"""Hand-made files that no writer produces. Each must be refused."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Local hub: a server in this process that answers the requests of huggingface_hub to upload and download."""
+"""A local hub: a server in this process that answers huggingface_hub's requests to upload and download."""
 
 import base64
 import hashlib
@@ -33,7 +33,7 @@ for options in ({}, {"local_files_only": True}):
 
 
 def cut_download(run, home):
-    """Return what is printed by a process whose download of a run stops half-way, and the weights it kept."""
+    """Return the output of a process whose download stops half-way, and the weights in its cache."""
     files = {name: (run / name).read_bytes() for name in ("config.json", "model.safetensors")}
     with serving() as (address, repositories, _):
         repositories["someone/cut"] = {**files, "model.safetensors": Cut(files["model.safetensors"])}

@@ -6,7 +6,7 @@ BASE = 8  # above every token and position: a row's are the digits of a number
 
 
 class Oracle:
-    """Exact conditionals of `joint`, a tensor of L dimensions of size V, given the tokens that are shown.
+    """The exact conditionals of `joint`, a tensor of L dimensions of size V, given the clean tokens.
 
     shifted: slot j receives the token of position j-1 and predicts position j. left: the slot of position i
     predicts position i + 1, the last one any. The added MASK column is high.
@@ -21,7 +21,7 @@ class Oracle:
         self.calls = []
 
     def __call__(self, ids, positions, mask):
-        """The answers to each row, computed once for rows that are alike."""
+        """Return the logits of each row, computed once for equal rows."""
         self.calls.append((ids, positions, mask))
         slots = ids.shape[1]
         code = torch.cat([ids, positions], dim=1) @ BASE ** torch.arange(2 * slots)
@@ -32,7 +32,7 @@ class Oracle:
         return self.answers(ids[first], positions[first])[alike]
 
     def answers(self, ids, positions):
-        """Logits (B, S, V+1)."""
+        """Return logits (B, S, V + 1)."""
         batch, slots = ids.shape
         token_of = positions - 1 if self.shifted else positions  # whose token a slot shows
         shows = ids != self.mask_id
@@ -50,13 +50,13 @@ class Oracle:
 
 
 def small_joint(length=3, vocab=3, seed=0):
-    """A joint of length * vocab**length outcomes whose positions depend on each other strongly."""
+    """Return a joint distribution of vocab**length outcomes with strongly dependent positions."""
     generator = torch.Generator().manual_seed(seed)
     return torch.rand((vocab,) * length, generator=generator, dtype=torch.float64) ** 3 + 0.002
 
 
 def frequencies(tokens, vocab=3):
-    """How often each outcome came up, in the order of Oracle.outcomes."""
+    """Return the frequency of each outcome, in the order of Oracle.outcomes."""
     length = tokens.shape[1]
     code = (tokens * vocab ** torch.arange(length - 1, -1, -1)).sum(1)
     return torch.bincount(code, minlength=vocab**length).double() / len(tokens)

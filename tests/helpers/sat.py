@@ -1,4 +1,4 @@
-"""Sudoku and Zebra as clauses for an independent SAT solver; shares no code with the package's own search."""
+"""Sudoku and Zebra as clauses for an independent SAT solver. It shares no code with the package's search."""
 
 from itertools import combinations, product
 
@@ -6,7 +6,7 @@ from pysat.solvers import Cadical153
 
 
 class SudokuClauses:
-    """Boards of one size; asked again and again for the solutions of puzzles."""
+    """Boards of one size. One solver is used for the solutions of many puzzles."""
 
     def __init__(self, box_rows, box_columns):
         self.side = side = box_rows * box_columns
@@ -26,8 +26,8 @@ class SudokuClauses:
         return (row * self.side + column) * self.side + digit + 1
 
     def solutions(self, known, most=2):
-        """Up to `most` boards that agree with known, {cell: digit}."""
-        self.switch += 1  # the clauses that rule out what was found hold for this puzzle alone
+        """Return up to `most` boards that agree with `known`, {cell: digit}."""
+        self.switch += 1  # the clauses that exclude known solutions are for this puzzle only
         facts = [self.switch, *(self.says(*divmod(cell, self.side), digit) for cell, digit in known.items())]
         found = []
         while len(found) < most and self.solver.solve(assumptions=facts):
@@ -48,7 +48,7 @@ RELATIONS = {
 
 
 def zebra_solutions(words, houses, attributes, most=2):
-    """Up to `most` tables, rows of values by house, that agree with clue tokens."""
+    """Return up to `most` tables, rows of values by house, that agree with clue tokens."""
 
     def stands(attribute, value, house):
         return (attribute * houses + value) * houses + house + 1

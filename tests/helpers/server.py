@@ -1,4 +1,4 @@
-"""A server on a free port and requests to it. As a script, print the effect of many concurrent requests."""
+"""A server on a free port, and requests to it. As a script, it prints the effect of concurrent requests."""
 
 import http.client
 import json
@@ -130,7 +130,7 @@ MALFORMED = {
 
 
 def call(port, method, path, headers=None, body=None, seconds=60):
-    """(status, headers, body) of one request."""
+    """Return (status, headers, body) of one request."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
     try:
         if headers and "transfer-encoding" in headers:
@@ -148,19 +148,19 @@ def call(port, method, path, headers=None, body=None, seconds=60):
 
 
 def post(port, path, **content):
-    """(status, JSON) of a request with a body."""
+    """Return (status, JSON) of a request with a body."""
     status, _, body = call(port, "POST", path, JSON, json.dumps(content))
     return status, json.loads(body)
 
 
 def get(port, path, **values):
-    """(status, JSON) of a request without one."""
+    """Return (status, JSON) of a request without a body."""
     status, _, body = call(port, "GET", f"{path}?{urlencode(values)}")
     return status, json.loads(body)
 
 
 def events(port, path, **values):
-    """The events that come, as (kind, data); the status where there are none."""
+    """Return the events as (kind, data), or the status if there are none."""
     status, headers, body = call(port, "GET", f"{path}?{urlencode(values)}")
     if status != 200:
         return status, json.loads(body), headers
@@ -170,7 +170,7 @@ def events(port, path, **values):
 
 @contextmanager
 def serving(app, **options):
-    """The port of a server in this process."""
+    """Yield the port of a server in this process."""
     server = uvicorn.Server(
         uvicorn.Config(app, port=0, log_level="warning", ws="none", lifespan="off", **options)
     )
@@ -201,7 +201,7 @@ def process(*arguments):
 
 
 def resident(pid):
-    """(memory that a process has now, the most that it had), in MB."""
+    """Return (the current memory of a process, its peak), in MB."""
     status = Path(f"/proc/{pid}/status").read_text()
     return tuple(int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) / 1024 for name in ("VmRSS", "VmHWM"))
 
@@ -232,7 +232,7 @@ def crowd(port, decodes=100, malformed=100):
 
 
 def main():
-    """Prints how a crowd fares, round after round, and what memory it takes."""
+    """Print the answers to many clients and the memory, round by round."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with process() as (server, port):
         events(port, "/api/decode", **QUESTION)

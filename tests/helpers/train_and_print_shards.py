@@ -1,11 +1,11 @@
-"""The command line, which prints the share of weights, EMA weights and optimizer state that a rank holds."""
+"""Run the command line, and print the share of weights, EMA weights and optimizer state on each rank."""
 
 from latent_tokens import cli
 from latent_tokens.training import loop as training
 
 
 def share(tensors):
-    """The share of the tensors' elements that is on this rank."""
+    """Return the share of the elements of tensors that is on this rank."""
     parts = [(getattr(tensor, "_local_tensor", tensor).numel(), tensor.numel()) for tensor in tensors]
     return round(sum(local for local, _ in parts) / sum(full for _, full in parts), 2)
 

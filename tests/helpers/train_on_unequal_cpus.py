@@ -1,4 +1,4 @@
-"""The command line on ranks whose CPUs differ: rank 0 has AMX, the others have no instructions for bf16."""
+"""Run the command line on ranks whose CPUs differ: only rank 0 has instructions for bf16."""
 
 import torch
 

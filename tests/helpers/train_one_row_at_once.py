@@ -1,4 +1,4 @@
-"""The command line, if no more than one row of a batch fits into memory."""
+"""Run the command line as if only one row of a batch fits into memory."""
 
 from latent_tokens import cli
 from latent_tokens.network import memory

@@ -100,7 +100,7 @@ def tested(about: str, test: Callable[[], str]) -> Finding:
     try:
         return Finding(about, "ok", test())
     except Exception as error:  # of any kind: the other checks still run
-        message = re.sub(r"; (save|import|make) .*", "", first_line(error))
+        message = re.sub(r"\. (Save|Import|Make) .*", "", first_line(error))
         return Finding(about, "problem", message, REINSTALL)
 
 

@@ -35,8 +35,8 @@ def plain(value: Saved, source: Path) -> Json:
         if depth > DEEPEST or num_visited > MOST_SETTINGS:
             raise ValueError(
                 f"{source}: its settings are nested more than {DEEPEST} deep, "
-                f"or more than {MOST_SETTINGS:,}, "
-                "so it is not a published checkpoint"
+                f"or more than {MOST_SETTINGS:,}. "
+                "Use a published Eso-LM or MDLM checkpoint."
             )
         state = value.state if isinstance(value, Inert) else None
         if isinstance(state, dict):
@@ -71,8 +71,8 @@ def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str
         )
     if settings.get("causal_attention") not in (None, False) or "sigma_map.mlp.0.weight" not in weights:
         raise ValueError(
-            f"{source}: no sigma_map among its weights: "
-            "this is an autoregressive baseline, or no model of Eso-LM or MDLM"
+            f"{source}: sigma_map is missing among its weights, "
+            "so it is not an Eso-LM or MDLM diffusion model. Use one of these."
         )
     (rows, width), (cond, waves) = (
         matrix(source, weights, name) for name in ("vocab_embed.embedding", "sigma_map.mlp.0.weight")
@@ -81,12 +81,12 @@ def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str
     num_blocks = settings.get("n_blocks")
     if layers < 1 or (isinstance(num_blocks, int) and layers != num_blocks):
         raise ValueError(
-            f"{source}: has weights of {layers} blocks, and its settings have n_blocks={num_blocks}"
+            f"{source}: has weights of {layers} blocks, and n_blocks={num_blocks} in its settings"
         )
     expected = shapes(rows, width, layers, cond, waves)
     for what, names in (
         ("is missing", expected.keys() - weights.keys()),
-        ("is not a weight of Eso-LM's or MDLM's network", weights.keys() - expected.keys() - {BUFFER}),
+        ("is not a weight of the network of Eso-LM or MDLM", weights.keys() - expected.keys() - {BUFFER}),
     ):
         if names:
             others = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
@@ -95,7 +95,7 @@ def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str
         if weights[name].shape != shape or weights[name].dtype is None:
             kind = "floating-point numbers" if weights[name].dtype is None else "that shape"
             raise ValueError(
-                f"{source}: {PREFIX}{name} is {weights[name].shape}; must be {shape}, and of {kind}"
+                f"{source}: {PREFIX}{name} is {weights[name].shape}: must be {shape}, and of {kind}"
             )
     heads = setting(source, settings, "n_heads", MOST_HEADS)
     if width % (2 * heads):
@@ -112,10 +112,10 @@ def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str
 
 
 def matrix(source: Path, weights: Mapping[str, Stored], name: str) -> tuple[int, int]:
-    """Return the shape of a weight. Raise ValueError if it is no matrix, or too large or small."""
+    """Return the shape of a weight. Raise ValueError if it is not a matrix, or too large or small."""
     shape = weights[name].shape if name in weights else None
     if shape is None or len(shape) != 2 or not all(2 <= count <= WIDEST for count in shape):
-        reason = f"is {shape}; must have two dimensions of 2 to {WIDEST:,}"
+        reason = f"is {shape}: must have two dimensions of 2 to {WIDEST:,}"
         if shape is None:
             reason = "is missing"
         raise ValueError(f"{source}: {PREFIX}{name} {reason}")

@@ -52,10 +52,10 @@ def check_fingerprint(net: Transformer, stored: Json, folder: Path, close: float
         apart = (torch.tensor(fingerprint(net)) - torch.tensor(stored)).abs().max().item()
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(
-            f"{folder / 'config.json'}: corrupt (fingerprint: {error}); import the model again"
+            f"{folder / 'config.json'}: corrupt (fingerprint: {error}). Import the model again."
         ) from None
     if not apart < close:
         raise ValueError(
-            f"{folder}: its logits differ by {apart:.2g} from those it was saved with; "
-            "weights or config were changed, import it again"
+            f"{folder}: its logits differ by {apart:.2g} from those it was saved with: "
+            "its weights or config were changed. Import it again."
         )

@@ -17,7 +17,7 @@ from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import Size
 
 PREFIX = "backbone."
-BUFFER = "rotary_emb.inv_freq"  # among the weights, but no parameter, so not in the moving average
+BUFFER = "rotary_emb.inv_freq"  # among the weights, but no parameter, so not in the EMA
 FLOATING = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -53,19 +53,19 @@ def shapes(rows: int, width: int, layers: int, cond: int, waves: int) -> dict[st
 def folded(weights: Mapping[str, Tensor], size: Size, vocab_size: int, length: int) -> Transformer:
     """Return the plain transformer that computes the same as a network with weights of these `shapes`.
 
-    Raises ValueError, naming the weight, where numbers are not finite, or positions are turned otherwise.
+    Raises ValueError, naming the weight, if numbers are not finite or the rotary embedding is another one.
     """
     theirs = dict(weights)
     frequencies = theirs.pop(BUFFER, None)
-    if frequencies is not None and not turns_as_ours(frequencies, size.width // size.heads):
+    if frequencies is not None and not same_rotary(frequencies, size.width // size.heads):
         raise ValueError(
-            f"{PREFIX}{BUFFER} is not that of base {ROTARY_BASE:,}; another rotary embedding is not supported"
+            f"{PREFIX}{BUFFER} is not that of base {ROTARY_BASE:,}. No other rotary embedding is supported."
         )
     for name, tensor in theirs.items():
         if not torch.isfinite(tensor).all():
             raise ValueError(
-                f"{PREFIX}{name} has numbers that are not finite; "
-                "training had diverged, or the file is corrupt"
+                f"{PREFIX}{name} has numbers that are not finite: "
+                "training diverged, or the file is corrupt. Use another checkpoint."
             )
     with torch.device("meta"):
         net = Transformer(size, vocab_size, length, positions="rotary", gelu="tanh")
@@ -115,7 +115,7 @@ def folding(weights: dict[str, Tensor], size: Size) -> Iterable[tuple[str, Tenso
     yield "head.bias", take("output_layer.linear.bias")
 
 
-def turns_as_ours(frequencies: Tensor, channels: int) -> bool:
+def same_rotary(frequencies: Tensor, channels: int) -> bool:
     """Return whether a rotary embedding equals ours, to the precision of its type."""
     half = channels // 2
     ours = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64) / half)

@@ -55,7 +55,7 @@ def fetch(
         except Exception as error:  # of a hub or a network: anything
             reason = first_line(error)
             if getattr(getattr(error, "response", None), "status_code", None) in REFUSED:
-                raise ValueError(f"no model of that name that you can read: {reason}") from None
+                raise ValueError(f"there is no such model, or you may not read it: {reason}") from None
     try:
         return Path(
             snapshot_download(
@@ -73,8 +73,8 @@ def fetch(
 def check_links(folder: Path, names: Iterable[str]) -> None:
     """Raise ValueError if a file of a model directory is a link that leaves it.
 
-    Whoever made the directory could have any
-    file of this computer copied. The links of the hub's cache, to blobs of the same repository, are allowed.
+    Otherwise a directory of someone else could have any file of this computer copied. The links of the hub's
+    cache, to blobs of the same repository, are allowed.
     """
     resolved = folder.resolve()
     blobs = resolved.parent.parent / "blobs" if resolved.parent.name == "snapshots" else resolved
@@ -99,8 +99,8 @@ def upload(
 ) -> str:
     """Upload a directory under a name, created if it is new, in one commit. Return its address.
 
-
-    Raises ValueError where the hub takes them not.
+    Raises:
+        ValueError: the hub refuses the upload, or is not reached.
     """
     from huggingface_hub import HfApi
 
@@ -118,6 +118,6 @@ def upload(
         )
     except Exception as error:  # of a hub or a network: anything
         raise ValueError(
-            f"{name}: cannot be put on the hub ({first_line(error)}); "
-            "see that it is yours, and that you are logged in (hf auth login)"
+            f"{name}: cannot be uploaded ({first_line(error)}). "
+            "Check that you may write to it, and log in (hf auth login)."
         ) from None

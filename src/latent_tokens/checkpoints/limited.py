@@ -17,16 +17,18 @@ from latent_tokens.checks import first_line
 
 MEMORY = 512 << 20  # bytes more than the process has
 CPU_SECONDS = 3
-WALL_SECONDS = 60.0  # on a computer that does much else
+WALL_SECONDS = 60.0  # on a busy computer
 LONGEST_MESSAGE = 4_000  # bytes
 
 
 def rehearse(call: Callable[[], object], memory: int = MEMORY, seconds: int = CPU_SECONDS) -> None:
     """Call a function in a forked process and drop its result.
 
-    Raises ValueError, one line, if it exceeds the limits of memory (bytes) or processor time (seconds),
-    if it ends the process, or if
-    it raises anything itself. The function must start no thread and use no accelerator.
+    The function must start no thread and use no accelerator.
+
+    Raises:
+        ValueError: the call exceeds the limits of memory (bytes) or processor time (seconds), ends the
+            process, or raises an error. The message is one line.
     """
     reading, writing = os.pipe()
     with warnings.catch_warnings():

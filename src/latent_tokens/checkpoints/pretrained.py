@@ -102,7 +102,7 @@ def from_pretrained(folder_or_name: str | Path, *, net: nn.Module | None = None)
     try:
         stored = {stored_name(name): shape for name, shape in shapes_of(weights).items()}
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{weights}: corrupt ({first_line(error)}); save the model again") from None
+        raise ValueError(f"{weights}: corrupt ({first_line(error)}). Save the model again.") from None
     try:
         layers = config["model"]["size"]["layers"]
         if isinstance(layers, int) and layers > len(stored):
@@ -111,20 +111,20 @@ def from_pretrained(folder_or_name: str | Path, *, net: nn.Module | None = None)
             ours = build(config)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise ValueError(
-            f"{folder / 'config.json'}: corrupt ({first_line(error)}); save the model again"
+            f"{folder / 'config.json'}: corrupt ({first_line(error)}). Save the model again."
         ) from None
     shapes = {name: tuple(tensor.shape) for name, tensor in ours.state_dict().items()}
     if (name := first_difference(stored, shapes)) is not None:
         difference = (
             f"{name[:80]} is {stored.get(name, 'missing')}, and {shapes.get(name, 'nothing')} by its config"
         )
-        raise ValueError(f"{weights}: corrupt, or not of this config ({difference}); save the model again")
+        raise ValueError(f"{weights}: corrupt, or not of this config ({difference}). Save the model again.")
     tensors = read_tensor_file(weights)
     try:
         ours.to_empty(device="cpu").load_state_dict(tensors)
     except RuntimeError as error:
         raise ValueError(
-            f"{weights}: corrupt, or not of this config ({first_line(error)}); save the model again"
+            f"{weights}: corrupt, or not of this config ({first_line(error)}). Save the model again."
         ) from None
     check_fingerprint(ours.eval(), config.get("fingerprint"), folder)
     ours.folder = folder.absolute()
@@ -143,7 +143,7 @@ def filled(net: nn.Module, config: Mapping[str, Any], folder: Path) -> nn.Module
         method = method_from(config["method"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         problem = f"corrupt ({first_line(error)})"
-        raise ValueError(f"{folder / 'config.json'}: {problem}; save the model again") from None
+        raise ValueError(f"{folder / 'config.json'}: {problem}. Save the model again.") from None
     adopt(inner, numbers, str(folder))
     load_weights(inner, folder / "model.safetensors")
     inner.method = method
@@ -215,8 +215,8 @@ def check_fits(net: Transformer, task: Language) -> None:
     if (net.max_length, net.vocab_size) != (task.length, task.vocab_size):
         learned = f"this model learned sequences of {net.max_length} over {net.vocab_size} tokens"
         raise ValueError(
-            f"{task.name} has {task.length} positions over {task.vocab_size} tokens, {learned}; "
-            f"use a run of {task.name}"
+            f"{task.name} has {task.length} positions over {task.vocab_size} tokens, {learned}. "
+            f"Use a run of {task.name}."
         )
 
 

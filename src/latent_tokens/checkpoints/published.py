@@ -58,12 +58,13 @@ def import_checkpoint(
 
     `weights` selects the EMA weights of a .ckpt, the default, or the raw ones. The method is that of the
     file's settings, or the named one. Nothing in the file is executed, and no tensor is read before its name
-    and shape are checked. Raise ValueError if it is corrupt, is conditioned on time, or does not say what
-    it is.
+    and shape are checked. Raise ValueError if it is corrupt, is conditioned on time, or does not
+    name its method.
     """
     if source.is_dir() and weights == "raw":
         raise ValueError(
-            f"weights=raw: {source} is a directory, which has EMA weights only. Use weights=ema, or a .ckpt."
+            f"weights=raw: {source} is a directory, which has EMA weights only. "
+            "Leave it out, or name the .ckpt."
         )
     checkpoint = read_folder(source) if source.is_dir() else read_lightning(source, weights or "ema")
     name = method or method_of(checkpoint)
@@ -83,7 +84,7 @@ def read_lightning(source: Path, kind: Kind) -> Checkpoint:
     entries = content if isinstance(content, dict) else {}
     state = entries.get("state_dict")
     if not is_state_dict(state):
-        raise ValueError(f"{source}: has no state_dict of tensors, so it is not a Lightning checkpoint")
+        raise ValueError(f"{source}: has no state_dict of tensors. Name a Lightning checkpoint.")
     backbone, left_out = inside(source, state)
     settings = table(plain(entries.get("hyper_parameters"), source))
     stored = {
@@ -92,7 +93,7 @@ def read_lightning(source: Path, kind: Kind) -> Checkpoint:
     }
     size, rows = layout_of(source, stored, settings)
     if kind == "ema":
-        backbone |= averages(source, backbone, entries.get("ema"))
+        backbone |= ema_weights(source, backbone, entries.get("ema"))
 
     def read() -> Iterable[tuple[str, Tensor]]:
         return check_total(source, backbone).items()
@@ -117,23 +118,21 @@ def check_total(source: Path, tensors: Mapping[str, Tensor]) -> Mapping[str, Ten
     return tensors
 
 
-def averages(source: Path, weights: Mapping[str, Tensor], average: Saved) -> dict[str, Tensor]:
-    """Return the moving average of each weight. Raise ValueError if a file has none, or others."""
+def ema_weights(source: Path, weights: Mapping[str, Tensor], average: Saved) -> dict[str, Tensor]:
+    """Return the EMA of each weight. Raise ValueError if a file has none, or others."""
     shadow = average.get("shadow_params") if isinstance(average, dict) else None
     names = [name for name in weights if name != BUFFER]
     if not is_list_of_tensors(shadow):
-        raise ValueError(
-            f"{source}: has no moving average of its weights; read the raw ones with --weights raw"
-        )
+        raise ValueError(f"{source}: has no EMA weights. Read the others with --weights raw.")
     if len(shadow) != len(names):
         raise ValueError(
-            f"{source}: {len(shadow)} averages of {len(names)} weights, so which is of which cannot be told; "
-            "use --weights raw"
+            f"{source}: {len(shadow)} EMA weights for {len(names)} weights, so they cannot be matched. "
+            "Use --weights raw."
         )
     for name, tensor in zip(names, shadow, strict=True):
         if tensor.shape != weights[name].shape or tensor.dtype not in FLOATING:
-            shapes = f"{tuple(tensor.shape)} of {tensor.dtype}; must be {tuple(weights[name].shape)}"
-            raise ValueError(f"{source}: the average of {PREFIX}{name} is {shapes}; use --weights raw")
+            shapes = f"{tuple(tensor.shape)} of {tensor.dtype}, must be {tuple(weights[name].shape)}"
+            raise ValueError(f"{source}: the EMA of {PREFIX}{name} is {shapes}. Use --weights raw.")
     return dict(zip(names, shadow, strict=True))
 
 
@@ -147,12 +146,14 @@ def read_folder(source: Path) -> Checkpoint:
     for name in ("config.json", "model.safetensors"):
         if not (source / name).is_file():
             raise ValueError(
-                f"{source}: {name} is missing; a directory must have config.json and model.safetensors"
+                f"{source}: {name} is missing. A directory must have config.json and model.safetensors."
             )
     try:
         settings = table(plain(json.loads((source / "config.json").read_bytes()), source))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{source / 'config.json'}: corrupt ({first_line(error)}); fetch it again") from None
+        raise ValueError(
+            f"{source / 'config.json'}: corrupt ({first_line(error)}). Download it again."
+        ) from None
     file = source / "model.safetensors"
     try:
         with safe_open(file, "pt") as content:
@@ -162,7 +163,7 @@ def read_folder(source: Path) -> Checkpoint:
             }
             backbone, left_out = inside(source, headers)
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{file}: corrupt ({first_line(error)}); fetch it again") from None
+        raise ValueError(f"{file}: corrupt ({first_line(error)}). Download it again.") from None
     stored = {
         name: Stored(FLOATS_OF_SAFETENSORS.get(dtype), shape) for name, (_, dtype, shape) in backbone.items()
     }
@@ -187,13 +188,13 @@ def inside(source: Path, weights: Mapping[str, T]) -> tuple[dict[str, T], tuple[
     backbone = {names[name].removeprefix(PREFIX): weights[name] for name in kept}
     if not backbone:
         raise ValueError(
-            f"{source}: no weights named {PREFIX}*; they are named like {next(iter(names), 'nothing')[:80]}"
+            f"{source}: no weights are named {PREFIX}*, but like {next(iter(names), 'nothing')[:80]}"
         )
     if len(backbone) != len(kept):
         raise ValueError(
             f"{source}: has a weight twice, "
-            "with a prefix of torch.compile or DistributedDataParallel and without; "
-            "save it again"
+            "with a prefix of torch.compile or DistributedDataParallel and without. "
+            "Save it again."
         )
     return backbone, tuple(name for name in names if name not in set(kept))
 
@@ -207,7 +208,7 @@ def method_of(checkpoint: Checkpoint) -> str:
         if not isinstance(attention, str) or attention not in BY_ATTENTION:
             raise ValueError(
                 f"{checkpoint.source}: diffusion_attn_mode={attention}: "
-                f"must be one of {', '.join(BY_ATTENTION)}; or {choices}"
+                f"must be one of {', '.join(BY_ATTENTION)}. Or {choices}."
             )
         return BY_ATTENTION[attention]
     for key in ("name", "model_type", "parameterization", "architectures"):
@@ -220,4 +221,4 @@ def method_of(checkpoint: Checkpoint) -> str:
             )
             if known in BY_NAME:
                 return BY_NAME[known]
-    raise ValueError(f"{checkpoint.source}: its attention is not in its settings; {choices}")
+    raise ValueError(f"{checkpoint.source}: its settings do not name its attention. To import it, {choices}.")

@@ -102,7 +102,7 @@ def load(file: Path, classes: Sequence[Stub]) -> Saved:
         message = first_line(cause) if isinstance(cause, Exception) else ""
         if "memory" in message:
             raise MemoryError(message) from None
-        raise ValueError(f"{file}: corrupt ({type(error).__name__}: {message}); fetch it again") from None
+        raise ValueError(f"{file}: corrupt ({type(error).__name__}: {message}). Download it again.") from None
 
 
 def stubs(file: Path) -> list[Stub]:
@@ -111,7 +111,7 @@ def stubs(file: Path) -> list[Stub]:
         names = sorted(get_unsafe_globals_in_checkpoint(file))
     except Exception as error:  # a corrupt file may raise anything
         raise ValueError(
-            f"{file}: corrupt ({type(error).__name__}: {first_line(error)}); fetch it again"
+            f"{file}: corrupt ({type(error).__name__}: {first_line(error)}). Download it again."
         ) from None
     if len(names) > MOST_STUBS:
         raise ValueError(f"{file}: refused, it asks for more than {MOST_STUBS} classes")
@@ -120,7 +120,7 @@ def stubs(file: Path) -> list[Stub]:
         if library not in STUBBED and not (library in ("builtins", "__builtin__") and last in TYPES):
             raise ValueError(
                 f"{file}: refused, it asks for {name[:80]}, "
-                f"which is not a plain value, tensor or class of {', '.join(STUBBED)}"
+                f"which is not a plain value, a tensor or a class of {', '.join(STUBBED)}"
             )
     return [(stub_of(name), name) for name in names]
 
@@ -150,10 +150,10 @@ def is_plain_tensor(value: Saved) -> TypeGuard[Tensor]:
 def check_archive(file: Path) -> None:
     """Raise ValueError if a file is not of torch.save, or has records that torch.save never writes."""
     if not file.is_file():
-        raise ValueError(f"{file}: no file")
+        raise ValueError(f"{file}: not found. Name a file.")
     if file.suffix == ".safetensors":
         raise ValueError(
-            f"{file}: is read with the config.json that describes it; name the directory that has both"
+            f"{file}: is read with the config.json that describes it. Name the directory that has both."
         )
     try:
         with zipfile.ZipFile(file) as archive:
@@ -173,14 +173,14 @@ def check_archive(file: Path) -> None:
         OverflowError,
     ) as error:
         reason = (
-            f"no zip file ({first_line(error)}); "
-            "files of torch before 1.6 are not read, save it again with a newer one"
+            f"not a zip file ({first_line(error)}). "
+            "Files of PyTorch before 1.6 are not supported. Save it again with a later version."
         )
         raise ValueError(f"{file}: {reason}") from None
     for record in records:
         if record.compress_type != zipfile.ZIP_STORED or record.file_size != record.compress_size:
             raise ValueError(
-                f"{file}: {record.filename[:80]} is compressed, which torch.save never does; refused"
+                f"{file}: {record.filename[:80]} is compressed, so torch.save did not write it. Refused."
             )
     pickles = [
         record
@@ -197,4 +197,4 @@ def check_archive(file: Path) -> None:
             f"more than {LARGEST_PICKLE:,}"
         )
     if any(content != b"little" for content in order):
-        raise ValueError(f"{file}: written on a big-endian machine; save it again on a little-endian one")
+        raise ValueError(f"{file}: written on a big-endian machine. Save it again on a little-endian one.")

@@ -108,8 +108,8 @@ def text_of(net: Transformer, coder: Bytes | Learned, name: str) -> tuple[dict[s
 
     if coder.vocab_size != net.vocab_size:
         raise ValueError(
-            f"tokenizer={name}: has {coder.vocab_size:,} tokens; "
-            f"the checkpoint has {net.vocab_size:,} and MASK. Use the one it was trained with."
+            f"tokenizer={name}: has {coder.vocab_size:,} tokens, "
+            f"and the checkpoint has {net.vocab_size:,} and MASK. Use the one it was trained with."
         )
     if not isinstance(coder, Learned):
         return {"task": Text(net.max_length, name).description()}, {}

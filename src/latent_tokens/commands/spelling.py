@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from latent_tokens.commands import COMMANDS
 from latent_tokens.commands.options import Option, options_of
 
-NAME_AND_VALUE = re.compile(r"(?<![\w./=(-])([a-z]\w*)=('[^']*'|\([^)]*\)|[^\s:;,]*)")
+NAME_AND_VALUE = re.compile(r"(?<![\w./=(-])([a-z]\w*)=('[^']*'|\([^)]*\)|[^\s:;,]*(?<!\.))")
 AT_THE_START = re.compile(r"([a-z]\w*)=(.*?)(?=: | with [a-z]\w*=| is not supported|$)")
 
 

@@ -86,8 +86,8 @@ def configs_of(command: Train) -> list[TrainConfig]:
         )
     missing = [f"{{{name}}}" for name in several if f"{{{name}}}" not in str(command.out)]
     if command.out is not None and missing:
-        fix = f"use out={'-'.join([str(command.out), *missing])} instead"
-        raise ValueError(f"out={command.out}: is one directory for several runs; {fix}")
+        fix = f"Use out={'-'.join([str(command.out), *missing])}."
+        raise ValueError(f"out={command.out}: is one directory for several runs. {fix}")
     return [
         replace(
             command.config,

@@ -86,7 +86,7 @@ def training_shape(shape: str) -> tuple[SizeName, int, int, int]:
     length, padded = int(parts[3]), int(parts[4] or parts[3])
     if padded < length:
         raise ValueError(
-            f"train={shape}: {length} positions cannot be padded to {padded}; "
+            f"train={shape}: {length} positions cannot be padded to {padded}: "
             "must be SIZE:BATCHxLENGTH:PADDED with PADDED the longer"
         )
     return cast(SizeName, parts[1]), int(parts[2]), length, padded

@@ -67,7 +67,7 @@ class Decoding:
                 f"tokens_per_step={self.tokens_per_step}: must be a whole number from 1, or a partition"
             )
         if self.order is not None and not callable(self.order):
-            raise ValueError(f"order={self.order}: must be a function of known; given(schedule) makes one")
+            raise ValueError(f"order={self.order}: must be a function of known. Use given(schedule).")
         if not 0 <= self.temperature < float("inf"):
             raise ValueError(f"temperature={self.temperature}: must be 0 (argmax) or more, and finite")
         if not 0 < self.top_p <= 1:
@@ -168,8 +168,8 @@ def num_candidates_and_latents(
         visible = in_block
     if (step_size > visible).any():
         raise ValueError(
-            f"{int(step_size.max())} tokens in one step with a window of {method.window}: "
-            "its input has no more masked tokens than that. Use fewer per step."
+            f"tokens_per_step={int(step_size.max())} with a window of {method.window}: "
+            f"the input has at most {method.window} masked tokens. Use tokens_per_step={method.window}."
         )
     k = resolve_count(decoding.candidates, in_block, num_clean, "candidates", least=1).maximum(step_size)
     latents = method.default_latents if decoding.latents is None else decoding.latents

@@ -138,12 +138,12 @@ def check(
         check_blocks(order, num_known, lengths, block)
     if method.is_left_to_right and (order != rank)[rank < lengths[:, None]].any():
         raise ValueError(
-            "order: this method decodes from left to right; use order=left_to_right, or esolm, scdm or mdm"
+            "order: this method decodes from left to right. Use order=left_to_right, or esolm, scdm or mdm."
         )
     if method.latent_control == "fixed" and latents not in (None, "all"):
         raise ValueError(
-            f"latents={latents}: its latents are all masked tokens that it shows; "
-            "use latents=all, or scdm or esolm"
+            f"latents={latents}: its latent tokens are all masked tokens of the input. "
+            "Use latents=all, or scdm or esolm."
         )
     if latents not in (None, 0) and method.latent_control == "none":
         raise ValueError(

@@ -57,7 +57,7 @@ class Method:
         if self.latents is not None:
             check_int("latents", self.latents, 0)
         if self.window is not None and not is_whole(self.window, 1):
-            raise ValueError(f"window={self.window}: a window shows at least 1 masked token; None shows all")
+            raise ValueError(f"window={self.window}: must be at least 1. Use None for all masked tokens.")
         if self.readout == "shifted" and not self.is_left_to_right:
             raise ValueError(
                 "readout=shifted: each slot receives the token to its left, so order must be left_to_right"
@@ -160,8 +160,8 @@ class Method:
         if self.readout == "shifted" and gap.any():
             row = int(gap.any(1).nonzero()[0])
             raise ValueError(
-                f"row {row}: its known positions are not a prefix, and a shifted readout only continues one; "
-                "use scdm or mdm to infill"
+                f"row {row}: its known positions are not a prefix, and a shifted readout only continues one. "
+                "Use scdm or mdm to infill."
             )
 
     def max_visible(self, num_masked: Int[Tensor, " B"]) -> Int[Tensor, " B"]:

@@ -62,8 +62,8 @@ def influence(
     """
     if method.readout == "shifted":
         raise ValueError(
-            "influence with a shifted readout: it predicts the next token alone, and has no latents; "
-            "use another method"
+            "influence with a shifted readout: it predicts the next token only, so it has no latent tokens. "
+            "Use another method."
         )
     tokens = tokens.long()
     batch, length = tokens.shape

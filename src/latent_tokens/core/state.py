@@ -116,6 +116,6 @@ def check_known(net: Denoiser, method: Method, tokens: Tensor, known: Tensor) ->
         token = int(tokens[row, position])
         raise ValueError(
             f"row {row}, position {position}: token {token} is not in the vocabulary. "
-            "Mark it as unknown instead."
+            "Set known to false there."
         )
     method.check_known(known)

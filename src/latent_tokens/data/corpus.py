@@ -67,8 +67,8 @@ def make_text(config: DataConfig, report: Report) -> Path:
             splits[split]["examples"] = thin(folder / f"{split}.tokens.npy", most)
         if not splits["train"]["examples"]:
             raise ValueError(
-                f"{source}: not enough text for one sequence of {length} tokens; "
-                "use a smaller length, or more text"
+                f"{source}: not enough text for one sequence of {length} tokens. "
+                "Use a smaller length, or more text."
             )
 
         # Write the manifest.
@@ -98,19 +98,19 @@ def check_text_config(config: DataConfig) -> None:
     for name in OF_PUZZLES:
         if getattr(config, name):
             raise ValueError(
-                f"{name}={getattr(config, name)}: text has no such setting; "
-                "it has source, field, tokenizer, length and num_*"
+                f"{name}={getattr(config, name)}: text has no such setting. "
+                "Use source, field, tokenizer, length and num_*."
             )
     if not config.from_file:
         raise ValueError(
-            f"source={config.source}: text is read from a file; "
-            "name a text file, a directory of them, or a .jsonl"
+            f"source={config.source}: text is read from a file. "
+            "Name a text file, a directory of them, or a .jsonl."
         )
     source = Path(str(config.source))
     if config.field is not None and not has_fields(source):
         raise ValueError(
-            f"field={config.field}: is for a .jsonl or a data set of the library datasets; "
-            f"{source} has no fields, leave it out"
+            f"field={config.field}: is for a .jsonl or a data set of the library datasets, "
+            f"and {source} has no fields. Leave it out."
         )
 
 

@@ -77,7 +77,8 @@ def make_data(config: DataConfig, report: Report = lambda num_examples: None) ->
         splits, origin = make(task, config, report)
         if not splits:
             raise ValueError(
-                f"{config.task}: no example is left. Ask for more, or name fewer data sets in apart_from."
+                f"{config.task}: no example is left. "
+                "Increase num_train, num_validation or num_test, or leave out fewer puzzles."
             )
 
         # Write the arrays.
@@ -169,7 +170,7 @@ def import_splits(
         and config.split is not None
         and not config.apart_from
     ):
-        warning = "the published Zebra files share puzzles; name the data set of the other one in apart_from"
+        warning = "the published Zebra files share puzzles. Name the data set of the other one in apart_from."
         CONSOLE.print(f"source={file}: {warning}", highlight=False, soft_wrap=True)
     num_wanted = requested_counts(config)
     num_rows = None

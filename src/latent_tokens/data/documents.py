@@ -56,7 +56,7 @@ def texts_of(source: Path, field: str) -> Iterator[str]:
     elif source.is_dir():
         files, num_others = files_of(source)
         if not files:
-            hint = f"; name one of its {num_others:,} others itself" if num_others else ""
+            hint = f". Name one of its {num_others:,} others itself." if num_others else ""
             raise ValueError(
                 f"{source}: no text files in it ({', '.join(filter(None, SUFFIXES))} or no ending){hint}"
             )
@@ -64,7 +64,8 @@ def texts_of(source: Path, field: str) -> Iterator[str]:
             yield text_of(file)
     else:
         raise ValueError(
-            f"source={source}: not found. Name a text file, a directory of them, a .jsonl, or {HUB}OWNER/NAME"
+            f"source={source}: not found. "
+            f"Name a text file, a directory of them, a .jsonl, or {HUB}OWNER/NAME."
         )
 
 
@@ -108,7 +109,7 @@ def rows_of_datasets(name: str, field: str) -> Iterator[str]:
             if isinstance(rows, datasets.DatasetDict):
                 if "train" not in rows:
                     raise LookupError(
-                        f"has no split named train; save one of its splits alone: {', '.join(rows)}"
+                        f"has no split named train. Save one of its splits on its own: {', '.join(rows)}."
                     )
                 rows = rows["train"]
 
@@ -116,8 +117,8 @@ def rows_of_datasets(name: str, field: str) -> Iterator[str]:
         for number, row in enumerate(rows):
             if not isinstance(row.get(field), str):
                 raise LookupError(
-                    f"row {number:,} has no text in the field {field}; "
-                    f"name one of {', '.join(row)} with --field"
+                    f"row {number:,} has no text in the field {field}. "
+                    f"Name one of {', '.join(row)} with --field."
                 )
             yield row[field]
     except LookupError as error:
@@ -140,13 +141,13 @@ def json_lines(file: Path, field: str) -> Iterator[str]:
             text = content.get(field) if isinstance(content, dict) else None
             if not isinstance(text, str):
                 raise ValueError(
-                    f"{file}, line {number}: has no text in the field {field}; name another with --field"
+                    f"{file}, line {number}: has no text in the field {field}. Name another with --field."
                 )
             if SURROGATE.search(text):
                 raise ValueError(
                     f"{file}, line {number}: has half of a character (\\ud800 to \\udfff) "
-                    f"in the field {field}; "
-                    "correct it, or leave it out"
+                    f"in the field {field}. "
+                    "Correct it, or leave it out."
                 )
             offset += len(line)
             yield text
@@ -162,7 +163,7 @@ def open_source(file: Path) -> BinaryIO:
 
 def not_utf8(file: Path, offset: int, line: int) -> ValueError:
     """Return the error of a file that is not UTF-8."""
-    return ValueError(f"{file}: not UTF-8 at byte {offset:,} (line {line:,}); convert it first")
+    return ValueError(f"{file}: not UTF-8 at byte {offset:,} (line {line:,}). Convert it to UTF-8.")
 
 
 def text_of(file: Path) -> str:

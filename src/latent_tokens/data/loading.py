@@ -66,12 +66,12 @@ def read_manifest(folder: Path, task: Language | None = None) -> tuple[Language,
         if task is None or isinstance(task, Text) or not is_same:
             task = described(manifest["task"], folder)
     except ValueError as error:
-        raise ValueError(f"data={folder}: {error}; make the data set again") from None
+        raise ValueError(f"data={folder}: {error}. Make the data set again.") from None
     splits = manifest["splits"]
     if not isinstance(splits, dict) or not all(
         split in SPLITS and isinstance(entry, dict) for split, entry in splits.items()
     ):
-        raise ValueError(f"data={folder}: corrupt (its manifest lists no splits); make the data set again")
+        raise ValueError(f"data={folder}: corrupt (its manifest lists no splits). Make the data set again.")
     return task, cast(Manifest, manifest)
 
 
@@ -117,7 +117,7 @@ def load_split(folder: Path, task: Language, split: Split, entry: SplitEntry) ->
         examples = read_arrays(folder, task, split)
     except ValueError as error:
         raise ValueError(
-            f"data={folder}: {split} cannot be read ({error}); make the data set again"
+            f"data={folder}: {split} cannot be read ({error}). Make the data set again."
         ) from None
 
     # Compare them with the manifest and the task.
@@ -125,11 +125,11 @@ def load_split(folder: Path, task: Language, split: Split, entry: SplitEntry) ->
     sha256 = sha256_of(folder / f"{split}.tokens.npy") if is_text else fingerprint(examples)
     if sha256 != entry.get("sha256"):
         raise ValueError(
-            f"data={folder}: {split} does not match the checksum in its manifest; make the data set again"
+            f"data={folder}: {split} does not match the checksum in its manifest. Make the data set again."
         )
     if not fits(task, examples):
         raise ValueError(
-            f"data={folder}: {split} has no examples of {description(task)}; make the data set again"
+            f"data={folder}: {split} holds no examples of {description(task)}. Make the data set again."
         )
     return examples
 

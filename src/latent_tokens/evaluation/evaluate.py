@@ -191,8 +191,7 @@ def answer(
     """
     if watcher is not None and processes.world_size() > 1:
         raise ValueError(
-            f"{processes.world_size()} processes: what is watched while it is decoded takes one; "
-            "leave out the launcher"
+            f"{processes.world_size()} processes: a watcher takes one process. Leave out the launcher."
         )
     device = device_of(net)
     count, length = problems.tokens.shape

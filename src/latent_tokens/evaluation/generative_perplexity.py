@@ -42,7 +42,7 @@ def perplexity(
     """
     if not counts.sum():
         raise ValueError(
-            "no text has a token that counts: the model writes nothing but ends of documents; train it longer"
+            "no text has a token to score: the model generates ends of documents only. Train it longer."
         )
     mean = float(nats.sum() / counts.sum())
     if len(nats) < 2:

@@ -64,8 +64,8 @@ def nats_along_orders(
         )
     if order == "uniform" and method.is_left_to_right:
         raise ValueError(
-            "order=uniform: this method decodes from left to right alone; "
-            "use order=left_to_right, or esolm, scdm or mdm"
+            "order=uniform: this method decodes from left to right only. "
+            "Use order=left_to_right, or esolm, scdm or mdm."
         )
     fixed = order == "left_to_right" or method.is_left_to_right
     own_order = any_order if block_of(method.attention) is None else method.order

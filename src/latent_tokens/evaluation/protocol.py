@@ -26,13 +26,13 @@ def with_protocol(net: Transformer, task: Task, config: EvalConfig) -> EvalConfi
     padding = getattr(task, "padding", "paper")
     if padding != "paper":
         raise ValueError(
-            f"protocol=paper: the model learned {task.name} with padding={padding}; "
-            "train it on a data set made with padding=paper, or leave the protocol out"
+            f"protocol=paper: the model learned {task.name} with padding={padding}. "
+            "Train it on a data set made with padding=paper, or leave the protocol out."
         )
     if not has_ema(net):
         raise ValueError(
-            "protocol=paper: the model was trained without EMA weights (ema=0); "
-            "train it with ema=0.9999, or leave the protocol out"
+            "protocol=paper: the model was trained without EMA weights (ema=0). "
+            "Train it with ema=0.9999, or leave the protocol out."
         )
     is_zebra = isinstance(task, Zebra)
     return replace(

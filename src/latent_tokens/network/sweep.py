@@ -56,14 +56,14 @@ def sweep(
     """
     if net.training:
         raise ValueError(
-            "sweep: the net is in training mode, where dropout makes its logits random; call net.eval() first"
+            "sweep: the net is in training mode, and dropout makes its logits random. Call net.eval()."
         )
     has_blocks = block_of(method.attention) is not None
     is_apart = attends_later(method.attention) or method.readout != "in_place" or has_blocks
     if is_apart or method.window is not None:
         raise ValueError(
             "sweep: a pass is shared only if masked tokens attend to none after them, "
-            "with readout=in_place and without a window; use scdm or esolm"
+            "with readout=in_place and without a window. Use scdm or esolm."
         )
     if not latents or min(latents) < 0 or candidates < 1:
         numbers = f"latents={list(latents)} with candidates={candidates}"
@@ -71,9 +71,7 @@ def sweep(
     num_masked = (order.shape[1] if lengths is None else lengths) - num_clean
     if (num_masked < 1).any():
         row = int(num_masked.argmin())
-        raise ValueError(
-            f"row {row} has nothing masked: there is no candidate in it; leave finished rows out"
-        )
+        raise ValueError(f"row {row} has no masked token, so it has no candidate. Leave finished rows out.")
     k = num_masked.clamp(max=candidates)
     n = torch.tensor(latents, device=order.device)[:, None].minimum(num_masked - k)  # (N, B)
     layout, copy, slot = arrangement(order, num_clean, k, n)

@@ -14,10 +14,8 @@ from latent_tokens.tasks.base import Tokens
 class DeadEnds:
     """A watcher of `evaluate` that adds the key "dead_ends" to its row.
 
-    It has one record for each number of clean tokens before a step.
-
-    Of `alive` samples, which had a correct answer left before the step, `died` had none after it.
-    `sure` is the mean of the largest
+    It has one record for each number of clean tokens before a step. Of `alive` samples, which
+    had a correct answer left before the step, `died` had none after it. `sure` is the mean of the largest
     probability where a token was decoded.
     """
 
@@ -52,7 +50,9 @@ class DeadEnds:
     def end(self, tokens: Tokens, right: NDArray[np.bool_]) -> None:
         """Check a batch: a sample is right if and only if it never lost the last answer."""
         if (self.alive != right).any():
-            raise AssertionError("a sample that lost its last answer came out right, or the reverse")
+            raise AssertionError(
+                "a sample without an answer left is valid, or one with an answer left is not"
+            )
 
     def found(self) -> Watched:
         """Return what is added to the row."""

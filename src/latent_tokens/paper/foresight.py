@@ -15,11 +15,9 @@ Counts = NDArray[np.int64]
 class Foresight:
     """A watcher of `evaluate` that adds the key "foresight" to its row.
 
-    It has one record for each number of steps until a latent is decoded.
-
-    Of `seen` latents, `hit` had as their most probable token the one that was decoded later.
-    `seen_right` and `hit_right` are those in samples
-    that the judge calls right.
+    It has one record for each number of steps until a latent is decoded. Of `seen` latents,
+    `hit` had as their most probable token the one that was decoded later. `seen_right` and `hit_right` are
+    those in samples that the verifier accepts.
     """
 
     def __init__(self) -> None:

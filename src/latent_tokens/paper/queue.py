@@ -24,7 +24,7 @@ from latent_tokens.progress import CONSOLE
 from latent_tokens.training.signals import Preempted, interruptible
 from latent_tokens.training.state import saved_step
 
-NICENESS = 10  # of the processes: whatever else runs on the machine comes first
+NICENESS = 10  # of the processes: so that other work on the machine comes first
 POLL_SECONDS = 1.0
 KEYS = ("task", "methods", "seeds", "steps")
 
@@ -69,8 +69,8 @@ def read_queue(path: Path, config: ReproduceConfig) -> list[Entry]:
     """Return the entries of a queue: a TOML file with a table [[models]] for each.
 
     Raises:
-        ValueError: the file is missing or no TOML, or an entry has an unknown key, task or type. The message
-            names it.
+        ValueError: the file is missing or is not TOML, or an entry has an unknown key, task or type.
+            The message names it.
 
     Example:
         [[models]]
@@ -82,7 +82,7 @@ def read_queue(path: Path, config: ReproduceConfig) -> list[Entry]:
     try:
         content = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise ValueError(f"queue={path}: cannot be read ({error}); give a TOML file") from None
+        raise ValueError(f"queue={path}: cannot be read ({error}). Name a TOML file.") from None
     tables = content.get("models")
     if not isinstance(tables, list) or set(content) != {"models"}:
         raise ValueError(f"queue={path}: must have tables [[models]] and nothing else")
@@ -165,7 +165,7 @@ def run_queue(works: Sequence[Work], config: ReproduceConfig, results: Path) -> 
         stop(jobs)
     if signals:
         left = len(waiting) + len(jobs)
-        raise Preempted(f"stopped with {left} models left; the same command resumes", signals)
+        raise Preempted(f"stopped with {left} models left. The same command resumes.", signals)
     if failed:
         raise ValueError(f"{len(failed)} of the models failed: {'; '.join(failed)}")
 

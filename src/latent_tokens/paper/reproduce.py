@@ -31,10 +31,11 @@ def reproduce(config: ReproduceConfig) -> str:
     """Return the table of an experiment, and write it with its figure to OUT/SCALE.
 
     With `status` it is a table of the models that are done and missing. With `model` one model is trained and
-    measured, and its line of that table is returned.
+    measured, and its line of that table is returned. `all` is every experiment in turn.
 
-    `all` is every experiment in turn. Raises ValueError for an unknown name, and if rows cannot be in one
-    table; KeyboardInterrupt where it was stopped, after saving.
+    Raises:
+        ValueError: the experiment is unknown, or rows cannot be in one table.
+        KeyboardInterrupt: Ctrl-C stopped it, after a checkpoint was saved.
     """
     if config.experiment in CATALOGUE:
         return as_markdown(CATALOGUE[config.experiment]())

@@ -118,7 +118,7 @@ def ready_model(recipe: Recipe) -> Path:
     folder, name = recipe.training.folder, recipe.training.method
     if not (folder / "config.json").is_file():
         raise ValueError(
-            f"{folder}: no model there; this takes a published one:"
+            f"{folder}: is missing. Import the published model:"
             f" latent-tokens import FILE {folder} --method {name} --tokenizer gpt2"
         )
     return folder
@@ -130,8 +130,8 @@ def ready(config: DataConfig) -> None:
         return
     if config.from_file and not Path(str(config.source)).exists():
         raise ValueError(
-            f"source={config.source}: no such text;"
-            f" fetch it with python scripts/english.py {config.source}, or put your own there"
+            f"source={config.source}: is missing."
+            f" Create it with python scripts/english.py {config.source}, or put your own there."
         )
     make_counted(config)
 
@@ -197,6 +197,6 @@ def check_together(rows: Sequence[Row], results: Path) -> None:
                     f" ({str(other[what])[:12]}, {str(row[what])[:12]})"
                 )
                 raise ValueError(
-                    f"{results}: {both}, so no table can have both."
+                    f"{results}: {both}, so they cannot be in one table."
                     " Remove one of them, and it is measured again."
                 )

@@ -56,8 +56,8 @@ def sharing(task: Task) -> Tensor:
     """
     if not isinstance(task, Sudoku):
         raise ValueError(
-            f"{task.name}: its positions share no units;"
-            " use relevant latents, which go by the model's own influence"
+            f"{task.name}: its positions share no units."
+            " Use the policy relevant, which takes the model's own influence."
         )
     units = torch.full((task.length, 3), -1)
     units[task.boards(np.arange(task.length)[None])[0]] = torch.from_numpy(task.grid.unit_of)
@@ -113,7 +113,7 @@ def scheduled(shape: Schedule, net: Transformer, task: Task, decoding: Decoding)
     """Schedule about as many latents in all as n = L / 4, at other steps, with the closest size."""
     length, k = task.length, decoding.candidates
     if not isinstance(k, int):
-        raise ValueError("candidates=all: leaves no latents to schedule; use a number")
+        raise ValueError("candidates=all: leaves no latent tokens to schedule. Use a number.")
 
     def total(latents: int | Callable[[int], int]) -> int:
         return sum(

@@ -27,8 +27,8 @@ def check_loaded(
     wrong = {kind: sorted(map(str, names)) for kind, names in loading_info.items() if names}
     if wrong:
         raise ValueError(
-            f"{folder}: its weights are not those of its config ({str(wrong)[:MAX_NAMES]}); "
-            "save the model again"
+            f"{folder}: its weights are not those of its config ({str(wrong)[:MAX_NAMES]}). "
+            "Save the model again."
         )
     if (folder / "model.safetensors").is_file():  # checks its hash; transformers reads other files too
         read_tensor_file(folder / "model.safetensors")

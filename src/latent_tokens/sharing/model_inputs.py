@@ -27,14 +27,14 @@ def check_inputs(net: Transformer, input_ids: Tensor, positions: Tensor, attende
     if input_ids.shape[1] > net.max_length:
         raise ValueError(
             f"input_ids of {input_ids.shape[1]} slots: "
-            f"this model learned sequences of {net.max_length}; cut them"
+            f"this model learned sequences of {net.max_length}. Cut them."
         )
 
     # Tokens and positions of the slots that are not padding.
     invalid = ((input_ids < 0) | (input_ids > net.mask_id)) & attended
     if invalid.any():
         raise ValueError(
-            f"input_ids: {int(input_ids[invalid][0])} is not a token; "
+            f"input_ids: {int(input_ids[invalid][0])} is not a token: "
             f"must be 0..{net.mask_id - 1}, or {net.mask_id} for MASK"
         )
     positions = positions.expand_as(input_ids)

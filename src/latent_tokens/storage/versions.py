@@ -26,7 +26,7 @@ def read_description(
         file: the name of the JSON file.
         what: the content of the directory, for the message.
         needed: the keys that it must have.
-        hint: how to fix a corrupt file. None: to make `what` again.
+        hint: how to fix a corrupt file, a sentence. None: to make `what` again.
 
     Raises:
         ValueError: the file is missing, corrupt or of another format.
@@ -35,23 +35,25 @@ def read_description(
         read_description(Path("runs/four"), "config.json", "model", needed=("task",))
     """
     # Read the file.
-    hint = hint or f"make the {what} again"
+    hint = hint or f"Make the {what} again."
     path = folder / file
     if not path.is_file():
         raise ValueError(f"{folder}: no {what} ({file} is missing)")
     try:
         content = json.loads(path.read_text())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: corrupt ({error}); {hint}") from None
+        raise ValueError(f"{path}: corrupt ({error}). {hint}") from None
 
     # Check its format and its keys.
     stored = content.get("format") if isinstance(content, dict) else None
     if stored != FORMAT:
         ours = f"latent-tokens {package_version()} reads format {FORMAT}"
-        raise ValueError(f"{path}: format {stored}, and {ours}; use the version that wrote it, or {hint}")
+        raise ValueError(
+            f"{path}: format {stored}, and {ours}. Use the version that wrote it. Otherwise: {hint}"
+        )
     missing = [key for key in needed if key not in content]
     if missing:
-        raise ValueError(f"{path}: corrupt (it has no {', '.join(missing)}); {hint}")
+        raise ValueError(f"{path}: corrupt ({', '.join(missing)} is missing). {hint}")
     return dict(content)
 
 

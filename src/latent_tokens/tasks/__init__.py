@@ -167,8 +167,8 @@ def configured(name: str, settings: Mapping[str, Json]) -> Solvable:
     allowed = [other for other in description(task) if other not in ("name", "module")]
     for setting, value in settings.items():
         if setting not in allowed:
-            settings_of_task = ", ".join(allowed) or "none"
-            raise ValueError(f"{setting}={value}: {name} has no such setting; it has {settings_of_task}")
+            fix = f"Use {', '.join(allowed)}" if allowed else "Leave it out"
+            raise ValueError(f"{setting}={value}: {name} has no such setting. {fix}.")
     values = {
         setting: tuple(value) if isinstance(value, list) else value for setting, value in settings.items()
     }

@@ -1,4 +1,4 @@
-"""Random draws and small sets inside numba kernels: one stream an example, sets as the bits of a uint64."""
+"""Random draws and small sets inside numba kernels: one stream per example, sets as the bits of a uint64."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def next_random(state):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def start_stream(state, seed, number):  # type: ignore[no-untyped-def]
-    """Puts the state at the start of the stream of example `number` of the seed."""
+    """Put the state at the start of the stream of example `number` of the seed."""
     state[0] = np.uint64(seed)
     state[0] = next_random(state) ^ np.uint64(number)
     state[0] = next_random(state)

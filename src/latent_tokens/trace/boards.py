@@ -89,7 +89,7 @@ def view(task: Solvable, problem: Examples) -> View:
         return countdown_view(problem)
     if isinstance(task, TaskBase):
         return sequence_view(task, problem)
-    raise ValueError(f"{task.name}: no way to draw it; Sudoku, Zebra, Countdown and any TaskBase are drawn")
+    raise ValueError(f"{task.name}: cannot be drawn. Inherit from latent_tokens.TaskBase.")
 
 
 def board_view(task: Sudoku) -> View:

@@ -82,7 +82,7 @@ def solvable(name: str, task: Language) -> Solvable:
     """Return the task of a model. Raise ValueError if it has no puzzles."""
     if not isinstance(task, Solvable):
         raise ValueError(
-            f"run={name}: a model of {task.name}, which has no puzzles; use latent-tokens sample --show"
+            f"run={name}: a model of {task.name}, which has no puzzles. Use latent-tokens sample --show."
         )
     return task
 

@@ -42,15 +42,15 @@ def training_data(config: TrainConfig, task: Language) -> tuple[Language, dict[S
     for split in ("train", "validation"):
         if split not in splits or not len(splits[split].tokens):
             problem = f"has no {split} examples, and training takes both splits"
-            raise ValueError(f"data={config.data}: {problem}; make a data set that has them")
+            raise ValueError(f"data={config.data}: {problem}. Make a data set that has them.")
     return stored_task, splits
 
 
 def generate_examples(config: TrainConfig, task: Language) -> dict[Split, Examples]:
     """Return generated training and validation examples. Raise ValueError if the task needs a data set."""
     if not isinstance(task, Task):
-        fix = f"make one (latent-tokens data {task.name} --source FILE), name it with --data"
-        raise ValueError(f"task={task.name}: is learned from a data set; {fix}")
+        fix = f"Make one (latent-tokens data {task.name} --source FILE), and name it with --data."
+        raise ValueError(f"task={task.name}: is learned from a data set. {fix}")
     counts: dict[Split, int] = {
         "train": num_train_of(config, task),
         "validation": config.num_validation,

@@ -71,7 +71,7 @@ def acquire(folder: Path) -> IO[bytes]:
             folder.mkdir(parents=True, exist_ok=True)
             file = path.open("a+b")
         except OSError as error:
-            fix = "Make it writable, or name another directory"
+            fix = "Make it writable, or name another directory."
             raise OSError(f"{folder}: cannot be written ({error.strerror}). {fix}") from error
         holder = try_lock(file)
         if holder is None and is_current(file, path):
@@ -84,9 +84,9 @@ def acquire(folder: Path) -> IO[bytes]:
         # Another process has it. One of another host may have crashed: wait until its lease has ended.
         same_host = holder.get("host") in (None, socket.gethostname())
         if same_host or time.monotonic() >= deadline:
-            fix = "Wait for it, stop it, or name another directory with --out"
+            fix = "Wait for it, stop it, or name another directory with --out."
             if not same_host:
-                fix += f"; if it has ended, remove {path}"
+                fix += f" If it has ended, remove {path}."
             raise LockedError(f"{folder}: {name_of(holder)} is training in it. {fix}")
         time.sleep(RETRY_SECONDS)
 

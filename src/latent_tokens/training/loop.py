@@ -201,8 +201,8 @@ def stop_diverged(run: Run, batch: TrainingBatch, error: NotFinite) -> NoReturn:
     """Save a checkpoint of the step before one that was not finite, and its batch, and raise ValueError."""
     run.save()
     path = keep_batch(run.config.folder, batch, error, run.state.step)
-    problem = f"{error} at step {run.state.step}: training diverged; its batch is {path}"
-    raise ValueError(f"{problem}; use a lower lr or a longer warmup")
+    problem = f"{error} at step {run.state.step}: training diverged, its batch is {path}"
+    raise ValueError(f"{problem}. Use a lower lr or a longer warmup.")
 
 
 @contextmanager

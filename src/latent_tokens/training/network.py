@@ -102,7 +102,7 @@ def rebuilt(resumed: Mapping[str, Any], folder: Path) -> Transformer:
         return build(resumed)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         problem = f"corrupt ({first_line(error)})"
-        raise ValueError(f"{folder / 'config.json'}: {problem}; {RESTORE_HINT}") from None
+        raise ValueError(f"{folder / 'config.json'}: {problem}. {RESTORE_HINT}") from None
 
 
 def with_shape(config: TrainConfig, net: Transformer) -> TrainConfig:

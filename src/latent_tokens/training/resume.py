@@ -19,7 +19,7 @@ from latent_tokens.training.extension import check_extension
 from latent_tokens.training.locking import LOCK
 
 LEGACY_DEFAULTS = {"gelu": "tanh"}  # settings of runs that started before the setting existed
-RESTORE_HINT = "start the same run in another directory, and copy its config.json here"
+RESTORE_HINT = "Start the same run in another directory, and copy its config.json here."
 
 
 def read_started(config: TrainConfig) -> dict[str, Any] | None:
@@ -84,7 +84,7 @@ def stored_settings(folder: Path, started: Mapping[str, Any], device: torch.devi
     """
     stored = started.get("training")
     if not isinstance(stored, dict) or stored.get("precision") not in get_args(PrecisionSetting):
-        raise ValueError(f"{folder / 'config.json'}: corrupt; {RESTORE_HINT}")
+        raise ValueError(f"{folder / 'config.json'}: corrupt. {RESTORE_HINT}")
     if stored["precision"] == "auto":
         return {**stored, "precision": "fp32" if device.type == "cpu" else "bf16"}
     return stored
@@ -132,7 +132,7 @@ def check_started(folder: Path, started: Mapping[str, Any], contents: Mapping[st
 def check_same(folder: Path, started: Mapping[str, Any] | None, values: Mapping[str, Any]) -> None:
     """Raise ValueError with the first value that differs from the one that the run was started with."""
     if not isinstance(started, dict):
-        raise ValueError(f"{folder / 'config.json'}: corrupt; {RESTORE_HINT}")
+        raise ValueError(f"{folder / 'config.json'}: corrupt. {RESTORE_HINT}")
     started = LEGACY_DEFAULTS | started
     for name, value in values.items():
         if started.get(name) != value:

@@ -131,12 +131,14 @@ def load_state(folder: Path, net: nn.Module, ema: AveragedModel, optimizer: torc
             state, parts = read_state(path, stored_name if isinstance(net, Transformer) else str)
             load_tensors(parts, net, ema, optimizer)
         except ValueError as error:
-            CONSOLE.print(f"{error}; skipped for the previous checkpoint", highlight=False, soft_wrap=True)
+            CONSOLE.print(
+                f"{error}. The previous checkpoint is used instead.", highlight=False, soft_wrap=True
+            )
             continue
         return state
     if paths:
         problem = f"none of its {len(paths)} checkpoints is complete"
-        raise ValueError(f"{folder}: {problem}. Train again in another directory")
+        raise ValueError(f"{folder}: {problem}. Train again in another directory.")
     CONSOLE.print(f"{folder}: no checkpoint yet, training starts at step 0", highlight=False, soft_wrap=True)
     return State()
 

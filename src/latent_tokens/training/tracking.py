@@ -25,8 +25,8 @@ Log = Callable[[Mapping[str, float], int | None], None]
 def check_installed(tracker: str | None) -> None:
     """Raise ValueError if a tracker is not installed."""
     if tracker is not None and find_spec(tracker) is None:
-        fix = f"pip install {tracker}, or leave it out: metrics.jsonl is always written"
-        raise ValueError(f"track={tracker}: is not installed; {fix}")
+        fix = f"Use pip install {tracker}, or leave it out: metrics.jsonl is always written."
+        raise ValueError(f"track={tracker}: is not installed. {fix}")
 
 
 def start_tracker(

@@ -61,7 +61,7 @@ def keep_if_best(run: Run, loss: float) -> None:
     """
     if not isfinite(loss):
         problem = f"validation loss {loss} at step {run.state.step}: training diverged"
-        raise ValueError(f"{problem}; use a lower lr or a longer warmup")
+        raise ValueError(f"{problem}. Use a lower lr or a longer warmup.")
     run.check_data()
     run.log({"validation_loss": loss})
     if loss >= run.state.best:

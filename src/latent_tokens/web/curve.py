@@ -32,7 +32,7 @@ class Curve:
     def __post_init__(self) -> None:
         if not 1 <= self.count <= MOST_PROBLEMS:
             raise ValueError(
-                f"count={self.count}: must be 1 to {MOST_PROBLEMS:,}; latent-tokens evaluate takes more"
+                f"count={self.count}: must be 1 to {MOST_PROBLEMS:,}. For more, use latent-tokens evaluate."
             )
         for decoding in self.decodings:
             check_decoding(self.model.net.method, decoding)

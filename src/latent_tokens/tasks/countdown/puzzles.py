@@ -92,7 +92,7 @@ class Countdown:
             )
         if set(range(low, high + 1)) <= set(HELD_OUT_TARGETS):
             raise ValueError(
-                f"targets={low} {high}: all of them are held out for the test; use a wider range"
+                f"targets={low} {high}: all of them are held out for the test. Use a wider range."
             )
 
     @property
@@ -219,7 +219,7 @@ class Countdown:
         for equation in answer.split(","):
             parts = parts_of(equation)
             if parts is None:
-                return [*wrong, f"{equation!r} is no equation"]
+                return [*wrong, f"{equation!r} is not an equation"]
             a, operation, b, c = parts
             if not holds(a, operation, b, c):
                 wrong.append(f"{equation} is not true")

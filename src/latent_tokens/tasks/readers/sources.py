@@ -49,7 +49,9 @@ def read_source(
             reason = str(error) if len(str(error)) <= LONGEST_REASON else f"{str(error)[:LONGEST_REASON]} ..."
             bad.append(f"{path.name}, {where}: {reason}")
             if not skip_bad:
-                raise ValueError(f"{path}, {where}: {reason}; --skip-bad leaves such rows out") from None
+                raise ValueError(
+                    f"{path}, {where}: {reason}. Use --skip-bad to leave such rows out."
+                ) from None
         if len(rows) == PART:
             parts.append(joined(rows))
             rows.clear()
@@ -69,7 +71,7 @@ def records(task: Task, path: Path) -> Iterator[Record]:
         known = ", ".join(readers) or "none"
         raise ValueError(f"source={path}: {task.name} is read from files that end in {known}")
     if not path.is_file():
-        raise ValueError(f"source={path}: no such file, nor a source of {task.name}")
+        raise ValueError(f"source={path}: not found. Name a file of {task.name}.")
     return reader(task, path)
 
 
@@ -79,7 +81,7 @@ def shah_sudoku(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
     width = 4 * task.side**2 + 1
     if array.ndim != 2 or array.shape[1] != width or array.dtype.kind not in "iu":
         raise ValueError(
-            f"{path}: is {array.dtype} {array.shape}; {task.name} takes whole numbers (N, {width})"
+            f"{path}: holds {array.dtype} {array.shape}, and {task.name} takes whole numbers (N, {width})"
         )
     for number, row in enumerate(array):
         yield f"row {number} (from 0)", partial(shah_row, task, row)
@@ -122,7 +124,7 @@ def sudoku_csv(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
     row = CSV_ROWS.get(lines[0] if lines else "")
     if row is None:
         raise ValueError(
-            f"{path}: its first line is {''.join(lines[:1])[:80]!r}; it must be {' or '.join(CSV_ROWS)}"
+            f"{path}: its first line is {''.join(lines[:1])[:80]!r}, must be {' or '.join(CSV_ROWS)}"
         )
     for number, line in enumerate(lines[1:], start=2):
         if line.strip():
@@ -139,7 +141,7 @@ def extreme_row(task: Sudoku | SudokuPuzzle, line: str) -> Examples:
     try:
         (columns,) = csv.reader([line], strict=True)
     except csv.Error as error:
-        raise ValueError(f"no row of a .csv ({error})") from None
+        raise ValueError(f"not a row of a .csv ({error})") from None
     if len(columns) != 4:
         raise ValueError(f"{len(columns)} columns: must be 4")
     _, question, answer, rating = columns
@@ -170,7 +172,7 @@ def shah_zebra(task: Zebra, path: Path) -> Iterator[Record]:
         raise ValueError(f"{path}: {error}") from None
     if not isinstance(content, list):
         raise ValueError(
-            f"{path}: is a {type(content).__name__}; it must be a list of [tokens, table, order]"
+            f"{path}: holds a {type(content).__name__}, must be a list of [tokens, table, order]"
         )
     for number, record in enumerate(content):
         yield f"row {number} (from 0)", partial(shah_zebra_row, task, record)

@@ -27,14 +27,13 @@ from latent_tokens.tasks.sudoku.grid import SYMBOLS, Cells, Grid, symbols_of
 
 T = TypeVar("T", bound=np.generic)
 
-NODES_PER_CELL = 12  # a search for a board that needs more begins anew
+NODES_PER_CELL = 12  # a search that needs more starts again
 PAPER_LENGTHS = {9: 128, 36: 1536}  # by side (table of datasets); others to the next 64
 
 
 @dataclass(frozen=True)
 class Sudoku:
     """Boards of side box_rows * box_columns, as cells 0..side-1 row by row (appendix F.2).
-
 
     With padding = "paper", [BOS] cells [EOS] and more EOS up to the paper's length, all of them predicted.
     """
@@ -81,7 +80,7 @@ class Sudoku:
 
     @property
     def note(self) -> str | None:
-        """What a user of the boards should know."""
+        """A note on the boards for manifests, or an empty text."""
         if self.source == "pattern":
             return (
                 "all pattern boards are one board up to symmetry: "
@@ -108,14 +107,13 @@ class Sudoku:
     def example(self, givens: Cells, solution: Cells | None = None) -> Examples:
         """Return a puzzle as a board to infill. Cells are digits 0..side-1, or -1 if empty.
 
-
-        Raises ValueError as `Grid.solution` does.
+        Raise ValueError as `Grid.solution` does.
         """
         board = self.grid.solution(givens, solution).astype(np.uint8)[None]
         return self.infilling(board, givens[None] >= 0)
 
     def infilling(self, boards: Tokens, known: Known) -> Examples:
-        """Return boards (N, cells) as examples of which some cells (N, cells) are known. The frame is not."""
+        """Return boards (N, cells) as examples with some known cells (N, cells). The frame is masked."""
         start = 0 if self.padding == "none" else 1
         return Examples.of(
             self._framed(boards), np.pad(known, ((0, 0), (start, self.length - self.num_cells - start)))

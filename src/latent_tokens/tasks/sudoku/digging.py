@@ -38,8 +38,7 @@ def has_other(cells, cell, digit, unit_of, state, board):  # type: ignore[no-unt
 def dig(cells, unit_of, clues, state):  # type: ignore[no-untyped-def]
     """Empty cells of a full board in random order while its solution stays unique.
 
-
-    Stops at `clues`; with 0 the puzzle is minimal: none of its clues can go.
+    It stops at `clues`. With 0 the puzzle is minimal: without any of its clues, it has several solutions.
     """
     left = len(cells)
     board = np.empty_like(cells)
@@ -57,10 +56,10 @@ def dig(cells, unit_of, clues, state):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def dig_puzzles(puzzles, boards, unit_of, clues, guessing, max_nodes, seed, first):  # type: ignore[no-untyped-def]
-    """Writes puzzle number first + i of the seed into line i, cells -1 where empty, and its board.
+    """Write puzzle number first + i of the seed into line i, cells -1 where empty, and its board.
 
-    They have `clues` clues, or a minimal set with 0. Without `guessing`, deduction solves them. Others are
-    redrawn.
+    Puzzles have `clues` clues, or a minimal set with 0. Without `guessing`, deduction solves them. Others
+    are drawn again.
     """
     state, deduced = np.zeros(1, np.uint64), np.empty(boards.shape[1], np.int16)
     for line in range(len(boards)):

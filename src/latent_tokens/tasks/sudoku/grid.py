@@ -62,10 +62,10 @@ class Grid:
         """Return the cells of a puzzle, -1 if empty.
 
         The text has characters (1-9, then A-Z and @, 0 or . for an empty cell) or numbers separated by
-        spaces,
+        spaces, row by row. Frames of |, - and + are skipped.
 
-        row by row. Frames of |, - and + are skipped. Raise ValueError for a wrong length or symbol, or for
-        equal digits in a unit.
+        Raises:
+            ValueError: the length or a symbol is wrong, or a unit has equal digits.
         """
         digits = self.read(text)
         conflicts = self.conflicts(digits)

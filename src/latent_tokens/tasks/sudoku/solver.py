@@ -1,7 +1,6 @@
 """Sudoku by depth-first search, fewest candidates first, with hidden singles. Numba kernels.
 
-
-A board is int16[N*N] of digits 0..N-1, or -1 where empty; a set of digits is the bits of a uint64.
+A board is int16[N*N] of digits 0..N-1, or -1 where empty. A set of digits is the bits of a uint64.
 """
 
 from __future__ import annotations
@@ -59,9 +58,10 @@ def choose_cell(empty, num_empty, unit_of, used, full, masks, once, twice):  # t
 
 @numba.njit(cache=True, nogil=True)
 def search(cells, unit_of, most, max_nodes, state, solution):  # type: ignore[no-untyped-def]
-    """(solutions found, at most `most`; whether the search was completed). Digits are tried at random.
+    """Return (the number of solutions, at most `most`, whether the search was completed).
 
-    `solution` holds the last found where `most` were; the search that goes on beyond one writes over it.
+    Digits are tried in random order. `solution` receives the last solution if there are `most`. It is
+    overwritten by a search that continues after the first.
     """
     side = unit_of[-1, 0] + 1
     full = (np.uint64(1) << np.uint64(side)) - np.uint64(1)
@@ -131,7 +131,7 @@ def search(cells, unit_of, most, max_nodes, state, solution):  # type: ignore[no
 
 @numba.njit(cache=True)
 def fill_board(board, unit_of, max_nodes, state):  # type: ignore[no-untyped-def]
-    """Writes a random valid board. Begins with a random first row; a search that runs long begins anew."""
+    """Write a random valid board. The first row is random. A search that takes too long starts again."""
     side = unit_of[-1, 0] + 1
     cells = np.empty(len(board), np.int16)
     while True:
@@ -144,7 +144,7 @@ def fill_board(board, unit_of, max_nodes, state):  # type: ignore[no-untyped-def
 
 @numba.njit(cache=True)
 def fill_boards(boards, unit_of, seed, first, max_nodes):  # type: ignore[no-untyped-def]
-    """Write random valid boards into the rows of `boards`; row i is board number first + i of the seed."""
+    """Write random valid boards into the rows of `boards`. Row i is board number first + i of the seed."""
     state, board = np.zeros(1, np.uint64), np.empty(boards.shape[1], np.int16)
     for line in range(len(boards)):
         start_stream(state, seed, first + line)

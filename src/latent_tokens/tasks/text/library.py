@@ -31,4 +31,4 @@ def library_errors(message: str, fix: str) -> Iterator[None]:
     except ValueError:
         raise
     except BaseException as error:
-        raise ValueError(f"{message} ({one_line(str(error) or type(error).__name__, 200)}); {fix}") from None
+        raise ValueError(f"{message} ({one_line(str(error) or type(error).__name__, 200)}). {fix}") from None

@@ -97,8 +97,8 @@ class Text:
             text.encode()
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"prompt: its character {error.start + 1} is half of one, or a byte that is not UTF-8; "
-                "type it again"
+                f"prompt: its character {error.start + 1} is half of one, or a byte that is not UTF-8. "
+                "Type it again."
             ) from None
 
         # Tokenize the parts between gaps.
@@ -110,7 +110,7 @@ class Text:
             known += [True] * len(part) + [False] * gap
         if len(ids) > self.length:
             raise ValueError(
-                f"prompt of {len(ids) - 1:,} tokens: this model takes {self.length - 1:,} at most; shorten it"
+                f"prompt of {len(ids) - 1:,} tokens: the limit is {self.length - 1:,}. Shorten it."
             )
 
         # Pad to L positions.

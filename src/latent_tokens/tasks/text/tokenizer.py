@@ -87,7 +87,8 @@ class Learned:
         end = next((number for number in map(inner.token_to_id, ENDS) if number is not None), None)
         if end is None:
             raise ValueError(
-                f"{name}: none of {', '.join(ENDS)} is a token of it, so documents cannot be ended"
+                f"{name}: none of {', '.join(ENDS)} is one of its tokens, so documents cannot be ended. "
+                "Use another tokenizer."
             )
         if self.vocab_size > MAX_TOKENS:
             raise ValueError(
@@ -98,14 +99,14 @@ class Learned:
     def encode(self, texts: Sequence[str]) -> list[Ids]:
         ids: list[Ids] = []
         for batch in batches_of(texts):
-            with library_errors(f"{self.name}: does not tokenize this text", "use another tokenizer"):
+            with library_errors(f"{self.name}: does not tokenize this text", "Use another tokenizer."):
                 encodings = self.inner.encode_batch(batch, add_special_tokens=False)
             ids += [np.array(encoding.ids, np.uint16) for encoding in encodings]
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         tokens = [int(token) for token in ids]
-        with library_errors(f"{self.name}: does not decode these tokens", "use another tokenizer"):
+        with library_errors(f"{self.name}: does not decode these tokens", "Use another tokenizer."):
             if all(token < self.vocab_size for token in tokens):
                 return self._decode(tokens)
             return "".join(self._decode([token]) if token < self.vocab_size else UNKNOWN for token in tokens)
@@ -152,7 +153,7 @@ def read_tokenizer(name: str, folder: Path | None = None) -> Bytes | Learned:
         return Bytes()
     path = Path(name) if folder is None else folder / name
     if folder is not None and not path.is_file():
-        raise ValueError(f"{path}: is missing, so what the tokens mean is not known; put it back")
+        raise ValueError(f"{path}: is missing, so the tokens have no text. Restore the file.")
     library()
     try:
         if path.is_file():
@@ -191,7 +192,7 @@ def fetch_tokenizer(name: str) -> Learned:
 @cache
 def read_cached(path: Path, sha256: str) -> Learned:
     """Return the tokenizer of a file, read once while its content stays the same."""
-    with library_errors(f"{path}: no tokenizer", "use another file"):
+    with library_errors(f"{path}: not a tokenizer", "Use another file."):
         check_growth(path)
         return Learned(library().Tokenizer.from_file(str(path)), str(path))
 
@@ -203,7 +204,7 @@ def read_gpt2(vocabulary: Path, merges: Path) -> Learned:
         json.loads(vocabulary.read_text())
         inner = tokenizers.Tokenizer(tokenizers.models.BPE.from_file(str(vocabulary), str(merges)))
     except Exception as error:
-        raise ValueError(f"{vocabulary}: no vocabulary of GPT-2 ({first_line(error)})") from None
+        raise ValueError(f"{vocabulary}: not a vocabulary of GPT-2 ({first_line(error)})") from None
     return Learned(with_byte_level(inner), str(vocabulary))
 
 

@@ -320,8 +320,8 @@ def test_arrays_of_another_kind_are_refused(tmp_path):
         with pytest.raises(ValueError, match=message):
             read_source(PUZZLE, path, skip_bad=True)
     for array, message in (
-        (np.zeros((3, 324), int), r"holds int64 \(3, 324\), and sudoku-puzzle takes whole numbers \(N"),
-        (np.zeros((3, 325)), "holds float64"),
+        (np.zeros((3, 324), int), r"is int64 \(3, 324\), and sudoku-puzzle takes whole numbers \(N"),
+        (np.zeros((3, 325)), "is float64"),
         (np.array([[None]]), "no complete array in it"),
     ):
         np.save(path, array)

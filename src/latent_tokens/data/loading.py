@@ -129,7 +129,7 @@ def load_split(folder: Path, task: Language, split: Split, entry: SplitEntry) ->
         )
     if not fits(task, examples):
         raise ValueError(
-            f"data={folder}: {split} holds no examples of {description(task)}. Make the data set again."
+            f"data={folder}: {split} has no examples of {description(task)}. Make the data set again."
         )
     return examples
 

@@ -81,7 +81,7 @@ def shah_sudoku(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
     width = 4 * task.side**2 + 1
     if array.ndim != 2 or array.shape[1] != width or array.dtype.kind not in "iu":
         raise ValueError(
-            f"{path}: holds {array.dtype} {array.shape}, and {task.name} takes whole numbers (N, {width})"
+            f"{path}: is {array.dtype} {array.shape}, and {task.name} takes whole numbers (N, {width})"
         )
     for number, row in enumerate(array):
         yield f"row {number} (from 0)", partial(shah_row, task, row)
@@ -172,7 +172,7 @@ def shah_zebra(task: Zebra, path: Path) -> Iterator[Record]:
         raise ValueError(f"{path}: {error}") from None
     if not isinstance(content, list):
         raise ValueError(
-            f"{path}: holds a {type(content).__name__}, must be a list of [tokens, table, order]"
+            f"{path}: is a {type(content).__name__}, must be a list of [tokens, table, order]"
         )
     for number, record in enumerate(content):
         yield f"row {number} (from 0)", partial(shah_zebra_row, task, record)

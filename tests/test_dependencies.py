@@ -14,15 +14,16 @@ OURS = [
     *PROJECT["dependencies"],
     *PROJECT["optional-dependencies"]["text"],
     *PROJECT["optional-dependencies"]["web"],
+    *PROJECT["optional-dependencies"]["lm-eval"],
 ]
 
 
 def test_every_dependency_is_bounded_and_listed():
     page = (ROOT / "docs" / "dependencies.md").read_text()
-    listed = re.findall(r"^\| ([a-z_]+)(?: \(extra `(?:text|web)`\))? \|", page, re.M)
+    listed = re.findall(r"^\| ([a-z_]+)(?: \(extra `(?:text|web|lm-eval)`\))? \|", page, re.M)
     assert listed[1:] == [re.match(r"[a-z_]+", one)[0] for one in OURS]
     for one in OURS:
-        assert re.fullmatch(r"[a-z_]+>=[0-9.]+,<[0-9]+", one), one
+        assert re.fullmatch(r"[a-z_]+>=[0-9.]+,<[0-9.]+", one), one
     assert len(PROJECT["dependencies"]) < 15
 
 
@@ -33,6 +34,7 @@ import socket, sys
 def refuse(*arguments): raise SystemExit("reached for the network")
 socket.socket.connect = socket.getaddrinfo = refuse
 import {module}
-sys.exit(any(name in sys.modules for name in ("torch", "transformers", "matplotlib", "accelerate")))
+heavy = ("torch", "transformers", "matplotlib", "accelerate", "lm_eval")
+sys.exit(any(name in sys.modules for name in heavy))
 """
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -86,7 +86,7 @@ def test_one_pass_gives_what_every_step_gives(net, name):
     method, tokens = METHODS[name], every()[:40]
     order = torch.stack([torch.randperm(4) for _ in tokens]) if name == "esolm" else order_of("arm", 40)
     known, ends = torch.randint(0, 3, (40,)), torch.randint(3, 5, (40,))
-    found = in_one_pass(net, method, tokens, order, known, ends)
+    found = in_one_pass(net, method, tokens, order, known, ends).log_probabilities
     for row, step in product(range(40), range(4)):
         wanted = 0.0
         if known[row] <= step < ends[row]:

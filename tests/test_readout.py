@@ -106,7 +106,7 @@ def test_likelihood_of_left_readout_in_one_pass_is_that_of_the_steps(pico):
     tokens, _, lengths = batch()
     order = torch.arange(LENGTH).expand(3, -1)
     first = torch.ones(3, dtype=torch.int64)
-    one = in_one_pass(pico, CAUSAL, tokens, order, first, lengths)
+    one = in_one_pass(pico, CAUSAL, tokens, order, first, lengths).log_probabilities
     torch.testing.assert_close(one, log_likelihood(pico, CAUSAL, tokens, order, first, lengths))
     for step in (1, 7):
         layout = Layout(order[:, : step + 1], torch.full((3,), step), torch.full((3,), step + 1))

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from latent_tokens.network.sweep import sweep as sweep
     from latent_tokens.network.transformer import Transformer as Transformer
     from latent_tokens.sharing.collator import DiffusionCollator as DiffusionCollator
+    from latent_tokens.sharing.lm_eval import LatentTokensLM as LatentTokensLM
     from latent_tokens.sizes import SIZES as SIZES, Size as Size
     from latent_tokens.tasks import (
         TASKS as TASKS,
@@ -106,6 +107,7 @@ HOMES = {
     "network.contract": ("check_network",),
     "network.transformer": ("Transformer",),
     "sharing.collator": ("DiffusionCollator",),
+    "sharing.lm_eval": ("LatentTokensLM",),
     "sizes": ("SIZES", "Size"),
     "network.sweep": ("sweep",),
     "tasks": ("TASKS", "Examples", "Task", "TaskBase", "Text"),

@@ -16,6 +16,7 @@ from latent_tokens.commands.evaluate import Evaluate, run_evaluate
 from latent_tokens.commands.export import Export, run_export
 from latent_tokens.commands.importing import Import, run_import
 from latent_tokens.commands.likelihood import Likelihood, run_likelihood
+from latent_tokens.commands.lm_eval import LmEval, run_lm_eval
 from latent_tokens.commands.reproduce import run_reproduce
 from latent_tokens.commands.results import Results, run_results
 from latent_tokens.commands.sample import Sample, run_sample
@@ -41,6 +42,7 @@ COMMANDS: dict[str, type] = {
     "reproduce": ReproduceConfig,
     "import": Import,
     "likelihood": Likelihood,
+    "lm-eval": LmEval,
     "export": Export,
     "doctor": Doctor,
 }
@@ -62,6 +64,7 @@ DESCRIPTIONS = {
         "Nothing in the file is executed."
     ),
     "likelihood": "Compute the exact log-likelihood of a text, averaged over decoding orders.",
+    "lm-eval": "Evaluate a text model on tasks of lm-eval, with exact likelihoods.",
     "export": "Write a model directory to share, which transformers can also load.",
     "doctor": "Check the installation and suggest fixes. The exit code is 1 if there is a problem.",
 }
@@ -104,6 +107,10 @@ EXAMPLES = {  # two of each command; "" is the program itself
         "likelihood runs/text --text book.txt --latents 0 16",
         "likelihood runs/text --data data/text --num-sequences 16",
     ),
+    "lm-eval": (
+        "lm-eval runs/text --tasks lambada_openai --latents 8 --limit 100",
+        "lm-eval runs/text --tasks mine --include-path tasks --order left_to_right",
+    ),
     "export": ("export runs/four models/four", "export sudoku-6-scdm models/six --precision bf16"),
     "doctor": ("doctor", "doctor --json"),
 }
@@ -122,6 +129,7 @@ RUN: dict[type, Callable[[Any], int]] = {
     ReproduceConfig: run_reproduce,
     Import: run_import,
     Likelihood: run_likelihood,
+    LmEval: run_lm_eval,
     Export: run_export,
     Doctor: run_doctor,
 }

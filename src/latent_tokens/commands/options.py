@@ -28,9 +28,11 @@ METAVARS = {
     "apart_from": "DIR [DIR ...]", "size": "SIZE [SIZE ...]", "metric": "NAME", "csv": "FILE", "start": "RUN",
     "out": "DIR", "data": "DIR", "growth": "DIR", "gif": "FILE", "png": "FILE", "text": "FILE",
     "source": "SOURCE", "tokenizer": "TOKENIZER", "field": "NAME", "judge": "EVALUATOR", "prompt": "TEXT",
+    "tasks": "TASK [TASK ...]", "include_path": "DIR",
     "license": "LICENSE", "host": "HOST", "order": "ORDER", "compare": "N|all|RUN", "clues": "N|minimal",
 }  # fmt: skip
-OF_COMMANDS = {("Trace", "out"): "FILE", ("ReproduceConfig", "runs"): "DIR"}  # of names with two meanings
+# Of names with two meanings.
+OF_COMMANDS = {("Trace", "out"): "FILE", ("LmEval", "out"): "FILE", ("ReproduceConfig", "runs"): "DIR"}
 NEW_NAMES = {"judge": "evaluator", "start": "from"}  # the flag of a field, whose name is an alias
 SCALARS = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
 WORDS = {"N": "a whole number", "X": "a number", "PORT": "a port number"}
@@ -137,10 +139,8 @@ def options_of(command: type) -> tuple[Option, ...]:
     for field in dataclasses.fields(command):
         hint = hints[field.name]
         config = config_of(hint)
-        if config is None:
-            options.append(option_of(command, field, hint))
-        else:
-            options += embedded_options(config, settings_of(hint))
+        of_config = config and embedded_options(config, settings_of(hint))
+        options += of_config or [option_of(command, field, hint)]
     return tuple(options)
 
 

@@ -1,16 +1,16 @@
 """Exact likelihood of a sequence along a decoding order, one token at a time.
 
-`log_likelihood` takes every step as decoding does. `in_one_pass` computes the same for rules under which one
+`score_tokens` takes every step as decoding does. `in_one_pass` computes the same for rules under which one
 pass holds all steps, and is tested equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from latent_tokens.core.attention import is_cacheable
@@ -21,8 +21,16 @@ from latent_tokens.core.wrappers import as_denoiser
 
 Report = Callable[[int], None]
 
+ROWS = 256  # of logits that are in float64 at once
 
-@torch.no_grad()
+
+class TokenScores(NamedTuple):
+    """The tokens of sequences under a model, by entry of the order. Entries that are not scored are 0."""
+
+    log_probabilities: Float[Tensor, "B L"]  # in nats, float64
+    is_argmax: Bool[Tensor, "B L"]  # whether no token is more probable in its step
+
+
 def log_likelihood(
     net: Denoiser | nn.Module,
     method: Method,
@@ -60,14 +68,41 @@ def log_likelihood(
         >>> log_likelihood(net, net.method, tokens, order, known.sum(1), lengths, latents=4).shape
         torch.Size([2, 36])
     """
+    scores = score_tokens(net, method, tokens, order, num_known, lengths, latents, report=report)
+    return scores.log_probabilities
+
+
+@torch.no_grad()
+def score_tokens(
+    net: Denoiser | nn.Module,
+    method: Method,
+    tokens: Int[Tensor, "B L"],
+    order: Int[Tensor, "B L"],
+    num_known: Int[Tensor, " B"],
+    lengths: Int[Tensor, " B"],
+    latents: int | Literal["all"] | None = None,
+    *,
+    ends: Int[Tensor, " B"] | None = None,
+    report: Report = lambda done: None,
+) -> TokenScores:
+    """Return the log-probabilities of `log_likelihood`, and whether each token is the argmax of its step.
+
+    Args:
+        ends: how many entries of each order are given or scored. The entries from there to the length are
+            masked in every step, so they are latent tokens or are not in the input. None is the lengths.
+
+    The other arguments and what is raised are those of `log_likelihood`.
+    """
     net = as_denoiser(net)
     check(method, order, num_known, lengths, latents)
+    ends = lengths if ends is None else ends
     n = method.default_latents if latents is None else latents
     if method.readout == "shifted" or (is_cacheable(method.attention) and n == 0):
-        return in_one_pass(net, method, tokens, order, num_known, lengths)
+        return in_one_pass(net, method, tokens, order, num_known, ends)
     log_probabilities = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
-    for step in range(int(num_known.min()), int(lengths.max())):
-        rows = ((num_known <= step) & (step < lengths)).nonzero().flatten()
+    is_argmax = torch.zeros_like(tokens, dtype=torch.bool)
+    for step in range(int(num_known.min()), int(ends.max())):
+        rows = ((num_known <= step) & (step < ends)).nonzero().flatten()
         if not len(rows):
             continue
         num_clean = torch.full_like(rows, step)
@@ -76,9 +111,11 @@ def log_likelihood(
         layout = next_layout(order[rows], num_clean, torch.ones_like(rows), num_latents)
         target = layout.slots == layout.num_shown[:, None] - 1
         logits = method.logits_at(target, net, tokens[rows], layout)  # (R, V)
-        log_probabilities[rows, step] = log_probability(logits, tokens[rows, order[rows, step]])
+        correct = tokens[rows, order[rows, step]]
+        log_probabilities[rows, step] = log_probability(logits, correct)
+        is_argmax[rows, step] = logits.argmax(-1) == correct
         report(1)
-    return log_probabilities
+    return TokenScores(log_probabilities, is_argmax)
 
 
 @torch.no_grad()
@@ -89,8 +126,8 @@ def in_one_pass(
     order: Int[Tensor, "B L"],
     num_known: Int[Tensor, " B"],
     lengths: Int[Tensor, " B"],
-) -> Float[Tensor, "B L"]:
-    """Return `log_likelihood` for n = 0 under the causal rule, from one pass.
+) -> TokenScores:
+    """Return `score_tokens` for n = 0 under the causal rule, from one pass.
 
     It is exact, as no clean token attends to a later one. With a shifted readout each slot receives the token
     before it. With the readout "left" every token is clean, and its prediction is read at the one before it.
@@ -119,12 +156,15 @@ def in_one_pass(
     log_probabilities = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
     at = masked[:, : logits.shape[1]]  # no slot is past the longest row
     log_probabilities[masked] = log_probability(logits[at], arranged[masked])
-    return log_probabilities
+    is_argmax = torch.zeros_like(masked)
+    is_argmax[masked] = logits[at].argmax(-1) == arranged[masked]
+    return TokenScores(log_probabilities, is_argmax)
 
 
 def log_probability(logits: Float[Tensor, "N V"], tokens: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
     """Return the log-probability of each token under its row of logits, in float64."""
-    return logits.double().log_softmax(-1).gather(1, tokens[:, None])[:, 0]
+    parts = zip(torch.split(logits, ROWS), torch.split(tokens, ROWS), strict=True)
+    return torch.cat([part.double().log_softmax(-1).gather(1, ids[:, None])[:, 0] for part, ids in parts])
 
 
 def check(

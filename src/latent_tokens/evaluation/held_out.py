@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from latent_tokens.core.blocks import block_of
 from latent_tokens.core.likelihood import log_likelihood
-from latent_tokens.core.order import any_order, first_order, left_to_right
+from latent_tokens.core.methods import Method
+from latent_tokens.core.order import Order, any_order, first_order, is_random, left_to_right
 from latent_tokens.core.streams import Streams
 from latent_tokens.data.splits import chunks_of
 from latent_tokens.data.tensors import as_tensors
@@ -59,17 +60,9 @@ def nats_along_orders(
     method = net.method
     device = next(net.parameters()).device
     if method is None:
-        raise ValueError(
-            "net.method=None: the net has no method. Set it to the one that it was trained with."
-        )
-    if order == "uniform" and method.is_left_to_right:
-        raise ValueError(
-            "order=uniform: this method decodes from left to right only. "
-            "Use order=left_to_right, or esolm, scdm or mdm."
-        )
-    fixed = order == "left_to_right" or method.is_left_to_right
-    own_order = any_order if block_of(method.attention) is None else method.order
-    schedule, count = (left_to_right, 1) if fixed else (own_order, orders)
+        raise ValueError("net.method is None: set it to the Method that the net was trained with")
+    schedule = schedule_for(method, order)
+    count = orders if is_random(schedule) else 1
 
     # Compute the nats, one batch and one order at a time.
     nats = np.empty((count, len(examples.tokens)))
@@ -83,3 +76,21 @@ def nats_along_orders(
             nats[number, start : start + len(tokens)] = -token_logs.sum(1).cpu()
             report(len(tokens))
     return nats
+
+
+def schedule_for(method: Method, order: Literal["uniform", "left_to_right"] | None) -> Order:
+    """Return the order of a name. None is uniform, or left_to_right if the method decodes so.
+
+    Under a rule with blocks, uniform is the order of the method.
+
+    Raises:
+        ValueError: the method decodes from left to right only.
+    """
+    if order == "uniform" and method.is_left_to_right:
+        raise ValueError(
+            "order=uniform: this method decodes from left to right only. "
+            "Use order=left_to_right, or esolm, scdm or mdm."
+        )
+    if order == "left_to_right" or method.is_left_to_right:
+        return left_to_right
+    return any_order if block_of(method.attention) is None else method.order

@@ -1,0 +1,159 @@
+"""latent-tokens lm-eval."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import Positional
+
+from latent_tokens import processes
+from latent_tokens.checks import check_int, did_you_mean, one_line
+from latent_tokens.commands.options import Settings
+from latent_tokens.commands.shared import OwnCode
+
+if TYPE_CHECKING:
+    from lm_eval.tasks import TaskManager
+
+    from latent_tokens.sharing.lm_eval_totals import ModelInfo
+
+
+@dataclass(frozen=True)
+class LmEval:
+    """Evaluate a text model on tasks of lm-eval, with exact likelihoods.
+
+    It prints the table of lm-eval, nats per token and bits per byte.
+    """
+
+    run: Positional[str]
+    """Text model. A run directory, a model directory, or a name on the Hugging Face Hub. A directory of
+    transformers is opened as an autoregressive model."""
+    tasks: tuple[str, ...] = ()
+    """Tasks of lm-eval, or groups of them."""
+    include_path: Path | None = None
+    """Directory with tasks of your own, as YAML files."""
+    own: Annotated[OwnCode, Settings(("method",))] = field(default_factory=OwnCode)
+    latents: int | Literal["all"] | None = None
+    """Number of latent tokens (n) in the input. A number or all. There is one candidate. Default: the
+    method's own, 0 for scdm and esolm."""
+    order: Literal["uniform", "left_to_right"] | None = None
+    """Decoding order. uniform: random orders. left_to_right: one order. Default: uniform, left_to_right for
+    arm and ar-mtp."""
+    orders: int | None = None
+    """Number of random orders to average over. Default: 4."""
+    suffix: int | None = None
+    """Number of masked positions after the text of a likelihood, which are latent tokens only. Default: n, or
+    0 for all."""
+    num_fewshot: int | None = None
+    """Number of solved examples in front of each question. Default: the task's."""
+    limit: int | None = None
+    """Number of documents of each task. Default: all."""
+    batch_size: int = 8
+    """Requests computed together. The results do not depend on it."""
+    seed: int = 0
+    """Random seed of orders and samples."""
+    out: Path | None = None
+    """JSON file to write, with the results, the settings and the versions."""
+
+
+def run_lm_eval(command: LmEval) -> int:
+    """Run `latent-tokens lm-eval`. Print the table of lm-eval and the likelihoods."""
+    # Check the options and the installation.
+    for name in ("limit", "num_fewshot"):
+        if getattr(command, name) is not None:
+            check_int(name, getattr(command, name), 1 if name == "limit" else 0)
+    if processes.world_size() > 1:
+        raise ValueError(f"lm-eval runs in one process, and there are {processes.world_size()}. Start one.")
+    if not command.tasks:
+        raise ValueError("tasks=(): is missing. Name one task of lm-eval or more.")
+    if command.include_path is not None and not command.include_path.is_dir():
+        raise ValueError(
+            f"include_path={command.include_path}: is not a directory. Name one with YAML files."
+        )
+    if command.out is not None and not command.out.absolute().parent.is_dir():
+        raise ValueError(f"out={command.out}: its directory is missing. Create it first.")
+    try:
+        from lm_eval import simple_evaluate
+        from lm_eval.utils import handle_non_serializable, make_table
+
+        from latent_tokens.sharing.lm_eval import LatentTokensLM
+    except ImportError as error:
+        raise ValueError(
+            f"lm-eval needs {error.name}, which is not installed. "
+            "Install the extra lm-eval from a clone: pip install -e '.[lm-eval]'"
+        ) from None
+    from latent_tokens.bench.machine import fastest_device
+    from latent_tokens.checkpoints.stored_methods import load_method
+    from latent_tokens.storage import json_bytes, provenance, write_atomic
+
+    # Find the tasks, open the model.
+    manager = find_tasks(command.tasks, command.include_path)
+    if command.own.method is not None:
+        load_method(command.own.method)
+    model = LatentTokensLM(
+        command.run,
+        latents=command.latents,
+        order=command.order,
+        orders=command.orders,
+        suffix=command.suffix,
+        seed=command.seed,
+        batch_size=command.batch_size,
+        device=fastest_device(),
+    )
+
+    # Evaluate it, print and write the results.
+    results = simple_evaluate(
+        model=model,
+        tasks=list(command.tasks),
+        num_fewshot=command.num_fewshot,
+        limit=command.limit,
+        task_manager=manager,
+        log_samples=False,
+        random_seed=command.seed,
+    )
+    print(make_table(results))
+    for line in likelihood_lines(model.get_model_info()):
+        print(line)
+    if command.out is not None:
+        results["config"]["model"] = command.run
+        content = json.loads(json.dumps(results, default=handle_non_serializable))
+        write_atomic({command.out: json_bytes({**content, "provenance": {**provenance()}})})
+        print(command.out)
+    return 0
+
+
+def find_tasks(tasks: tuple[str, ...], include_path: Path | None) -> TaskManager:
+    """Return a manager that knows the tasks. Raise ValueError if lm-eval does not know one.
+
+    The files of lm-eval's own tasks take seconds to read. They are read if the directory lacks one of the
+    tasks.
+    """
+    from lm_eval.tasks import TaskManager
+
+    if include_path is not None:
+        manager = TaskManager(include_path=str(include_path), include_defaults=False)
+        if set(tasks) <= set(manager.all_subtasks):
+            return manager
+    manager = TaskManager(include_path=None if include_path is None else str(include_path))
+    for task in tasks:
+        if task not in manager.all_tasks:
+            hint = did_you_mean(task, manager.all_tasks) or ". Add --include-path with a directory of tasks."
+            raise ValueError(f"tasks={one_line(task, 100)}: not a task of lm-eval{hint}")
+    return manager
+
+
+def likelihood_lines(info: ModelInfo) -> list[str]:
+    """Return a line for each type of request: nats per token and bits per byte."""
+    orders = "" if info["orders"] == 1 else f", {info['orders']} orders"
+    lines = []
+    for kind, row in info["likelihood"].items():
+        settings = f"{info['method']} n={info['latents']}, {info['order']}{orders}"
+        half = row["nats_per_token_half_interval"]
+        bits_half = row["bits_per_byte_half_interval"]
+        nats = f"{row['nats_per_token']:.4f}" + ("" if half is None else f" ± {half:.4f}")
+        bits = f"{row['bits_per_byte']:.4f}" + ("" if bits_half is None else f" ± {bits_half:.4f}")
+        counts = f"{row['tokens']:,} tokens of {row['requests']:,} requests"
+        lines.append(f"{kind}, {settings}: {nats} nats per token, {bits} bits per byte, {counts}")
+    return lines

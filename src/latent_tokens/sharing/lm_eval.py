@@ -1,0 +1,242 @@
+"""A model of lm-eval, the evaluation harness of EleutherAI, with exact likelihoods along decoding orders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import nn
+
+from latent_tokens.checks import check_int
+from latent_tokens.core.decoding import Decoding, check_decoding
+from latent_tokens.core.methods import name_of
+from latent_tokens.core.order import is_left_to_right
+from latent_tokens.evaluation.continuations import LikelihoodSettings, orders_of, suffix_of
+from latent_tokens.progress import counting
+from latent_tokens.sharing.lm_eval_generation import (
+    GenerationRequest,
+    Request,
+    before_stop,
+    generation_settings,
+)
+from latent_tokens.sharing.lm_eval_totals import LikelihoodTotal, ModelInfo
+from latent_tokens.sharing.text_codecs import ChatMessage, TransformersCodec
+from latent_tokens.sharing.text_model import Pair, continue_contexts, open_model, score_pairs
+from latent_tokens.tasks import Text
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+try:
+    from lm_eval.api.model import TemplateLM
+    from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+except ImportError as error:
+    raise ImportError(
+        f"{error.name} is not installed. Install the extra lm-eval from a clone: pip install -e '.[lm-eval]'",
+        name=error.name,
+    ) from None
+
+AUTO_BATCH_SIZE = 8
+
+
+class LatentTokensLM(TemplateLM):  # type: ignore[misc]
+    """A language model for lm-eval, along a decoding order and with a number of latent tokens.
+
+    Log-likelihoods are exact: each token of the continuation is predicted in its own step of the order, given
+    the context, the tokens before it in the order, and n masked tokens. For random orders they are the mean
+    over orders. A continuation is greedy if each of its tokens is the argmax of its step, along every order.
+
+    `get_model_info`, which lm-eval adds to its results, returns the method, the order, the number of latent
+    tokens, and nats per token and bits per byte with their intervals.
+
+    Args:
+        model: a run directory, a model directory, a name on the hub, or a network with `method` and
+            `max_length`. A directory of transformers is opened as an autoregressive model, `arm`.
+        tokenizer: the text task or the tokenizer of a network. None for a path or a name.
+        latents: the number of latent tokens (n) or "all". None is the method's own.
+        order: "uniform" or "left_to_right". None is uniform, or left_to_right if the method decodes so.
+        orders: the number of random orders of a continuation. None is 4.
+        suffix: the number of masked positions after a continuation, which are latent tokens only. None is n,
+            so that its last token has n latent tokens too. For "all" it is 0, or what a window has room for.
+        seed: the random seed. Request i has the random orders and numbers of (seed, i).
+        batch_size: requests computed together. "auto" is 8.
+        device: the device of the network. None leaves it where it is.
+        max_batch_size: not used, but passed by lm-eval.
+
+    Raises:
+        ImportError: lm-eval is not installed.
+        ValueError: the model cannot be read, or its method does not support the order or the latent tokens.
+
+    Example::
+
+        lm = LatentTokensLM("runs/esolm", latents=8, order="left_to_right")
+        results = lm_eval.simple_evaluate(model=lm, tasks=["lambada_openai"])
+    """
+
+    def __init__(
+        self,
+        model: str | Path | nn.Module,
+        tokenizer: Text | PreTrainedTokenizerBase | None = None,
+        *,
+        latents: int | Literal["all"] | None = None,
+        order: Literal["uniform", "left_to_right"] | None = None,
+        orders: int | None = None,
+        suffix: int | None = None,
+        seed: int = 0,
+        batch_size: int | str = "auto",
+        device: str | torch.device | None = None,
+        max_batch_size: int | None = None,
+    ) -> None:
+        super().__init__()
+        # Open the model, and check the settings against its method.
+        self.settings = LikelihoodSettings(latents, order, orders, suffix, seed)
+        self.rows_at_once = rows_at_once(batch_size)
+        self.model = open_model(model, tokenizer)
+        self.schedule, self.num_orders = orders_of(self.model.method, self.settings)
+        self.decoding = Decoding(latents=latents, order=self.schedule)
+        check_decoding(self.model.method, self.decoding)
+        if device is not None:
+            self.model.net.to(device)
+
+        # The attributes that lm-eval reads.
+        self._device = self.model.device
+        self.max_length = self.model.max_length
+        codec = self.model.codec
+        self.tokenizer = codec.tokenizer if isinstance(codec, TransformersCodec) else None
+        self.totals: dict[str, LikelihoodTotal] = {}
+
+    @property
+    def eot_token_id(self) -> int:
+        """The token that ends a text."""
+        return self.model.codec.end
+
+    @property
+    def prefix_token_id(self) -> int:
+        """The context of a text without one."""
+        return self.model.codec.start
+
+    @property
+    def tokenizer_name(self) -> str:
+        """The name by which lm-eval caches requests."""
+        return self.model.codec.name
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None) -> list[int]:
+        """Return the tokens of a text. With None, the tokenizer decides whether special tokens are added."""
+        return self.model.codec.encode(string, add_special_tokens)
+
+    def apply_chat_template(self, chat_history: list[ChatMessage], add_generation_prompt: bool = True) -> str:
+        """Return a chat as one text. Raise ValueError if the model has no chat template."""
+        return self.model.codec.chat(chat_history, add_generation_prompt)
+
+    def get_model_info(self) -> ModelInfo:
+        """Return the settings, and by type of request the likelihood of all requests so far."""
+        method = self.model.method
+        latents = self.settings.latents
+        return {
+            "method": name_of(method),
+            "order": "left_to_right" if is_left_to_right(self.schedule) else "uniform",
+            "orders": self.num_orders,
+            "latents": method.default_latents if latents is None else latents,
+            "suffix": suffix_of(method, self.settings),
+            "seed": self.settings.seed,
+            "likelihood": {kind: total.row() for kind, total in self.totals.items()},
+        }
+
+    def _loglikelihood_tokens(
+        self,
+        requests: Sequence[tuple[tuple[str, str], list[int], list[int]]],
+        disable_tqdm: bool = False,
+    ) -> list[tuple[float, bool]]:
+        pairs = [(context, tokens) for _, context, tokens in requests]
+        with shown("loglikelihood", len(pairs), disable_tqdm) as report:
+            scores = score_pairs(self.model, pairs, self.settings, self.rows_at_once, report)
+        answers = []
+        for (texts, _, tokens), score in zip(requests, scores, strict=True):
+            self.total("loglikelihood").add(score.nats, len(tokens), texts[1])
+            answers.append((fmean(score.nats), score.is_greedy))
+            self.cache_hook.add_partial("loglikelihood", texts, answers[-1])
+        return answers
+
+    def loglikelihood_rolling(self, requests: Sequence[Request], disable_tqdm: bool = False) -> list[float]:
+        """Return the log-probability of each text, in windows of the model's length.
+
+        Each token is predicted once. Its context is at least one token, as for lm-eval's own models.
+        """
+        texts = [request.args[0] for request in requests]
+        windows = [self.windows(text) for text in texts]
+        pairs = [pair for each in windows for pair in each]
+        with shown("loglikelihood_rolling", len(pairs), disable_tqdm) as report:
+            scores = iter(score_pairs(self.model, pairs, self.settings, self.rows_at_once, report))
+        answers = []
+        for text, each in zip(texts, windows, strict=True):
+            nats = tuple(map(sum, zip(*(next(scores).nats for _ in each), strict=True)))
+            self.total("loglikelihood_rolling").add(nats, sum(len(tokens) for _, tokens in each), text)
+            answers.append(fmean(nats))
+            self.cache_hook.add_partial("loglikelihood_rolling", (text,), answers[-1])
+        return answers
+
+    def windows(self, text: str) -> list[Pair]:
+        """Return a text in windows. Raise ValueError if it is empty."""
+        pairs = get_rolling_token_windows(
+            token_list=self.tok_encode(text),
+            prefix_token=self.prefix_token_id,
+            max_seq_len=self.model.rolling_length,
+            context_len=1,
+        )
+        windows = [make_disjoint_window(pair) for pair in pairs]
+        if not windows:
+            raise ValueError("loglikelihood_rolling: a text has no tokens. Remove it from the task.")
+        return windows
+
+    def generate_until(self, requests: Sequence[GenerationRequest], disable_tqdm: bool = False) -> list[str]:
+        """Return the generated text of each request, up to its first stop string or the end of the text.
+
+        Request i draws from the random stream (seed, i), so an answer does not depend on its batch.
+        """
+        settings = [generation_settings(request.args[1], self.max_length) for request in requests]
+        contexts = [self.tok_encode(request.args[0]) or [self.prefix_token_id] for request in requests]
+        answers: dict[int, str] = {}
+        with shown("generate_until", len(requests), disable_tqdm) as report:
+            for each in dict.fromkeys(settings):
+                indices = [index for index, other in enumerate(settings) if other == each]
+                decoding = replace(self.decoding, temperature=each.temperature, top_p=each.top_p)
+                for start in range(0, len(indices), self.rows_at_once):
+                    batch = indices[start : start + self.rows_at_once]
+                    given = [contexts[index] for index in batch]
+                    tokens = continue_contexts(
+                        self.model, given, batch, each.max_tokens, decoding, self.settings.seed
+                    )
+                    texts = [before_stop(self.model.codec.decode(ids), each.until) for ids in tokens]
+                    answers |= zip(batch, texts, strict=True)
+                    report(len(batch))
+        for index, request in enumerate(requests):
+            self.cache_hook.add_partial("generate_until", request.args, answers[index])
+        return [answers[index] for index in range(len(requests))]
+
+    def total(self, kind: str) -> LikelihoodTotal:
+        """Return the total of a type of request."""
+        return self.totals.setdefault(kind, LikelihoodTotal())
+
+
+def rows_at_once(batch_size: int | str) -> int:
+    """Return the batch size of lm-eval: a number, or "auto". Raise ValueError for another value."""
+    if batch_size == "auto":
+        return AUTO_BATCH_SIZE
+    number = int(batch_size) if isinstance(batch_size, str) and batch_size.isdecimal() else batch_size
+    check_int("batch_size", number, 1)
+    return int(number)
+
+
+@contextmanager
+def shown(kind: str, total: int, disable: bool) -> Iterator[Callable[[int], None]]:
+    """Yield a function that moves a progress bar, or does nothing."""
+    if disable:
+        yield lambda done: None
+        return
+    with counting(kind, total) as report:
+        yield report

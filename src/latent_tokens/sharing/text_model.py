@@ -1,0 +1,237 @@
+"""A language model with the tokens of its text: opened by name, scored on continuations, and continued."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import nn
+
+from latent_tokens.checkpoints.hub import fetch
+from latent_tokens.checkpoints.hugging_face import FILES, read_model
+from latent_tokens.checkpoints.own_network import check_attributes
+from latent_tokens.checkpoints.pretrained import check_fits, find, from_pretrained
+from latent_tokens.core.decoding import Decoding
+from latent_tokens.core.methods import Denoiser, Method
+from latent_tokens.core.wrappers import unwrap
+from latent_tokens.evaluation.continuations import (
+    Continuation,
+    ContinuationScore,
+    LikelihoodSettings,
+    score_continuations,
+)
+from latent_tokens.network.contract import eval_mode
+from latent_tokens.network.fast import generate
+from latent_tokens.network.hf import HuggingFaceDenoiser
+from latent_tokens.sharing.text_codecs import Codec, TextCodec, TransformersCodec, read_codec
+from latent_tokens.storage import read_description
+from latent_tokens.tasks import Text, described
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Pair = tuple[list[int], list[int]]
+"""The tokens of a context and of its continuation."""
+
+
+@dataclass(frozen=True)
+class TextModel:
+    """A network with its method, and the tokens of its text."""
+
+    net: nn.Module
+    codec: Codec
+    method: Method
+    max_length: int
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return next(self.net.parameters()).device
+
+    @property
+    def feeds_first(self) -> bool:
+        """Whether the first token of a text is fed only: to an autoregressive model of transformers.
+
+        Its first slot receives it instead of BOS, so that the input is that of the model itself.
+        """
+        inner = unwrap(self.net)
+        is_shifted = isinstance(inner, HuggingFaceDenoiser) and inner.readout == "shifted"
+        return is_shifted and isinstance(self.codec, TransformersCodec)
+
+    @property
+    def rolling_length(self) -> int:
+        """The number of tokens that a window of a long text predicts, after one token of context."""
+        return self.max_length if self.feeds_first else self.max_length - 1 - self.codec.starts_inputs
+
+    def fitted(self, context: Sequence[int], num_new: int) -> list[int]:
+        """Return the last tokens of a context, so that it and the new tokens fit into the network.
+
+        It keeps its first token if every input begins so.
+
+        Raises:
+            ValueError: the new tokens leave no room for a context.
+        """
+        room = self.max_length + self.feeds_first - num_new
+        if room < 1 + self.codec.starts_inputs:
+            raise ValueError(
+                f"{num_new:,} tokens after the context: the model has {self.max_length:,} positions. "
+                "Use shorter texts."
+            )
+        if not self.codec.starts_inputs:
+            return list(context[-room:])
+        start = self.codec.start
+        rest = context[1:] if context[:1] == [start] else context
+        return [start, *rest[max(0, len(rest) + 1 - room) :]]
+
+    def fed_with(self, first: int | None) -> nn.Module:
+        """Return the network, its first slot receiving a token instead of BOS. It shares the weights."""
+        if first is None:
+            return self.net
+        fed = copy.copy(cast(HuggingFaceDenoiser, unwrap(self.net)))
+        fed.bos_id = first
+        return fed
+
+    def by_first(self, contexts: Iterable[Sequence[int]]) -> dict[int | None, list[int]]:
+        """Return the indices of contexts by the token that is fed first, None if there is none."""
+        groups: dict[int | None, list[int]] = defaultdict(list)
+        for index, context in enumerate(contexts):
+            groups[context[0] if self.feeds_first else None].append(index)
+        return groups
+
+
+def score_pairs(
+    model: TextModel,
+    pairs: Sequence[Pair],
+    settings: LikelihoodSettings,
+    batch_size: int,
+    report: Callable[[int], None] = lambda done: None,
+) -> list[ContinuationScore]:
+    """Return the likelihood of each continuation given its context. Raise as `score_continuations`.
+
+    Pair i has the orders of (seed, i). A context that is too long loses its first tokens.
+    """
+    contexts = [model.fitted(context, len(tokens)) for context, tokens in pairs]
+    scores: dict[int, ContinuationScore] = {}
+    for first, indices in model.by_first(contexts).items():
+        continuations = [
+            Continuation(contexts[index][model.feeds_first :], pairs[index][1], index) for index in indices
+        ]
+        net = model.fed_with(first)
+        with eval_mode(cast(Denoiser, net)):
+            group = score_continuations(
+                net,
+                model.method,
+                continuations,
+                settings,
+                max_length=model.max_length,
+                device=model.device,
+                batch_size=batch_size,
+                report=report,
+            )
+        scores |= zip(indices, group, strict=True)
+    return [scores[index] for index in range(len(pairs))]
+
+
+def continue_contexts(
+    model: TextModel,
+    contexts: Sequence[Sequence[int]],
+    numbers: Sequence[int],
+    num_new: int,
+    decoding: Decoding,
+    seed: int,
+) -> list[list[int]]:
+    """Return generated tokens after each context, up to the end of the text.
+
+    Args:
+        model: the model.
+        contexts: the given tokens. One that is too long loses its first tokens.
+        numbers: the random stream of each, which is that of (seed, number).
+        num_new: how many tokens are masked after each context.
+        decoding: how to sample.
+        seed: the random seed.
+    """
+    fitted = [model.fitted(context, num_new + model.feeds_first) for context in contexts]
+    answers: dict[int, list[int]] = {}
+    for first, indices in model.by_first(fitted).items():
+        # Arrange the contexts, each with its masked tokens.
+        given = [fitted[index][model.feeds_first :] for index in indices]
+        lengths = torch.tensor([len(context) + num_new for context in given], device=model.device)
+        longest = int(lengths.max())
+        padded = [[*context, *[0] * (longest - len(context))] for context in given]
+        known = torch.arange(longest, device=model.device) < lengths[:, None] - num_new  # (B, L)
+
+        # Decode them. An answer ends before the first token that ends texts.
+        generated = generate(
+            model.fed_with(first),
+            model.method,
+            torch.tensor(padded, device=model.device),
+            known,
+            decoding,
+            seed,
+            rows=torch.tensor([numbers[index] for index in indices], device=model.device),
+            lengths=lengths,
+        )
+        for index, context, row in zip(indices, given, generated.tokens.tolist(), strict=True):
+            answer = row[len(context) : len(context) + num_new]
+            end = answer.index(model.codec.end) if model.codec.end in answer else None
+            answers[index] = answer[:end]
+    return [answers[index] for index in range(len(contexts))]
+
+
+def with_codec(net: nn.Module, codec: Codec) -> TextModel:
+    """Return a network with the tokens of its text. Raise ValueError if it lacks an attribute."""
+    inner = cast(nn.Module, unwrap(net))
+    check_attributes(inner)
+    return TextModel(net, codec, cast(Method, inner.method), cast(int, inner.max_length))
+
+
+def open_model(model: str | Path | nn.Module, tokenizer: Text | PreTrainedTokenizerBase | None) -> TextModel:
+    """Return the model of a path or a name, or a network with its tokenizer.
+
+    Raises:
+        ValueError: the model cannot be read, or the tokenizer is missing or not needed.
+    """
+    if not isinstance(model, nn.Module):
+        if tokenizer is not None:
+            raise ValueError("tokenizer: a model of a path or a name has its own. Leave it out.")
+        return read_text_model(model)
+    if tokenizer is None:
+        raise ValueError("tokenizer=None: a network has none. Pass its Text, or a tokenizer of transformers.")
+    codec = TextCodec(tokenizer) if isinstance(tokenizer, Text) else TransformersCodec(tokenizer)
+    return with_codec(model, codec)
+
+
+def read_text_model(folder_or_name: str | Path) -> TextModel:
+    """Return the language model of a path or a name, on the CPU.
+
+    A directory of transformers is opened as it is, as an autoregressive model (`arm`).
+
+    Raises:
+        ValueError: the directory is missing or corrupt, or its model did not learn text.
+    """
+    folder = find(folder_or_name, partial(fetch, files=(*FILES, "*.jinja")))
+    if is_of_transformers(folder):
+        net = HuggingFaceDenoiser(read_model(folder), None, readout="shifted").eval()
+        return with_codec(net, read_codec(folder))
+    ours = from_pretrained(folder)
+    task = described(read_description(folder, "config.json", "model").get("task"), folder)
+    if not isinstance(task, Text):
+        raise ValueError(f"{folder}: learned {task.name}, and lm-eval is for text. Use a text model.")
+    check_fits(ours, task)
+    return with_codec(ours, TextCodec(task))
+
+
+def is_of_transformers(folder: Path) -> bool:
+    """Return whether transformers wrote the config.json of a directory, and not latent-tokens."""
+    try:
+        description = json.loads((folder / "config.json").read_text())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(description, dict) and "model_type" in description and "format" not in description

@@ -1,0 +1,338 @@
+"""lm-eval: the scores of an autoregressive model are those of lm-eval's own class, others are exact.
+
+lm-eval is imported when a test runs, because its import takes seconds.
+"""
+
+import json
+import math
+import shlex
+import sys
+import tomllib
+from functools import partial
+from importlib import import_module
+from itertools import permutations
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from helpers.documentation import ROOT, blocks, commands
+from helpers.tiny_models import tiny_model
+from latent_tokens import METHODS, HuggingFaceDenoiser, Text, Transformer, log_likelihood, save_pretrained
+from latent_tokens.cli import main
+from latent_tokens.commands.lm_eval import find_tasks
+from latent_tokens.sharing.lm_eval_generation import generation_settings
+from latent_tokens.sizes import Size
+
+LENGTH = 16  # of the text model
+LETTERS = ["<pad>", "<s>", "</s>", *"abcdefghi"]
+TASKS = {
+    "choice": """
+output_type: multiple_choice
+doc_to_text: "{{question}}"
+doc_to_choice: "{{choices}}"
+doc_to_target: "{{answer}}"
+metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
+""",
+    "rolling": """
+output_type: loglikelihood_rolling
+doc_to_text: ""
+doc_to_target: "{{text}}"
+metric_list: [{metric: bits_per_byte, aggregation: bits_per_byte, higher_is_better: false}]
+""",
+    "answers": """
+output_type: generate_until
+doc_to_text: "{{question}}"
+doc_to_target: "{{text}}"
+generation_kwargs: {until: [h], max_gen_toks: 6, do_sample: false}
+metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
+""",
+}
+
+
+def letters(count, seed=0):
+    return "".join(np.random.default_rng((seed, count)).choice(list("abcdefghi"), count))
+
+
+def requests(*arguments):
+    return [SimpleNamespace(args=each) for each in arguments]
+
+
+def tokenizer_of(begins=False):
+    """A token per letter. If it `begins`, every text begins with BOS."""
+    inner = Tokenizer(models.WordLevel({letter: number for number, letter in enumerate(LETTERS)}, "<pad>"))
+    inner.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    if begins:
+        inner.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 1)])
+    names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
+    return PreTrainedTokenizerFast(tokenizer_object=inner, name_or_path="letters", **names)
+
+
+@pytest.fixture(scope="module")
+def lm_class():
+    from latent_tokens import LatentTokensLM
+
+    return LatentTokensLM
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A directory of transformers."""
+    path = tmp_path_factory.mktemp("llama")
+    tiny_model("llama").save_pretrained(path)
+    tokenizer_of().save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def text_net():
+    torch.manual_seed(0)
+    net = Transformer(Size(32, 2, 2), 257, LENGTH, "both").eval()
+    net.method = METHODS["esolm"]
+    return net
+
+
+@pytest.fixture
+def tasks(tmp_path):
+    """A directory with one task of each type of request, over the same documents."""
+    documents = [
+        {
+            "question": letters(2 + n),
+            "choices": [letters(1, n), letters(3, n)],
+            "answer": 0,
+            "text": letters(30 + n),
+        }
+        for n in range(4)
+    ]
+    file = tmp_path / "documents.jsonl"
+    file.write_text("\n".join(map(json.dumps, documents)))
+    for name, lines in TASKS.items():
+        files = f"{{data_files: {{test: {file}}}, cache_dir: {tmp_path / 'cache'}}}"
+        source = f"dataset_path: json\ndataset_kwargs: {files}\ntest_split: test\n"
+        (tmp_path / f"{name}.yaml").write_text(f"task: {name}\n{source}{lines}")
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "begins"), [("llama", False), ("gpt2", True)])
+def test_scores_of_arm_equal_those_of_lm_evals_hf(lm_class, family, begins):
+    from lm_eval.models.huggingface import HFLM
+
+    theirs = HFLM(
+        tiny_model(family), tokenizer=tokenizer_of(begins), batch_size=2, max_length=32, device="cpu"
+    )
+    net = HuggingFaceDenoiser(tiny_model(family), None, "shifted")
+    ours = lm_class(net, tokenizer_of(begins), batch_size=3)
+    greedy = theirs.generate_until(requests(("abc", {"until": [], "max_gen_toks": 3})))[0].replace(" ", "")
+    pairs = [(letters(n), letters(3, 1)) for n in (1, 5, 29, 40)]
+    pairs += [("", letters(4)), ("abc", greedy), ("", "a")]
+
+    expected = theirs.loglikelihood(requests(*pairs), disable_tqdm=True)
+    scores = ours.loglikelihood(requests(*pairs), disable_tqdm=True)
+    assert [score for score, _ in scores] == pytest.approx([score for score, _ in expected], abs=1e-4)
+    assert [flag for _, flag in scores] == [flag for _, flag in expected]
+    assert scores[5][1]
+
+    texts = [(letters(n),) for n in (3, 32, 33, 90)]
+    expected = theirs.loglikelihood_rolling(requests(*texts), disable_tqdm=True)
+    assert ours.loglikelihood_rolling(requests(*texts), disable_tqdm=True) == pytest.approx(
+        expected, abs=1e-4
+    )
+
+    settings = {"until": ["h", "i"], "max_gen_toks": 8}
+    prompts = [(letters(n), settings) for n in (1, 2, 7, 8, 31)]
+    expected = theirs.generate_until(requests(*prompts), disable_tqdm=True)
+    assert ours.generate_until(requests(*prompts), disable_tqdm=True) == expected
+    assert len(set(expected)) > 2
+
+
+@pytest.mark.slow
+def test_command_prints_the_results_of_lm_eval(folder, tasks, capsys):
+    import lm_eval
+    from lm_eval.models.huggingface import HFLM
+
+    out = tasks / "results.json"
+    options = ["--include-path", str(tasks), "--limit", "3", "--out", str(out)]
+    assert main(["lm-eval", str(folder), "--tasks", *TASKS, *options]) == 0
+    printed = capsys.readouterr().out
+    ours = json.loads(out.read_text())
+    manager = lm_eval.tasks.TaskManager(include_path=str(tasks), include_defaults=False)
+    hf = HFLM(str(folder), batch_size=2, max_length=32, device="cpu")
+    theirs = lm_eval.simple_evaluate(
+        model=hf, tasks=list(TASKS), task_manager=manager, limit=3, bootstrap_iters=0
+    )
+    for task, metric in (("choice", "acc"), ("rolling", "bits_per_byte"), ("answers", "exact_match")):
+        expected = theirs["results"][task][f"{metric},none"]
+        assert ours["results"][task][f"{metric},none"] == pytest.approx(expected, abs=1e-4)
+    row = ours["config"]["likelihood"]["loglikelihood_rolling"]
+    assert row["bits_per_byte"] == pytest.approx(theirs["results"]["rolling"]["bits_per_byte,none"], abs=1e-4)
+    assert (ours["config"]["method"], ours["config"]["order"], ours["config"]["latents"]) == (
+        "arm", "left_to_right", 0,
+    )  # fmt: skip
+    assert f"{row['bits_per_byte']:.4f} bits per byte, 93 tokens of 3 requests" in printed
+
+
+def test_score_of_a_text_model_is_the_mean_over_orders(lm_class, text_net):
+    lm = lm_class(text_net, Text(LENGTH), latents=2, orders=3, suffix=0)
+    (score, is_greedy), (of_empty, _) = lm.loglikelihood(
+        requests(("ab", "cde"), ("", "x")), disable_tqdm=True
+    )
+    assert not is_greedy
+    tokens = torch.tensor([[256, *b"abcde"]] * 6)
+    order = torch.tensor([[0, 1, 2, *[3 + entry for entry in each]] for each in permutations(range(3))])
+    counts = torch.full((6,), 3), torch.full((6,), 6)
+    every = log_likelihood(text_net, text_net.method, tokens, order, *counts, 2).sum(1)
+    assert every.min() <= score <= every.max()
+    one = lm_class(text_net, Text(LENGTH), latents=2, order="left_to_right", suffix=0)
+    ((straight, _),) = one.loglikelihood(requests(("ab", "cde")), disable_tqdm=True)
+    assert straight == pytest.approx(every[0].item(), abs=1e-5)
+    first = log_likelihood(
+        text_net, text_net.method, torch.tensor([[256, 120]]), torch.tensor([[0, 1]]),
+        torch.tensor([1]), torch.tensor([2]), 2,
+    )  # fmt: skip
+    assert of_empty == pytest.approx(first.sum().item(), abs=1e-5)
+    info = lm.get_model_info()
+    assert (info["method"], info["order"], info["orders"], info["latents"]) == ("esolm", "uniform", 3, 2)
+    row = info["likelihood"]["loglikelihood"]
+    assert row["nats_per_token"] == pytest.approx(-(score + of_empty) / 4)
+    assert row["nats_per_token_half_interval"] > 0
+
+
+def test_windows_of_a_long_text_predict_every_token_once(lm_class, text_net):
+    lm = lm_class(text_net, Text(LENGTH), order="left_to_right", latents=1)
+    text = "the latent tokens of a model with 16 positions"
+    (score,) = lm.loglikelihood_rolling(requests((text,)), disable_tqdm=True)
+    windows = lm.windows(text)
+    assert b"".join(bytes(tokens) for _, tokens in windows).decode() == text
+    assert [len(tokens) for _, tokens in windows] == [14, 14, 14, 4]
+    inputs = [lm.model.fitted(context, len(tokens)) for context, tokens in windows]
+    assert [len(given) for given in inputs] == [1, 2, 2, 12]
+    assert all(given[0] == 256 for given in inputs)
+    pairs = [(bytes(context).decode("latin1"), bytes(tokens).decode()) for context, tokens in windows[1:]]
+    parts = lm.loglikelihood(requests(("", text[:14]), *pairs), disable_tqdm=True)
+    assert score == pytest.approx(sum(part for part, _ in parts), abs=1e-4)
+    row = lm.get_model_info()["likelihood"]["loglikelihood_rolling"]
+    assert row["bits_per_byte"] == pytest.approx(-score / math.log(2) / len(text))
+    assert row["bits_per_byte_half_interval"] is None
+
+
+@pytest.mark.parametrize("order", ["uniform", "left_to_right"])
+def test_answers_do_not_depend_on_the_batch(lm_class, text_net, order):
+    settings = {"until": ["e"], "max_gen_toks": 6, "do_sample": True, "temperature": 0.7}
+    prompts = [("a",), ("a",), ("abc",), ("a long prompt that is cut",)]
+    answers = [
+        lm_class(text_net, Text(LENGTH), order=order, latents=2, seed=3, batch_size=size).generate_until(
+            requests(*((prompt, settings) for (prompt,) in prompts)), disable_tqdm=True
+        )
+        for size in (1, 4)
+    ]
+    assert answers[0] == answers[1]
+    assert answers[0][0] != answers[0][1]
+    assert all("e" not in answer for answer in answers[0])
+
+
+def test_generation_settings_are_those_of_the_task():
+    def settings(max_length=100, **values):
+        each = generation_settings(values, max_length)
+        return each.until, each.max_tokens, each.temperature, each.top_p
+
+    assert settings() == ((), 50, 0.0, 1.0)
+    assert settings(until="\n", max_new_tokens=7, temperature=0.5) == (("\n",), 7, 0.5, 1.0)
+    assert settings(until=["a", ""], do_sample=False, temperature=0.5) == (("a",), 50, 0.0, 1.0)
+    assert settings(do_sample=True, top_p=0.9) == ((), 50, 1.0, 0.9)
+    with pytest.raises(ValueError, match="generation_kwargs: num_beams is not supported"):
+        settings(num_beams=4)
+    with pytest.raises(ValueError, match="max_gen_toks=100: the model has 100 positions"):
+        settings(max_gen_toks=100)
+
+
+def test_unsupported_settings_of_lm_eval_are_refused(lm_class, text_net):
+    arm = HuggingFaceDenoiser(tiny_model("llama"), None, "shifted")
+    with pytest.raises(ValueError, match="latents=4 is not supported by arm"):
+        lm_class(arm, tokenizer_of(), latents=4)
+    with pytest.raises(ValueError, match="order=uniform: this method decodes from left to right"):
+        lm_class(arm, tokenizer_of(), order="uniform")
+    with pytest.raises(ValueError, match="tokenizer=None: a network has none"):
+        lm_class(arm)
+    with pytest.raises(ValueError, match="batch_size=x: must be a whole number"):
+        lm_class(arm, tokenizer_of(), batch_size="x")
+    with pytest.raises(ValueError, match="learned sudoku-6, and lm-eval is for text"):
+        lm_class("sudoku-6-scdm")
+    lm = lm_class(text_net, Text(LENGTH))
+    with pytest.raises(ValueError, match="20 tokens after the context: the model has 16 positions"):
+        lm.loglikelihood(requests(("a", "b" * 20)), disable_tqdm=True)
+    with pytest.raises(ValueError, match="this model has no chat template"):
+        lm.apply_chat_template([{"role": "user", "content": "a"}])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "--tasks: is missing"),
+        (("--tasks", "x", "--include-path", "none"), "--include-path none: is not a directory"),
+        (("--tasks", "x", "--limit", "0"), "--limit 0: must be a whole number from 1"),
+        (("--tasks", "x", "--out", "none/x.json"), "--out none/x.json: its directory is missing"),
+    ],
+)
+def test_mistake_with_lm_eval_gets_one_line(options, message, capsys):
+    assert main(["lm-eval", "runs/text", *options]) == 2
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_unknown_task_is_refused_with_the_closest(tasks, monkeypatch):
+    import lm_eval
+
+    # The names of its own tasks take seconds to read.
+    only_given = partial(lm_eval.tasks.TaskManager, include_defaults=False)
+    monkeypatch.setattr("lm_eval.tasks.TaskManager", only_given)
+    with pytest.raises(ValueError, match=r"tasks=choise: not a task of lm-eval\. Did you mean choice\?"):
+        find_tasks(("choice", "choise"), tasks)
+    assert find_tasks(("choice", "rolling"), tasks).all_tasks == sorted(TASKS)
+
+
+@pytest.mark.slow
+def test_page_of_lm_eval_runs(text_net, tmp_path, monkeypatch, capsys):
+    page = (ROOT / "docs" / "lm-eval.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "capitals.yaml").write_text(*blocks(page, "yaml"))
+    (tmp_path / "tasks" / "capitals.jsonl").write_text(*blocks(page, "json"))
+    save_pretrained(text_net, "runs/tasks", about={"task": Text(LENGTH).description()})
+    for command in commands(page):
+        assert main(shlex.split(command)[1:]) == 0
+    printed = capsys.readouterr().out
+    assert "loglikelihood, esolm n=8, uniform, 2 orders: " in printed
+    assert "|capitals|" in printed
+    assert json.loads((tmp_path / "capitals.json").read_text())["config"]["order"] == "left_to_right"
+    for block in blocks(page, "python"):
+        exec(compile(block, "lm-eval.md", "exec"), {})
+
+
+@pytest.mark.slow
+def test_entry_point_is_a_model_of_lm_eval(lm_class, folder):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    module, _, name = project["entry-points"]["lm_eval.models"]["latent-tokens"].partition(":")
+    assert getattr(import_module(module), name) is lm_class
+    settings = {"batch_size": "auto", "max_batch_size": None, "device": "cpu"}
+    lm = lm_class.create_from_arg_string(f"model={folder},latents=0,order=left_to_right", settings)
+    assert lm.get_model_info()["method"] == "arm"
+
+
+def test_missing_lm_eval_names_the_extra(monkeypatch, capsys):
+    for name in [name for name in sys.modules if name.split(".")[0] == "lm_eval"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    monkeypatch.delitem(sys.modules, "latent_tokens.sharing.lm_eval", raising=False)
+    assert main(["lm-eval", "runs/text", "--tasks", "x"]) == 2
+    errors = capsys.readouterr().err
+    assert "lm_eval, which is not installed" in errors
+    assert "pip install -e '.[lm-eval]'" in errors
+    with pytest.raises(ImportError, match=r"pip install -e '\.\[lm-eval\]'"):
+        from latent_tokens import LatentTokensLM  # noqa: F401

@@ -140,7 +140,7 @@ BAD = {
     "length": ("a.txt", b"text", ["--length", "2"], "--length 2: must be a whole number from 3"),
     "bpe": ("a.txt", b"text", ["--tokenizer", "bpe:many"], "must be bpe:SIZE with a whole number"),
     "small bpe": ("a.txt", b"text", ["--tokenizer", "bpe:9"], "must have 257 to 65,535 tokens"),
-    "folder": ("a.txt", b"text", ["--tokenizer", "{here}"], "a folder without tokenizer.json"),
+    "folder": ("a.txt", b"text", ["--tokenizer", "{here}"], "a directory without tokenizer.json"),
     "damaged tokenizer": ("a.txt", b"text", ["--tokenizer", "{here}/a.txt"], "not a tokenizer"),
 }
 

@@ -60,7 +60,9 @@ def nats_along_orders(
     method = net.method
     device = next(net.parameters()).device
     if method is None:
-        raise ValueError("net.method is None: set it to the Method that the net was trained with")
+        raise ValueError(
+            "net.method=None: the net has no method. Set it to the one that it was trained with."
+        )
     schedule = schedule_for(method, order)
     count = orders if is_random(schedule) else 1
 

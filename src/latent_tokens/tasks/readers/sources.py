@@ -171,9 +171,7 @@ def shah_zebra(task: Zebra, path: Path) -> Iterator[Record]:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     if not isinstance(content, list):
-        raise ValueError(
-            f"{path}: is a {type(content).__name__}, must be a list of [tokens, table, order]"
-        )
+        raise ValueError(f"{path}: is a {type(content).__name__}, must be a list of [tokens, table, order]")
     for number, record in enumerate(content):
         yield f"row {number} (from 0)", partial(shah_zebra_row, task, record)
 

@@ -20,8 +20,6 @@ from helpers.prose import (
     sentences,
 )
 
-WIDE = {"adapting.md", "hugging-face.md", "lm-eval.md", "performance.md", "results.md", "watching.md"}
-
 
 def of_pages(paths):
     return pytest.mark.parametrize("path", paths, ids=lambda path: str(path.relative_to(ROOT)))
@@ -63,7 +61,7 @@ def test_sentences_have_25_words_on_average_at_most():
         assert sum(lengths) <= 25 * len(lengths), path.name
 
 
-@of_pages([page for page in MANUAL if page.name not in WIDE])
+@of_pages(MANUAL)
 def test_lines_of_a_page_are_narrow(path):
     """But for tables, code and pictures. The target of a link has no width."""
     text = re.sub(

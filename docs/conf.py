@@ -18,7 +18,8 @@ PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text
 project, release, copyright = PROJECT["name"], PROJECT["version"], "the latent-tokens team, Apache-2.0"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
-include_patterns = ["docs/*.md", "results/*/*.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
+PROJECT_PAGES = ["CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "SECURITY.md"]
+include_patterns = ["docs/*.md", "results/*/*.md", *PROJECT_PAGES]
 highlight_language = "text"
 
 myst_enable_extensions = ["html_image"]  # a figure with its width is a tag
@@ -75,7 +76,8 @@ def without_signature(
 def with_fields(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Add the fields of a record to its docstring."""
     if what == "class" and is_record(obj):
-        lines += ["", *fields_of(obj), ""]
+        end = lines.index(".. rubric:: Example") if ".. rubric:: Example" in lines else len(lines)
+        lines[end:end] = ["", *fields_of(obj), ""]
 
 
 def setup(app: Sphinx) -> None:

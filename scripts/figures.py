@@ -1,6 +1,6 @@
-"""The manual's figures, drawn by the code that they show: python scripts/figures.py [FOLDER] [--format png].
+"""Draw the manual's figures from the code that they show: python scripts/figures.py [FOLDER] [--format png].
 
-Each .svg holds the numbers it was drawn from. tests/test_manual.py checks that the code has the same.
+Each .svg contains the numbers that it was drawn from. tests/test_manual.py compares them with the code.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from latent_tokens.demo import draw_bundled_figure
 
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 LENGTH, CLEAN, MASK = 8, 3, 9
+NUM_STEPS = 3  # of the figure of decoding steps
 ORDER = [2, 5, 0, 7, 1, 6, 3, 4]  # of the any-order methods: three positions are clean, position 7 is next
 SHOWN = ("mdm", "sidm", "scdm", "esolm", "arm", "ar-mtp", "ar-mtp-window-3", "ar-ntp-3")
 COLORS = {"clean": "#0072B2", "latent": "#E69F00", "candidate": "#009E73", "left out": "#EEEEEE"}
@@ -46,7 +47,7 @@ counting.mask_id = MASK
 
 
 def steps() -> Data:
-    """One board of eight positions, two of them given, as `generate` decodes it: n = 2, k = 2."""
+    """Return the first three steps of `generate` on eight positions, two of them given: n = 2, k = 2."""
     known = torch.zeros(1, LENGTH, dtype=torch.bool)
     known[0, [2, 5]] = True
     seen: list[Data] = []
@@ -72,16 +73,16 @@ def steps() -> Data:
         seed=1,
         on_step=on_step,
     )
-    return {"steps": seen}
+    return {"steps": seen[:NUM_STEPS]}
 
 
 def decoding_of(method: Method) -> Decoding:
-    """Two latents where their number is free, the method's own elsewhere."""
+    """Return two latent tokens if their number is free, else the method's own number."""
     return Decoding(latents=2 if method.latent_control == "free" else None)
 
 
 def masks() -> Data:
-    """What each method shows when three of eight positions are clean, and who sees whom."""
+    """Return the input and the attention mask of each method if three of eight positions are clean."""
     found = {}
     for name in SHOWN:
         method = METHODS[name]
@@ -123,12 +124,12 @@ def training() -> Data:
 
 
 def cost() -> Data:
-    """Tokens of a 9x9 board relative to showing all, by the paper's formula, against n."""
+    """Return the relative cost of a 9x9 board over n, by the paper's formula."""
     latents = list(range(82))
     curves: dict[str, Callable[[int], float]] = {
         "k = 1": lambda n: relative_cost(81, 1, n),
         "k = 8": lambda n: relative_cost(81, 8, n),
-        "k = 1, clean tokens remembered (esolm)": lambda n: cached_cost(81, 1, n),
+        "k = 1, with a KV cache (esolm)": lambda n: cached_cost(81, 1, n),
     }
     return {
         "latents": latents,
@@ -137,8 +138,8 @@ def cost() -> Data:
 
 
 def draw_steps(data: Data) -> Figure:
-    """Left the sequence, right the slots that the network is given; a line a step."""
-    sheet = Figure(figsize=(9.5, 3.4), layout="constrained")
+    """Return the figure of decoding steps, one row per step: the sequence, and the input of the network."""
+    sheet = Figure(figsize=(9.5, 2.4), layout="constrained")
     left, right = sheet.subplots(1, 2)
     for row, step in enumerate(data["steps"]):
         role = {
@@ -157,8 +158,8 @@ def draw_steps(data: Data) -> Figure:
             )
         for slot, place in enumerate([*step["clean"], *step["latents"], *step["candidates"]]):
             cell(right, row, slot, role[place], str(place), ring=place in step["chosen"])
-    frame(left, "the sequence: what each position is", "position")
-    frame(right, "what the network is given: [clean | latents | candidates]", "slot")
+    frame(left, "Sequence: role of each position", "position")
+    frame(right, "Input of the network: [clean | latents | candidates]", "slot")
     left.set_ylabel("step")
     for axes in (left, right):
         axes.set(
@@ -173,8 +174,8 @@ def draw_steps(data: Data) -> Figure:
 
 
 def draw_masks(data: Data) -> Figure:
-    """A panel a method: slot q (row) sees slot k (column) where the cell is filled."""
-    sheet = Figure(figsize=(10, 6.1), layout="constrained")
+    """Return one panel per method. A filled cell: the query slot of its row attends to the key slot."""
+    sheet = Figure(figsize=(9, 5.9), layout="constrained")
     for axes, (name, seen) in zip(sheet.subplots(2, 4).flat, data.items(), strict=True):
         roles = ["clean"] * seen["clean"] + ["latent"] * seen["latents"]
         roles += ["candidate"] * (len(seen["positions"]) - len(roles))
@@ -184,13 +185,13 @@ def draw_masks(data: Data) -> Figure:
     legend(
         sheet,
         {role: role for role in list(COLORS)[:3]},
-        "a row: a slot and what it sees, numbered by position",
+        "row: query slot, column: key slot, numbered by position",
     )
     return sheet
 
 
 def draw_training(data: Data) -> Figure:
-    """A panel a method, with the number of latents that each scored slot learns with at its right."""
+    """Return one panel per method. At the right is the number of latent tokens of each scored slot."""
     sheet = Figure(figsize=(9.5, 6.2), layout="constrained")
     for axes, (name, seen) in zip(sheet.subplots(2, 3).flat, data.items(), strict=True):
         roles = [
@@ -205,21 +206,23 @@ def draw_training(data: Data) -> Figure:
                     len(roles) + 0.25, slot + 0.5, f"n = {next(counts)}", va="center", fontsize=8.5, color=INK
                 )
         axes.set(xlim=(-0.2, LENGTH + 1.7), ylim=(LENGTH, -0.2), xticks=[], yticks=[])
+        axes.set_xlabel("key slot", fontsize=9)
+        axes.set_ylabel("query slot", fontsize=9)
         axes.set_title(name, fontsize=10)
-    names = {"clean": "clean", "candidate": "masked, and scored in this pass", "latent": "masked, not scored"}
-    legend(sheet, names, "n: the other masked tokens that a slot sees")
+    names = {"clean": "clean", "candidate": "masked, scored", "latent": "masked, not scored"}
+    legend(sheet, names, "n: number of other masked tokens that the slot attends to")
     return sheet
 
 
 def draw_cost(data: Data) -> Figure:
-    """Three curves."""
+    """Return the figure of relative cost: one curve per setting."""
     sheet = Figure(figsize=(6.5, 3.6), layout="constrained")
     axes = sheet.subplots()
-    for (name, curve), colour in zip(data["curves"].items(), ("#0072B2", "#009E73", "#D55E00"), strict=True):
-        axes.plot(data["latents"], curve, color=colour, label=name)
+    for (name, curve), color in zip(data["curves"].items(), ("#0072B2", "#009E73", "#D55E00"), strict=True):
+        axes.plot(data["latents"], curve, color=color, label=name)
     axes.set(
-        xlabel="latent tokens n, of a board of 81 cells",
-        ylabel="tokens, relative to all",
+        xlabel="number of latent tokens n (board of 81 cells)",
+        ylabel="relative cost",
         ylim=(0, 1.05),
         xlim=(0, 81),
     )
@@ -230,7 +233,7 @@ def draw_cost(data: Data) -> Figure:
 
 
 def cell(axes: Axes, row: float, column: float, role: str, text: str = "", ring: bool = False) -> None:
-    """One filled square with a number in it."""
+    """Draw one filled square with a number in it."""
     axes.add_patch(
         Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, facecolor=COLORS[role], edgecolor="none")
     )
@@ -250,16 +253,16 @@ def cell(axes: Axes, row: float, column: float, role: str, text: str = "", ring:
 
 
 def grid(axes: Axes, mask: list[list[int]], roles: list[str]) -> None:
-    """A mask: what a slot sees in the colour of what is seen, what it does not see pale."""
+    """Draw a mask: slots that are attended to in the color of their role, the others pale."""
     for q, row in enumerate(mask):
-        for k, seen in enumerate(row):
-            cell(axes, q, k, roles[k] if seen else "left out")
+        for k, is_attended in enumerate(row):
+            cell(axes, q, k, roles[k] if is_attended else "left out")
     axes.set_aspect("equal")
     frame(axes, "", "")
 
 
 def label_slots(axes: Axes, positions: list[int], roles: list[str]) -> None:
-    """The slots' positions along both sides, in the colours of their roles."""
+    """Draw the positions of the slots along both sides, in the colors of their roles."""
     places = [slot + 0.5 for slot in range(len(positions))]
     axes.set(xlim=(0, LENGTH), ylim=(LENGTH, 0))
     axes.xaxis.tick_top()
@@ -267,11 +270,11 @@ def label_slots(axes: Axes, positions: list[int], roles: list[str]) -> None:
     axes.set_yticks(places, positions)
     for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
         for label, role in zip(labels, roles, strict=True):
-            label.set(color=COLORS[role], fontsize=8.5, fontweight="bold")
+            label.set(color=COLORS[role], fontsize=11, fontweight="bold")
 
 
 def frame(axes: Axes, title: str, below: str) -> None:
-    """No spines and no ticks' marks."""
+    """Remove spines and tick marks, and set the title and the label below."""
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0, labelsize=8.5)
     axes.set_title(title, fontsize=10)
@@ -279,7 +282,7 @@ def frame(axes: Axes, title: str, below: str) -> None:
 
 
 def legend(sheet: Figure, names: dict[str, str], also: str) -> None:
-    """What the roles' colours mean, and a line, below."""
+    """Draw the legend below: the color of each role, and one more line."""
     entries = [
         *(Patch(facecolor=COLORS[role], label=name) for role, name in names.items()),
         Patch(facecolor="none", label=also),
@@ -296,20 +299,20 @@ DRAWN: dict[str, tuple[Callable[[], Data], Callable[[Data], Figure]]] = {
 
 
 def held(svg: Path) -> Data:
-    """The numbers that a figure was drawn from."""
+    """Return the numbers that a figure was drawn from."""
     found = re.search(r"<dc:description>(.*?)</dc:description>", svg.read_text(encoding="utf-8"), re.S)
     return {} if found is None else json.loads(unescape(found[1]))
 
 
 def save(name: str, data: Data, path: Path) -> None:
-    """Draws a figure from these numbers; an .svg holds them, and is the same bytes each time."""
+    """Draw a figure from these numbers. An .svg contains them, and has the same bytes each time."""
     about = {"Date": None, "Description": json.dumps(data)} if path.suffix == ".svg" else {}
     with mpl.rc_context({"svg.hashsalt": name}):
         DRAWN[name][1](data).savefig(path, dpi=110, metadata=about)
 
 
 def main() -> None:
-    """Draws all of them."""
+    """Draw all figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=FIGURES)
     parser.add_argument("--format", choices=("svg", "png"), default="svg")

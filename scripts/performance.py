@@ -37,7 +37,7 @@ PAGE = ROOT / "docs" / "performance.md"
 TABLE = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.S)
 HEADINGS = [
     "what", "of", "n", "k", "rate", "seconds", "roofline time", "% of roofline", "speedup", "x mdm",
-    "tokens say",
+    "predicted",
 ]  # fmt: skip
 
 PARTS = {
@@ -108,7 +108,7 @@ def bench_table(rows: Sequence[Row]) -> str:
 def latents_table(rows: Sequence[Row]) -> str:
     """Return seconds over n, and those predicted from the number of tokens and the seconds of n = all."""
     last = rows[-1]
-    lines = [["n"], ["seconds"], ["tokens say"], ["off by"]]
+    lines = [["n"], ["seconds"], ["predicted"], ["off by"]]
     for row in rows:
         predicted = last["seconds"] * last["token_theory"] / row["token_theory"]
         cells = [str(row["latents"]), f"{row['seconds']:.2f}", f"{predicted:.2f}"]

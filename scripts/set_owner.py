@@ -11,6 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 REPOSITORY = "https://github.com/OWNER/latent-tokens"
 MANUAL = "https://OWNER.github.io/latent-tokens"
+COLAB = "https://colab.research.google.com/github/OWNER/latent-tokens"
+ADDRESSES = (REPOSITORY, MANUAL, COLAB)
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9]|-(?=[A-Za-z0-9])){0,38}")  # GitHub's rule for user names
 EXCEPT = ("scripts/set_owner.py", "tests/test_owner.py")  # these define and list the placeholder
 
@@ -22,9 +24,7 @@ def holding(root: Path = ROOT) -> list[Path]:
     ).stdout
     paths = [root / name for name in listed.split("\0") if name and name not in EXCEPT]
     return sorted(
-        path
-        for path in paths
-        if path.is_file() and any(address in text_of(path) for address in (REPOSITORY, MANUAL))
+        path for path in paths if path.is_file() and any(address in text_of(path) for address in ADDRESSES)
     )
 
 
@@ -50,7 +50,7 @@ def set_owner(owner: str, root: Path = ROOT) -> list[Path]:
     changed = holding(root)
     for path in changed:
         text = text_of(path)
-        for address in (REPOSITORY, MANUAL):
+        for address in ADDRESSES:
             text = text.replace(address, address.replace("OWNER", owner))
         path.write_text(text, encoding="utf-8")
     return changed

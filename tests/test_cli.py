@@ -145,7 +145,7 @@ def test_data_then_train_then_evaluate(tmp_path, capsys):
     assert "95% interval" in capsys.readouterr().out
     assert len(lines((tmp_path / "elsewhere" / "results.jsonl").read_text())) == 1
     assert main(["train", "sudoku-6", *training[2:-1], str(tmp_path / "other")]) == 2
-    assert "holds sudoku-4, not sudoku-6" in capsys.readouterr().err
+    assert "contains sudoku-4, not sudoku-6" in capsys.readouterr().err
     (data / "train.tokens.npy").write_bytes((data / "validation.tokens.npy").read_bytes())
     assert main([*training[:-1], str(tmp_path / "third")]) == 2
     assert "does not match the checksum in its manifest" in capsys.readouterr().err

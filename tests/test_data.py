@@ -135,7 +135,8 @@ def test_another_data_set_can_be_kept_out(tmp_path):
     held |= {key for examples in puzzles.values() for key in task.keys(examples).tolist()}
     assert not held & {key for examples in after.values() for key in boards.keys(examples).tolist()}
     with pytest.raises(
-        ValueError, match=r"apart_from=.*boards: holds sudoku-6, which has no puzzle in common with zebra-3"
+        ValueError,
+        match=r"apart_from=.*boards: contains sudoku-6, which has no puzzle in common with zebra-3",
     ):
         made(tmp_path, "zebra-3", "other", apart_from=(everything,))
 
@@ -336,7 +337,7 @@ def test_malformed_arrays_are_refused_despite_a_right_hash(tmp_path, spoil):
     arrays = (np.load(folder / f"train.{name}.npy") for name in Examples._fields)
     about["splits"]["train"]["sha256"] = fingerprint(Examples(*arrays))
     (folder / "manifest.json").write_text(json.dumps(about))
-    with pytest.raises(ValueError, match="train holds no examples of"):
+    with pytest.raises(ValueError, match="train has no examples of"):
         load_data(folder)
 
 
@@ -396,9 +397,9 @@ MISTAKES = [
     ("data sudoku-9 --source {two} --benchmark", "--benchmark measures generated examples"),
     ("data sudoku-6 --out .", "--out .: is the current directory. Choose another directory."),
     ("data sudoku-6 --out {none}/sub", "cannot be written (Not a directory); nothing of it is left"),
-    ("data sudoku-6 --apart-from {data4}", "holds sudoku-4, which has no puzzle in common with sudoku-6"),
+    ("data sudoku-6 --apart-from {data4}", "contains sudoku-4, which has no puzzle in common with sudoku-6"),
     ("data sudoku-9 --show 0", "--show 0: must be a whole number from 1"),
-    ("train sudoku-4 scdm --data {data}", "holds sudoku-6, not sudoku-4"),
+    ("train sudoku-4 scdm --data {data}", "contains sudoku-6, not sudoku-4"),
     (
         "train sudoku-6 scdm --data {untrained} --out {out}",
         "has no train examples, and training takes both splits",

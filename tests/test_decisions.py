@@ -60,9 +60,10 @@ def test_decision_references_name_their_heading(path):
         expected = f"{found[1]}, {TITLES[found[1]]}"
         assert text[found.start() :][: len(expected)].lower() == expected.lower()
         if path.suffix == ".md":
-            assert text[found.start() - 1 :].lower().startswith(f"[{expected}](".lower()), (
-                f"{expected}: not a link"
-            )
+            link = re.match(r"\[([^]]+)\]\([^)#]*#([^)]+)\)", text[found.start() - 1 :])
+            assert link, f"{expected}: not a link to a heading"
+            assert link[1].lower() == expected.lower()
+            assert link[2] == slug(expected)
     assert not re.search(r"\bdecisions? \(?[0-9]", text, re.I)
 
 

@@ -208,7 +208,7 @@ IMPOSSIBLE = [
     ("arm", Decoding(order=given([0, 2, 1])), "Use order=left_to_right"),
     ("arm", Decoding(tokens_per_step=2), "one token per step"),
     ("ar-mtp-window-2", Decoding(tokens_per_step=3), "window of 2"),
-    ("scdm", Decoding(latent_policy=lambda showing: showing.order.flip(1)), "latent_policy moved"),
+    ("scdm", Decoding(latent_policy=lambda showing: showing.order.flip(1)), "latent_policy: it moved"),
     ("scdm", Decoding(latents=lambda masked: -1), "whole numbers from 0"),
     ("scdm", Decoding(order=lambda known: torch.zeros_like(known).long()), "permutation"),
     ("scdm", Decoding(order=given([1, 0])), "schedule of shape"),

@@ -200,7 +200,7 @@ def test_a_judge_that_is_not_there_says_so(tmp_path):
         find_judge("trigrams", Text(8), None)
     with pytest.raises(
         ValueError,
-        match=r"must be a folder or a name on the hub with a causal .* or use judge=smollm2 or "
+        match=r"must be a directory or a name on the Hub with a causal .* or use judge=smollm2 or "
         r"judge=trigrams",
     ):
         find_judge(str(tmp_path), Text(8), None)

@@ -255,7 +255,7 @@ def test_unsupported_settings_of_lm_eval_are_refused(lm_class, text_net):
         lm_class(arm, tokenizer_of(), latents=4)
     with pytest.raises(ValueError, match="order=uniform: this method decodes from left to right"):
         lm_class(arm, tokenizer_of(), order="uniform")
-    with pytest.raises(ValueError, match="tokenizer=None: a network has none"):
+    with pytest.raises(ValueError, match="tokenizer=None: it is not part of a network"):
         lm_class(arm)
     with pytest.raises(ValueError, match="batch_size=x: must be a whole number"):
         lm_class(arm, tokenizer_of(), batch_size="x")

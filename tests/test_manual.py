@@ -11,8 +11,11 @@ import pytest
 import latent_tokens
 from helpers.documentation import ROOT, blocks, commands, run
 from latent_tokens.cli import main
+from latent_tokens.commands import COMMANDS
+from latent_tokens.commands.options import options_of
 
 sys.path.insert(0, str(ROOT / "scripts"))
+import cli_page
 import figures
 import notebook
 
@@ -21,6 +24,8 @@ SHORTER = {
     "--steps 600 --warmup 20 --evaluate-every 200": "--steps 6 --warmup 2 --evaluate-every 3 --num-train "
     "64 --num-validation 8",
     "--num-samples 500": "--num-samples 4",
+    "range(300)": "range(100)",
+    'SIZES["nano"]': 'SIZES["pico"]',
 }
 
 
@@ -61,17 +66,25 @@ def test_the_tutorial_runs_from_its_first_command_to_its_last(tmp_path, monkeypa
         assert long in page
         page = page.replace(long, short)
     parts = re.findall(r"```(bash|python)\n(.*?)```", page, re.S)
-    assert [kind for kind, _ in parts] == ["bash", "bash", "bash", "python", "bash", "python", "bash"]
+    assert [kind for kind, _ in parts] == [
+        "bash",
+        "bash",
+        "bash",
+        "python",
+        "bash",
+        "python",
+        "bash",
+        "python",
+    ]
     for kind, block in parts:
         if kind == "bash":
             run([line for line in block.splitlines() if line], tmp_path)
         else:
             exec(compile(block, "tutorial.md", "exec"), {"__name__": "tutorial"})
     assert (tmp_path / "runs/four/curve.png").stat().st_size > 5_000
-    assert (
-        len(re.findall(r"^step \d+: row [1-4] column [1-4] is [1-4]; latents", capsys.readouterr().out, re.M))
-        == 14
-    )
+    out = capsys.readouterr().out
+    assert re.search(r"^step 100: loss [\d.]+ nats per token$", out, re.M)
+    assert len(re.findall(r"^step \d+: row [1-4] column [1-4] is [1-4]; latents", out, re.M)) == 14
 
 
 def test_the_examples_of_the_manual_are_there():
@@ -87,6 +100,7 @@ def test_the_contents_name_every_page():
         [
             *(page.stem for page in DOCS.glob("*.md") if page.stem != "index"),
             "../CONTRIBUTING",
+            "../CODE_OF_CONDUCT",
             "../CHANGELOG",
             "../SECURITY",
         ]
@@ -99,6 +113,21 @@ def test_the_reference_has_every_public_name_once():
     )
     assert sorted(told) == sorted(latent_tokens.__all__)
     assert all(getattr(latent_tokens, name).__doc__ for name in told)
+
+
+def test_command_line_page_is_written_from_the_parsers():
+    assert (DOCS / "cli.md").read_text() == cli_page.page(), "run python scripts/cli_page.py"
+
+
+def test_command_line_page_has_every_flag_and_example():
+    sections = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", cli_page.page(), re.M | re.S))
+    assert list(sections) == list(COMMANDS)
+    for command, text in sections.items():
+        assert len(commands(text)) == 2
+        for option in options_of(COMMANDS[command]):
+            spelled = option.metavar if option.positional else option.flags[0]
+            assert f"`{spelled}".replace("|", "\\|") in text
+            assert text.count("](") >= option.help.count("docs/")
 
 
 @pytest.mark.parametrize("name", figures.DRAWN)

@@ -18,6 +18,8 @@ HOLDING = {
     "README.md",
     "SECURITY.md",
     "docs/index.md",
+    "docs/install.md",
+    "examples/tour.ipynb",
     "pyproject.toml",
     "src/latent_tokens/sharing/hub_methods.py",
     "src/latent_tokens/web/page.html",
@@ -29,10 +31,10 @@ def test_placeholder_is_in_the_listed_files():
     assert {str(path.relative_to(ROOT)) for path in set_owner.holding()} == HOLDING
 
 
-def test_placeholder_has_two_spellings():
+def test_placeholder_has_three_spellings():
     for name in HOLDING:
         text = (ROOT / name).read_text()
-        for address in (set_owner.REPOSITORY, set_owner.MANUAL):
+        for address in set_owner.ADDRESSES:
             text = text.replace(address, "")
         assert not re.search(r"OWNER(/latent-tokens|\.github)", text), name
 

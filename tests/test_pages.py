@@ -33,6 +33,7 @@ def test_links_of_a_page_exist(page):
 @pytest.mark.parametrize(
     ("page", "written"),
     [
+        ("choose.md", ""),
         ("cost.md", ""),
         ("hugging-face.md", "models/sudoku-9/README.md"),
         ("index.md", ""),

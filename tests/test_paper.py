@@ -562,9 +562,9 @@ def test_the_page_says_of_others_puzzles_what_the_rows_say():
             if line.startswith("|") and f" | {row['num_samples']:,} | " in line and "k = 8" not in line
         ]
         assert f"| {row['exact']:.1f} |" in line, row
-    boards = next(
-        line for line in page.splitlines() if line.startswith("They were trained on complete boards")
-    )
+    (boards,) = [
+        text for text in page.split("\n\n") if text.startswith("They were trained on complete boards")
+    ]
     for row in read_lines(SHIPPED / "results.jsonl"):
         if row["task"] == "sudoku-9" and row["order"] == "top_prob":
             assert f"{row['valid']:g}" in boards
@@ -595,5 +595,5 @@ def test_text_table_has_a_line_per_seed_and_needs_imports(few):
         match=r"text-mdm-imported: is missing. Import the published model: latent-tokens import FILE",
     ):
         reproduce(replace(config, experiment="table-text", scale="paper", judge="trigrams"))
-    with pytest.raises(ValueError, match="judge=nowhere: must be a folder or a name on the hub"):
+    with pytest.raises(ValueError, match="judge=nowhere: must be a directory or a name on the Hub"):
         reproduce(replace(config, experiment="table-text", seeds=3, judge="nowhere"))

@@ -64,7 +64,7 @@ def test_every_task_is_in_the_stored_queue():
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("models = 3", r"must hold tables \[\[models\]\]"),
+        ("models = 3", r"must have tables \[\[models\]\]"),
         ("[[models]]\ntask = 'sudoku'", "task=sudoku: must be one of sudoku-gen"),
         ("[[models]]\ntask = 'zebra'\nmethod = ['mdm']", "key=method: must be one of .* mean methods"),
         ("[[models]]\ntask = 'zebra'\nseeds = ['0']", "seeds must be a list like"),

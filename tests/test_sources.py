@@ -268,8 +268,11 @@ SUDOKU_FAULTS = {
     "row": (lambda row: spoilt(row, 1, 9), "row 9: must be 0 to 8"),
     "value": (lambda row: spoilt(row, 3, 0), "value 0: must be 1 to 9"),
     "givens": (lambda row: spoilt(row, 0, 82), "82 givens of 81 cells"),
-    "one given too many": (lambda row: spoilt(row, 0, row[0] + 1), "the strategies do not say"),
-    "strategy": (lambda row: spoilt(row, -1, 12), "the strategies do not say"),
+    "one given too many": (
+        lambda row: spoilt(row, 0, row[0] + 1),
+        "its strategies must be 0, given, for the first",
+    ),
+    "strategy": (lambda row: spoilt(row, -1, 12), "its strategies must be 0, given, for the first"),
     "a cell twice": (lambda row: spoilt(row, [5, 6], row[[1, 2]]), "a cell is in it twice"),
     "a wrong solution": (lambda row: spoilt(row, -2, row[-2] % 9 + 1), "the solution given is wrong in row"),
     "a wrong given": (
@@ -317,8 +320,8 @@ def test_arrays_of_another_kind_are_refused(tmp_path):
         with pytest.raises(ValueError, match=message):
             read_source(PUZZLE, path, skip_bad=True)
     for array, message in (
-        (np.zeros((3, 324), int), r"holds int64 \(3, 324\), and sudoku-puzzle takes whole numbers \(N"),
-        (np.zeros((3, 325)), "holds float64"),
+        (np.zeros((3, 324), int), r"is int64 \(3, 324\), and sudoku-puzzle takes whole numbers \(N"),
+        (np.zeros((3, 325)), "is float64"),
         (np.array([[None]]), "no complete array in it"),
     ):
         np.save(path, array)

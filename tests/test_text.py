@@ -140,7 +140,7 @@ BAD = {
     "length": ("a.txt", b"text", ["--length", "2"], "--length 2: must be a whole number from 3"),
     "bpe": ("a.txt", b"text", ["--tokenizer", "bpe:many"], "must be bpe:SIZE with a whole number"),
     "small bpe": ("a.txt", b"text", ["--tokenizer", "bpe:9"], "must have 257 to 1,048,575 tokens"),
-    "folder": ("a.txt", b"text", ["--tokenizer", "{here}"], "a folder without tokenizer.json"),
+    "folder": ("a.txt", b"text", ["--tokenizer", "{here}"], "a directory without tokenizer.json"),
     "damaged tokenizer": ("a.txt", b"text", ["--tokenizer", "{here}/a.txt"], "not a tokenizer"),
 }
 
@@ -358,9 +358,9 @@ MISTAKES = {
     "sample sudoku-6-mdm --prompt a": "--prompt a: is for text",
     "evaluate {run}": "--evaluator trigrams: learns from held-out text. Name a data set with",
     "evaluate {run} --judge {run}/nowhere": (
-        "must be a folder or a name on the hub with a causal language model"
+        "must be a directory or a name on the Hub with a causal language model"
     ),
-    "likelihood {run}": "give either --text FILE, or --data DIR",
+    "likelihood {run}": "--text with --data: exactly one is needed, --text FILE or --data DIR",
     "likelihood {run} --text {run}/nowhere": "nowhere: not found. Name a text file",
     "likelihood {run} --text {run}/config.json --latents -2": "--latents -2: must be a whole number from 0",
     "likelihood {run} --text {run}/config.json --latents 2 --orders 0": (
@@ -432,7 +432,7 @@ def test_a_folder_names_no_tokenizer_outside_of_it(data, tmp_path, name):
     manifest["task"]["tokenizer"] = name
     (tmp_path / "data" / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(
-        ValueError, match=r"tokenizer='.*': must be bytes or tokenizer.json, a file of the folder itself"
+        ValueError, match=r"tokenizer='.*': must be bytes or tokenizer.json, a file of the same directory"
     ) as error:
         load_data(tmp_path / "data")
     assert "\n" not in str(error.value)
@@ -617,7 +617,7 @@ def test_tokenizer_end_and_vocabulary_size_are_checked(tmp_path):
     (tmp_path / "vocab.json").write_text("{}")
     with pytest.raises(
         ValueError,
-        match=r"a folder without tokenizer.json, or vocab.json and merges.txt or encoder.json and vocab.bpe",
+        match=r"directory without tokenizer.json, or vocab.json and merges.txt or encoder.json and vocab.bpe",
     ):
         read_tokenizer(str(tmp_path))
     inner = learned.inner
@@ -635,11 +635,11 @@ def test_hub_without_a_network_fails_at_once(monkeypatch, capfd):
 
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", refuse)
     with pytest.raises(
-        ValueError, match=r"tokenizer=owner/no: must be bytes, .* or a name on the hub \(no network\)"
+        ValueError, match=r"tokenizer=owner/no: must be bytes, .* or a name on the Hub \(no network\)"
     ):
         read_tokenizer("owner/no")
     with pytest.raises(
-        ValueError, match=r"judge=owner/no: must be a folder or a name on the hub .* \(no network\)"
+        ValueError, match=r"judge=owner/no: must be a directory or a name on the Hub .* \(no network\)"
     ):
         LanguageModel("owner/no")
     assert [url.partition("owner/no")[2] for url in asked] == [

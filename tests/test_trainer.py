@@ -145,7 +145,7 @@ def test_trainer_takes_another_method_and_network(tmp_path):
         max_position_embeddings=16, attn_implementation="sdpa",
     )  # fmt: skip
     llama = LlamaForCausalLM(config)
-    with pytest.raises(ValueError, match="method and mask_id: LlamaForCausalLM has none of its own"):
+    with pytest.raises(ValueError, match=r"method and mask_id: not set by LlamaForCausalLM\. Pass"):
         LatentTokensTrainer(llama, SETTINGS(tmp_path / "run"))
     examples = examples_of()
     settings = SETTINGS(tmp_path / "run", max_steps=2, gradient_accumulation_steps=2)

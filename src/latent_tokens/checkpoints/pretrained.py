@@ -91,6 +91,10 @@ def from_pretrained(
 
     Raises:
         ValueError: the directory is missing, incomplete, corrupt, of another version or of another network.
+
+    Example:
+        >>> from_pretrained("sudoku-6-scdm").max_length
+        36
     """
     folder = find(folder_or_name)
     check_is_ours(folder)
@@ -204,9 +208,19 @@ def save_pretrained(
     A wrapper of the network is looked through. `about` is added to the config, and `beside` are other files.
     Existing files stay if an error is raised.
 
+    Args:
+        net: the network, also in a wrapper.
+        folder: the directory to write.
+        dtype: the precision of the weights. None is theirs.
+        about: keys to add to config.json.
+        beside: other files, by name.
+
     Raises:
         ValueError: the method is missing or cannot be saved.
         OSError: the disk is full.
+
+    Example:
+        save_pretrained(net, "models/six")
     """
     folder = Path(folder)
     net = cast(nn.Module, unwrap(net))

@@ -28,6 +28,9 @@ def load_method(name: str) -> Method:
 
     Models with its functions can then be saved and loaded. Its `name` is the name unless it has one.
 
+    Args:
+        name: the name, or module:name.
+
     Raises:
         ValueError: there is no such method, or it cannot be imported.
 

@@ -148,7 +148,9 @@ def read_examples(command: Likelihood, task: Text) -> Examples:
     from latent_tokens.tasks.base import evenly
 
     if (command.text is None) == (command.data is None):
-        raise ValueError("give either --text FILE, or --data DIR for the test split of a data set")
+        raise ValueError(
+            "--text with --data: exactly one is needed, --text FILE or --data DIR with a test split"
+        )
     if command.text is not None and command.num_sequences is not None:
         raise ValueError(
             f"num_sequences={command.num_sequences}: is for --data. "

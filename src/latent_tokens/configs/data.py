@@ -20,7 +20,12 @@ MOST_PROCESSES = 1_024
 
 @dataclass(frozen=True)
 class DataConfig:
-    """A data set to make or to convert: splits that share no puzzle, and a manifest with checksums."""
+    """A data set to make or to convert: splits that share no puzzle, and a manifest with checksums.
+
+    Example:
+        >>> DataConfig("zebra", houses=(3, 4), num_train=1_000).num_train
+        1000
+    """
 
     task: str
     """Task to make data for. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36 (or
@@ -29,7 +34,7 @@ class DataConfig:
     out: Path | None = None
     """Directory to write. It must be missing or empty. Default: data/TASK."""
     source: str | None = None
-    """Where the examples come from. For Sudoku boards: solver, pattern (few boards, much easier) or a file of
+    """Source of the examples. For Sudoku boards: solver, pattern (few boards, much easier) or a file of
     puzzles. docs/tasks.md lists the formats. For text: a UTF-8 text file, a directory of them, a .jsonl file,
     a directory saved by the library datasets, or hub:OWNER/NAME[:CONFIG] on the Hugging Face Hub. Default:
     solver for Sudoku boards."""
@@ -68,7 +73,7 @@ class DataConfig:
     """Tokenizer, for text. bytes, bpe:SIZE (learned from the training documents), a tokenizer.json, a
     directory with one or with GPT-2's two files, or a name on the Hugging Face Hub. Default: bytes."""
     field: str | None = None
-    """Field of each .jsonl line or data set row that holds the text, for text. Default: text."""
+    """Field of each .jsonl line or data set row with the text, for text. Default: text."""
     seed: int = 0
     """Random seed. The data depend on the task, its settings and the seed only."""
     processes: int | None = None

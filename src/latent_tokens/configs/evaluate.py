@@ -14,7 +14,12 @@ from latent_tokens.configs.sampling import NumLatents, SamplingConfig, check_sam
 
 @dataclass(frozen=True)
 class EvalConfig(SamplingConfig):
-    """What to evaluate: one result row for each number of latent tokens."""
+    """What to evaluate: one result row for each number of latent tokens.
+
+    Example:
+        >>> EvalConfig(latents=(0, 4, "all"), candidates=4).latents
+        (0, 4, 'all')
+    """
 
     latents: tuple[NumLatents, ...] | None = None  # type: ignore[assignment]
     """Number of latent tokens (n) in the input, one result row each. Numbers or all. With n = 0 the input
@@ -41,7 +46,7 @@ class EvalConfig(SamplingConfig):
             check_int("num_samples", self.num_samples, 1)
         check_int("batch_size", self.batch_size, 1)
         if self.latents == ():
-            raise ValueError("latents=(): must hold numbers or 'all', like (0, 4, 'all')")
+            raise ValueError("latents=(): must have numbers or 'all', like (0, 4, 'all')")
         for latents in self.latents or ():
             if latents != "all":
                 check_int("latents", latents, 0)

@@ -45,6 +45,10 @@ class TrainConfig:
     """One training run. The defaults suit two CPU cores.
 
     The paper's recipe is in docs/decisions.md (D-7, published optimizer settings).
+
+    Example:
+        >>> TrainConfig("sudoku-4", "scdm", steps=600).lr
+        0.002
     """
 
     task: str

@@ -122,6 +122,14 @@ def dense_mask(
 
     Returns:
         mask[b, i, j], true if slot queries[b, i] attends to slot j. A padding slot attends to itself only.
+
+    Example:
+        >>> one = torch.tensor([1])
+        >>> layout = next_layout(torch.arange(3)[None], one, candidates=one, latents=one)
+        >>> dense_mask(semi_causal, layout)[0].int()
+        tensor([[1, 0, 0],
+                [1, 1, 0],
+                [1, 1, 1]], dtype=torch.int32)
     """
     q = (layout.slots if queries is None else queries)[..., :, None]
     rows = layout.is_independent

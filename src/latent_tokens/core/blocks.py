@@ -53,6 +53,9 @@ def blockwise(block: int) -> Blockwise:
     Candidates are then of one block, and so are the tokens that a step decodes. With `mdm` this is the
     semi-autoregressive sampling of LLaDA.
 
+    Args:
+        block: the number of positions of a block.
+
     Example:
         >>> noise = torch.rand(1, 6)
         >>> blockwise(3)(torch.zeros(1, 6, dtype=torch.bool), noise).tolist()[0][3:] != [0, 1, 2]
@@ -66,6 +69,9 @@ def block_causal(block: int) -> BlockCausal:
     """Return the rule by which a slot attends to all slots of earlier blocks and of its own (BD3-LM, SDAR).
 
     No slot attends to later blocks, so leaving these out is exact.
+
+    Args:
+        block: the number of positions of a block.
 
     Example:
         >>> block_causal(3)(0, 1, 0, query_block=0, key_block=1)

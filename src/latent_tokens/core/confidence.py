@@ -15,6 +15,9 @@ Confidence = Callable[[Float[Tensor, "B K V"]], Float[Tensor, "B K"]]
 def top_prob(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
     """Return the largest probability of each candidate (equation of c_l, appendix D).
 
+    Args:
+        logits: of B rows and K candidates.
+
     Example:
         >>> top_prob(torch.tensor([[[0.5, 0.25, 0.25]]]).log()).tolist()
         [[0.5]]
@@ -24,6 +27,9 @@ def top_prob(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
 
 def margin(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
     """Return the difference between the largest and the second largest probability of each candidate.
+
+    Args:
+        logits: of B rows and K candidates.
 
     Example:
         >>> margin(torch.tensor([[[0.5, 0.25, 0.25]]]).log()).tolist()
@@ -35,6 +41,9 @@ def margin(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
 
 def entropy(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
     """Return the negative entropy of each candidate, in nats.
+
+    Args:
+        logits: of B rows and K candidates.
 
     Example:
         >>> entropy(torch.zeros(1, 1, 2)).tolist()  # -log 2

@@ -24,13 +24,26 @@ Count = int | Literal["all"] | Callable[[int], int]
 
 
 def growing(clean: int) -> int:
-    """Return the number of clean tokens + 1: few candidates early, many late (D-33, adaptive candidates)."""
+    """Return the number of clean tokens + 1: few candidates early, many late (D-33, adaptive candidates).
+
+    Args:
+        clean: the number of clean tokens.
+
+    Example:
+        >>> Decoding(candidates=growing).candidates(3)
+        4
+    """
     return clean + 1
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How to sample. Raises ValueError for a value out of range."""
+    """How to sample. Raises ValueError for a value out of range.
+
+    Example:
+        >>> Decoding(candidates=4, latents=8).latents
+        8
+    """
 
     candidates: Count = 1  # k, or number of clean tokens -> k: decode the most confident of the next k
     latents: Count | None = None  # n, or number of masked tokens -> n; None = the method's own
@@ -65,7 +78,13 @@ class Decoding:
 
 @dataclass(frozen=True)
 class Generated:
-    """What `generate` returns, for B rows of L positions."""
+    """What `generate` returns, for B rows of L positions.
+
+    Example:
+        >>> known = torch.zeros(1, 36, dtype=torch.bool)
+        >>> generate(net, net.method, known.long(), known).forward_passes
+        36
+    """
 
     tokens: Int[Tensor, "B L"]
     order: Int[Tensor, "B L"]  # known positions first, then the others as decoded, then those past the length
@@ -78,6 +97,14 @@ class Step:
     """One decoding step, as `on_step` receives it: all that is needed to draw it.
 
     A is the number of unfinished rows.
+
+    Example:
+        >>> known = torch.zeros(1, 36, dtype=torch.bool)
+        >>> steps = []
+        >>> generate(net, net.method, known.long(), known, latents=4, on_step=steps.append).forward_passes
+        36
+        >>> len(steps[0].latents[0])
+        4
     """
 
     rows: Int[Tensor, " A"]  # which rows of the batch

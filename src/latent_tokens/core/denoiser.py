@@ -17,6 +17,10 @@ class Denoiser(Protocol):
     is never chosen. If `supports_slots` is true (`reads`, its name in version 0.1, is understood too), it
     takes a fourth argument, slots Bool[B, S], and returns the logits of these slots only, (N, V), row by row.
     On an accelerator its mask may then be a FlexAttention BlockMask.
+
+    Example:
+        >>> isinstance(net, Denoiser)
+        True
     """
 
     mask_id: int

@@ -14,6 +14,11 @@ class Layout:
     """The slots of one forward pass: clean, then masked, then padding.
 
     See D-12, latent token count, and D-24, padding slots.
+
+    Example:
+        >>> one, two = torch.tensor([1]), torch.tensor([2])
+        >>> next_layout(torch.arange(6)[None], two, candidates=one, latents=two).positions
+        tensor([[0, 1, 3, 4, 2]])
     """
 
     positions: Int[Tensor, "B S"]  # the position in the sequence that each slot holds; 0 in padding
@@ -59,6 +64,9 @@ def next_layout(
         candidates: how many of the next masked tokens of the order are candidates.
         latents: how many of the masked tokens after these are latent tokens.
         num_slots: the number of slots of the largest input, if it is known.
+
+    Returns:
+        The layout, with padding slots after short rows.
 
     Example:
         >>> one = torch.tensor([1])

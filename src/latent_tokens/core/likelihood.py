@@ -69,6 +69,12 @@ def log_likelihood(
     Raises:
         ValueError: a left-to-right method gets another order, or a method latent tokens that it does not
             support.
+
+    Example:
+        >>> tokens, known, lengths = as_tensors(task.generate(2, seed=0))
+        >>> order = left_to_right(known)
+        >>> log_likelihood(net, net.method, tokens, order, known.sum(1), lengths, latents=4).shape
+        torch.Size([2, 36])
     """
     scores = score_tokens(
         net,

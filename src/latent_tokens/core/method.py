@@ -31,7 +31,12 @@ BLOCK_MASK_FROM = 1_024  # slots: on an accelerator, longer inputs get their mas
 
 @dataclass(frozen=True)
 class Method:
-    """A model: how it is trained, and its input at inference (sections 3 to 5; table in docs/concepts.md)."""
+    """A model: how it is trained, and its input at inference (sections 3 to 5; table in docs/concepts.md).
+
+    Example:
+        >>> Method(any_order, semi_causal, latents=4).latent_control
+        'free'
+    """
 
     order: Order  # the decoding order
     attention: Rule  # which slots each slot attends to

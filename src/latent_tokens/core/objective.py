@@ -78,6 +78,11 @@ def loss(
     Raises:
         ValueError: a row has no unknown position, a token is MASK, or the method cannot take the known
             positions.
+
+    Example:
+        >>> tokens, known, _ = as_tensors(task.generate(2, seed=0))
+        >>> loss(net, net.method, tokens, known, torch.Generator().manual_seed(0)).shape
+        torch.Size([])
     """
     net = as_denoiser(net)
     generator = torch.default_generator if generator is None else generator

@@ -26,12 +26,29 @@ If its attribute `refreshable` is true, `Decoding.refresh` reshuffles the masked
 
 
 def left_to_right(known: Bool[Tensor, "B L"]) -> Int[Tensor, "B L"]:
-    """Return the known positions, then the others, both ascending."""
+    """Return the known positions, then the others, both ascending.
+
+    Args:
+        known: true at given positions.
+
+    Example:
+        >>> left_to_right(torch.tensor([[False, True, False]]))
+        tensor([[1, 0, 2]])
+    """
     return (~known).int().argsort(dim=1, stable=True)
 
 
 def any_order(known: Bool[Tensor, "B L"], noise: Noise | Draw) -> Int[Tensor, "B L"]:
-    """Return the known positions, ascending, then the others as the noise shuffles them."""
+    """Return the known positions, ascending, then the others as the noise shuffles them.
+
+    Args:
+        known: true at given positions.
+        noise: one number per position, or a function that draws them.
+
+    Example:
+        >>> any_order(torch.tensor([[False, True, False]]), torch.tensor([[0.9, 0.5, 0.1]]))
+        tensor([[1, 2, 0]])
+    """
     drawn = noise() if callable(noise) else noise
     return shuffle(left_to_right(known), known.sum(1), drawn)
 
@@ -45,8 +62,15 @@ def given(schedule: Sequence[int] | Tensor) -> Order:
 
     Known positions come first.
 
+    Args:
+        schedule: Int[L] or Int[B, L], the positions in decoding order.
+
     Raises:
         ValueError: `schedule` is not a permutation or, when it is followed, has another length.
+
+    Example:
+        >>> given([2, 0, 1])(torch.tensor([[False, True, False]]))
+        tensor([[1, 2, 0]])
     """
     positions = torch.as_tensor(schedule)
     positions = positions[None] if positions.dim() == 1 else positions
@@ -68,7 +92,12 @@ def given(schedule: Sequence[int] | Tensor) -> Order:
 
 
 class PolicyInput(NamedTuple):
-    """A decoding step before its latent tokens are chosen, one line per row: the input of a latent policy."""
+    """A decoding step before its latent tokens are chosen, one line per row: the input of a latent policy.
+
+    Example:
+        >>> Decoding(latents=2, latent_policy=lambda step: step.order).latents
+        2
+    """
 
     order: Int[Tensor, "B L"]  # clean positions, candidates, other masked ones, those past the row's length
     num_clean: Int[Tensor, " B"]
@@ -93,12 +122,29 @@ The next n of them are the latent tokens.
 
 
 def nearest(step: PolicyInput) -> Int[Tensor, "B L"]:
-    """Choose the next n of the order after the candidates (Algorithm 5, line 8)."""
+    """Return the order unchanged: the latent tokens are the next n (Algorithm 5, line 8).
+
+    Args:
+        step: the step, before its latent tokens are chosen.
+
+    Example:
+        >>> Decoding(latents=4, latent_policy=nearest).latents
+        4
+    """
     return step.order
 
 
 def random(step: PolicyInput, noise: Noise | Draw) -> Int[Tensor, "B L"]:
-    """Choose any n of the masked tokens after the candidates, again at each step (Z_t of Algorithm 3)."""
+    """Return the order with the masked tokens after the candidates shuffled (Z_t of Algorithm 3).
+
+    Args:
+        step: the step, before its latent tokens are chosen.
+        noise: one number per position, or a function that draws them.
+
+    Example:
+        >>> Decoding(latents=4, latent_policy=random).latents
+        4
+    """
     drawn = noise() if callable(noise) else noise
     return shuffle(step.order, step.start, drawn)
 
@@ -163,7 +209,7 @@ def choose_latents(policy: LatentPolicy, step: PolicyInput, draw: Draw | None) -
     fixed = (index < step.start[:, None]) | (index >= (step.num_clean + step.num_masked)[:, None])
     if (moved & fixed).any():
         raise ValueError(
-            "latent_policy moved clean tokens, candidates or positions past a row's length: "
+            "latent_policy: it moved clean tokens, candidates or positions past a row's length, and "
             "only masked tokens after these may move"
         )
     return order

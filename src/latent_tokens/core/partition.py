@@ -17,6 +17,9 @@ Partition = Callable[[Bool[Tensor, "B L"], Noise], Int[Tensor, "B T"]]
 def equal_parts(steps: int) -> Partition:
     """Return the partition into T = `steps` parts whose sizes differ by at most 1.
 
+    Args:
+        steps: the number of steps T.
+
     Raises:
         ValueError: `steps` is less than 1.
 
@@ -35,6 +38,9 @@ def equal_parts(steps: int) -> Partition:
 
 def reverse_process(steps: int) -> Partition:
     """Return the random partition of the reverse process with T = `steps`: each position has a uniform step.
+
+    Args:
+        steps: the number of steps T.
 
     Raises:
         ValueError: `steps` is less than 1.
@@ -57,6 +63,9 @@ def given_partition(sets: Sequence[Sequence[int]]) -> tuple[Order, Partition]:
     """Return `order` and `tokens_per_step` of a Decoding that decodes the positions of sets[t] at step t.
 
     Known positions are left out of their set.
+
+    Args:
+        sets: the positions that each step decodes.
 
     Raises:
         ValueError: the sets are not a partition of 0..L-1.

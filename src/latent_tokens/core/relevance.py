@@ -54,6 +54,11 @@ def influence(
 
     Raises:
         ValueError: the readout is shifted, so that no slot predicts a masked token.
+
+    Example:
+        >>> tokens, known, _ = as_tensors(task.generate(2, seed=0))
+        >>> influence(net, net.method, tokens, known, torch.Generator().manual_seed(0)).shape
+        torch.Size([36, 36])
     """
     if method.readout == "shifted":
         raise ValueError(
@@ -136,6 +141,10 @@ def relevant(relation: Tensor, name: str = "relevant") -> LatentPolicy:
 
     Raises:
         ValueError: the relation is not square, is negative, or is 0 everywhere.
+
+    Example:
+        >>> Decoding(latents=4, latent_policy=relevant(torch.ones(36, 36))).latents
+        4
     """
     levels = quantize(relation)
     return rank_by(

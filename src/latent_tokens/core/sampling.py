@@ -209,7 +209,7 @@ def sample_tokens(
     largest = logits.amax(-1, keepdim=True)
     if not math.isfinite(largest.sum()):  # as it is if one of them is not
         raise ValueError(
-            "the net's logits are not finite where a token is to be drawn: "
+            "net: its logits are not finite at a token to be drawn, so "
             "its weights have diverged, or are corrupt"
         )
     if decoding.temperature == 0:

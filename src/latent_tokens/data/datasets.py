@@ -211,7 +211,7 @@ def keys_of(folders: Sequence[Path], task: Task) -> set[int]:
         other, splits = load_data(folder, task=task)
         if not isinstance(other, Task) or puzzles_of(other) != puzzles_of(task):
             raise ValueError(
-                f"apart_from={folder}: holds {other.name}, which has no puzzle in common with {task.name}"
+                f"apart_from={folder}: contains {other.name}, which has no puzzle in common with {task.name}"
             )
         for examples in splits.values():
             keys |= set(other.keys(examples).tolist())

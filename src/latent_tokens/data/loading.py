@@ -144,7 +144,7 @@ def load_split(folder: Path, task: Language, split: Split, entry: SplitEntry) ->
     recorded = {"dtype": entry["dtype"]} if "dtype" in entry else {}
     if recorded != type_entry(examples.tokens.dtype) or not fits(task, examples):
         raise ValueError(
-            f"data={folder}: {split} holds no examples of {description(task)}. Make the data set again."
+            f"data={folder}: {split} has no examples of {description(task)}. Make the data set again."
         )
     return examples
 

@@ -36,6 +36,9 @@ def as_tensors(examples: Examples, device: torch.device | str = "cpu") -> tuple[
 def as_numpy(tokens: Tensor) -> Tokens:
     """Return tokens as tasks take them: of the smallest type, uint8, uint16 or uint32, on the CPU.
 
+    Args:
+        tokens: token ids, on any device.
+
     Example:
         >>> as_numpy(torch.tensor([[1, 2]])).dtype
         dtype('uint8')

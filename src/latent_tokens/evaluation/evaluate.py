@@ -69,10 +69,9 @@ def evaluate(
 ) -> list[Row]:
     """Return the rows of results.jsonl, one per number of latent tokens.
 
-    Percentages are of samples. `processed` is tokens processed per sample, `forward_passes` those of the
-    longest batch. `relative_cost` is relative to an input with all masked tokens at every step. `paper_cost`
-    is the same by the paper's formula (D-21, relative cost), None if n or k is a rule. Seconds are of
-    decoding only.
+    Percentages are of samples, and seconds of decoding only. `processed` is tokens processed per sample,
+    `relative_cost` relative to an input with all masked tokens at every step, and `paper_cost` the same by
+    the paper's formula (D-21, relative cost). docs/formats.md lists all keys.
 
     Args:
         net: the model, also in a wrapper. It is left in eval mode.
@@ -85,6 +84,10 @@ def evaluate(
 
     Raises:
         ValueError: the net is not of the task, its method cannot decode so, or it does not suit the protocol.
+
+    Example:
+        >>> len(evaluate(net, "sudoku-6", latents=(0, 4), num_samples=2))
+        2
     """
     # Check the request before anything is computed.
     net = cast(Transformer, unwrap(net))

@@ -80,7 +80,7 @@ class LanguageModel:
             self.tokenizer, model = read_model(name, options)
         except Exception as error:  # a directory, a hub or a network can fail in any way
             reason = (
-                f"must be a folder or a name on the hub with a causal language model ({first_line(error)})"
+                f"must be a directory or a name on the Hub with a causal language model ({first_line(error)})"
             )
             raise ValueError(
                 f"judge={name}: {reason}. "

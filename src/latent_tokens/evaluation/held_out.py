@@ -39,17 +39,32 @@ def nats_along_orders(
     """Return the negative log-likelihood of N sequences along K orders, in nats (K, N).
 
     K is 1 from left to right. Sequence i has the random orders of (seed, i) for any number of latents. The
-    mean over uniform orders is the bound (ELBO) that masked diffusion models are trained on. `order` is
-    uniform, left_to_right or blockwise:N, by default that of the method.
+    mean over uniform orders is the bound (ELBO) that masked diffusion models are trained on.
 
-    `report` receives the number of sequences of each batch. `off_distribution` is that of `log_likelihood`.
-    Raise ValueError as `log_likelihood` does.
+    Args:
+        net: the network, with its method.
+        examples: N complete sequences.
+        orders: the number K of orders. 1 if `order` is left_to_right.
+        order: uniform, left_to_right or blockwise:N. None is the method's own.
+        latents: n. None is the method's own number.
+        seed: of the random orders.
+        report: receives the number of sequences of each batch.
+        off_distribution: as for `log_likelihood`.
+
+    Raises:
+        ValueError: as `log_likelihood`.
+
+    Example:
+        >>> nats_along_orders(net, task.generate(2, seed=0), orders=3, latents=4).shape
+        (3, 2)
     """
     # Choose the orders.
     method = net.method
     device = next(net.parameters()).device
     if method is None:
-        raise ValueError("net.method is None: set it to the Method that the net was trained with")
+        raise ValueError(
+            "net.method=None: the net has no method. Set it to the one that it was trained with."
+        )
     schedule = schedule_for(method, order)
     count = orders if is_random(schedule) else 1
 

@@ -103,7 +103,7 @@ def speed_table(rows: Sequence[BenchRow]) -> Table:
         "% of\nroofline",
         "speedup",
         "x mdm",
-        "tokens say",
+        "predicted",
         "MB",
     ):
         table.add_column(heading, justify="right", no_wrap=True)

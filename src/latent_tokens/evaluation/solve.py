@@ -30,8 +30,21 @@ def solve(
 
     Attempt i draws from the random stream (seed, i).
 
+    Args:
+        net: the network, with its method.
+        task: the task that it learned.
+        problem: one example.
+        decoding: the settings of decoding.
+        seed: of the random streams.
+        attempts: the number of answers to try.
+
     Raises:
         ValueError: the problem has no solution, or the net is of another size.
+
+    Example:
+        >>> problem = task.encode("1.....3............2................")
+        >>> solve(net, task, problem, Decoding(candidates=8, latents=4), seed=0, attempts=5).tokens.shape
+        (36,)
     """
     check_fits(net, task)
     check_solvable(task, problem)

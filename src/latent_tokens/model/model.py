@@ -42,6 +42,10 @@ class Model:
         method: the method that it was trained with.
         task: the task that it learned.
         directory: the directory that it was read from.
+
+    Example:
+        >>> load("sudoku-6-scdm").task.name
+        'sudoku-6'
     """
 
     net: Transformer = field(repr=False)
@@ -129,11 +133,30 @@ class Model:
         return ResultTable(rows, title)
 
     def save_pretrained(self, folder: str | Path, **options: Any) -> None:
-        """Write a model directory with its card (`Transformer.save_pretrained`)."""
+        """Write a model directory with its card (`Transformer.save_pretrained`).
+
+        Args:
+            folder: the directory. It must be missing or empty.
+            **options: as those of `Transformer.save_pretrained`.
+
+        Example:
+            model.save_pretrained("models/six", license="mit")
+        """
         save_pretrained(self.net, folder, **options)
 
     def push_to_hub(self, name: str, **options: Any) -> str:
-        """Save the model as OWNER/NAME on the Hugging Face Hub (`Transformer.push_to_hub`)."""
+        """Save the model as OWNER/NAME on the Hugging Face Hub (`Transformer.push_to_hub`).
+
+        Args:
+            name: OWNER/NAME on the hub.
+            **options: as those of `Transformer.push_to_hub`.
+
+        Returns:
+            The address of the commit.
+
+        Example:
+            model.push_to_hub("me/six", private=True)
+        """
         return push_to_hub(self.net, name, **options)
 
     def decoding(self, settings: dict[str, Any]) -> tuple[Decoding, int]:

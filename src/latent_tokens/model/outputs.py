@@ -22,7 +22,12 @@ WIDTH = 110  # columns of a printed table
 
 @dataclass(frozen=True)
 class Samples:
-    """What `Model.generate` returns, for N samples of L positions."""
+    """What `Model.generate` returns, for N samples of L positions.
+
+    Example:
+        >>> load("sudoku-6-scdm").generate(num_samples=2, latents=4).tokens.shape
+        (2, 36)
+    """
 
     tokens: Tokens  # (N, L)
     text: list[str]
@@ -35,7 +40,12 @@ class Samples:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """What `Model.evaluate` returns: one row per number of latent tokens. It prints as a table."""
+    """What `Model.evaluate` returns: one row per number of latent tokens. It prints as a table.
+
+    Example:
+        >>> load("sudoku-6-scdm").evaluate(latents=(0, 4), num_samples=2).rows[1]["latents"]
+        4
+    """
 
     rows: list[Row]
     title: str
@@ -50,6 +60,9 @@ class ResultTable:
 
         Raises:
             ValueError: pandas is not installed.
+
+        Example:
+            model.evaluate(latents=(0, 4, "all")).to_pandas().plot("relative_cost", "valid")
         """
         try:
             import pandas

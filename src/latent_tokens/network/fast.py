@@ -76,6 +76,9 @@ def generate(
         on_step: called with every step.
         **settings: fields of `Decoding` that replace those of `decoding` (`latents=4`).
 
+    Returns:
+        The decoded tokens, their order and their cost.
+
     Raises:
         ValueError: the decoding does not suit the method, shapes or values are off, logits are not finite, or
             the network does not pass `check_network`.

@@ -156,7 +156,7 @@ def check_input_matters(probe: Probe, is_shifted: bool) -> None:
     if difference(logits[:, probe.masked], with_other_tokens[:, probe.masked]) < SMALL * by_unhidden:
         raise failure(
             probe.net,
-            "clean tokens do not change its logits at masked slots. Pass the mask, true where a slot "
+            "clean tokens do not change its logits at masked slots. Pass the mask, true if a slot "
             f"attends: {HUGGING_FACE_MASK}, ~mask in torch's MultiheadAttention.",
         )
     if by_position == 0 < by_unhidden and not is_shifted:

@@ -85,7 +85,7 @@ def read_queue(path: Path, config: ReproduceConfig) -> list[Entry]:
         raise ValueError(f"queue={path}: cannot be read ({error}). Name a TOML file.") from None
     tables = content.get("models")
     if not isinstance(tables, list) or set(content) != {"models"}:
-        raise ValueError(f"queue={path}: must hold tables [[models]] and nothing else")
+        raise ValueError(f"queue={path}: must have tables [[models]] and nothing else")
     return [
         entry_of(table, f"queue={path}, models {number}", config) for number, table in enumerate(tables, 1)
     ]

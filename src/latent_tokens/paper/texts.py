@@ -58,7 +58,7 @@ def measure_text(net: Transformer, recipe: Recipe) -> Row:
     folder, data = recipe.training.folder, recipe.evaluation.data
     task = described(read_description(folder, "config.json", "model").get("task"), folder)
     if not isinstance(task, Text):
-        raise ValueError(f"{folder}: holds a model of {task.name}, not of text")
+        raise ValueError(f"{folder}: is a model of {task.name}, not of text")
     validation = None if data is None else read_split(task, data, "validation")
     (row,) = evaluate_text(
         net,

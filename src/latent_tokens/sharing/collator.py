@@ -87,7 +87,16 @@ class DiffusionCollator:
     def loss(
         self, logits: Float[Tensor, "B S V"], labels: Int[Tensor, "B S"], weights: Float[Tensor, "B S"]
     ) -> Float[Tensor, ""]:
-        """Return the loss of a batch from the network's logits: the weighted sum of its cross-entropies."""
+        """Return the loss of a batch from the network's logits: the weighted sum of its cross-entropies.
+
+        Args:
+            logits: of the slots of the batch.
+            labels: the tokens to predict, and -100 for slots that are not scored.
+            weights: the weight of each slot.
+
+        Example:
+            loss = collator.loss(outputs.logits, batch["labels"], batch["weights"])
+        """
         return weighted_cross_entropy(exclude_mask_token(self.mask_id, logits), labels, weights)
 
     def seeded(self) -> torch.Generator:

@@ -203,7 +203,9 @@ def open_model(model: str | Path | nn.Module, tokenizer: Text | PreTrainedTokeni
             raise ValueError("tokenizer: a model of a path or a name has its own. Leave it out.")
         return read_text_model(model)
     if tokenizer is None:
-        raise ValueError("tokenizer=None: a network has none. Pass its Text, or a tokenizer of transformers.")
+        raise ValueError(
+            "tokenizer=None: it is not part of a network. Pass its Text, or a tokenizer of transformers."
+        )
     codec = TextCodec(tokenizer) if isinstance(tokenizer, Text) else TransformersCodec(tokenizer)
     return with_codec(model, codec)
 

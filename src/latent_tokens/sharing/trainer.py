@@ -57,7 +57,7 @@ class LatentTokensTrainer(Trainer):
         missing = [name for name, value in (("method", method), ("mask_id", mask_id)) if value is None]
         if method is None or mask_id is None:
             names = " and ".join(missing)
-            raise ValueError(f"{names}: {type(model).__name__} has none of its own. Set {names}.")
+            raise ValueError(f"{names}: not set by {type(model).__name__}. Pass {names}.")
         args = copy(args)
         args.remove_unused_columns = False
         self.collator = DiffusionCollator(method, mask_id, args.seed + args.process_index)

@@ -41,7 +41,7 @@ class Examples:
 
     Example:
         >>> examples = Examples.of(np.zeros((2, 16), np.uint8), known=3)
-        >>> len(examples), examples[0]["known"].sum()
+        >>> len(examples), int(examples[0]["known"].sum())
         (2, 3)
     """
 
@@ -80,7 +80,9 @@ class Examples:
         try:
             from datasets import Dataset
         except ImportError:
-            raise ValueError("to_hf needs the library datasets. Install it: pip install datasets") from None
+            raise ValueError(
+                "to_hf: the library datasets is not installed. Use pip install datasets."
+            ) from None
         columns = {"tokens": self.tokens.astype(np.int64), "known": self.known, "length": self.lengths}
         return Dataset.from_dict(columns)
 

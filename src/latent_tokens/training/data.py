@@ -41,7 +41,7 @@ def training_data(config: TrainConfig, task: Language) -> tuple[Language, dict[S
         return task, generate_examples(config, task)
     stored_task, splits = load_data(config.data, ("train", "validation"), task)
     if stored_task.name != task.name:
-        raise ValueError(f"data={config.data}: holds {stored_task.name}, not {task.name}")
+        raise ValueError(f"data={config.data}: contains {stored_task.name}, not {task.name}")
     for split in ("train", "validation"):
         if split not in splits or not len(splits[split].tokens):
             problem = f"has no {split} examples, and training takes both splits"

@@ -50,9 +50,7 @@ class Puzzle(BaseModel):
     puzzle: str = Field(max_length=MAX_PUZZLE)
 
 
-@with_settings(
-    "latents", "candidates", "order", "temperature", "seed", "off_distribution", "refresh"
-)
+@with_settings("latents", "candidates", "order", "temperature", "seed", "off_distribution", "refresh")
 class Question(Puzzle):
     """A puzzle and the settings to decode it with.
 

@@ -81,7 +81,7 @@ def shah_sudoku(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
     width = 4 * task.side**2 + 1
     if array.ndim != 2 or array.shape[1] != width or array.dtype.kind not in "iu":
         raise ValueError(
-            f"{path}: holds {array.dtype} {array.shape}, and {task.name} takes whole numbers (N, {width})"
+            f"{path}: is {array.dtype} {array.shape}, and {task.name} takes whole numbers (N, {width})"
         )
     for number, row in enumerate(array):
         yield f"row {number} (from 0)", partial(shah_row, task, row)
@@ -110,9 +110,7 @@ def shah_row(task: Sudoku | SudokuPuzzle, row: NDArray[np.int64]) -> Examples:
         not np.isin(strategies, STRATEGIES).all()
         or ((strategies == 0) != (np.arange(len(cells)) < num_givens)).any()
     ):
-        raise ValueError(
-            f"the strategies do not say that the first {num_givens} cells, and no others, are given"
-        )
+        raise ValueError(f"its strategies must be 0, given, for the first {num_givens} cells only")
     solution = np.empty(len(cells), np.int16)
     solution[positions] = values - 1
     givens = np.full(len(cells), -1, np.int16)
@@ -173,9 +171,7 @@ def shah_zebra(task: Zebra, path: Path) -> Iterator[Record]:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     if not isinstance(content, list):
-        raise ValueError(
-            f"{path}: holds a {type(content).__name__}, must be a list of [tokens, table, order]"
-        )
+        raise ValueError(f"{path}: is a {type(content).__name__}, must be a list of [tokens, table, order]")
     for number, record in enumerate(content):
         yield f"row {number} (from 0)", partial(shah_zebra_row, task, record)
 
@@ -184,7 +180,7 @@ def shah_zebra_row(task: Zebra, record: Plain) -> Examples:
     """Return one example of Shah et al.'s Zebra. The clues come before ANSWER; the table is the answer."""
     words, table, _ = record if isinstance(record, list) and len(record) == 3 else (None, None, None)
     if not is_text(words) or "ANSWER" not in words:
-        raise ValueError("must be [tokens, table, order], the tokens text with ANSWER among it")
+        raise ValueError("it must be [tokens, table, order], and the tokens text that contains ANSWER")
     return zebra_row(task, words[: words.index("ANSWER")], table)
 
 

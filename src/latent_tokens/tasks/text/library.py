@@ -15,7 +15,7 @@ def library() -> ModuleType:
         import tokenizers
     except ImportError:
         raise ValueError(
-            "tokenizers is not installed. "
+            "tokenizers: is not installed. "
             "Install it from a clone (pip install -e '.[text]'), or use tokenizer=bytes."
         ) from None
     return tokenizers

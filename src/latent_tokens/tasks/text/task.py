@@ -167,7 +167,7 @@ def text_described(entries: Mapping[str, object], folder: Path | None) -> Text:
         raise ValueError(f"{entries}: no task of this version")
     if tokenizer not in ("bytes", FILE):
         raise ValueError(
-            f"tokenizer={tokenizer[:80]!a}: must be bytes or {FILE}, a file of the folder itself"
+            f"tokenizer={tokenizer[:80]!a}: must be bytes or {FILE}, a file of the same directory"
         )
     text = Text(length, tokenizer, folder)
     coder = text.coder

@@ -173,12 +173,12 @@ def read_tokenizer(name: str, folder: Path | None = None) -> Bytes | Learned:
         raise ValueError(f"tokenizer={name}: cannot be read ({error})") from None
     if path.is_dir():
         others = " or ".join(" and ".join(pair) for pair in GPT2_FILES)
-        raise ValueError(f"tokenizer={name}: a folder without {FILE}, or {others}")
+        raise ValueError(f"tokenizer={name}: a directory without {FILE}, or {others}")
     try:
         return fetch_tokenizer(name)
     except Exception as error:  # a hub or a network can fail in any way
         raise ValueError(
-            f"tokenizer={name}: must be bytes, bpe:SIZE, a {FILE}, a folder or a name on the hub "
+            f"tokenizer={name}: must be bytes, bpe:SIZE, a {FILE}, a directory or a name on the Hub "
             f"({first_line(error)})"
         ) from None
 

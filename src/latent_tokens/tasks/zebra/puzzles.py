@@ -125,7 +125,7 @@ class Zebra:
         _, _, attributes = read_prompt(problem.tokens[0])
         if [len(row) for row in table] != [houses] * attributes:
             raise ValueError(
-                f"answer of {len(table)} rows: must have {attributes} of {houses} values, as the clues say"
+                f"answer of {len(table)} rows: must have {attributes} of {houses} values, as in the clues"
             )
         start = int(problem.known[0].sum())
         end = start + houses * attributes

@@ -91,7 +91,7 @@ def caption(rows: Sequence[Row]) -> str:
         products = " and ".join(f"{speed:.0f} GFLOP/s in {name}" for name, speed in speeds.items())
         sentences.append(f"Matrix product: {products}")
         sentences.append(f"Copy: {first['copy_gbytes']:.0f} GB/s")
-    return ". ".join(sentences) + "."
+    return ".\n".join(sentences) + "."
 
 
 def bench_table(rows: Sequence[Row]) -> str:

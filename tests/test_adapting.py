@@ -28,6 +28,7 @@ from latent_tokens.checkpoints.tensor_files import tensors_sha256
 from latent_tokens.cli import main
 from latent_tokens.network.hf_adapter import Adapter, add_lora, merged
 from latent_tokens.network.hf_model import FAMILIES
+from latent_tokens.tasks.text.tokenizer import learn_bpe
 from latent_tokens.training.state import saved_states
 from latent_tokens.training.step import ema_update, place_ema
 
@@ -385,3 +386,11 @@ def test_frozen_ema_weights_are_those_of_the_network():
     assert torch.equal(net.bias, bias)
     behind = net.weight - ema.module.weight  # 1, less the share of the ramped decay
     torch.testing.assert_close(behind, torch.full((2, 2), 2 / 11))
+
+
+def test_base_with_another_tokenizer_is_refused(data, bases, tmp_path):
+    base = shutil.copytree(bases / "llama", tmp_path / "base")
+    (base / "tokenizer.json").write_bytes(learn_bpe(iter(["ab"]), 257).to_json())
+    with pytest.raises(ValueError, match="has another tokenizer"):
+        fit(config_of(tmp_path / "run", data, base))
+    assert not (tmp_path / "run").exists()

@@ -56,7 +56,10 @@ def native_settings(layout: PublishedLayout, config: Mapping[str, Json]) -> dict
                 f"It must be {' or '.join(map(str, allowed))}."
             )
     if config.get("quantization_config") is not None:
-        raise ValueError("config.json: quantization_config is not supported. Use weights in bf16 or fp32.")
+        quantization = str(config["quantization_config"])[:80]
+        raise ValueError(
+            f"config.json: quantization_config={quantization} is not supported. Use weights in bf16 or fp32."
+        )
     entries = {name: value for name, value in config.items() if value is not None}
     for names in (*layout.needed, *(layout.settings or {}).values()):
         if not any(name in entries for name in names):

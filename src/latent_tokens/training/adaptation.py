@@ -31,6 +31,7 @@ from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.hf_adapter import Adapter, add_lora, freeze_embeddings
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Examples, Language
+from latent_tokens.training.data import check_tokenizer
 from latent_tokens.training.resume import RESTORE_HINT
 
 OF_ADAPTATION = ("mask", "lora", "freeze_embeddings", "gradient_checkpointing")
@@ -70,6 +71,7 @@ def adapted_network(
     """
     check_settings(config)
     if resumed is None:
+        check_tokenizer(str(config.start), start_folder(config), task)
         net = opened(config, method)
         adopt(net, {"vocab_size": task.vocab_size, "max_length": task.length}, task.name)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from latent_tokens.core.methods import Method
 from latent_tokens.data.datasets import load_data
 from latent_tokens.data.splits import chunks_of, make_splits
 from latent_tokens.progress import CONSOLE, counting
-from latent_tokens.tasks import Examples, Language, Task, TaskBase, Text, check_instance
+from latent_tokens.tasks import Examples, Language, Task, TaskBase, Text, check_instance, described
 from latent_tokens.tasks.base import check_tokens
 from latent_tokens.tasks.text.tokenizer import FILE
 
@@ -80,16 +81,19 @@ def check_tokenizer(start: str | Path, folder: Path, task: Language) -> None:
 
     Args:
         start: the name of the model.
-        folder: its directory. Without a tokenizer.json it has no tokenizer to compare.
+        folder: its directory. If it names the text that it learned, that is compared, else its
+            tokenizer.json. Without one there is nothing to compare.
         task: the task of the data set.
     """
     if not isinstance(task, Text) or not (folder / FILE).is_file():
         return
-    tokenizer = Text(task.length, FILE, folder).fingerprint
-    if tokenizer != task.fingerprint:
+    config = folder / "config.json"
+    entries = json.loads(config.read_text()).get("task") if config.is_file() else None
+    learned = described(entries, folder) if entries else Text(task.length, FILE, folder)
+    if isinstance(learned, Text) and learned.fingerprint != task.fingerprint:
         raise ValueError(
-            f"start={start}: has another tokenizer ({tokenizer}) than the data set ({task.fingerprint}). "
-            f"Make the data set with --tokenizer {start}."
+            f"start={start}: has another tokenizer ({learned.fingerprint}) "
+            f"than the data set ({task.fingerprint}). Make the data set with --tokenizer {start}."
         )
 
 

@@ -67,7 +67,7 @@ def test_type_other_than_the_recorded_one_is_refused(data, tmp_path):
     manifest = json.loads((copy / "manifest.json").read_text())
     del manifest["splits"]["test"]["dtype"]
     (copy / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(ValueError, match="test holds no examples"):
+    with pytest.raises(ValueError, match="test has no examples"):
         load_data(copy, ("test",))
     assert load_data(copy, ("train",))[1]["train"].tokens.dtype == np.uint32
 

@@ -487,7 +487,9 @@ def test_trace_captions_an_example_in_its_own_setting_only(tmp_path, capsys, arg
     )
     caption = f"wrong with none, like {record['gained']} of {record['puzzles']} generated puzzles"
     assert (caption in capsys.readouterr().out) is captioned
-    assert (caption in (tmp_path / "a.html").read_text()) is captioned
+    page = (tmp_path / "a.html").read_text()
+    recorded = re.search(r'id="recorded">(.*?)</script>', page, re.S)[1]
+    assert (caption in json.loads(recorded)["caption"]) is captioned
 
 
 @pytest.mark.parametrize(

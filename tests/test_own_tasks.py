@@ -164,7 +164,7 @@ def test_padded_examples_have_the_lengths_of_their_sequences():
     [
         (([[1, 2]], 0, 1), "length=1: a sequence has 2 tokens. Use length=2"),
         (([[1, 2]], 0, [2]), "length=None: the number of positions is missing"),
-        (([[70_000]], 0, 1), "token 70000: must be at most 65535"),
+        (([[2**32]], 0, 1), "token 4294967296: must be at most 4294967295"),
     ],
 )
 def test_padded_examples_that_cannot_be_are_refused(arguments, message):

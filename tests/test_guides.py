@@ -92,6 +92,7 @@ def test_defaults_of_the_page_on_choosing():
     assert "0.044 nats per token, at 0.88x" in page
 
 
+@pytest.mark.slow
 def test_formats_list_every_key_of_a_run(tmp_path):
     """A run of two steps has no file and no key that the page does not list, and its rows have the listed."""
     settings = TrainConfig(

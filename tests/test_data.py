@@ -1,5 +1,6 @@
 """Data sets: the same bytes from a seed, disjoint splits, and a directory that is complete or absent."""
 
+import itertools
 import json
 import os
 import signal
@@ -29,7 +30,7 @@ from latent_tokens import (
 )
 from latent_tokens.cli import main
 from latent_tokens.data.datasets import fingerprint
-from latent_tokens.data.splits import make_problems, make_splits
+from latent_tokens.data.splits import compile_kernels, make_problems, make_splits
 from latent_tokens.tasks import SPLITS, configured
 from latent_tokens.tasks.countdown.puzzles import texts
 from latent_tokens.tasks.zebra.puzzles import read_prompt
@@ -572,3 +573,10 @@ def test_workers_are_no_more_than_the_work(monkeypatch):
     assert (asked, builder.counts) == ([1], {"train": 10})
     make_splits(TASKS["sudoku-9"], {"train": 4_000}, 0, processes=2)
     assert asked[1] == 2
+
+
+def test_only_a_compiled_task_is_called_compiled(monkeypatch, capsys):
+    make_problems(TASKS["sudoku-4"], 1, seed=0)
+    monkeypatch.setattr(time, "perf_counter", itertools.count(0, 5).__next__)
+    compile_kernels(TASKS["sudoku-4"])
+    assert capsys.readouterr().err == ""

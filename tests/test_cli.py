@@ -644,7 +644,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     hint = said.splitlines()[-1]
     assert "stopped at step" in hint
     assert (
-        f"resume with: latent-tokens train sudoku-4 scdm --steps 300 --batch-size 4 --precision fp32 "
+        f"Resume with: latent-tokens train sudoku-4 scdm --steps 300 --batch-size 4 --precision fp32 "
         f"--num-train 64 --num-validation 8 --out '{run}' --resume auto" in hint
     )
     assert main([*command, "--resume", "auto"]) == 0

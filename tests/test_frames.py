@@ -454,7 +454,7 @@ def test_trace_writes_what_is_asked_for_and_writes_over_nothing(tmp_path, capsys
         == 0
     )
     said = capsys.readouterr().out
-    assert [line.rpartition("; ")[2] for line in said.splitlines()[:2]] == [
+    assert [line.rpartition(", ")[2] for line in said.splitlines()[:2]] == [
         "0 latent tokens: all masked tokens are candidates"
     ] * 2
     assert said.splitlines()[1].startswith("sudoku-6-mdm: ")

@@ -362,15 +362,15 @@ REFUSED = [
     ("--versoin", "--versoin: no such option. Did you mean --version?"),
     (
         "evaluate",
-        "RUN is missing: the command is latent-tokens evaluate RUN [OPTIONS]; "
-        "see latent-tokens evaluate --help",
+        "RUN is missing: the command is latent-tokens evaluate RUN [OPTIONS]. "
+        "See latent-tokens evaluate --help.",
     ),
     ("train", "TASK and METHOD are missing: the command is latent-tokens train TASK METHOD [OPTIONS]"),
     ("train sudoku-4", "latent-tokens: METHOD is missing: the command is"),
     ("train sudoku-4 scdm more", "'more' is one argument too many: the command is"),
-    ("evaluate --run there", "--run: RUN has no flag; the command is latent-tokens evaluate RUN [OPTIONS]"),
+    ("evaluate --run there", "--run: RUN has no flag. The command is latent-tokens evaluate RUN [OPTIONS]"),
     ("train sudoku-4 scdm --step 3", "--step: train has no such option. Did you mean --steps?"),
-    ("train sudoku-4 scdm -x", "-x: train has no such option; see latent-tokens train --help"),
+    ("train sudoku-4 scdm -x", "-x: train has no such option. See latent-tokens train --help."),
     ("train sudoku-4 scdm --size huge", "--size huge: must be one of pico, nano, tiny, mini, sminy, small"),
     ("train sudoku-4 scdm --size smal", "Did you mean small?"),
     ("train sudoku-4 scdm --seed 0 0", "--seed 0 0: must be one or more different values"),
@@ -382,8 +382,8 @@ REFUSED = [
         "train sudoku-4 scdm --size pico nano --seed 0 1 --out runs/x-{seed}",
         "Use --out 'runs/x-{seed}-{size}'.",
     ),
-    ("train sudoku-4 scdm --steps", "--steps: its value is missing, a whole number; see"),
-    ("train sudoku-4 scdm --steps few", "--steps few: must be a whole number; see"),
+    ("train sudoku-4 scdm --steps", "--steps: its value is missing, a whole number. See"),
+    ("train sudoku-4 scdm --steps few", "--steps few: must be a whole number. See"),
     ("train sudoku-4 scdm --steps 0", "--steps 0: must be a whole number from 1"),
     ("train sudoku-4 scdm --batch_size=0", "--batch-size 0: must be a whole number from 1"),
     ("train sudoku4 scdm", "countdown-4, sudoku-gen, sudoku-large, text. Did you mean sudoku-4?"),
@@ -437,7 +437,7 @@ def test_argument_errors_are_a_sentence_in_any_terminal(encoding):
             check=False,
             env=os.environ | {"PYTHONIOENCODING": encoding},
         )
-        usage = "the command is latent-tokens train TASK METHOD [OPTIONS]; see latent-tokens train --help"
+        usage = "the command is latent-tokens train TASK METHOD [OPTIONS]. See latent-tokens train --help."
         assert done.stderr == f"latent-tokens: {message}: {usage}\n"
 
 
@@ -644,7 +644,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     hint = said.splitlines()[-1]
     assert "stopped at step" in hint
     assert (
-        f"resume with: latent-tokens train sudoku-4 scdm --steps 300 --batch-size 4 --precision fp32 "
+        f"Resume with: latent-tokens train sudoku-4 scdm --steps 300 --batch-size 4 --precision fp32 "
         f"--num-train 64 --num-validation 8 --out '{run}' --resume auto" in hint
     )
     assert main([*command, "--resume", "auto"]) == 0

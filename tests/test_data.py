@@ -1,5 +1,6 @@
 """Data sets: the same bytes from a seed, disjoint splits, and a directory that is complete or absent."""
 
+import itertools
 import json
 import os
 import signal
@@ -29,7 +30,7 @@ from latent_tokens import (
 )
 from latent_tokens.cli import main
 from latent_tokens.data.datasets import fingerprint
-from latent_tokens.data.splits import make_problems, make_splits
+from latent_tokens.data.splits import compile_kernels, make_problems, make_splits
 from latent_tokens.tasks import SPLITS, configured
 from latent_tokens.tasks.countdown.puzzles import texts
 from latent_tokens.tasks.zebra.puzzles import read_prompt
@@ -396,7 +397,7 @@ MISTAKES = [
     ("data sudoku-9 --show 1 --benchmark", "--show with --benchmark: give one of the two"),
     ("data sudoku-9 --source {two} --benchmark", "--benchmark measures generated examples"),
     ("data sudoku-6 --out .", "--out .: is the current directory. Choose another directory."),
-    ("data sudoku-6 --out {none}/sub", "cannot be written (Not a directory); nothing of it is left"),
+    ("data sudoku-6 --out {none}/sub", "cannot be written (Not a directory), nothing of it is left"),
     ("data sudoku-6 --apart-from {data4}", "contains sudoku-4, which has no puzzle in common with sudoku-6"),
     ("data sudoku-9 --show 0", "--show 0: must be a whole number from 1"),
     ("train sudoku-4 scdm --data {data}", "contains sudoku-6, not sudoku-4"),
@@ -531,7 +532,7 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "save", full)
-    with pytest.raises(OSError, match=r"cannot be written .No space left on device.; nothing of it is left"):
+    with pytest.raises(OSError, match=r"cannot be written .No space left on device., nothing of it is left"):
         made(tmp_path, "sudoku-4")
     assert list(tmp_path.iterdir()) == []
 
@@ -572,3 +573,10 @@ def test_workers_are_no_more_than_the_work(monkeypatch):
     assert (asked, builder.counts) == ([1], {"train": 10})
     make_splits(TASKS["sudoku-9"], {"train": 4_000}, 0, processes=2)
     assert asked[1] == 2
+
+
+def test_only_a_compiled_task_is_called_compiled(monkeypatch, capsys):
+    make_problems(TASKS["sudoku-4"], 1, seed=0)
+    monkeypatch.setattr(time, "perf_counter", itertools.count(0, 5).__next__)
+    compile_kernels(TASKS["sudoku-4"])
+    assert capsys.readouterr().err == ""

@@ -427,8 +427,8 @@ def test_trace_writes_what_is_asked_for_and_writes_over_nothing(tmp_path, capsys
     ]
     assert main(asked) == 0
     said = capsys.readouterr().out
-    assert "x of all; 4 latent tokens per step, fewer in the last steps\n" in said
-    assert "x of all; 0 latent tokens\n" in said
+    assert "x of all, 4 latent tokens per step, fewer in the last steps\n" in said
+    assert "x of all, 0 latent tokens\n" in said
     assert "Chosen example" not in said
     inlined = re.search(r'id="traces">(.*?)</script>', files["-o"].read_text(), re.S)[1]
     assert [found["start"]["settings"]["latents"] for found in json.loads(inlined)] == [4, 0]
@@ -454,7 +454,7 @@ def test_trace_writes_what_is_asked_for_and_writes_over_nothing(tmp_path, capsys
         == 0
     )
     said = capsys.readouterr().out
-    assert [line.rpartition("; ")[2] for line in said.splitlines()[:2]] == [
+    assert [line.rpartition(", ")[2] for line in said.splitlines()[:2]] == [
         "0 latent tokens: all masked tokens are candidates"
     ] * 2
     assert said.splitlines()[1].startswith("sudoku-6-mdm: ")

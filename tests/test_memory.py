@@ -1,12 +1,16 @@
 """A batch of any size fits: parts change neither the samples (test_fast.py) nor the gradients."""
 
+import re
+
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from latent_tokens import SIZES, Size, Transformer, fit
+from helpers.documentation import ROOT
+from latent_tokens import SIZES, TASKS, Size, Transformer, fit
 from latent_tokens.network import memory
-from latent_tokens.network.memory import decoding_rows, training_rows
+from latent_tokens.network.memory import decoding_rows, training_row_bytes, training_rows
+from latent_tokens.training.estimate import BYTES_TRAINED
 from test_training import rows, tiny_run
 
 NET = Transformer(Size(32, 2, 3), 7, 64)
@@ -27,6 +31,21 @@ def test_max_rows_grow_with_memory_and_shrink_with_length(monkeypatch, constant)
     assert (counts.diff(dim=1) <= 0).all()
     assert (counts[0] == 1).all()
     assert (counts[-1] > 1_000).all()
+
+
+def test_memory_table_of_the_page_is_computed():
+    task = TASKS["sudoku-9"]
+    page = (ROOT / "docs" / "scaling.md").read_text()
+    lines = re.findall(r"^\| `(\w+)` \| (\S+)M \| (\S+) GB \| (\S+) GB \| (\S+) GB \|$", page, re.M)
+    assert [name for name, *_ in lines] == ["nano", "tiny", "mini", "sminy", "small"]
+    for name, *shown in lines:
+        with torch.device("meta"):
+            net = Transformer(SIZES[name], task.vocab_size, task.length, positions="learned")
+        count = sum(weight.numel() for weight in net.parameters())
+        fixed = BYTES_TRAINED * count / 1e9
+        board = training_row_bytes(net, task.length) / 1e9
+        computed = [f"{count / 1e6:.1f}", f"{fixed:.2f}", f"{board:.3f}", f"{fixed + 32 * board:.2f}"]
+        assert computed == shown
 
 
 def test_more_candidates_never_give_more_rows():

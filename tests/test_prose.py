@@ -96,6 +96,17 @@ def test_errors_use_the_words_of_the_field():
     assert not found, "\n".join(found)
 
 
+def test_errors_are_sentences_without_semicolons():
+    """But for a separator of a list."""
+    found = [
+        f"{message.place}: {part}"
+        for message in messages()
+        for part in message.parts
+        if re.search(r"; ", part) and part != "; "
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_errors_are_one_line_with_a_value():
     """A message without a value names a setting, or is a reason to which the caller adds the file."""
     assert len(messages()) > 400

@@ -516,8 +516,8 @@ def test_folder_source_reads_text_files_and_counts_the_others(tmp_path, capsys):
         main(["data", "text", "--source", str(place), "--length", "16", "--out", str(tmp_path / "out")]) == 0
     )
     said = (
-        "not read: 2 files; a directory is searched for .txt, .md, .rst, .text and files without a "
-        "suffix; name a .jsonl file itself\n"
+        "not read: 2 files. A directory is searched for .txt, .md, .rst, .text and files without a "
+        "suffix. Name a .jsonl file itself.\n"
     )
     assert said in capsys.readouterr().err
     for name in ("b.TXT", "a.md", "c", "sub/d.rst"):

@@ -23,7 +23,7 @@ from latent_tokens.commands.spelling import as_typed, flag_of, values_of
 from latent_tokens.storage import package_version
 
 PROGRAM = "latent-tokens"
-LESS_MEMORY = "reduce the batch size or the number of samples"
+LESS_MEMORY = "Reduce the batch size or the number of samples."
 PARSING_FAILED = 2  # tyro's exit code
 PURPOSE = (
     "Train, sample from and evaluate masked diffusion models and their relatives, "
@@ -52,12 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         message = one_line(as_typed(str(error), arguments))
     except MemoryError as error:
-        message = f"{one_line(as_typed(str(error), arguments)) or 'out of memory'}; {LESS_MEMORY}"
+        message = f"{one_line(as_typed(str(error), arguments)) or 'out of memory'}. {LESS_MEMORY}"
     except RuntimeError as error:
         # Out of memory is an error type of its own on an accelerator only.
         if "memory" not in str(error):
             raise
-        message = f"out of memory ({one_line(first_line(error), 200)}); {LESS_MEMORY}"
+        message = f"out of memory ({one_line(first_line(error), 200)}). {LESS_MEMORY}"
     except KeyboardInterrupt as stop:
         reason = str(stop) or "stopped"
         print(f"{PROGRAM}: {of_process()}{reason}{resume_hint(stop, arguments)}", file=sys.stderr)
@@ -72,7 +72,7 @@ def resume_hint(stop: KeyboardInterrupt, arguments: Sequence[str]) -> str:
         return ""
     is_auto = arguments[0] == "reproduce" or "--resume" in arguments
     command = [*arguments] if is_auto else [*arguments, "--resume", "auto"]
-    return f"; resume with: {PROGRAM} {shlex.join(command)}"
+    return f". Resume with: {PROGRAM} {shlex.join(command)}"
 
 
 def parse(arguments: Sequence[str]) -> Any:
@@ -102,13 +102,13 @@ def parse(arguments: Sequence[str]) -> Any:
 def check_names(arguments: Sequence[str]) -> None:
     """Raise ValueError if the command or an option does not exist, and suggest the closest one."""
     if not arguments:
-        raise ValueError(f"COMMAND is missing: must be one of {', '.join(COMMANDS)}; see {PROGRAM} --help")
+        raise ValueError(f"COMMAND is missing: must be one of {', '.join(COMMANDS)}. See {PROGRAM} --help.")
     name = arguments[0]
     if name not in COMMANDS:
         if name in ("-h", "--help"):
             return
         if name.startswith("-"):
-            hint = did_you_mean(name, ["--help", "--version"]) or f"; see {PROGRAM} --help"
+            hint = did_you_mean(name, ["--help", "--version"]) or f". See {PROGRAM} --help."
             raise ValueError(f"{name}: no such option{hint}")
         raise ValueError(
             f"COMMAND {name!r}: must be one of {', '.join(COMMANDS)}{did_you_mean(name, COMMANDS)}"
@@ -120,10 +120,10 @@ def check_names(arguments: Sequence[str]) -> None:
         flag = typed.split("=")[0].replace("_", "-")
         if flag in positionals:
             raise ValueError(
-                f"{flag}: {positionals[flag]} has no flag; the command is {usage_of(name)} [OPTIONS]"
+                f"{flag}: {positionals[flag]} has no flag. The command is {usage_of(name)} [OPTIONS]."
             )
         if typed.startswith("--") and flag not in flags:
-            hint = did_you_mean(flag, flags) or f"; see {PROGRAM} {name} --help"
+            hint = did_you_mean(flag, flags) or f"; see {PROGRAM} {name} --help."
             raise ValueError(f"{typed.split('=')[0]}: {name} has no such option{hint}")
 
 
@@ -135,7 +135,7 @@ def one_sentence(box: str, arguments: Sequence[str]) -> str:
     # The text of the box, without its frame, which is drawn or in ASCII.
     name = arguments[0]
     options = options_of(COMMANDS[name])
-    see_help = f"; see {PROGRAM} {name} --help"
+    see_help = f". See {PROGRAM} {name} --help."
     usage = f"the command is {usage_of(name)} [OPTIONS]"
     lines = [re.sub(r"\u256d.*|[\u2500-\u257f]|-{9,}", "", line).strip() for line in box.splitlines()]
     text = re.sub(r" ?For full helptext.*", "", " ".join(" ".join(lines).split()))

@@ -214,7 +214,7 @@ def draw_figure(rows: list[Row], references: list[Row], training: str, stem: Pat
     lines = [row for row in references if row["order"] == "top_prob" and row["method"] in ("mdm", "sidm")]
     title = "More latent tokens, more valid boards: one SCDM, n set at inference"
     samples = f"{curve[0]['num_samples']:,} samples per point, one training seed, 95% intervals"
-    caption = f"{training}\ntop-prob decoding, k = {CANDIDATES}; {samples}"
+    caption = f"{training}\ntop-prob decoding, k = {CANDIDATES}, {samples}"
     return figure(curve, lines, title, caption, stem)
 
 

@@ -128,10 +128,10 @@ def disk(folder: Path) -> Finding:
     hint = "free some space, or choose another disk with --out"
     if free < REQUIRED:
         needed = f"a run with its checkpoints takes {REQUIRED / GIGABYTE:.1f}"
-        return Finding("disk", "problem", f"{text}; {needed}", hint)
+        return Finding("disk", "problem", f"{text}, {needed}", hint)
     if free < RECOMMENDED:
         needed = f"the paper's data sets take {RECOMMENDED / GIGABYTE:.0f}"
-        return Finding("disk", "note", f"{text}; {needed}", hint)
+        return Finding("disk", "note", f"{text}, {needed}", hint)
     return Finding("disk", "ok", text)
 
 

@@ -83,7 +83,7 @@ def attention(device: torch.device) -> Finding:
     flex = "no FlexAttention, which is used on CUDA only"
     if device.type == "cuda":
         flex = f"FlexAttention from {BLOCK_MASK_FROM:,} positions"
-    return Finding("attention", "ok", f"SDPA, within {error:.0e} of the formula of attention; {flex}")
+    return Finding("attention", "ok", f"SDPA, within {error:.0e} of the formula of attention, {flex}")
 
 
 def attention_error(device: torch.device) -> float:

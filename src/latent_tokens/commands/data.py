@@ -53,12 +53,12 @@ def run_data(command: Data) -> int:
     )
     if "tokens" in manifest:
         sizes += f" sequences of {manifest['tokens']:,} different tokens"
-    CONSOLE.print(sizes + (f"; left out: {counts}" if counts else ""), highlight=False, soft_wrap=True)
+    CONSOLE.print(sizes + (f". Left out: {counts}" if counts else ""), highlight=False, soft_wrap=True)
     if manifest.get("not_read"):
         kinds = ".txt, .md, .rst, .text and files without a suffix"
         line = (
-            f"not read: {manifest['not_read']:,} files; a directory is searched for {kinds}; "
-            "name a .jsonl file itself"
+            f"not read: {manifest['not_read']:,} files. A directory is searched for {kinds}. "
+            "Name a .jsonl file itself."
         )
         CONSOLE.print(line, highlight=False, soft_wrap=True)
     for split, num_requested in manifest.get("smaller_than_asked", {}).items():

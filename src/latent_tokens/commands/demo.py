@@ -23,7 +23,7 @@ def run_demo(config: DemoConfig) -> int:
         title = "for comparison: methods without latent token control"
         console.print(table(references, title if config.every_method else f"{title} (stored rows)"))
     print(
-        f"{config.out / 'latents.png'} and {config.out / 'summary.json'}; "
-        f"open {config.out / 'trace.html'} in a browser to see the model decode"
+        f"{config.out / 'latents.png'} and {config.out / 'summary.json'}. "
+        f"Open {config.out / 'trace.html'} in a browser to see the model decode."
     )
     return 0

@@ -87,7 +87,7 @@ def run_import(command: Import) -> int:
     origin = "as requested" if command.method else "from its settings"
     shape = f"{net.size.layers} layers of width {net.size.width}, {count / 1e6:.1f} M parameters"
     print(
-        f"{name}, {origin}; {imported.kind} weights; {shape}; "
+        f"{name}, {origin}, {imported.kind} weights, {shape}, "
         f"sequences of {net.max_length:,} over {net.vocab_size:,} tokens and MASK"
     )
     if imported.left_out:
@@ -149,7 +149,7 @@ def import_published(command: Import, folder: Path) -> int:
     write_for_transformers(net, command.out, about, {**copied_tokenizer(folder), **beside}, None)
     count = sum(weight.numel() for weight in net.parameters())
     print(
-        f"{layout.name}: {name_of(net.method)}, {layout.native[0]}, {count / 1e6:.1f} M parameters; "
+        f"{layout.name}: {name_of(net.method)}, {layout.native[0]}, {count / 1e6:.1f} M parameters, "
         f"sequences of {length:,} over {net.vocab_size:,} tokens, MASK is {net.mask_id:,}"
     )
     if coder is None:

@@ -114,7 +114,7 @@ def run_sample(command: Sample) -> int:
     if isinstance(task, Text) and not command.json:
         count = int(problems.lengths.sum() - problems.known.sum())
         print(
-            f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.3g} tokens/s; "
+            f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.3g} tokens/s, "
             f"{processed:,} tokens processed"
         )
     if is_off and not command.json:

@@ -85,7 +85,7 @@ def run_serve(command: Serve) -> int:
         if not is_local(command.host):
             print(
                 f"latent-tokens: --host {command.host}: "
-                "anyone who can reach this machine can decode here; there is no password",
+                "anyone who can reach this machine can decode here, without a password",
                 file=sys.stderr,
             )
         print(f"{address}  (press Ctrl-C to stop)", flush=True)

@@ -97,7 +97,7 @@ def run_solve(command: Solve) -> int:
 
     # Print the answer.
     verdict = "\n  ".join(["not solved:", *attempt.wrong]) if attempt.wrong else "solved"
-    tried = f"attempt {attempt.number + 1} of {command.attempts}; " if command.attempts > 1 else ""
+    tried = f"attempt {attempt.number + 1} of {command.attempts}, " if command.attempts > 1 else ""
     cost = f"{tried}{attempt.processed:,} tokens processed by {name}"
     num_latents = latents_in_words(
         shown_latents(net.method, decoding),

@@ -84,7 +84,7 @@ def run_trace(command: Trace) -> int:
         settings = start["settings"]
         is_off = settings.get("off_distribution", False)
         number = latents_in_words(settings["latents"], settings["candidates"], is_off)
-        print(f"{start['model']}: {verdict}; {cost}; {number}")
+        print(f"{start['model']}: {verdict}, {cost}, {number}")
     print(*([caption] if caption else []), *outputs, sep="\n")
     return 0
 

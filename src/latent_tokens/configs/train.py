@@ -98,8 +98,8 @@ class TrainConfig:
     (docs/decisions.md, D-8, noised positions)."""
     anneal: int | None = None
     """Number of steps in which attention opens from causal to that of the method. An entry of the mask that
-    the causal rule hides is open with probability step / anneal. Default: it is that of the method from the
-    start."""
+    the causal rule hides is open with probability step / anneal. Default: the method's attention at every
+    step."""
     precision: PrecisionSetting = "auto"
     """Floating-point format. auto is bf16 on an accelerator and on a CPU with AVX512-BF16 or AMX, and fp32 on
     another CPU. A resumed run keeps its format."""

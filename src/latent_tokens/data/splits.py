@@ -166,10 +166,11 @@ def compile_kernels(task: Task) -> None:
         for kernel in home.rglob("__pycache__/*.nb?"):
             if kernel.stat().st_mtime < newest:
                 kernel.unlink()
+    kernels = set(home.rglob("__pycache__/*.nbc"))
     begun = time.perf_counter()
     generate_chunk(task, 1, 0, 0, os.getpid())
     seconds = time.perf_counter() - begun
-    if seconds > 1:
+    if seconds > 1 and kernels != set(home.rglob("__pycache__/*.nbc")):
         CONSOLE.print(f"compiled {task.name} in {seconds:.1f} s, and cached it", highlight=False)
 
 

@@ -167,7 +167,7 @@ def run_queue(works: Sequence[Work], config: ReproduceConfig, results: Path) -> 
         left = len(waiting) + len(jobs)
         raise Preempted(f"stopped with {left} models left. The same command resumes.", signals)
     if failed:
-        raise ValueError(f"{len(failed)} of the models failed: {'; '.join(failed)}")
+        raise ValueError(f"{len(failed)} of the models failed: {', '.join(failed)}")
 
 
 def start(work: Work, config: ReproduceConfig, bars: Progress) -> Job:
@@ -185,7 +185,7 @@ def start(work: Work, config: ReproduceConfig, bars: Progress) -> Job:
     if hasattr(os, "setpriority"):
         os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
     bar = bars.add_task(work.name, total=work.recipes[0].training.steps)
-    say(f"{work.name}: {work.steps_left:,} steps to train, {len(work.missing)} rows to measure; log in {log}")
+    say(f"{work.name}: {work.steps_left:,} steps to train, {len(work.missing)} rows to measure, log in {log}")
     return Job(work, process, log, file, bar, time.perf_counter())
 
 
@@ -211,7 +211,7 @@ def finish(job: Job, bars: Progress) -> list[str]:
     if job.process.returncode == 0:
         say(f"{job.work.name}: done in {seconds / 60:.1f} minutes")
         return []
-    say(f"{job.work.name}: failed; {job.log}")
+    say(f"{job.work.name}: failed, log in {job.log}")
     return [f"{job.work.name} ({job.log})"]
 
 

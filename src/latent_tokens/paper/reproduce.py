@@ -121,7 +121,7 @@ def announce(works: list[Work]) -> None:
     missing = [recipe for work in works for recipe in work.missing]
     if missing:
         CONSOLE.print(
-            f"{len(training)} of {len(works)} models to train, {len(missing)} rows to measure;"
+            f"{len(training)} of {len(works)} models to train, {len(missing)} rows to measure,"
             " timing a few steps ...",
             highlight=False,
         )
@@ -131,7 +131,7 @@ def announce(works: list[Work]) -> None:
             if known
             else "no model to train, and no estimate for decoding"
         )
-        CONSOLE.print(f"{took}; Ctrl-C saves a checkpoint, and the same command resumes", highlight=False)
+        CONSOLE.print(f"{took}. Ctrl-C saves a checkpoint, and the same command resumes.", highlight=False)
 
 
 def status(works: list[Work]) -> str:

@@ -56,7 +56,7 @@ def checked_numbers(problem: str, count: int, targets: tuple[int, int], most: in
     parts = problem.split(",")
     if len(parts) != count + 1 or not all(re.fullmatch("[1-9][0-9]{0,3}", part) for part in parts):
         is_other_task = len(parts) in (4, 5, 6)
-        hint = "; countdown-3, countdown-4 and countdown (5) take other numbers" if is_other_task else ""
+        hint = ". countdown-3, countdown-4 and countdown (5) take other numbers" if is_other_task else ""
         raise ValueError(
             f"problem {problem!r}: must be {count} numbers and the target, set apart by commas, "
             f"like 86,28,13,31,96{hint}"

@@ -58,7 +58,7 @@ def read_source(
         report(1)
     if not read:
         raise ValueError(
-            f"{path}: no example in it" + (f"; the first of {len(bad)} bad rows: {bad[0]}" if bad else "")
+            f"{path}: no example in it" + (f". The first of {len(bad)} bad rows is {bad[0]}" if bad else "")
         )
     return joined([*parts, *rows]), bad
 

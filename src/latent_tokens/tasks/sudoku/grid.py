@@ -134,7 +134,7 @@ class Grid:
         if not completed:
             raise ValueError(f"puzzle is too hard to search through ({MOST_NODES:,} steps)")
         if not num_solutions:
-            raise ValueError("; ".join(["puzzle has no solution", *self.conflicts(givens)[:1]]))
+            raise ValueError(", ".join(["puzzle has no solution", *self.conflicts(givens)[:1]]))
         if num_solutions > 1:
             raise ValueError("puzzle has several solutions")
         board = self._search(givens, 1)[2]

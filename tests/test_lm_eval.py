@@ -10,7 +10,7 @@ import sys
 import tomllib
 from functools import partial
 from importlib import import_module
-from itertools import permutations
+from itertools import permutations, product
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,10 +21,18 @@ from transformers import PreTrainedTokenizerFast
 
 from helpers.documentation import ROOT, blocks, commands
 from helpers.tiny_models import tiny_model
-from latent_tokens import METHODS, HuggingFaceDenoiser, Text, Transformer, log_likelihood, save_pretrained
+from latent_tokens import (
+    METHODS,
+    HuggingFaceDenoiser,
+    Text,
+    Transformer,
+    generate,
+    log_likelihood,
+    save_pretrained,
+)
 from latent_tokens.cli import main
 from latent_tokens.commands.lm_eval import find_tasks
-from latent_tokens.sharing.lm_eval_generation import generation_settings
+from latent_tokens.sharing.lm_eval_generation import before_stop, generation_settings, is_decided
 from latent_tokens.sizes import Size
 
 LENGTH = 16  # of the text model
@@ -232,6 +240,48 @@ def test_answers_do_not_depend_on_the_batch(lm_class, text_net, order):
     assert answers[0] == answers[1]
     assert answers[0][0] != answers[0][1]
     assert all("e" not in answer for answer in answers[0])
+
+
+@pytest.mark.parametrize("order", ["uniform", "left_to_right"])
+def test_answers_that_end_early_are_those_of_all_tokens(lm_class, order):
+    net = HuggingFaceDenoiser(tiny_model("llama"), None)
+    net.method = METHODS["esolm"]
+    lm = lm_class(net, tokenizer_of(), order=order, latents=2, seed=3)
+    prompts = ["a", "bcd", "ie", "hh"]
+    until = ["h", "b"]
+    passes = []
+    net.model.register_forward_pre_hook(lambda model, inputs: passes.append(1))
+    settings = {"until": until, "max_gen_toks": 16, "do_sample": True}
+    answers = lm.generate_until(requests(*((prompt, settings) for prompt in prompts)), disable_tqdm=True)
+    num_early = len(passes)
+
+    expected = []
+    for number, prompt in enumerate(prompts):
+        given = lm.tok_encode(prompt)
+        tokens = torch.tensor([[*given, *[0] * 16]])
+        known = torch.arange(tokens.shape[1])[None] < len(given)
+        generated = generate(
+            net, None, tokens, known, lm.decoding, seed=3, rows=torch.tensor([number])
+        ).tokens
+        ids = generated[0, len(given) :].tolist()
+        ids = ids[: ids.index(2)] if 2 in ids else ids  # the end of the text
+        expected.append(before_stop(lm.tokenizer.decode(ids, skip_special_tokens=True), until))
+    assert answers == expected
+    assert len(set(answers)) > 1
+    assert order == "uniform" or num_early < 16
+
+
+def test_decided_text_stays_the_same_whatever_follows():
+    texts = list(map("".join, product("abc", repeat=6)))
+    for until in (["b"], ["bc", "ab"], ["b", "abc"], ["abc", "b"], ["ca", "ab", "b"], ["aa", "a"]):
+        count = 0
+        for text, end in product(texts, range(7)):
+            if is_decided(text[:end], until):
+                count += 1
+                assert before_stop(text[:end], until) == before_stop(text, until)
+        assert count
+    assert not is_decided("abc", [])
+    assert is_decided("ab", ["b"])
 
 
 def test_generation_settings_are_those_of_the_task():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
@@ -21,12 +20,12 @@ from latent_tokens.progress import counting
 from latent_tokens.sharing.lm_eval_generation import (
     GenerationRequest,
     Request,
-    before_stop,
+    continue_contexts,
     generation_settings,
 )
 from latent_tokens.sharing.lm_eval_totals import LikelihoodTotal, ModelInfo
 from latent_tokens.sharing.text_codecs import ChatMessage, TransformersCodec
-from latent_tokens.sharing.text_model import Pair, continue_contexts, open_model, score_pairs
+from latent_tokens.sharing.text_model import Pair, open_model, score_pairs
 from latent_tokens.tasks import Text
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         """Return the settings, and by type of request the likelihood of all requests so far."""
         method = self.model.method
         latents = self.settings.latents
-        return {
+        info: ModelInfo = {
             "method": name_of(method),
             "order": "left_to_right" if is_left_to_right(self.schedule) else "uniform",
             "orders": self.num_orders,
@@ -146,6 +145,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
             "seed": self.settings.seed,
             "likelihood": {kind: total.row() for kind, total in self.totals.items()},
         }
+        return info
 
     def _loglikelihood_tokens(
         self,
@@ -204,14 +204,12 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         with shown("generate_until", len(requests), disable_tqdm) as report:
             for each in dict.fromkeys(settings):
                 indices = [index for index, other in enumerate(settings) if other == each]
-                decoding = replace(self.decoding, temperature=each.temperature, top_p=each.top_p)
                 for start in range(0, len(indices), self.rows_at_once):
                     batch = indices[start : start + self.rows_at_once]
                     given = [contexts[index] for index in batch]
-                    tokens = continue_contexts(
-                        self.model, given, batch, each.max_tokens, decoding, self.settings.seed
+                    texts = continue_contexts(
+                        self.model, given, batch, each, self.decoding, self.settings.seed
                     )
-                    texts = [before_stop(self.model.codec.decode(ids), each.until) for ids in tokens]
                     answers |= zip(batch, texts, strict=True)
                     report(len(batch))
         for index, request in enumerate(requests):

@@ -8,6 +8,7 @@ import math
 import shlex
 import sys
 import tomllib
+from copy import copy
 from functools import partial
 from importlib import import_module
 from itertools import permutations, product
@@ -31,7 +32,7 @@ from latent_tokens import (
     save_pretrained,
 )
 from latent_tokens.cli import main
-from latent_tokens.commands.lm_eval import find_tasks
+from latent_tokens.commands.lm_eval import find_tasks, likelihood_lines
 from latent_tokens.sharing.lm_eval_generation import before_stop, generation_settings, is_decided
 from latent_tokens.sizes import Size
 
@@ -284,6 +285,25 @@ def test_decided_text_stays_the_same_whatever_follows():
     assert is_decided("ab", ["b"])
 
 
+def test_lm_eval_labels_latent_tokens_off_distribution(lm_class, text_net):
+    net = copy(text_net)
+    net.method = METHODS["mdm"]
+    with pytest.raises(ValueError, match="latents=2 is not supported by mdm"):
+        lm_class(net, Text(LENGTH), latents=2)
+    lm = lm_class(net, Text(LENGTH), latents=2, order="left_to_right", suffix=0, off_distribution=True)
+    ((score, _),) = lm.loglikelihood(requests(("ab", "cde")), disable_tqdm=True)
+    tokens = torch.tensor([[256, *b"abcde"]])
+    counts = torch.tensor([3]), torch.tensor([6])
+    nats = log_likelihood(net, net.method, tokens, torch.arange(6)[None], *counts, 2, off_distribution=True)
+    assert score == pytest.approx(nats.sum().item(), abs=1e-5)
+    assert len(lm.generate_until(requests(("a", {"max_gen_toks": 4})), disable_tqdm=True)) == 1
+    assert lm.get_model_info()["off_distribution"] is True
+    (line,) = likelihood_lines(lm.get_model_info())
+    assert line.startswith("loglikelihood, mdm n=2 (off-distribution), left_to_right: ")
+    as_trained = lm_class(net, Text(LENGTH), latents="all", off_distribution=True)
+    assert "off_distribution" not in as_trained.get_model_info()
+
+
 def test_generation_settings_are_those_of_the_task():
     def settings(max_length=100, **values):
         each = generation_settings(values, max_length)
@@ -363,6 +383,20 @@ def test_page_of_lm_eval_runs(text_net, tmp_path, monkeypatch, capsys):
     assert json.loads((tmp_path / "capitals.json").read_text())["config"]["order"] == "left_to_right"
     for block in blocks(page, "python"):
         exec(compile(block, "lm-eval.md", "exec"), {})
+
+
+@pytest.mark.slow
+def test_command_writes_the_label_off_distribution(text_net, tasks, tmp_path, capsys):
+    net = copy(text_net)
+    net.method = METHODS["mdm"]
+    save_pretrained(net, tmp_path / "run", about={"task": Text(LENGTH).description()})
+    command = ["lm-eval", str(tmp_path / "run"), "--tasks", "choice", "--include-path", str(tasks)]
+    command += ["--latents", "2", "--orders", "1", "--limit", "1", "--out", str(tmp_path / "out.json")]
+    assert main(command) == 2
+    assert "Use --off-distribution to allow it." in capsys.readouterr().err
+    assert main([*command, "--off-distribution"]) == 0
+    assert "mdm n=2 (off-distribution), uniform: " in capsys.readouterr().out
+    assert json.loads((tmp_path / "out.json").read_text())["config"]["off_distribution"] is True
 
 
 @pytest.mark.slow

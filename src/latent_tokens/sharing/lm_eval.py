@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from latent_tokens.checks import check_int
-from latent_tokens.core.decoding import Decoding, check_decoding
+from latent_tokens.core.decoding import Decoding, check_decoding, is_off_distribution
 from latent_tokens.core.methods import name_of
 from latent_tokens.core.order import is_left_to_right
 from latent_tokens.evaluation.continuations import LikelihoodSettings, orders_of, suffix_of
@@ -65,6 +65,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         seed: the random seed. Request i has the random orders and numbers of (seed, i).
         batch_size: requests computed together. "auto" is 8.
         device: the device of the network. None leaves it where it is.
+        off_distribution: allow any n for a method whose n is fixed in training.
         max_batch_size: not used, but passed by lm-eval.
 
     Raises:
@@ -89,15 +90,16 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         seed: int = 0,
         batch_size: int | str = "auto",
         device: str | torch.device | None = None,
+        off_distribution: bool = False,
         max_batch_size: int | None = None,
     ) -> None:
         super().__init__()
         # Open the model, and check the settings against its method.
-        self.settings = LikelihoodSettings(latents, order, orders, suffix, seed)
+        self.settings = LikelihoodSettings(latents, order, orders, suffix, seed, off_distribution)
         self.rows_at_once = rows_at_once(batch_size)
         self.model = open_model(model, tokenizer)
         self.schedule, self.num_orders = orders_of(self.model.method, self.settings)
-        self.decoding = Decoding(latents=latents, order=self.schedule)
+        self.decoding = Decoding(latents=latents, order=self.schedule, off_distribution=off_distribution)
         check_decoding(self.model.method, self.decoding)
         if device is not None:
             self.model.net.to(device)
@@ -145,6 +147,8 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
             "seed": self.settings.seed,
             "likelihood": {kind: total.row() for kind, total in self.totals.items()},
         }
+        if is_off_distribution(method, latents):
+            info["off_distribution"] = True
         return info
 
     def _loglikelihood_tokens(

@@ -5,8 +5,8 @@ from itertools import product
 import pytest
 import torch
 
-from latent_tokens import METHODS, Transformer
-from latent_tokens.core.likelihood import log_likelihood, score_tokens
+from latent_tokens import METHODS, Transformer, log_likelihood
+from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.evaluation.continuations import (
     Continuation,
     LikelihoodSettings,

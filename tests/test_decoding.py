@@ -17,8 +17,8 @@ from latent_tokens import (
     margin,
     top_prob,
 )
-from latent_tokens.core.sampling import nucleus
 from latent_tokens.core.state import check_shapes
+from latent_tokens.core.token_sampling import nucleus
 
 JOINT = small_joint()
 KNOWN = torch.zeros(2, 3, dtype=torch.bool)

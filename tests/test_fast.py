@@ -27,9 +27,9 @@ from latent_tokens.core.sampling import (
     decode,
     finish,
     most_confident,
-    sample_tokens,
 )
 from latent_tokens.core.state import start
+from latent_tokens.core.token_sampling import sample_tokens
 from latent_tokens.network import block, memory
 from latent_tokens.network.fast import FastCandidateLogits, microbatches, qkv_table
 

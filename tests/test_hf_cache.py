@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from helpers.tiny_models import DECODERS, VOCAB, WITH_WINDOW, tiny_model
-from latent_tokens import METHODS, Decoding, HuggingFaceDenoiser, generate, left_to_right
+from latent_tokens import METHODS, Decoding, HuggingFaceDenoiser, generate, left_to_right, log_likelihood
 from latent_tokens.core import sampling
+from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.core.state import start
 from latent_tokens.network.hf_cache import CachedModel, supports_cache
 
@@ -74,15 +75,49 @@ def test_cache_equals_reference_for_arm(family):
     check_equal(denoiser(family, METHODS["arm"]), METHODS["arm"], Decoding())
 
 
-def test_generate_computes_only_slots_that_are_not_cached():
-    net = denoiser("llama", METHODS["esolm"])
+def widths_of(net):
+    """The number of new slots of each pass from now on."""
     widths = []
     net.model.register_forward_pre_hook(
         lambda model, positional, named: widths.append(named["input_ids"].shape[1]), with_kwargs=True
     )
+    return widths
+
+
+def test_generate_computes_only_slots_that_are_not_cached():
+    net = denoiser("llama", METHODS["esolm"])
+    widths = widths_of(net)
     nothing = torch.zeros(2, LENGTH, dtype=torch.bool)
     generate(net, METHODS["esolm"], nothing.long(), nothing, Decoding(), 0)
     assert widths == [1, *[2] * (LENGTH - 1)]  # the token decoded last, and the candidate
+
+
+def sequences_to_score():
+    """Sequences with their orders, of which a different number of tokens is given."""
+    generator = torch.Generator().manual_seed(4)
+    tokens = torch.randint(3, VOCAB - 1, (3, LENGTH), generator=generator)
+    order = torch.stack([torch.randperm(6, generator=generator) for _ in tokens])
+    order = torch.cat([order, torch.arange(6, LENGTH).expand(3, -1)], dim=1)
+    return tokens, order, torch.tensor([0, 4, 1]), torch.tensor([LENGTH, 7, 6])
+
+
+@pytest.mark.parametrize("latents", [2, "all"])
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_cached_likelihood_is_that_of_the_steps(family, latents):
+    net = denoiser(family, METHODS["esolm"])
+    arguments = (net, METHODS["esolm"], *sequences_to_score(), latents)
+    expected = score_tokens(*arguments).log_probabilities
+    torch.testing.assert_close(log_likelihood(*arguments), expected, atol=1e-5, rtol=1e-5)
+    assert (expected != 0).sum() == LENGTH + 3 + 5
+
+
+def test_likelihood_computes_only_slots_that_are_not_cached():
+    net = denoiser("llama", METHODS["esolm"])
+    widths = widths_of(net)
+    tokens = torch.full((2, LENGTH), 3)
+    order = torch.arange(LENGTH).expand(2, -1)
+    log_likelihood(net, METHODS["esolm"], tokens, order, torch.tensor([4, 4]), torch.tensor([9, 9]), 1)
+    assert widths == [6, 3, 3, 3, 2]  # the clean tokens, the latent token and the target
 
 
 def test_cache_is_for_decoders_in_eval_mode_under_causal_rules():

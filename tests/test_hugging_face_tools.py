@@ -123,6 +123,7 @@ def saved_bytes(step):
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 @pytest.mark.parametrize("kind", ["labels", "loss"])
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # newer versions of transformers have another name
 def test_gradient_checkpointing_saves_memory_alone(model, kind, dropout):
     net = Transformer(Size(width=32, heads=2, layers=6), MASK, 36, dropout=dropout)
     net.method = model.net.method
@@ -143,8 +144,7 @@ def test_gradient_checkpointing_saves_memory_alone(model, kind, dropout):
         return num_bytes, value.detach(), [weight.grad.clone() for weight in net.parameters()]
 
     plain_bytes, plain_loss, plain_gradients = measure()
-    with pytest.warns(FutureWarning):
-        model.gradient_checkpointing_enable()
+    model.gradient_checkpointing_enable()
     num_bytes, value, gradients = measure()
     assert num_bytes < plain_bytes / 3
     assert torch.equal(value, plain_loss)

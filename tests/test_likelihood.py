@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from latent_tokens import METHODS, Decoding, Transformer, given
+from latent_tokens import METHODS, Decoding, Transformer, given, log_likelihood
 from latent_tokens.core.layout import next_layout
-from latent_tokens.core.likelihood import in_one_pass, log_likelihood
+from latent_tokens.core.likelihood import in_one_pass, score_tokens
 from latent_tokens.core.sampling import generate
 from latent_tokens.evaluation.held_out import nats_along_orders
 from latent_tokens.sizes import Size
@@ -235,3 +235,14 @@ def test_likelihood_along_blocks_is_that_of_their_orders(net):
     net.method = METHODS["arm"]
     with pytest.raises(ValueError, match="order=blockwise:2: this method decodes from left to right only"):
         nats_along_orders(net, examples, order="blockwise:2")
+
+
+@pytest.mark.parametrize("latents", [1, "all"])
+def test_cached_likelihood_of_our_network_is_that_of_the_steps(net, latents):
+    tokens = torch.tensor([[2, 1, 0, 1], [0, 2, 1, 0], [1, 1, 2, 0]])
+    order = torch.tensor([[2, 0, 3, 1], [2, 0, 1, 3], [1, 0, 2, 3]])
+    known = torch.tensor([0, 2, 1])
+    for ends in (torch.tensor([4, 3, 2]), torch.tensor([4, 4, 4])):
+        arguments = (net, METHODS["esolm"], tokens, order, known, ends, latents)
+        expected = score_tokens(*arguments).log_probabilities
+        torch.testing.assert_close(log_likelihood(*arguments), expected, atol=1e-5, rtol=1e-5)

@@ -8,9 +8,10 @@ import math
 import shlex
 import sys
 import tomllib
+from copy import copy
 from functools import partial
 from importlib import import_module
-from itertools import permutations
+from itertools import permutations, product
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,10 +22,18 @@ from transformers import PreTrainedTokenizerFast
 
 from helpers.documentation import ROOT, blocks, commands
 from helpers.tiny_models import tiny_model
-from latent_tokens import METHODS, HuggingFaceDenoiser, Text, Transformer, log_likelihood, save_pretrained
+from latent_tokens import (
+    METHODS,
+    HuggingFaceDenoiser,
+    Text,
+    Transformer,
+    generate,
+    log_likelihood,
+    save_pretrained,
+)
 from latent_tokens.cli import main
-from latent_tokens.commands.lm_eval import find_tasks
-from latent_tokens.sharing.lm_eval_generation import generation_settings
+from latent_tokens.commands.lm_eval import find_tasks, likelihood_lines
+from latent_tokens.sharing.lm_eval_generation import before_stop, generation_settings, is_decided
 from latent_tokens.sizes import Size
 
 LENGTH = 16  # of the text model
@@ -234,6 +243,67 @@ def test_answers_do_not_depend_on_the_batch(lm_class, text_net, order):
     assert all("e" not in answer for answer in answers[0])
 
 
+@pytest.mark.parametrize("order", ["uniform", "left_to_right"])
+def test_answers_that_end_early_are_those_of_all_tokens(lm_class, order):
+    net = HuggingFaceDenoiser(tiny_model("llama"), None)
+    net.method = METHODS["esolm"]
+    lm = lm_class(net, tokenizer_of(), order=order, latents=2, seed=3)
+    prompts = ["a", "bcd", "ie", "hh"]
+    until = ["h", "b"]
+    passes = []
+    net.model.register_forward_pre_hook(lambda model, inputs: passes.append(1))
+    settings = {"until": until, "max_gen_toks": 16, "do_sample": True}
+    answers = lm.generate_until(requests(*((prompt, settings) for prompt in prompts)), disable_tqdm=True)
+    num_early = len(passes)
+
+    expected = []
+    for number, prompt in enumerate(prompts):
+        given = lm.tok_encode(prompt)
+        tokens = torch.tensor([[*given, *[0] * 16]])
+        known = torch.arange(tokens.shape[1])[None] < len(given)
+        generated = generate(
+            net, None, tokens, known, lm.decoding, seed=3, rows=torch.tensor([number])
+        ).tokens
+        ids = generated[0, len(given) :].tolist()
+        ids = ids[: ids.index(2)] if 2 in ids else ids  # the end of the text
+        expected.append(before_stop(lm.tokenizer.decode(ids, skip_special_tokens=True), until))
+    assert answers == expected
+    assert len(set(answers)) > 1
+    assert order == "uniform" or num_early < 16
+
+
+def test_decided_text_stays_the_same_whatever_follows():
+    texts = list(map("".join, product("abc", repeat=6)))
+    for until in (["b"], ["bc", "ab"], ["b", "abc"], ["abc", "b"], ["ca", "ab", "b"], ["aa", "a"]):
+        count = 0
+        for text, end in product(texts, range(7)):
+            if is_decided(text[:end], until):
+                count += 1
+                assert before_stop(text[:end], until) == before_stop(text, until)
+        assert count
+    assert not is_decided("abc", [])
+    assert is_decided("ab", ["b"])
+
+
+def test_lm_eval_labels_latent_tokens_off_distribution(lm_class, text_net):
+    net = copy(text_net)
+    net.method = METHODS["mdm"]
+    with pytest.raises(ValueError, match="latents=2 is not supported by mdm"):
+        lm_class(net, Text(LENGTH), latents=2)
+    lm = lm_class(net, Text(LENGTH), latents=2, order="left_to_right", suffix=0, off_distribution=True)
+    ((score, _),) = lm.loglikelihood(requests(("ab", "cde")), disable_tqdm=True)
+    tokens = torch.tensor([[256, *b"abcde"]])
+    counts = torch.tensor([3]), torch.tensor([6])
+    nats = log_likelihood(net, net.method, tokens, torch.arange(6)[None], *counts, 2, off_distribution=True)
+    assert score == pytest.approx(nats.sum().item(), abs=1e-5)
+    assert len(lm.generate_until(requests(("a", {"max_gen_toks": 4})), disable_tqdm=True)) == 1
+    assert lm.get_model_info()["off_distribution"] is True
+    (line,) = likelihood_lines(lm.get_model_info())
+    assert line.startswith("loglikelihood, mdm n=2 (off-distribution), left_to_right: ")
+    as_trained = lm_class(net, Text(LENGTH), latents="all", off_distribution=True)
+    assert "off_distribution" not in as_trained.get_model_info()
+
+
 def test_generation_settings_are_those_of_the_task():
     def settings(max_length=100, **values):
         each = generation_settings(values, max_length)
@@ -313,6 +383,20 @@ def test_page_of_lm_eval_runs(text_net, tmp_path, monkeypatch, capsys):
     assert json.loads((tmp_path / "capitals.json").read_text())["config"]["order"] == "left_to_right"
     for block in blocks(page, "python"):
         exec(compile(block, "lm-eval.md", "exec"), {})
+
+
+@pytest.mark.slow
+def test_command_writes_the_label_off_distribution(text_net, tasks, tmp_path, capsys):
+    net = copy(text_net)
+    net.method = METHODS["mdm"]
+    save_pretrained(net, tmp_path / "run", about={"task": Text(LENGTH).description()})
+    command = ["lm-eval", str(tmp_path / "run"), "--tasks", "choice", "--include-path", str(tasks)]
+    command += ["--latents", "2", "--orders", "1", "--limit", "1", "--out", str(tmp_path / "out.json")]
+    assert main(command) == 2
+    assert "Use --off-distribution to allow it." in capsys.readouterr().err
+    assert main([*command, "--off-distribution"]) == 0
+    assert "mdm n=2 (off-distribution), uniform: " in capsys.readouterr().out
+    assert json.loads((tmp_path / "out.json").read_text())["config"]["off_distribution"] is True
 
 
 @pytest.mark.slow

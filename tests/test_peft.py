@@ -117,10 +117,10 @@ def test_lora_on_the_model_of_transformers(folder, tmp_path):
     assert torch.equal(merged.generate(masked, seed=1).sequences, sequences)
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # newer versions of transformers have another name
 def test_lora_learns_under_gradient_checkpointing(folder):
     model = LatentTokensForMaskedLM.from_pretrained(folder)
-    with pytest.warns(FutureWarning):
-        model.gradient_checkpointing_enable()
+    model.gradient_checkpointing_enable()
     adapted = get_peft_model(model, lora()).train()
     tokens, known = examples()
     adapted(input_ids=tokens.masked_fill(~known, 4), labels=tokens).loss.backward()

@@ -11,10 +11,13 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from helpers.documentation import ROOT, commands, run
 from helpers.ranks import free_port, run_ranks
-from latent_tokens import processes
+from helpers.tiny_models import tiny_model
+from latent_tokens import DataConfig, make_data, processes
 from latent_tokens.cli import main
 
 pytestmark = pytest.mark.slow
@@ -141,6 +144,44 @@ def test_own_network_trains_alike_on_two_ranks(tmp_path):
             values = [row[name] for row in rows if name in row]
             assert values == pytest.approx([row[name] for row in expected if name in row], rel=1e-5)
             assert values
+
+
+@pytest.fixture(scope="module")
+def adapt(tmp_path_factory):
+    """The command that adapts a tiny model of transformers to sentences of 12 bytes."""
+    folder = tmp_path_factory.mktemp("adapt")
+    for number in range(100):
+        (folder / f"{number}.txt").write_text(f"{number} cats and {number + 1} dogs ran.")
+    data = make_data(DataConfig("text", folder / "data", source=str(folder), length=12, tokenizer="bytes"))
+    tiny_model("llama", vocab_size=257).save_pretrained(folder / "base")
+    base = ["train", "text", "esolm", "--from", folder / "base", "--data", data, "--precision", "fp32"]
+    return [
+        *base,
+        "--steps",
+        "6",
+        "--batch-size",
+        "6",
+        "--evaluate-every",
+        "3",
+        "--lr",
+        "1e-2",
+        "--warmup",
+        "1",
+    ]
+
+
+@pytest.mark.parametrize("adapter", [["--lora", "2", "--gradient-checkpointing"], []], ids=["lora", "full"])
+def test_ranks_adapt_a_model_to_the_losses_of_one_process(adapt, tmp_path, adapter):
+    alone(*adapt, *adapter, "--out", tmp_path / "one")
+    command = [*adapt, *adapter, "--out", tmp_path / "two"]
+    printed = together(2, *command, program="helpers.train_and_print_writes")
+    assert_same_losses(tmp_path / "two", tmp_path / "one", 6)
+    assert "rank 1 wrote 0 files" in printed
+    assert "rank 0 wrote 0 files" not in printed
+    weights = [load_file(tmp_path / run / "model.safetensors") for run in ("one", "two")]
+    for name, weight in weights[0].items():
+        torch.testing.assert_close(weights[1][name], weight, atol=1e-4, rtol=1e-3)
+    assert len(weights[0]) == len(weights[1])
 
 
 def test_ranks_evaluate_and_sample_as_one_process(one, tmp_path):

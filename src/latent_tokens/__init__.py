@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         growing as growing,
     )
     from latent_tokens.core.layout import Layout as Layout, next_layout as next_layout
-    from latent_tokens.core.likelihood import log_likelihood as log_likelihood
     from latent_tokens.core.methods import METHODS as METHODS, Denoiser as Denoiser, Method as Method
     from latent_tokens.core.objective import loss as loss
     from latent_tokens.core.order import (
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
     from latent_tokens.network.contract import check_network as check_network
     from latent_tokens.network.fast import generate as generate
     from latent_tokens.network.hf import HuggingFaceDenoiser as HuggingFaceDenoiser
+    from latent_tokens.network.likelihood import log_likelihood as log_likelihood
     from latent_tokens.network.sweep import sweep as sweep
     from latent_tokens.network.transformer import Transformer as Transformer
     from latent_tokens.sharing.collator import DiffusionCollator as DiffusionCollator
@@ -93,7 +93,7 @@ HOMES = {
     "evaluation.measurements": ("results",),
     "evaluation.solve": ("solve",),
     "core.layout": ("Layout", "next_layout"),
-    "core.likelihood": ("log_likelihood",),
+    "network.likelihood": ("log_likelihood",),
     "core.methods": ("METHODS", "Denoiser", "Method"),
     "core.objective": ("loss",),
     "core.order": ("PolicyInput", "Showing", "any_order", "given", "left_to_right", "nearest", "random"),

@@ -51,6 +51,7 @@ def read_native(
         state_dict=complete,
         dtype=dtype or common_dtype(complete.values()),
     )
+    model.tie_weights()  # transformers 5.3 leaves weights apart if the file has both names
     return model
 
 

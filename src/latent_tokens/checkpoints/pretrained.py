@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeVar, overload
 
 import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from latent_tokens.checkpoints.adapted import describe_adapted, is_adapted, open_adapted
+from latent_tokens.checkpoints.adapted import is_adapted, open_adapted
 from latent_tokens.checkpoints.description import Entries, check_model
 from latent_tokens.checkpoints.finding import SHIPPED, find, shipped_names
 from latent_tokens.checkpoints.fingerprint import check_fingerprint, fingerprint
@@ -20,9 +18,9 @@ from latent_tokens.checkpoints.own_network import (
     adopt,
     check_attributes,
     check_can_build,
-    describe_own,
     load_weights,
 )
+from latent_tokens.checkpoints.saving import describe, save_pretrained
 from latent_tokens.checkpoints.stored_methods import ORDERS, RULES, check_loaded, method_from, method_to
 from latent_tokens.checkpoints.tensor_files import (
     first_difference,
@@ -31,14 +29,12 @@ from latent_tokens.checkpoints.tensor_files import (
     weights_bytes,
 )
 from latent_tokens.checks import first_line
-from latent_tokens.core.methods import Method
 from latent_tokens.core.wrappers import unwrap
-from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.hf_adapter import freeze_embeddings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
 from latent_tokens.sizes import Size
-from latent_tokens.storage import FORMAT, Json, json_bytes, read_description, write_atomic
+from latent_tokens.storage import read_description
 from latent_tokens.tasks import Language
 
 Net = TypeVar("Net", bound=nn.Module)
@@ -195,47 +191,6 @@ def build(config: Entries) -> Transformer:
     return net
 
 
-def save_pretrained(
-    net: nn.Module,
-    folder: str | Path,
-    *,
-    dtype: torch.dtype | None = None,
-    about: Mapping[str, Json] | None = None,
-    beside: Mapping[str, bytes] | None = None,
-) -> None:
-    """Write config.json and model.safetensors, in `dtype` if it is set.
-
-    A wrapper of the network is looked through. `about` is added to the config, and `beside` are other files.
-    Existing files stay if an error is raised.
-
-    Args:
-        net: the network, also in a wrapper.
-        folder: the directory to write.
-        dtype: the precision of the weights. None is theirs.
-        about: keys to add to config.json.
-        beside: other files, by name.
-
-    Raises:
-        ValueError: the method is missing or cannot be saved.
-        OSError: the disk is full.
-
-    Example:
-        save_pretrained(net, "models/six")
-    """
-    folder = Path(folder)
-    net = cast(nn.Module, unwrap(net))
-    config = json_bytes({**describe(net), **(about or {})})
-    folder.mkdir(parents=True, exist_ok=True)
-    others = {folder / name: content for name, content in (beside or {}).items()}
-    write_atomic(
-        {
-            **others,
-            folder / "model.safetensors": weights_bytes(net.state_dict(), dtype),
-            folder / "config.json": config,
-        }
-    )
-
-
 def check_fits(net: Transformer, task: Language) -> None:
     """Raise ValueError if the net has no method, or another length or vocabulary than the task."""
     check_attributes(net)
@@ -245,28 +200,3 @@ def check_fits(net: Transformer, task: Language) -> None:
             f"{task.name} has {task.length} positions over {task.vocab_size} tokens, {learned}. "
             f"Use a run of {task.name}."
         )
-
-
-def describe(net: nn.Module) -> dict[str, Json]:
-    """Return the entries of config.json for a model. Raise ValueError if it has no method."""
-    check_attributes(net)
-    return {"format": FORMAT, "model": describe_network(net), "method": method_to(cast(Method, net.method))}
-
-
-def describe_network(net: nn.Module) -> dict[str, Json]:
-    """Return the entry of config.json for a network."""
-    if isinstance(net, Transformer):
-        return describe_ours(net)
-    return describe_adapted(net) if isinstance(net, HuggingFaceDenoiser) else describe_own(net)
-
-
-def describe_ours(net: Transformer) -> dict[str, Json]:
-    """Return the entry of config.json from which `build` builds a network."""
-    return {
-        "size": asdict(net.size),
-        "vocab_size": net.vocab_size,
-        "max_length": net.max_length,
-        "positions": net.positions,
-        "dropout": net.dropout,
-        "gelu": net.gelu,
-    }

@@ -54,6 +54,9 @@ class LmEval:
     """Requests computed together. The results do not depend on it."""
     seed: int = 0
     """Random seed of orders and samples."""
+    off_distribution: bool = False
+    """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results are labeled
+    off-distribution."""
     out: Path | None = None
     """JSON file to write, with the results, the settings and the versions."""
 
@@ -101,6 +104,7 @@ def run_lm_eval(command: LmEval) -> int:
         seed=command.seed,
         batch_size=command.batch_size,
         device=fastest_device(),
+        off_distribution=command.off_distribution,
     )
 
     # Evaluate it, print and write the results.
@@ -146,10 +150,13 @@ def find_tasks(tasks: tuple[str, ...], include_path: Path | None) -> TaskManager
 
 def likelihood_lines(info: ModelInfo) -> list[str]:
     """Return a line for each type of request: nats per token and bits per byte."""
+    from latent_tokens.evaluation.rows import labeled
+
     orders = "" if info["orders"] == 1 else f", {info['orders']} orders"
+    latents = labeled(info["latents"], info.get("off_distribution", False))
     lines = []
     for kind, row in info["likelihood"].items():
-        settings = f"{info['method']} n={info['latents']}, {info['order']}{orders}"
+        settings = f"{info['method']} n={latents}, {info['order']}{orders}"
         half = row["nats_per_token_half_interval"]
         bits_half = row["bits_per_byte_half_interval"]
         nats = f"{row['nats_per_token']:.4f}" + ("" if half is None else f" ± {half:.4f}")

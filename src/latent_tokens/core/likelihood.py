@@ -6,7 +6,8 @@ pass holds all steps, and is tested equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
@@ -16,9 +17,11 @@ from torch import Tensor, nn
 from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.blocks import block_of, check_blocks
 from latent_tokens.core.decoding import is_off_distribution
-from latent_tokens.core.layout import next_layout
+from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.methods import Denoiser, Method, exclude_mask_token
+from latent_tokens.core.plan import PlannedStep
 from latent_tokens.core.readout import check_left_shown
+from latent_tokens.core.sampling import CandidateLogits
 from latent_tokens.core.wrappers import as_denoiser
 
 Report = Callable[[int], None]
@@ -33,63 +36,6 @@ class TokenScores(NamedTuple):
     is_argmax: Bool[Tensor, "B L"]  # whether no token is more probable in its step
 
 
-def log_likelihood(
-    net: Denoiser | nn.Module,
-    method: Method,
-    tokens: Int[Tensor, "B L"],
-    order: Int[Tensor, "B L"],
-    num_known: Int[Tensor, " B"],
-    lengths: Int[Tensor, " B"],
-    latents: int | Literal["all"] | None = None,
-    report: Report = lambda done: None,
-    off_distribution: bool = False,
-) -> Float[Tensor, "B L"]:
-    """Return the log-probability of each token given those before it in `order`.
-
-    The input of a step has the clean tokens, the n masked tokens that are next after the target, and the
-    target.
-
-    Args:
-        net: the network, also in a wrapper: DDP, torch.compile or PEFT.
-        method: how it was trained.
-        tokens: complete sequences.
-        order: a permutation per row, known positions first.
-        num_known: the number of given tokens of each row.
-        lengths: the length of each row.
-        latents: n, as in decoding with k = 1 and an order that is not reshuffled. None is the method's own
-            number.
-        report: called after every step with 1.
-        off_distribution: allow any n for a method whose n is fixed in training. The result is exact for the
-            decoding with that n.
-
-    Returns:
-        Nats in float64, by entry of the order: 0 for given tokens and past the length. The sum of a row is
-            its log-likelihood given its known tokens.
-
-    Raises:
-        ValueError: a left-to-right method gets another order, or a method latent tokens that it does not
-            support.
-
-    Example:
-        >>> tokens, known, lengths = as_tensors(task.generate(2, seed=0))
-        >>> order = left_to_right(known)
-        >>> log_likelihood(net, net.method, tokens, order, known.sum(1), lengths, latents=4).shape
-        torch.Size([2, 36])
-    """
-    scores = score_tokens(
-        net,
-        method,
-        tokens,
-        order,
-        num_known,
-        lengths,
-        latents,
-        report=report,
-        off_distribution=off_distribution,
-    )
-    return scores.log_probabilities
-
-
 @torch.no_grad()
 def score_tokens(
     net: Denoiser | nn.Module,
@@ -101,6 +47,7 @@ def score_tokens(
     latents: int | Literal["all"] | None = None,
     *,
     ends: Int[Tensor, " B"] | None = None,
+    candidate_logits: CandidateLogits | None = None,
     report: Report = lambda done: None,
     off_distribution: bool = False,
 ) -> TokenScores:
@@ -109,6 +56,7 @@ def score_tokens(
     Args:
         ends: how many entries of each order are given or scored. The entries from there to the length are
             masked in every step, so they are latent tokens or are not in the input. None is the lengths.
+        candidate_logits: computes the target's logits of a step. None computes those of its slot only.
 
     The other arguments and what is raised are those of `log_likelihood`.
     """
@@ -116,25 +64,61 @@ def score_tokens(
     check(method, order, num_known, lengths, latents, off_distribution)
     ends = lengths if ends is None else ends
     n = method.default_latents if latents is None else latents
-    if method.readout == "shifted" or (is_cacheable(method.attention) and n == 0):
+    if fits_one_pass(method, n):
         return in_one_pass(net, method, tokens, order, num_known, ends)
+    candidate_logits = candidate_logits or partial(target_logits, net, method)
     log_probabilities = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
     is_argmax = torch.zeros_like(tokens, dtype=torch.bool)
-    for step in range(int(num_known.min()), int(ends.max())):
-        rows = ((num_known <= step) & (step < ends)).nonzero().flatten()
-        if not len(rows):
-            continue
-        num_clean = torch.full_like(rows, step)
-        most = method.num_visible(order[rows], num_clean, lengths[rows]) - 1
-        num_latents = most if n == "all" else most.clamp(max=n)
-        layout = next_layout(order[rows], num_clean, torch.ones_like(rows), num_latents)
-        target = layout.slots == layout.num_shown[:, None] - 1
-        logits = method.logits_at(target, net, tokens[rows], layout)  # (R, V)
-        correct = tokens[rows, order[rows, step]]
-        log_probabilities[rows, step] = log_probability(logits, correct)
-        is_argmax[rows, step] = logits.argmax(-1) == correct
+    rank = torch.arange(tokens.shape[1], device=tokens.device)
+    for plan in scoring_steps(method, order, num_known, lengths, ends, n):
+        rows, _, num_clean, *_ = plan.on_device
+        arranged = order[rows]
+        is_masked = torch.zeros_like(arranged, dtype=torch.bool)
+        is_masked.scatter_(1, arranged, rank >= num_clean[:, None])
+        shown = tokens[rows].masked_fill(is_masked, net.mask_id)
+        logits = candidate_logits(plan, shown, plan.layout(arranged))[:, 0]  # (R, V)
+        correct = tokens[rows, order[rows, num_clean]]
+        log_probabilities[rows, num_clean] = log_probability(logits, correct)
+        is_argmax[rows, num_clean] = logits.argmax(-1) == correct
         report(1)
     return TokenScores(log_probabilities, is_argmax)
+
+
+def fits_one_pass(method: Method, latents: int | Literal["all"]) -> bool:
+    """Return whether one pass holds all steps: with a shifted readout, or for n = 0 under a causal rule."""
+    return method.readout == "shifted" or (is_cacheable(method.attention) and latents == 0)
+
+
+def scoring_steps(
+    method: Method,
+    order: Int[Tensor, "B L"],
+    num_known: Int[Tensor, " B"],
+    lengths: Int[Tensor, " B"],
+    ends: Int[Tensor, " B"],
+    latents: int | Literal["all"],
+) -> Iterator[PlannedStep]:
+    """Yield the steps that score the entries of each order. A finished row takes no part in later steps."""
+    device = order.device
+    order, num_known, lengths, ends = (values.cpu() for values in (order, num_known, lengths, ends))
+    for number in range(int((ends - num_known).max())):
+        rows = (num_known + number < ends).nonzero().flatten()
+        num_clean = num_known[rows] + number
+        most = method.num_visible(order[rows], num_clean, lengths[rows]) - 1
+        num_latents = most if latents == "all" else most.clamp(max=latents)
+        num_masked = lengths[rows] - num_clean
+        one = torch.ones_like(rows).numpy()
+        yield PlannedStep(
+            rows.numpy(), number * one, num_clean.numpy(), num_masked.numpy(), one, one,
+            num_latents.numpy(), device,
+        )  # fmt: skip
+
+
+def target_logits(
+    net: Denoiser, method: Method, plan: PlannedStep, tokens: Int[Tensor, "A L"], layout: Layout
+) -> Float[Tensor, "A 1 V"]:
+    """Return the logits of each row's last slot, in float64."""
+    target = layout.slots == layout.num_shown[:, None] - 1
+    return method.logits_at(target, net, tokens, layout)[:, None].double()
 
 
 @torch.no_grad()

@@ -6,11 +6,9 @@ the algorithm.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -23,12 +21,15 @@ from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.core.order import PolicyInput, choose_latents, is_random, is_refreshable, promote, shuffle
 from latent_tokens.core.plan import PlannedStep, plan_steps
 from latent_tokens.core.state import State, start
+from latent_tokens.core.token_sampling import sample_tokens
 
 CandidateLogits = Callable[[PlannedStep, Int[Tensor, "A L"], Layout], Float[Tensor, "A K V"]]
 """(step, tokens of its rows, their layout) -> the candidates' logits in float64.
 
 The tokens are MASK where masked. A row with fewer candidates repeats its last.
 """
+Stop = Callable[[Int[Tensor, " A"], Int[Tensor, "A L"]], bool]
+"""(rows, their tokens after a step, MASK where masked) -> whether the decoding of these rows ends."""
 
 
 def generate(
@@ -42,6 +43,7 @@ def generate(
     rows: Int[Tensor, " B"] | None = None,
     lengths: Int[Tensor, " B"] | None = None,
     on_step: Callable[[Step], None] | None = None,
+    stop: Stop | None = None,
 ) -> Generated:
     """Decode the unknown positions of each row (Algorithms 1 to 5; appendix C for several tokens per step).
 
@@ -55,13 +57,15 @@ def generate(
         rows: the number of each row, by default 0..B-1.
         lengths: the length of each row. Later positions take no part.
         on_step: called with every step.
+        stop: called after every step. If it returns true, what is masked stays MASK.
 
     Raises:
         ValueError: the decoding does not suit the method, shapes or values are off, or logits are not finite.
     """
     state = start(net, method, tokens, known, decoding, seed, rows, lengths)
     every_slot = partial(candidates_of_every_slot, net, method)
-    decode(net, method, decoding, state, torch.arange(len(tokens), device=tokens.device), every_slot, on_step)
+    every_row = torch.arange(len(tokens), device=tokens.device)
+    decode(net, method, decoding, state, every_row, every_slot, on_step, stop)
     return finish(state)
 
 
@@ -74,6 +78,7 @@ def decode(
     rows: Int[Tensor, " R"],
     candidate_logits: CandidateLogits,
     on_step: Callable[[Step], None] | None = None,
+    stop: Stop | None = None,
 ) -> None:
     """Decode these rows to their end (Algorithm 5 with refresh).
 
@@ -86,6 +91,7 @@ def decode(
         candidate_logits: computes the candidates' logits of a step. The optimized implementation passes
             another function.
         on_step: called with every step.
+        stop: called after every step. If it returns true, the rows stay as they are.
     """
     refresh = decoding.refresh and is_refreshable(order_of(method, decoding))
     is_policy_random = is_random(decoding.latent_policy)
@@ -124,10 +130,12 @@ def decode(
                 positions = positions.masked_fill(~holds, -1)
                 drawn = drawn.masked_fill(~holds, -1)
             on_step(Step(rows, number, layout, k, positions, drawn, look))
+        if stop is not None and stop(rows, new_tokens):
+            return
 
 
 def finish(state: State) -> Generated:
-    """Return the samples of a state in which every row is finished."""
+    """Return the samples of a state after the last step."""
     # Tensors of inference mode could not be trained on. Their copies can.
     tokens, order, processed = (values.clone() for values in (state.tokens, state.order, state.processed))
     return Generated(tokens, order, processed, max(state.steps.tolist(), default=0))
@@ -190,58 +198,3 @@ def most_confident(
     scores = confidence(logits).masked_fill((count >= num_candidates)[:, None], 0)
     scores = scores.masked_fill(rank >= num_candidates[:, None], -torch.inf)
     return scores.argsort(dim=1, descending=True, stable=True)[:, :most]
-
-
-def sample_tokens(
-    candidates: Float[Tensor, "A K V"],
-    picks: Int[Tensor, "A T"],
-    decoding: Decoding,
-    noise: Float[Tensor, "A T"],
-) -> Int[Tensor, "A T"]:
-    """Sample a token for each pick by inverse CDF, at temperature 0 the argmax (D-18, token sampling).
-
-    Raises:
-        ValueError: the logits are not finite.
-    """
-    logits = candidates
-    if candidates.shape[1] > 1:
-        logits = candidates.gather(1, picks[:, :, None].expand(-1, -1, candidates.shape[-1]))  # (A, T, V)
-    largest = logits.amax(-1, keepdim=True)
-    if not math.isfinite(largest.sum()):  # as it is if one of them is not
-        raise ValueError(
-            "net: its logits are not finite at a token to be drawn, so "
-            "its weights have diverged, or are corrupt"
-        )
-    if decoding.temperature == 0:
-        return logits.argmax(-1)
-    if decoding.temperature != 1:
-        logits = (logits - largest) / decoding.temperature
-    probabilities = logits.softmax(-1)
-    if decoding.top_p < 1:
-        probabilities = nucleus(probabilities, decoding.top_p)
-    cdf = probabilities.cumsum(-1)
-    return (cdf / cdf[..., -1:] <= noise[..., None]).sum(-1)
-
-
-def nucleus(probabilities: Float[Tensor, "A T V"], top_p: float) -> Float[Tensor, "A T V"]:
-    """Return the probabilities of the smallest set of tokens with at least `top_p` of them, 0 for all others.
-
-    Of equally probable tokens those of smaller id come first. Only the values are sorted: tokens above the
-    least value of the set belong to it, and as many of those equal to it as are left.
-    """
-    ranked = sort_descending(probabilities)
-    beyond = ranked.cumsum(-1) - ranked >= top_p
-    size = (~beyond).sum(-1, keepdim=True)
-    least = ranked.gather(-1, size - 1)
-    ties = probabilities == least
-    num_ties = size - (ranked > least).sum(-1, keepdim=True)
-    inside = (probabilities > least) | (ties & (ties.cumsum(-1) <= num_ties))
-    return probabilities.masked_fill(~inside, 0)
-
-
-def sort_descending(values: Float[Tensor, "*N V"]) -> Float[Tensor, "*N V"]:
-    """Return the values of each row from the largest to the smallest."""
-    if values.device.type != "cpu":
-        return values.sort(dim=-1, descending=True).values
-    # On a CPU numpy sorts a vocabulary ten times as fast as torch, which sorts indices too.
-    return torch.from_numpy(np.sort(values.numpy(), axis=-1)).flip(-1)

@@ -16,6 +16,7 @@ from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.core.order import Order, first_order, is_random
 from latent_tokens.core.streams import Streams
 from latent_tokens.evaluation.held_out import schedule_for
+from latent_tokens.network.likelihood import cached_logits
 
 DEFAULT_ORDERS = 4
 MAX_POSITIONS = 4_096  # of a batch, whose logits take memory for each position
@@ -55,6 +56,7 @@ class LikelihoodSettings:
     orders: int | None = None  # the number of random orders; None is 4
     suffix: int | None = None  # masked positions after the continuation; None is as `suffix_of`
     seed: int = 0
+    off_distribution: bool = False  # allow any n for a method whose n is fixed in training
 
     def __post_init__(self) -> None:
         if self.latents not in (None, "all"):
@@ -143,7 +145,16 @@ def score_continuations(
         for _ in range(num_orders):
             order = first_order(schedule, known, lengths, draw)
             token_scores = score_tokens(
-                net, method, tokens, order, num_known, lengths, settings.latents, ends=ends
+                net,
+                method,
+                tokens,
+                order,
+                num_known,
+                lengths,
+                settings.latents,
+                ends=ends,
+                candidate_logits=cached_logits(net, method, tokens, settings.latents),
+                off_distribution=settings.off_distribution,
             )
             nats.append(token_scores.log_probabilities.sum(1).tolist())
             scored = torch.arange(tokens.shape[1], device=device) >= num_known[:, None]

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from latent_tokens.checks import check_choice
 from latent_tokens.configs.sampling import block_in
 from latent_tokens.core.blocks import block_of, blockwise
-from latent_tokens.core.likelihood import log_likelihood
 from latent_tokens.core.methods import Method
 from latent_tokens.core.order import Order, any_order, first_order, is_random, left_to_right
 from latent_tokens.core.streams import Streams
 from latent_tokens.data.splits import chunks_of
 from latent_tokens.data.tensors import as_tensors
+from latent_tokens.network.likelihood import log_likelihood
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.tasks import Examples
 

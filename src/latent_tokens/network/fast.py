@@ -23,7 +23,7 @@ from latent_tokens.core.decoding import Decoding, Generated, Step
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Denoiser, Method, supports_slots
 from latent_tokens.core.plan import PlannedStep
-from latent_tokens.core.sampling import decode, finish
+from latent_tokens.core.sampling import Stop, decode, finish
 from latent_tokens.core.state import State, start
 from latent_tokens.core.wrappers import as_denoiser, unwrap
 from latent_tokens.network.arguments import check_method, check_tensor
@@ -50,6 +50,7 @@ def generate(
     rows: Int[Tensor, " B"] | None = None,
     lengths: Int[Tensor, " B"] | None = None,
     on_step: Callable[[Step], None] | None = None,
+    stop: Stop | None = None,
     **settings: Any,
 ) -> Generated:
     """Decode the unknown positions of each row (Algorithms 1 to 5; appendix C for several tokens per step).
@@ -74,6 +75,8 @@ def generate(
         rows: the number of each row, by default 0..B-1.
         lengths: the length of each row. Later positions take no part.
         on_step: called with every step.
+        stop: called after every step with the numbers of unfinished rows and their tokens, MASK where masked.
+            If it returns true, the decoding of these rows ends, and their masked tokens stay MASK.
         **settings: fields of `Decoding` that replace those of `decoding` (`latents=4`).
 
     Returns:
@@ -97,13 +100,14 @@ def generate(
         state = start(inner, method, tokens, known, decoding, seed, rows, lengths)
         every_row = torch.arange(len(tokens), device=tokens.device)
         with torch.inference_mode():
-            decode(inner, method, decoding, state, every_row, CachedModel(inner, method, every_row), on_step)
+            cached = CachedModel(inner, method, every_row)
+            decode(inner, method, decoding, state, every_row, cached, on_step, stop)
         return finish(state)
     if not isinstance(inner, Transformer) or not is_plain(inner) or method.readout == "left":
         check_once(inner, method, tokens.shape[1])
         return reference.generate(
             as_denoiser(net), method, tokens, known, decoding, seed,
-            rows=rows, lengths=lengths, on_step=on_step,
+            rows=rows, lengths=lengths, on_step=on_step, stop=stop,
         )  # fmt: skip
     net = inner
     state = start(net, method, tokens, known, decoding, seed, rows, lengths)
@@ -111,7 +115,7 @@ def generate(
         table = qkv_table(net, *tokens.shape)
         for part in microbatches(net, method, state, decoding):
             candidate_logits = FastCandidateLogits(net, method, part, tokens.shape[1], table)
-            decode(net, method, decoding, state, part, candidate_logits, on_step)
+            decode(net, method, decoding, state, part, candidate_logits, on_step, stop)
     return finish(state)
 
 

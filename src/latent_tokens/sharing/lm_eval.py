@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
@@ -13,7 +12,7 @@ import torch
 from torch import nn
 
 from latent_tokens.checks import check_int
-from latent_tokens.core.decoding import Decoding, check_decoding
+from latent_tokens.core.decoding import Decoding, check_decoding, is_off_distribution
 from latent_tokens.core.methods import name_of
 from latent_tokens.core.order import is_left_to_right
 from latent_tokens.evaluation.continuations import LikelihoodSettings, orders_of, suffix_of
@@ -21,12 +20,12 @@ from latent_tokens.progress import counting
 from latent_tokens.sharing.lm_eval_generation import (
     GenerationRequest,
     Request,
-    before_stop,
+    continue_contexts,
     generation_settings,
 )
 from latent_tokens.sharing.lm_eval_totals import LikelihoodTotal, ModelInfo
 from latent_tokens.sharing.text_codecs import ChatMessage, TransformersCodec
-from latent_tokens.sharing.text_model import Pair, continue_contexts, open_model, score_pairs
+from latent_tokens.sharing.text_model import Pair, open_model, score_pairs
 from latent_tokens.tasks import Text
 
 if TYPE_CHECKING:
@@ -66,6 +65,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         seed: the random seed. Request i has the random orders and numbers of (seed, i).
         batch_size: requests computed together. "auto" is 8.
         device: the device of the network. None leaves it where it is.
+        off_distribution: allow any n for a method whose n is fixed in training.
         max_batch_size: not used, but passed by lm-eval.
 
     Raises:
@@ -90,15 +90,16 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         seed: int = 0,
         batch_size: int | str = "auto",
         device: str | torch.device | None = None,
+        off_distribution: bool = False,
         max_batch_size: int | None = None,
     ) -> None:
         super().__init__()
         # Open the model, and check the settings against its method.
-        self.settings = LikelihoodSettings(latents, order, orders, suffix, seed)
+        self.settings = LikelihoodSettings(latents, order, orders, suffix, seed, off_distribution)
         self.rows_at_once = rows_at_once(batch_size)
         self.model = open_model(model, tokenizer)
         self.schedule, self.num_orders = orders_of(self.model.method, self.settings)
-        self.decoding = Decoding(latents=latents, order=self.schedule)
+        self.decoding = Decoding(latents=latents, order=self.schedule, off_distribution=off_distribution)
         check_decoding(self.model.method, self.decoding)
         if device is not None:
             self.model.net.to(device)
@@ -137,7 +138,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         """Return the settings, and by type of request the likelihood of all requests so far."""
         method = self.model.method
         latents = self.settings.latents
-        return {
+        info: ModelInfo = {
             "method": name_of(method),
             "order": "left_to_right" if is_left_to_right(self.schedule) else "uniform",
             "orders": self.num_orders,
@@ -146,6 +147,9 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
             "seed": self.settings.seed,
             "likelihood": {kind: total.row() for kind, total in self.totals.items()},
         }
+        if is_off_distribution(method, latents):
+            info["off_distribution"] = True
+        return info
 
     def _loglikelihood_tokens(
         self,
@@ -204,14 +208,12 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         with shown("generate_until", len(requests), disable_tqdm) as report:
             for each in dict.fromkeys(settings):
                 indices = [index for index, other in enumerate(settings) if other == each]
-                decoding = replace(self.decoding, temperature=each.temperature, top_p=each.top_p)
                 for start in range(0, len(indices), self.rows_at_once):
                     batch = indices[start : start + self.rows_at_once]
                     given = [contexts[index] for index in batch]
-                    tokens = continue_contexts(
-                        self.model, given, batch, each.max_tokens, decoding, self.settings.seed
+                    texts = continue_contexts(
+                        self.model, given, batch, each, self.decoding, self.settings.seed
                     )
-                    texts = [before_stop(self.model.codec.decode(ids), each.until) for ids in tokens]
                     answers |= zip(batch, texts, strict=True)
                     report(len(batch))
         for index, request in enumerate(requests):

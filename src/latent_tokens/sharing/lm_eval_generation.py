@@ -1,12 +1,24 @@
-"""Generation for lm-eval: its settings, and the text before the first stop string."""
+"""Generation for lm-eval: its settings, and texts up to the first stop string."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol, cast
 
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
 from latent_tokens.checks import check_int
+from latent_tokens.core.decoding import Decoding
+from latent_tokens.core.methods import Denoiser
+from latent_tokens.core.wrappers import unwrap
+from latent_tokens.evaluation.continuations import Continuation, padded
+from latent_tokens.network.contract import eval_mode
+from latent_tokens.network.fast import generate
+from latent_tokens.sharing.text_model import TextModel
 
 GenerationValue = str | list[str] | int | float | bool | None
 
@@ -76,3 +88,84 @@ def before_stop(text: str, until: Sequence[str]) -> str:
     for stop in until:
         text = text.split(stop, maxsplit=1)[0]
     return text
+
+
+def is_decided(text: str, until: Sequence[str]) -> bool:
+    """Return whether the text before the first stop string stays the same, whatever follows.
+
+    Another stop string may begin in this text, and end after it. Only if it overlaps the first it counts.
+    """
+    return bool(until) and len(text) >= len(before_stop(text, until)) + sum(map(len, until))
+
+
+def continue_contexts(
+    model: TextModel,
+    contexts: Sequence[Sequence[int]],
+    numbers: Sequence[int],
+    settings: GenerationSettings,
+    decoding: Decoding,
+    seed: int,
+) -> list[str]:
+    """Return the generated text after each context, up to its first stop string or the end of the text.
+
+    Decoding ends when no later token changes a text.
+
+    Args:
+        model: the model.
+        contexts: the given tokens. One that is too long loses its first tokens.
+        numbers: the random stream of each, which is that of (seed, number).
+        settings: how many tokens are masked after each context, and the stop strings.
+        decoding: how to sample.
+        seed: the random seed.
+    """
+    decoding = replace(decoding, temperature=settings.temperature, top_p=settings.top_p)
+    num_new = settings.max_tokens
+    fitted = [model.fitted(context, num_new + model.feeds_first) for context in contexts]
+    texts: dict[int, str] = {}
+    for first, indices in model.by_first(fitted).items():
+        # Arrange the contexts, each with its masked tokens.
+        masked = [0] * num_new
+        rows = [Continuation(fitted[index][model.feeds_first :], masked, numbers[index]) for index in indices]
+        tokens, num_known, lengths = padded(rows, model.device)
+        known = torch.arange(tokens.shape[1], device=model.device) < num_known[:, None]  # (B, L)
+
+        # Decode them.
+        net = model.fed_with(first)
+        with eval_mode(cast(Denoiser, net)):
+            generated = generate(
+                net,
+                model.method,
+                tokens,
+                known,
+                decoding,
+                seed,
+                rows=torch.tensor([row.number for row in rows], device=model.device),
+                lengths=lengths,
+                stop=partial(all_decided, model, settings, num_known),
+            )
+        for index, start, line in zip(indices, num_known.tolist(), generated.tokens.tolist(), strict=True):
+            ids, _ = decoded(model, line[start : start + num_new])
+            texts[index] = before_stop(model.codec.decode(ids), settings.until)
+    return [texts[index] for index in range(len(contexts))]
+
+
+def all_decided(
+    model: TextModel,
+    settings: GenerationSettings,
+    starts: Int[Tensor, " B"],
+    rows: Int[Tensor, " A"],
+    tokens: Int[Tensor, "A L"],
+) -> bool:
+    """Return whether no later token changes the text of a row (a `Stop`)."""
+    for start, line in zip(starts[rows].tolist(), tokens.tolist(), strict=True):
+        ids, is_at_end = decoded(model, line[start : start + settings.max_tokens])
+        if not is_at_end and not is_decided(model.codec.decode(ids), settings.until):
+            return False
+    return True
+
+
+def decoded(model: TextModel, tokens: list[int]) -> tuple[list[int], bool]:
+    """Return (the tokens up to the first that ends the text or is masked, whether the text ends there)."""
+    ends = (model.codec.end, unwrap(model.net).mask_id)
+    length = next((index for index, token in enumerate(tokens) if token in ends), len(tokens))
+    return tokens[:length], model.codec.end in tokens[length : length + 1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from latent_tokens.evaluation.intervals import half_interval
 
@@ -31,6 +31,7 @@ class ModelInfo(TypedDict):
     suffix: int
     seed: int
     likelihood: dict[str, LikelihoodRow]
+    off_distribution: NotRequired[bool]  # true if n leaves out masked tokens that each input had in training
 
 
 @dataclass

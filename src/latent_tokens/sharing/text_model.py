@@ -1,9 +1,8 @@
-"""A language model with the tokens of its text: opened by name, scored on continuations, and continued."""
+"""A language model with the tokens of its text: opened by name, and scored on continuations."""
 
 from __future__ import annotations
 
 import copy
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,10 +14,9 @@ import torch
 from torch import nn
 
 from latent_tokens.checkpoints.hub import fetch
-from latent_tokens.checkpoints.hugging_face import FILES, read_model
+from latent_tokens.checkpoints.hugging_face import FILES, is_of_transformers, read_model
 from latent_tokens.checkpoints.own_network import check_attributes
 from latent_tokens.checkpoints.pretrained import check_fits, find, from_pretrained
-from latent_tokens.core.decoding import Decoding
 from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.core.wrappers import unwrap
 from latent_tokens.evaluation.continuations import (
@@ -28,7 +26,6 @@ from latent_tokens.evaluation.continuations import (
     score_continuations,
 )
 from latent_tokens.network.contract import eval_mode
-from latent_tokens.network.fast import generate
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.sharing.text_codecs import Codec, TextCodec, TransformersCodec, read_codec
 from latent_tokens.storage import read_description
@@ -139,52 +136,6 @@ def score_pairs(
     return [scores[index] for index in range(len(pairs))]
 
 
-def continue_contexts(
-    model: TextModel,
-    contexts: Sequence[Sequence[int]],
-    numbers: Sequence[int],
-    num_new: int,
-    decoding: Decoding,
-    seed: int,
-) -> list[list[int]]:
-    """Return generated tokens after each context, up to the end of the text.
-
-    Args:
-        model: the model.
-        contexts: the given tokens. One that is too long loses its first tokens.
-        numbers: the random stream of each, which is that of (seed, number).
-        num_new: how many tokens are masked after each context.
-        decoding: how to sample.
-        seed: the random seed.
-    """
-    fitted = [model.fitted(context, num_new + model.feeds_first) for context in contexts]
-    answers: dict[int, list[int]] = {}
-    for first, indices in model.by_first(fitted).items():
-        # Arrange the contexts, each with its masked tokens.
-        given = [fitted[index][model.feeds_first :] for index in indices]
-        lengths = torch.tensor([len(context) + num_new for context in given], device=model.device)
-        longest = int(lengths.max())
-        padded = [[*context, *[0] * (longest - len(context))] for context in given]
-        known = torch.arange(longest, device=model.device) < lengths[:, None] - num_new  # (B, L)
-
-        # Decode them. An answer ends before the first token that ends texts.
-        generated = generate(
-            model.fed_with(first),
-            model.method,
-            torch.tensor(padded, device=model.device),
-            known,
-            decoding,
-            seed,
-            rows=torch.tensor([numbers[index] for index in indices], device=model.device),
-            lengths=lengths,
-        )
-        for index, context, row in zip(indices, given, generated.tokens.tolist(), strict=True):
-            answer = row[len(context) : len(context) + num_new]
-            end = answer.index(model.codec.end) if model.codec.end in answer else None
-            answers[index] = answer[:end]
-    return [answers[index] for index in range(len(contexts))]
-
-
 def with_codec(net: nn.Module, codec: Codec) -> TextModel:
     """Return a network with the tokens of its text. Raise ValueError if it lacks an attribute."""
     inner = cast(nn.Module, unwrap(net))
@@ -228,12 +179,3 @@ def read_text_model(folder_or_name: str | Path) -> TextModel:
         raise ValueError(f"{folder}: learned {task.name}, and lm-eval is for text. Use a text model.")
     check_fits(ours, task)
     return with_codec(ours, TextCodec(task))
-
-
-def is_of_transformers(folder: Path) -> bool:
-    """Return whether transformers wrote the config.json of a directory, and not latent-tokens."""
-    try:
-        description = json.loads((folder / "config.json").read_text())
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(description, dict) and "model_type" in description and "format" not in description

@@ -1,0 +1,102 @@
+"""The exact likelihood of a sequence, with a KV cache if no slot attends to a later one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from latent_tokens.core.attention import is_cacheable
+from latent_tokens.core.likelihood import Report, fits_one_pass, score_tokens
+from latent_tokens.core.methods import Denoiser, Method
+from latent_tokens.core.sampling import CandidateLogits
+from latent_tokens.core.wrappers import unwrap
+from latent_tokens.network.fast import FastCandidateLogits, is_plain, qkv_table
+from latent_tokens.network.hf import HuggingFaceDenoiser
+from latent_tokens.network.hf_cache import CachedModel, supports_cache
+from latent_tokens.network.transformer import Transformer
+
+
+def log_likelihood(
+    net: Denoiser | nn.Module,
+    method: Method,
+    tokens: Int[Tensor, "B L"],
+    order: Int[Tensor, "B L"],
+    num_known: Int[Tensor, " B"],
+    lengths: Int[Tensor, " B"],
+    latents: int | Literal["all"] | None = None,
+    report: Report = lambda done: None,
+    off_distribution: bool = False,
+) -> Float[Tensor, "B L"]:
+    """Return the log-probability of each token given those before it in `order`.
+
+    The input of a step has the clean tokens, the n masked tokens that are next after the target, and the
+    target.
+
+    Args:
+        net: the network, also in a wrapper: DDP, torch.compile or PEFT.
+        method: how it was trained.
+        tokens: complete sequences.
+        order: a permutation per row, known positions first.
+        num_known: the number of given tokens of each row.
+        lengths: the length of each row.
+        latents: n, as in decoding with k = 1 and an order that is not reshuffled. None is the method's own
+            number.
+        report: called after every step with 1.
+        off_distribution: allow any n for a method whose n is fixed in training. The result is exact for the
+            decoding with that n.
+
+    Returns:
+        Nats in float64, by entry of the order: 0 for given tokens and past the length. The sum of a row is
+            its log-likelihood given its known tokens.
+
+    Raises:
+        ValueError: a left-to-right method gets another order, or a method latent tokens that it does not
+            support.
+
+    Example:
+        >>> tokens, known, lengths = as_tensors(task.generate(2, seed=0))
+        >>> order = left_to_right(known)
+        >>> log_likelihood(net, net.method, tokens, order, known.sum(1), lengths, latents=4).shape
+        torch.Size([2, 36])
+    """
+    scores = score_tokens(
+        net,
+        method,
+        tokens,
+        order,
+        num_known,
+        lengths,
+        latents,
+        candidate_logits=cached_logits(net, method, tokens, latents),
+        report=report,
+        off_distribution=off_distribution,
+    )
+    return scores.log_probabilities
+
+
+@torch.no_grad()
+def cached_logits(
+    net: Denoiser | nn.Module,
+    method: Method,
+    tokens: Int[Tensor, "B L"],
+    latents: int | Literal["all"] | None = None,
+) -> CandidateLogits | None:
+    """Return what computes a batch's logits with a KV cache, for `score_tokens` along one order.
+
+    None if the cache is not exact for the network, or one pass holds all steps.
+    """
+    n = method.default_latents if latents is None else latents
+    is_exact = is_cacheable(method.attention) and method.readout != "left"
+    if fits_one_pass(method, n) or not is_exact:
+        return None
+    inner = unwrap(net)
+    rows = torch.arange(len(tokens), device=tokens.device)
+    if isinstance(inner, HuggingFaceDenoiser) and supports_cache(inner, method):
+        return CachedModel(inner, method, rows)
+    if isinstance(inner, Transformer) and is_plain(inner):
+        table = qkv_table(inner, *tokens.shape)
+        return FastCandidateLogits(inner, method, rows, tokens.shape[1], table)
+    return None

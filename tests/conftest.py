@@ -25,6 +25,7 @@ CHECKED = (
     "core.decoding",
     "core.state",
     "core.sampling",
+    "core.nucleus",
     "core.likelihood",
     "network.block",
     "network.rotary",

@@ -14,6 +14,7 @@ CHECKED = (
     "core.depth",
     "core.annealing",
     "core.order",
+    "core.policies",
     "core.partition",
     "core.attention",
     "core.streams",

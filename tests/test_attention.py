@@ -58,7 +58,7 @@ def test_rows_of_one_batch_have_their_own_counts():
 def test_the_table_of_methods_is_the_papers():
     rules = {name: method.attention for name, method in METHODS.items()}
     of_the_paper = ["mdm", "sidm", "scdm", "esolm", "arm", "ar-mtp", "ar-mtp-window-16", "ar-ntp-16"]
-    assert list(METHODS) == [*of_the_paper, "mdm-depth", "scdm-depth"]
+    assert list(METHODS) == [*of_the_paper, "mdm-depth", "scdm-depth", "ar-latents"]
     assert all(METHODS[name].depth == "all" for name in of_the_paper)
     assert (rules["mdm"], rules["sidm"], rules["scdm"], rules["esolm"]) == (
         bidirectional,

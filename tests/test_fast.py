@@ -451,8 +451,10 @@ def host_reads(net, method, known, decoding):
 @pytest.mark.parametrize("positions", ["both", "rotary"])
 def test_a_step_reads_once_from_the_device(name, positions, decoding):
     method = METHODS[name]
-    if method.latent_control != "free":
-        decoding = {key: value for key, value in decoding.items() if key not in ("latents", "candidates")}
+    refused = {"latents"} if method.latent_control != "free" else set()
+    if refused or method.is_left_to_right:
+        refused.add("candidates")
+    decoding = {key: value for key, value in decoding.items() if key not in refused}
     net, starts = untrained(positions), torch.tensor([[0], [0], [3 * (method.readout == "in_place")]])
     counts = []
     for steps in (5, 11):

@@ -157,6 +157,7 @@ LOSSES = {
     "ar-ntp-2": H / 9,
     "mdm-depth": H / 3,
     "scdm-depth": H / 3,
+    "ar-latents": sum(map(sum, SUFFIXES)) / 9,
     "block-mdm-2": H / 3,
     "block-mdm-3": H / 3,
 }

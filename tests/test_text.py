@@ -328,8 +328,13 @@ def test_text_model_trains_samples_and_is_evaluated(run, data, tmp_path, capsys)
     found = json.loads(capsys.readouterr().out)
     assert len(found["nats"]) == 3
     assert found["perplexity"] == pytest.approx(np.exp(np.mean(found["nats"])))
+    assert found["bytes"] == len(article(99).encode())
+    bits = found["nats_per_token"] * found["tokens"] / np.log(2)
+    assert found["bits_per_byte"] == pytest.approx(bits / found["bytes"])
     assert main(["likelihood", str(run), "--text", str(tmp_path / "a.txt"), "--order", "left_to_right"]) == 0
-    assert "standard error" not in capsys.readouterr().out
+    line = capsys.readouterr().out
+    assert "standard error" not in line
+    assert "bits per byte" in line
 
 
 MISTAKES = {

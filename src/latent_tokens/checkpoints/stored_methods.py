@@ -55,10 +55,10 @@ def load_method(name: str) -> Method:
 def method_to(method: Method) -> dict[str, Json]:
     """Return a method's fields, its functions by name. Raise ValueError if one cannot be stored.
 
-    Fields of later versions, depth and name, are left out at their default.
+    Fields of later versions, depth, masked_slots and name, are left out at their default.
     """
     values = {field.name: getattr(method, field.name) for field in fields(method)}
-    later = {"depth": "all", "name": None}
+    later = {"depth": "all", "masked_slots": "in_order", "name": None}
     row = {name: value for name, value in values.items() if name not in later or value != later[name]}
     for field, known in BUILT_IN.items():
         functions = {**known, **LOADED}

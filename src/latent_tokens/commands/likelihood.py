@@ -28,7 +28,7 @@ DEFAULT_SEQUENCES, DEFAULT_ORDERS = 64, 4
 class Likelihood:
     """Compute the exact log-likelihood of a text, averaged over decoding orders.
 
-    It is printed as nats per token and as perplexity.
+    It is printed as nats per token, perplexity and bits per byte.
     """
 
     run: Positional[str]
@@ -66,8 +66,10 @@ class LikelihoodRow(TypedDict):
     standard_error: float | None  # over orders; None for one
     perplexity: float
     ci95: tuple[float, float] | None  # of the perplexity, over sequences; None for one
+    bits_per_byte: float
     sequences: int
     tokens: int
+    bytes: int  # of the text of these tokens, without ends of document
 
 
 def run_likelihood(command: Likelihood) -> int:
@@ -130,7 +132,7 @@ def run_likelihood(command: Likelihood) -> int:
                 report=report,
                 off_distribution=sampling.off_distribution,
             )
-        row = row_of(nats, examples)
+        row = row_of(nats, examples, num_bytes(task, examples))
         if command.json:
             label = {"off_distribution": True} if is_off else {}
             print(json.dumps({"latents": shown, **label, **row}), flush=True)
@@ -177,8 +179,15 @@ def with_first_given(examples: Examples) -> Examples:
     return replace(examples, known=known)
 
 
-def row_of(nats: NDArray[np.float64], examples: Examples) -> LikelihoodRow:
-    """Return the row of the nats (K, N) of N sequences along K orders."""
+def num_bytes(task: Text, examples: Examples) -> int:
+    """Return the bytes of the text of the unknown tokens, without ends of document."""
+    is_text = (examples.tokens != task.coder.end) & ~examples.known
+    rows = zip(examples.tokens, is_text, strict=True)
+    return sum(len(task.inside(tokens[kept].tolist()).encode()) for tokens, kept in rows)
+
+
+def row_of(nats: NDArray[np.float64], examples: Examples, size: int) -> LikelihoodRow:
+    """Return the row of the nats (K, N) of N sequences along K orders, with `size` bytes of text."""
     from latent_tokens.evaluation.generative_perplexity import perplexity
 
     tokens = examples.lengths - examples.known.sum(1)
@@ -191,8 +200,10 @@ def row_of(nats: NDArray[np.float64], examples: Examples) -> LikelihoodRow:
         "standard_error": error,
         "perplexity": value,
         "ci95": interval,
+        "bits_per_byte": float(nats.sum(1).mean() / math.log(2) / max(size, 1)),
         "sequences": len(tokens),
         "tokens": int(tokens.sum()),
+        "bytes": size,
     }
 
 
@@ -205,4 +216,5 @@ def in_words(row: LikelihoodRow) -> str:
     if row["ci95"] is not None:
         interval = f" ({row['ci95'][0]:.2f} - {row['ci95'][1]:.2f} over sequences)"
     nats = f"{row['nats_per_token']:.4f} nats per token{error}"
-    return f"{nats}, perplexity {row['perplexity']:.2f}{interval}, {row['tokens']:,} tokens"
+    perplexity = f"perplexity {row['perplexity']:.2f}{interval}"
+    return f"{nats}, {perplexity}, {row['bits_per_byte']:.3f} bits per byte, {row['tokens']:,} tokens"

@@ -22,6 +22,7 @@ from latent_tokens.core.denoiser import Denoiser, exclude_mask_token, supports_s
 from latent_tokens.core.depth import check_depth, draw_rows, draw_visible, read_depth
 from latent_tokens.core.latents import LatentControl, check_latents
 from latent_tokens.core.layout import Layout, next_layout
+from latent_tokens.core.masked_slots import check_shuffled, shuffle_masked
 from latent_tokens.core.order import Order, first_order, is_left_to_right
 from latent_tokens.core.readout import check_first_known, check_left, left_of, read_left
 from latent_tokens.core.rule import Rule
@@ -47,6 +48,8 @@ class Method:
     readout: Literal["in_place", "shifted", "left"] = "in_place"
     latents: int | None = 0  # n if it is free and Decoding.latents is None; None = all
     depth: str = "all"  # or "none:SHARE" or "uniform:SHARE" of the rows (D-38, depth of training)
+    # the masked tokens of a training input: in the decoding order, or shuffled (D-40, shuffled slots)
+    masked_slots: Literal["in_order", "shuffled"] = "in_order"
     name: str | None = field(
         default=None, kw_only=True, compare=False
     )  # in results, if it is no METHODS entry
@@ -75,6 +78,9 @@ class Method:
         check_rule(self.attention, self.order, self.is_left_to_right)
         if self.depth != "all":
             check_depth(self.depth, self._attends_to_masked, self.targets)
+        check_choice("masked_slots", self.masked_slots, ("in_order", "shuffled"))
+        if self.masked_slots == "shuffled":
+            check_shuffled(self.is_left_to_right, self.readout, self.targets)
         if self.latents:
             check_latents(self.latents, self.latent_control, self.window, self.attention)
 
@@ -121,7 +127,7 @@ class Method:
         With targets="next" the target is the last slot, as at inference: behind all other masked tokens of
         the input, or behind a uniform number of them if the number is free. A shifted readout trains every
         step at once: its clean slots are the known ones, its masked slots all others. The depth is drawn
-        last, so orders and numbers of clean tokens do not depend on it.
+        after orders and numbers of clean tokens, which do not depend on it, and shuffled slots at the end.
         """
 
         def uniform(*shape: int) -> Tensor:
@@ -140,6 +146,8 @@ class Method:
             rows = None if kind == "all" else draw_rows(share, len(known), uniform)
             if rows is not None and kind == "uniform":
                 num_masked = draw_visible(num_masked, rows, uniform)
+            if self.masked_slots == "shuffled":
+                order = shuffle_masked(order, num_clean, num_masked, uniform(*known.shape))
             layout = next_layout(order, num_clean, num_masked, torch.zeros_like(num_masked))
             return replace(layout, is_independent=rows) if kind == "none" else layout
         latents = num_masked - 1

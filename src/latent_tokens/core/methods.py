@@ -62,6 +62,7 @@ METHODS: Registry[Method] = Registry("method", {
     "ar-ntp-16":        windowed(16, "next"),
     "mdm-depth":        Method(any_order, bidirectional, latents=None, depth="uniform:0.5"),
     "scdm-depth":       Method(any_order, semi_causal, depth="none:0.5"),
+    "ar-latents":       Method(left_to_right, causal, weight="flat", masked_slots="shuffled"),
 }, by_number, also=("ar-mtp-window-N", "ar-ntp-N", "block-mdm-N"))
 # fmt: on
 

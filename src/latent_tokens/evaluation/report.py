@@ -28,7 +28,8 @@ COLORS = {
     "ar-ntp": "#882255",
     "mdm-depth": "#E69F00",
     "scdm-depth": "#332288",
-}  # of every figure, in the order of its legend. Okabe and Ito (2008), and two of Tol's muted colors
+    "ar-latents": "#117733",
+}  # of every figure, in the order of its legend. Okabe and Ito (2008), and three of Tol's muted colors
 ORDER_NAMES = {"top_prob": "top-prob", "uniform": "uniform", "left_to_right": "left to right"}
 
 

@@ -134,7 +134,8 @@ var latentTokens = (() => {
     weight: "elbo",
     readout: "in_place",
     latents: null,
-    depth: "all"
+    depth: "all",
+    masked_slots: "in_order"
   };
   var AR_MTP = { ...MDM, order: "left_to_right", weight: "flat" };
   var METHODS = {
@@ -145,7 +146,8 @@ var latentTokens = (() => {
     arm: { ...AR_MTP, attention: "causal", readout: "shifted", latents: 0 },
     "ar-mtp": AR_MTP,
     "mdm-depth": { ...MDM, depth: "uniform:0.5" },
-    "scdm-depth": { ...MDM, attention: "semi_causal", latents: 0, depth: "none:0.5" }
+    "scdm-depth": { ...MDM, attention: "semi_causal", latents: 0, depth: "none:0.5" },
+    "ar-latents": { ...AR_MTP, attention: "causal", latents: 0, masked_slots: "shuffled" }
   };
   var CHANGES = [[], ["weight"], ["targets"], ["weight", "targets"], ["depth"], ["weight", "depth"]];
   function nameOf(method) {

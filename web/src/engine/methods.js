@@ -12,6 +12,7 @@ import { attendsEarlier, attendsLater, RULES } from "./attention.js";
  * @property {"in_place" | "shifted"} readout
  * @property {number | null} latents n if a request leaves it open; null is all
  * @property {string} [depth] "all" if left out
+ * @property {"in_order" | "shuffled"} [masked_slots] of the training input; "in_order" if left out
  */
 /** @typedef {keyof Method} Field */
 
@@ -25,6 +26,7 @@ const MDM = {
   readout: "in_place",
   latents: null,
   depth: "all",
+  masked_slots: "in_order",
 };
 /** @type {Method} */
 const AR_MTP = { ...MDM, order: "left_to_right", weight: "flat" };
@@ -39,6 +41,7 @@ export const METHODS = {
   "ar-mtp": AR_MTP,
   "mdm-depth": { ...MDM, depth: "uniform:0.5" },
   "scdm-depth": { ...MDM, attention: "semi_causal", latents: 0, depth: "none:0.5" },
+  "ar-latents": { ...AR_MTP, attention: "causal", latents: 0, masked_slots: "shuffled" },
 };
 
 /** @type {Field[][]} The fields in which a method may differ from the entry whose name it has. */

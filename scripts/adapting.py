@@ -1,0 +1,241 @@
+"""Measure the adapted models of docs/adapting.md: exact likelihood over the number of latent tokens.
+
+    python scripts/adapting.py models/smollm2 data/english                             # the base, as it is
+    python scripts/adapting.py models/smollm2 data/english runs/smollm2-ar-latents     # a run
+    python scripts/adapting.py --render     # write the table and the figure from the rows that are stored
+
+A run is measured at its end, on 32 sequences, and at each validation whose checkpoint it keeps, on 8 of them.
+The rows are in results/adapting/rows.jsonl. A row that is stored is not measured again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, NotRequired, TypedDict, cast
+
+import matplotlib.pyplot as plt
+import torch
+
+from latent_tokens import METHODS, HuggingFaceDenoiser, Transformer, from_pretrained
+from latent_tokens.checkpoints.hugging_face import read_model
+from latent_tokens.checkpoints.tensor_files import tensors_sha256
+from latent_tokens.commands.likelihood import num_bytes
+from latent_tokens.core.methods import name_of
+from latent_tokens.data.datasets import load_data
+from latent_tokens.evaluation.held_out import nats_along_orders
+from latent_tokens.evaluation.intervals import half_interval_of_ratio
+from latent_tokens.evaluation.report import COLORS, as_markdown
+from latent_tokens.progress import counting
+from latent_tokens.storage import read_lines, write_atomic
+from latent_tokens.storage.versions import source_commit
+from latent_tokens.tasks import Examples, Text
+from latent_tokens.tasks.base import evenly
+from latent_tokens.training.state import read_state, saved_states, step_in_name
+
+ROOT = Path(__file__).parents[1]
+ROWS = ROOT / "results" / "adapting" / "rows.jsonl"
+PAGE = ROOT / "docs" / "adapting.md"
+FIGURE = ROOT / "docs" / "adapting.png"
+TABLE = re.compile(r"(<!-- table adapting -->\n).*?(<!-- end -->)", re.S)
+SEQUENCES, FEW = 32, 8  # measured at the end of training, and at each checkpoint
+ORDERS = 2  # random orders of a method that has no order of its own
+
+Count = int | Literal["all"]
+
+
+class Row(TypedDict):
+    """The likelihood of sequences of the test split with one number of latent tokens."""
+
+    model: str
+    method: str
+    step: int
+    latents: Count
+    orders: int
+    nats: list[float]  # of each sequence, the mean over orders
+    tokens: list[int]  # of each sequence
+    bytes: int
+    seconds: float
+    torch: str
+    commit: str | None
+    weights_sha256: NotRequired[str]  # of the trained weights, its first 12 digits
+
+
+class Part(NamedTuple):
+    """A network, and what is measured of it."""
+
+    net: HuggingFaceDenoiser
+    step: int
+    sequences: int
+    latents: tuple[Count, ...]
+
+
+def parts_of(base: Path, run: Path | None) -> Iterator[Part]:
+    """Yield the base as it is, or a run at its checkpoints and at its end."""
+    if run is None:
+        net = HuggingFaceDenoiser(read_model(base), None, "shifted").eval()
+        net.method = METHODS["arm"]
+        yield Part(net, 0, SEQUENCES, (0,))
+        return
+    net = opened(run, base)
+    training = json.loads((run / "config.json").read_text())["training"]
+    last = training["steps"]
+    checkpoints = {step_in_name(path): path for path in saved_states(run)}
+    for step in range(training["evaluate_every"], last, training["evaluate_every"]):
+        if step in checkpoints:
+            load_averaged(net, checkpoints[step])
+            yield Part(net, step, FEW, (0, 8))
+    yield Part(opened(run, base), last, SEQUENCES, (0, 8, 64, "all"))
+
+
+def opened(run: Path, base: Path) -> HuggingFaceDenoiser:
+    """Return the network of a run, with the weights of the lowest validation loss."""
+    return cast(HuggingFaceDenoiser, from_pretrained(run, base=base))
+
+
+def load_averaged(net: HuggingFaceDenoiser, checkpoint: Path) -> None:
+    """Load the EMA weights of a checkpoint."""
+    _, tensors = read_state(checkpoint)
+    averaged = {name: tensor for name, tensor in tensors["ema"].items() if name != "n_averaged"}
+    net.load_state_dict({name.removeprefix("module."): tensor for name, tensor in averaged.items()})
+
+
+def measure(base: Path, data: Path, run: Path | None) -> None:
+    """Measure the base or a run. Each row is stored when it has been measured."""
+    task, splits = load_data(data, ("test",))
+    assert isinstance(task, Text)
+    test = splits["test"]
+    examples = test.take(evenly(len(test.tokens), SEQUENCES))
+    model = base.name if run is None else run.name
+    for part in parts_of(base, run):
+        chosen = examples.take(evenly(SEQUENCES, part.sequences))
+        sha256 = tensors_sha256(trained(part.net))[:12]
+        for latents in part.latents:
+            if any(is_of(row, model, sha256, latents) for row in read_lines(ROWS)):
+                continue
+            row = measured(part, task, chosen, latents, model)
+            rows = [*read_lines(ROWS), {**row, "weights_sha256": sha256}]
+            write_atomic({ROWS: "".join(f"{json.dumps(each)}\n" for each in rows).encode()})
+
+
+def is_of(row: Row, model: str, sha256: str, latents: Count) -> bool:
+    """Return whether a row is of these weights and this number of latent tokens."""
+    return (row["model"], row["weights_sha256"], row["latents"]) == (model, sha256, latents)
+
+
+def trained(net: HuggingFaceDenoiser) -> dict[str, torch.Tensor]:
+    """Return the weights that training changes, or all if it changes none."""
+    weights = {name: weight for name, weight in net.named_parameters() if weight.requires_grad}
+    return weights if net.adapter is not None else dict(net.named_parameters())
+
+
+def measured(part: Part, task: Text, examples: Examples, latents: Count, model: str) -> Row:
+    """Return the row of a network with one number of latent tokens."""
+    method = part.net.method
+    assert method is not None
+    start = time.perf_counter()
+    with counting(f"{model}, step {part.step}, n = {latents}", None) as report:
+        net = cast(Transformer, part.net)
+        nats = nats_along_orders(net, examples, orders=ORDERS, latents=latents, report=report)
+    return {
+        "model": model,
+        "method": name_of(method),
+        "step": part.step,
+        "latents": latents,
+        "orders": len(nats),
+        "nats": nats.mean(0).round(4).tolist(),
+        "tokens": (examples.lengths - examples.known.sum(1)).tolist(),
+        "bytes": num_bytes(task, examples),
+        "seconds": round(time.perf_counter() - start, 1),
+        "torch": torch.__version__.split("+")[0],
+        "commit": source_commit(),
+    }
+
+
+def nats_per_token(row: Row) -> tuple[float, float]:
+    """Return the nats per token, and half of its 95% interval over sequences."""
+    return sum(row["nats"]) / sum(row["tokens"]), half_interval_of_ratio(row["nats"], row["tokens"])
+
+
+def difference(row: Row, first: Row) -> tuple[float, float]:
+    """Return the nats per token above those of another row, and half of the interval of this difference."""
+    apart = [now - before for now, before in zip(row["nats"], first["nats"], strict=True)]
+    return sum(apart) / sum(row["tokens"]), half_interval_of_ratio(apart, row["tokens"])
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the table of the models at their end."""
+    lines = [["model", "method", "steps", "n", "nats per token", "difference to n = 0", "bits per byte"]]
+    for row in rows:
+        if len(row["nats"]) < SEQUENCES:
+            continue
+        (first,) = (other for other in rows if is_of(other, row["model"], row["weights_sha256"], 0))
+        mean, half = nats_per_token(row)
+        apart, of_apart = difference(row, first)
+        bits = sum(row["nats"]) / math.log(2) / row["bytes"]
+        cells = [row["model"], row["method"], f"{row['step']:,}", str(row["latents"])]
+        cells += [f"{mean:.3f} ± {half:.3f}", "" if row is first else f"{apart:+.3f} ± {of_apart:.3f}"]
+        lines.append([*cells, f"{bits:.3f}"])
+    return as_markdown(lines)
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """Draw nats over the step of training at n = 0 and 8, and nats at the end over n."""
+    sheet, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for model in dict.fromkeys(row["model"] for row in rows):
+        of_model = [row for row in rows if row["model"] == model]
+        last = [row for row in of_model if len(row["nats"]) == SEQUENCES]
+        color = COLORS[of_model[0]["method"]]
+        if len(of_model) == 1:  # a base as it is
+            for axes, nats in ((left, few_nats(last[0])), (right, nats_per_token(last[0])[0])):
+                axes.axhline(nats, color=color, linestyle=":", label=f"{model}, as it is")
+            continue
+        for latents, line in ((0, "-"), (8, "--")):
+            curve = [row for row in of_model if row["latents"] == latents]
+            steps = [row["step"] for row in curve]
+            label = f"{model}, n = {latents}"
+            left.plot(steps, list(map(few_nats, curve)), line, marker="o", ms=3, color=color, label=label)
+        means, halves = zip(*map(nats_per_token, last), strict=True)
+        names = [str(row["latents"]) for row in last]
+        right.errorbar(names, means, halves, marker="o", ms=4, capsize=3, color=color, label=model)
+    left.set(xlabel="training steps", ylabel="nats per token, 8 sequences")
+    right.set(xlabel="latent tokens n", ylabel="nats per token, 32 sequences")
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=8)
+    sheet.savefig(path, dpi=150)
+
+
+def few_nats(row: Row) -> float:
+    """Return the nats per token of the sequences that are measured at every checkpoint."""
+    kept = evenly(len(row["nats"]), FEW)
+    return sum(row["nats"][i] for i in kept) / sum(row["tokens"][i] for i in kept)
+
+
+def main() -> None:
+    """Measure a base or a run, or write the table and the figure."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name in ("base", "data", "run"):
+        parser.add_argument(name, nargs="?", type=Path)
+    parser.add_argument("--render", action="store_true", help="Measure nothing.")
+    options = parser.parse_args()
+    if not options.render:
+        if options.data is None:
+            parser.error("BASE and DATA are missing. Name both, or use --render.")
+        ROWS.parent.mkdir(exist_ok=True)
+        measure(options.base, options.data, options.run)
+    rows = cast(list[Row], read_lines(ROWS))
+    page = TABLE.sub(lambda found: f"{found[1]}{table(rows)}{found[2]}", PAGE.read_text(encoding="utf-8"))
+    write_atomic({PAGE: page.encode()})
+    draw(rows, FIGURE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The script that measures the adapted models of docs/adapting.md, and its table and figure."""
+
+import json
+import sys
+
+import pytest
+
+from helpers.documentation import ROOT
+from helpers.tiny_models import tiny_model
+from latent_tokens import DataConfig, TrainConfig, fit, make_data
+
+sys.path.append(str(ROOT / "scripts"))
+import adapting
+
+WORDS = ["cats", "dogs", "birds"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A model of transformers, a data set, and a run that kept its checkpoints."""
+    folder = tmp_path_factory.mktemp("adapting")
+    for number in range(120):
+        (folder / f"{number}.txt").write_text(f"{number} {WORDS[number % 3]} ran.")
+    source = {"source": str(folder), "length": 12, "tokenizer": "bytes"}
+    data = make_data(DataConfig("text", folder / "data", **source))
+    tiny_model("llama", vocab_size=257).save_pretrained(folder / "base")
+    training = {"steps": 4, "batch_size": 2, "evaluate_every": 2, "save_every": 2, "warmup": 1}
+    run = fit(
+        TrainConfig(
+            "text", "ar-latents", folder / "run", data=data, start=folder / "base", lora=2, lr=1e-2,
+            precision="fp32", **training,
+        )
+    )  # fmt: skip
+    return folder / "base", data, run
+
+
+@pytest.mark.slow
+def test_adapted_models_are_measured_once_and_rendered(made, tmp_path, monkeypatch):
+    base, data, run = made
+    page = tmp_path / "page.md"
+    page.write_text("Before.\n\n<!-- table adapting -->\n<!-- end -->\n\nAfter.\n")
+    changes = {"ROWS": tmp_path / "rows" / "rows.jsonl", "PAGE": page, "FIGURE": tmp_path / "figure.png"}
+    for name, value in {**changes, "SEQUENCES": 4, "FEW": 2}.items():
+        monkeypatch.setattr(adapting, name, value)
+    for arguments in ([base, data], [base, data, run], [base, data, run], ["--render"]):
+        monkeypatch.setattr(sys, "argv", ["adapting.py", *map(str, arguments)])
+        adapting.main()
+
+    rows = [json.loads(line) for line in adapting.ROWS.read_text().splitlines()]
+    of_run = [(row["step"], row["latents"], len(row["nats"])) for row in rows[1:]]
+    assert of_run == [(2, 0, 2), (2, 8, 2), (4, 0, 4), (4, 8, 4), (4, 64, 4), (4, "all", 4)]
+    assert (rows[0]["model"], rows[0]["method"]) == ("base", "arm")
+    assert rows[1]["weights_sha256"] != rows[3]["weights_sha256"]
+    assert rows[4]["nats"] != rows[3]["nats"]
+    text = page.read_text()
+    assert text.count("| run | ar-latents | 4 |") == 4
+    assert f"{sum(rows[0]['nats']) / sum(rows[0]['tokens']):.3f} ± " in text
+    assert adapting.FIGURE.stat().st_size > 5_000

@@ -10,6 +10,7 @@
 # page-sources    Generate the files of the page from web/.
 # page            Write the page that needs no server: dist/page and dist/latent-tokens.html.
 # release-models  Train and evaluate the bundled 6x6 models again, and write the files that depend on them.
+#                 DEMO=smoke replaces them by untrained ones in a minute, to try it in a copy of the repository.
 # space           Write the files of a Hugging Face Space to OUT.
 # CI runs check, docs and test-all (.ci/run).
 DEMO ?= full
@@ -44,9 +45,10 @@ demo: $(if $(wildcard $(READY)),$(READY),$(BASE))
 release-models: OUT = runs/release
 release-models: setup
 	rm -rf $(OUT)
-	$(RUN) demo --out $(OUT) --every-method --precision fp32
+	$(RUN) demo --out $(OUT) --every-method --precision fp32 --scale $(DEMO)
 	.venv/bin/python scripts/release_models.py $(OUT)/shipped/sudoku-6-*
-	.venv/bin/python scripts/examples.py
+	.venv/bin/python scripts/examples.py --scale $(DEMO)
+	.venv/bin/python scripts/page_examples.py --scale $(DEMO)
 
 test: setup
 	.venv/bin/pytest $(PARALLEL) -m "not slow"

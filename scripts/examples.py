@@ -1,6 +1,7 @@
 """Select the page's example puzzles: decode generated puzzles and count what latent tokens change.
 
     python scripts/examples.py
+    python scripts/examples.py --scale smoke      # few puzzles, to see that it runs
 
 writes src/latent_tokens/shipped/examples.json and prints the counts. It takes 4 minutes on 2 vCPUs.
 Run it again after the bundled models change: a test compares the hash of their weights with the file.
@@ -8,6 +9,8 @@ Run it again after the bundled models change: a test compares the hash of their 
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -35,7 +38,10 @@ class PuzzleSet(NamedTuple):
     candidates: int
 
 
-SETS = (PuzzleSet("sudoku-6", 400, 14, 4), PuzzleSet("sudoku-9", 150, 36, 8))
+SETS = {
+    "full": (PuzzleSet("sudoku-6", 400, 14, 4), PuzzleSet("sudoku-9", 150, 36, 8)),
+    "smoke": (PuzzleSet("sudoku-6", 2, 24, 4), PuzzleSet("sudoku-9", 1, 60, 8)),
+}
 
 
 def measure(puzzle_set: PuzzleSet) -> dict[str, Any]:
@@ -82,8 +88,14 @@ def as_text(problems: Examples, index: int) -> str:
     return "".join(str(token + 1) if given else "." for token, given in zip(tokens, known, strict=True))
 
 
-if __name__ == "__main__":
-    records = {puzzle_set.task: measure(puzzle_set) for puzzle_set in SETS}
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure each set, write the records and print the counts."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scale", choices=tuple(SETS), default="full")
+    sets = SETS[parser.parse_args(arguments).scale]
+    records = {puzzle_set.task: measure(puzzle_set) for puzzle_set in sets}
     write_atomic({MEASURED: json_bytes(records)})
     for task, record in records.items():
         rates = ", ".join(
@@ -96,3 +108,7 @@ if __name__ == "__main__":
         )
         for kind, words in COMPARISONS.items():
             print(f"  {words}: {record[kind]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ import torch
 from latent_tokens.bench.bench import bench
 from latent_tokens.bench.machine import fastest_device
 from latent_tokens.configs import BenchConfig
+from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.report import as_markdown, speed_cells
 from latent_tokens.progress import progress
 from latent_tokens.storage.files import write_atomic
@@ -127,6 +129,36 @@ def versions_table(rows: Sequence[Row]) -> str:
     return f"{caption(rows)}\n\n{as_markdown(lines)}"
 
 
+def accuracy_table(rows: Sequence[Row]) -> str:
+    """Return validation losses and valid boards of training in fp32 and in bf16, means over seeds."""
+    lines = [
+        [
+            "method",
+            "seeds",
+            "loss, fp32",
+            "loss, bf16",
+            "difference",
+            "valid, fp32",
+            "valid, bf16",
+            "difference",
+        ]
+    ]
+    for method in dict.fromkeys(row["method"] for row in rows):
+        of_method = [row for row in rows if row["method"] == method]
+        cells = [f"`{method}`", str(len(of_method))]
+        for name, digits, unit in (("validation_loss", 4, ""), ("valid", 1, "%")):
+            pairs = [(row["fp32"][name], row["bf16"][name]) for row in of_method]
+            cells += [f"{fmean(values):.{digits}f}{unit}" for values in zip(*pairs, strict=True)]
+            differences = [bf16 - fp32 for fp32, bf16 in pairs]
+            interval = f" ± {half_interval(differences):.{digits}f}" if len(pairs) > 1 else ""
+            cells.append(f"{fmean(differences):+.{digits}f}{interval}")
+        lines.append(cells)
+    first = rows[0]
+    recipe = f"sudoku-6, {first['size']}, {first['steps']:,} steps of 32 boards"
+    samples = f"{first['samples']:,} samples per seed, n = all, k = 4"
+    return f"{caption(rows)}\n{recipe}, {samples}.\n\n{as_markdown(lines)}"
+
+
 def rendered(page: str, rows: Sequence[Row]) -> str:
     """Return the page with the table of each part made of its rows.
 
@@ -145,7 +177,11 @@ def rendered(page: str, rows: Sequence[Row]) -> str:
     return TABLE.sub(table, page)
 
 
-RENDERERS = {"latents": latents_table, "cached-step": versions_table}
+RENDERERS = {
+    "latents": latents_table,
+    "cached-step": versions_table,
+    "bf16-accuracy": accuracy_table,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -17,8 +17,9 @@ from latent_tokens import (
     margin,
     top_prob,
 )
+from latent_tokens.core.nucleus import NUM_RANKED, largest, nucleus
 from latent_tokens.core.state import check_shapes
-from latent_tokens.core.token_sampling import nucleus
+from latent_tokens.core.token_sampling import sample_tokens
 
 JOINT = small_joint()
 KNOWN = torch.zeros(2, 3, dtype=torch.bool)
@@ -313,13 +314,63 @@ def test_logits_that_are_not_finite_are_refused():
         generate(net, METHODS["mdm"], TOKENS, KNOWN, Decoding(), 0)
 
 
+def by_stable_sort(probabilities, top_p):
+    """Return the nucleus by its definition, from a full sort."""
+    ranked, ids = probabilities.sort(dim=-1, descending=True, stable=True)
+    beyond = ranked.cumsum(-1) - ranked >= top_p
+    return torch.zeros_like(ranked).scatter(-1, ids, ranked.masked_fill(beyond, 0))
+
+
 @pytest.mark.parametrize("top_p", [0.05, 0.5, 0.9, 0.999])
 @pytest.mark.parametrize("kinds", [3, 50, 10_000])
 def test_nucleus_is_that_of_a_stable_sort_bit_for_bit(top_p, kinds):
     """With few kinds of logits, many tokens are equally probable."""
     logits = torch.randint(0, kinds, (2, 3, 1_000), generator=torch.Generator().manual_seed(kinds)).double()
     probabilities = (6 * logits / kinds).softmax(-1)
-    ranked, ids = probabilities.sort(dim=-1, descending=True, stable=True)
-    beyond = ranked.cumsum(-1) - ranked >= top_p
-    expected = torch.zeros_like(ranked).scatter(-1, ids, ranked.masked_fill(beyond, 0))
-    assert torch.equal(nucleus(probabilities, top_p), expected)
+    assert torch.equal(nucleus(probabilities, top_p), by_stable_sort(probabilities, top_p))
+
+
+def rows_of_a_large_vocabulary():
+    """Return probabilities whose nucleus ends before, at and after the tokens that are ranked first."""
+    vocabulary = 2 * NUM_RANKED + 1
+    generator = torch.Generator().manual_seed(0)
+    equal = torch.full((vocabulary,), 1 / vocabulary).double()
+    spike = torch.zeros(vocabulary).double()
+    spike[vocabulary // 2] = 1
+    boundary = torch.zeros(vocabulary).double()
+    boundary[-NUM_RANKED:] = 1 / NUM_RANKED  # equal ones, as many as are ranked first
+    more = torch.zeros(vocabulary).double()
+    more[1 : NUM_RANKED + 2] = 1 / (NUM_RANKED + 1)  # and one more
+    random = [
+        (scale * torch.randn(vocabulary, generator=generator).double()).softmax(-1) for scale in (0.3, 3, 9)
+    ]
+    return [equal, spike, boundary, more, *random]
+
+
+@pytest.mark.parametrize("top_p", [1e-9, 0.5, 0.9, NUM_RANKED / (NUM_RANKED + 1), 1 - 1e-12])
+def test_nucleus_of_a_large_vocabulary_is_exact(top_p):
+    rows = rows_of_a_large_vocabulary()
+    batches = [row[None, None] for row in rows] + [torch.stack(rows)[:, None]]
+    for probabilities in batches:
+        assert torch.equal(nucleus(probabilities, top_p), by_stable_sort(probabilities, top_p))
+
+
+def test_nucleus_of_a_large_vocabulary_ranks_a_part_only():
+    rows = rows_of_a_large_vocabulary()
+    equal, spike = rows[0][None, None], rows[1][None, None]
+    assert largest(spike, 0.9).shape[-1] == NUM_RANKED
+    assert largest(equal, 0.9).shape[-1] == equal.shape[-1]
+
+
+@pytest.mark.parametrize("vocabulary", [2, 32, 5_000])
+def test_a_token_is_sampled_by_inverse_cdf(vocabulary):
+    """A noise equal to a value of the CDF belongs to the next token, and one of probability 0 is skipped."""
+    generator = torch.Generator().manual_seed(vocabulary)
+    logits = torch.randn(4, 1, vocabulary, generator=generator).double()
+    logits[:, :, vocabulary // 2] = -torch.inf
+    cdf = logits.softmax(-1).cumsum(-1)
+    shares = cdf / cdf[..., -1:]
+    for noise in (torch.zeros(4, 1).double(), shares[..., vocabulary // 2 - 1].clamp(max=0.99)):
+        tokens = sample_tokens(logits, torch.zeros(4, 1).long(), Decoding(), noise)
+        assert torch.equal(tokens, (shares <= noise[..., None]).sum(-1))
+        assert (tokens != vocabulary // 2).all()

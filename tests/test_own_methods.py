@@ -21,7 +21,7 @@ from latent_tokens import (
 )
 from latent_tokens.checkpoints.pretrained import method_from, method_to
 from latent_tokens.core.attention import bidirectional, independent
-from latent_tokens.core.decoding import check_decoding
+from latent_tokens.core.decoding_checks import check_decoding
 from latent_tokens.core.methods import name_of
 from latent_tokens.evaluation.settings import label, shown_candidates, shown_latents
 

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -17,6 +19,11 @@ from latent_tokens.trace.comparison import compared, puzzles, solved
 from latent_tokens.trace.frozen import PAGE_RECORD, FrozenBoards, measure
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 from latent_tokens.web.curves import curves
+
+sys.path.append(str(ROOT / "scripts"))
+
+import examples
+import page_examples
 
 KINDS = {(False, True): "gained", (True, False): "lost", (True, True): "both", (False, False): "neither"}
 
@@ -187,3 +194,31 @@ def test_cost_of_stored_puzzles_is_that_of_a_decode():
     (point,) = (point for point in curve["points"] if point["latents"] == "4")
     end = trace(DecodeRequest(model, problem, SamplingConfig(4, 4)))["end"]
     assert end["processed"] == point["processed"]
+
+
+def test_a_release_runs_every_script_that_records_the_weights():
+    """They are tried with few puzzles by DEMO=smoke."""
+    recording = [
+        f"{path.relative_to(ROOT)} --scale smoke"
+        for path in (ROOT / "scripts").glob("*.py")
+        if "sha256_of(SHIPPED" in path.read_text()
+    ]
+    assert len(recording) == 2
+    command = ["make", "-n", "release-models", "DEMO=smoke"]
+    commands = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert all(script in commands for script in (*recording, "--every-method --precision fp32 --scale smoke"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "stored", "path"),
+    [(examples, examples.MEASURED, "MEASURED"), (page_examples, PAGE_RECORD, "PAGE_RECORD")],
+)
+def test_few_puzzles_write_the_entries_of_all(script, stored, path, monkeypatch, tmp_path, capsys):
+    torch.set_num_threads(1)
+    monkeypatch.setattr(script, path, tmp_path / "record.json")
+    script.main(["--scale", "smoke"])
+    record, complete = (json.loads(file.read_text()) for file in (tmp_path / "record.json", stored))
+    assert record.keys() == complete.keys()
+    assert record != complete
+    assert "olved" in capsys.readouterr().out

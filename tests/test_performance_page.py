@@ -4,12 +4,14 @@ import json
 import sys
 
 import pytest
+import torch
 
 from helpers.documentation import ROOT
 from latent_tokens.configs import BenchConfig
 
 sys.path.append(str(ROOT / "scripts"))
 
+import bf16_accuracy
 import performance
 
 
@@ -65,3 +67,55 @@ def test_an_unknown_part_is_refused_in_one_line(capsys):
     with pytest.raises(SystemExit):
         performance.main(["foo"])
     assert "foo: is not a part. Use tiny, board, latents, text." in capsys.readouterr().err
+
+
+def test_emulated_products_are_those_of_bf16():
+    """torch adds in another order, so a few sums round to the neighbor."""
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(2, 24, 24, generator=generator) for _ in range(2))
+    products = [
+        lambda x, y: x[0] @ y[0],
+        lambda x, y: torch.addmm(y[1, 0], x[0], y[0]),
+        lambda x, y: x @ y,
+        lambda x, y: torch.baddbmm(x, x, y),
+    ]
+    for product in products:
+        expected = product(x.bfloat16(), y.bfloat16())
+        exact = product(x, y)
+        with bf16_accuracy.RoundedProducts():
+            result = product(x.bfloat16(), y.bfloat16())
+            assert torch.equal(product(x, y), exact)
+        assert result.dtype == torch.bfloat16
+        assert (result == expected).float().mean() > 0.95
+        torch.testing.assert_close(result, expected, rtol=2**-7, atol=2**-7)
+
+
+def test_the_table_of_accuracy_pairs_formats_by_seed():
+    losses = [(0.5, 0.501), (0.6, 0.603)]
+    rows = [
+        {
+            "hardware": "a CPU", "torch": "2.13", "method": "scdm", "seed": seed, "size": "nano",
+            "steps": 600, "samples": 100, "fp32": {"validation_loss": fp32, "valid": 10.0},
+            "bf16": {"validation_loss": bf16, "valid": 12.0},
+        }
+        for seed, (fp32, bf16) in enumerate(losses)
+    ]  # fmt: skip
+    line = performance.accuracy_table(rows).splitlines()[-1]
+    # The differences 0.001 and 0.003 have the mean 0.002 and the interval 12.706 * 0.001.
+    assert line == "| `scdm` | 2 | 0.5500 | 0.5520 | +0.0020 ± 0.0127 | 10.0% | 12.0% | +2.0 ± 0.0 |"
+
+
+@pytest.mark.slow
+def test_accuracy_is_measured_once_per_method_and_seed(tmp_path):
+    options = {"steps": 2, "samples": 1, "seeds": 1, "size": "pico", "num-train": 64}
+    path = tmp_path / "rows.jsonl"
+    arguments = [f"--{name}={value}" for name, value in options.items()] + [f"--out={path}"]
+    bf16_accuracy.main(arguments)
+    rows = performance.read_lines(path)
+    assert [row["method"] for row in rows] == ["scdm", "mdm"]
+    for row in rows:
+        difference = row["bf16"]["validation_loss"] - row["fp32"]["validation_loss"]
+        assert 0 < abs(difference) < 0.01
+    bf16_accuracy.main(arguments)
+    assert performance.read_lines(path) == rows

@@ -37,18 +37,20 @@ if TYPE_CHECKING:
     from latent_tokens.core.methods import METHODS as METHODS, Denoiser as Denoiser, Method as Method
     from latent_tokens.core.objective import loss as loss
     from latent_tokens.core.order import (
-        PolicyInput as PolicyInput,
-        Showing as Showing,
         any_order as any_order,
         given as given,
         left_to_right as left_to_right,
-        nearest as nearest,
-        random as random,
     )
     from latent_tokens.core.partition import (
         equal_parts as equal_parts,
         given_partition as given_partition,
         reverse_process as reverse_process,
+    )
+    from latent_tokens.core.policies import (
+        PolicyInput as PolicyInput,
+        Showing as Showing,
+        nearest as nearest,
+        random as random,
     )
     from latent_tokens.core.relevance import influence as influence, relevant as relevant
     from latent_tokens.data.datasets import load_data as load_data, make_data as make_data
@@ -96,7 +98,8 @@ HOMES = {
     "network.likelihood": ("log_likelihood",),
     "core.methods": ("METHODS", "Denoiser", "Method"),
     "core.objective": ("loss",),
-    "core.order": ("PolicyInput", "Showing", "any_order", "given", "left_to_right", "nearest", "random"),
+    "core.order": ("any_order", "given", "left_to_right"),
+    "core.policies": ("PolicyInput", "Showing", "nearest", "random"),
     "core.partition": ("equal_parts", "given_partition", "reverse_process"),
     "checkpoints.hugging_face": ("from_transformers",),
     "checkpoints.pretrained": ("from_pretrained", "save_pretrained"),

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.blocks import block_of, check_blocks
-from latent_tokens.core.decoding import is_off_distribution
+from latent_tokens.core.decoding_checks import is_off_distribution
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.methods import Denoiser, Method, exclude_mask_token
 from latent_tokens.core.plan import PlannedStep

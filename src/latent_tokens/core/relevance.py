@@ -14,7 +14,8 @@ from torch import Tensor
 
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.methods import Denoiser, Method
-from latent_tokens.core.order import LatentPolicy, PolicyInput, first_order
+from latent_tokens.core.order import first_order
+from latent_tokens.core.policies import LatentPolicy, PolicyInput
 
 Worth = Callable[[PolicyInput], Float[Tensor, "A L"]]
 """The worth of each position as a latent token."""

@@ -18,8 +18,9 @@ from latent_tokens.core.confidence import Confidence
 from latent_tokens.core.decoding import Decoding, Generated, Step, order_of
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Denoiser, Method
-from latent_tokens.core.order import PolicyInput, choose_latents, is_random, is_refreshable, promote, shuffle
+from latent_tokens.core.order import is_random, is_refreshable, promote, shuffle
 from latent_tokens.core.plan import PlannedStep, plan_steps
+from latent_tokens.core.policies import PolicyInput, choose_latents
 from latent_tokens.core.state import State, start
 from latent_tokens.core.token_sampling import sample_tokens
 

@@ -10,7 +10,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from latent_tokens.core.blocks import block_of, check_blocks
-from latent_tokens.core.decoding import Decoding, blocks_of, check_decoding, order_of
+from latent_tokens.core.decoding import Decoding, blocks_of, order_of
+from latent_tokens.core.decoding_checks import check_decoding
 from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.core.order import first_order
 from latent_tokens.core.partition import sizes_of_steps

@@ -17,7 +17,8 @@ from latent_tokens.checkpoints.pretrained import check_fits
 from latent_tokens.checks import changed
 from latent_tokens.configs import EvalConfig, Precision
 from latent_tokens.core.cost import relative_cost
-from latent_tokens.core.decoding import Decoding, Step, check_decoding
+from latent_tokens.core.decoding import Decoding, Step
+from latent_tokens.core.decoding_checks import check_decoding
 from latent_tokens.core.wrappers import unwrap
 from latent_tokens.data.datasets import fingerprint
 from latent_tokens.evaluation.intervals import wilson

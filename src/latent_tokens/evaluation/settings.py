@@ -8,9 +8,11 @@ from latent_tokens.configs import DEFAULT_CANDIDATES, NumCandidates, SamplingCon
 from latent_tokens.configs.sampling import block_in
 from latent_tokens.core.blocks import block_of, blockwise
 from latent_tokens.core.confidence import Confidence, entropy, margin, top_prob
-from latent_tokens.core.decoding import Count, Decoding, growing, is_off_distribution
+from latent_tokens.core.decoding import Count, Decoding, growing
+from latent_tokens.core.decoding_checks import is_off_distribution
 from latent_tokens.core.methods import Method, name_of
-from latent_tokens.core.order import LatentPolicy, Order, any_order, left_to_right, nearest, random
+from latent_tokens.core.order import Order, any_order, left_to_right
+from latent_tokens.core.policies import LatentPolicy, nearest, random
 from latent_tokens.evaluation.rows import RowSettings, labeled
 from latent_tokens.tasks import Language
 

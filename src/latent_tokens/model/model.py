@@ -15,7 +15,8 @@ from latent_tokens.checks import changed, check_choice, check_settings
 from latent_tokens.commands.evaluate import judge_of, judged_by
 from latent_tokens.commands.shared import check_counts, model_of, task_of
 from latent_tokens.configs import EvalConfig, SamplingConfig, TrainConfig
-from latent_tokens.core.decoding import Decoding, is_off_distribution
+from latent_tokens.core.decoding import Decoding
+from latent_tokens.core.decoding_checks import is_off_distribution
 from latent_tokens.core.methods import Method, name_of
 from latent_tokens.core.wrappers import unwrap
 from latent_tokens.evaluation.evaluate import evaluate

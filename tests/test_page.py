@@ -721,6 +721,40 @@ def test_the_race_decodes_as_python_does(opened, address):
     screen(page, "race")
 
 
+def test_the_attention_pattern_is_drawn_on_the_board(opened, static_pages):
+    """Skipped cells are drawn, cannot be attended to, and change no prediction of the blue cell."""
+    page = opened(
+        (static_pages / "latent-tokens.html").as_uri() + "#attention", viewport=LAPTOP, offline=True
+    )
+    story, proof = page.locator("#attention-story"), page.locator("#attention-proof")
+    cells, rays = page.locator("#attention-board .cell"), page.locator("#attention-rays line")
+    assert story.inner_text() == "The blue cell attends to 14 given cells, 4 latent tokens and itself."
+    assert [page.locator(f"#attention-board .{kind}").count() for kind in ("latent", "open")] == [4, 17]
+    proof.filter(has_text="without the 17 cells").wait_for()
+    without, with_later = re.findall(r"\d \([\d.]+%\)", proof.inner_text())
+    assert without == with_later
+    page.get_by_label("Skip the cells after the blue one").uncheck()
+    assert page.locator("#attention-board .later.ignored").count() == 17
+    assert "does not attend to the other 17 cells" in story.inner_text()
+    until(page, "location.hash.includes('pattern=scdm.4.kept')")
+    again = opened(page.url, viewport=LAPTOP, offline=True)
+    assert again.locator("#attention-board .later").count() == 17
+    cells.nth(frozen()["cell"]["puzzle"].index("4")).click()
+    assert story.inner_text().startswith("This given cell attends to 13 other given cells and itself.")
+    assert page.locator("#attention-board .latent.ignored").count() == 4
+    page.keyboard.press("ArrowLeft")
+    assert story.inner_text().startswith("Latent token 2 attends to 14 given cells, 1 other latent token")
+    assert rays.count() == 15
+    page.get_by_role("button", name="MDM", exact=True).click()
+    assert story.inner_text() == "The blue cell attends to 14 given cells, 21 latent tokens and itself."
+    assert page.locator("#attention-dial").is_disabled()
+    assert page.get_by_label("Skip the cells after the blue one").is_disabled()
+    page.get_by_role("button", name="SIDM").click()
+    assert page.locator("#attention-board .latent").count() == 0
+    sound(page)
+    screen(page, "attention")
+
+
 def test_a_comparison_fits_a_laptop(opened, address):
     page = opened(address, viewport=LAPTOP)
     page.get_by_role("button", name="Compare two settings").click()
@@ -859,6 +893,7 @@ def test_one_file_decodes_offline(opened, static_pages):
         "One cell",
         "Watch",
         "Race",
+        "Attention",
         "Curve",
     ]
     settings(page)

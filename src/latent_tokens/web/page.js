@@ -1984,7 +1984,6 @@
   };
 
   // src/page/race.js
-  var SIDE3 = 6;
   var SETTINGS = { candidates: 1, order: "uniform", temperature: 0 };
   var Runner = class {
     root = clone("#runner");
@@ -1996,40 +1995,59 @@
     /**
      * @param {Latents} latents
      * @param {string} name
+     * @param {string[]} puzzles
      */
-    constructor(latents, name) {
+    constructor(latents, name, puzzles) {
       this.latents = latents;
+      this.puzzles = puzzles;
+      this.board = new BoardGrid($(".board", this.root), { typed: () => {
+      }, picked: () => {
+      } });
       $("h3", this.root).textContent = name;
       $("#runners").append(this.root);
-      this.draw();
+      this.clear();
     }
+    /** Draw the first puzzle, and a square per puzzle. */
     clear() {
       Object.assign(this, { solved: 0, done: 0, processed: 0, all: 0 });
-      $(".squares", this.root).replaceChildren();
+      const start2 = boardOf(readSudoku(this.puzzles[0], SIDE));
+      this.drawBoard({ start: start2, frames: [], end: null });
+      $(".squares", this.root).replaceChildren(...this.puzzles.map(() => el("i")));
       this.draw();
     }
     /** @param {import("../engine/trace.js").Trace} trace */
-    add({ start: start2, end }) {
+    add(trace) {
+      const { start: start2, end } = trace;
+      this.drawBoard(trace);
+      $(".squares", this.root).children[this.done].className = end.right ? "solved" : "failed";
       this.done += 1;
       this.solved += end.right ? 1 : 0;
       this.processed += end.processed;
       this.all += start2.all_processed;
-      $(".squares", this.root).append(el("i", { class: end.right ? "solved" : null }));
       this.draw();
+    }
+    /** @param {import("./types.js").Drawn} trace whose end is drawn */
+    drawBoard(trace) {
+      const { start: start2, frames, end } = trace;
+      const cells = cellsAt(trace, frames.length).map(asDecoded);
+      const tokens = cells.map(({ token }) => token);
+      const clash = clashes(tokens, SIDE, BOX).cells;
+      this.board.draw({ start: start2, cells, chosen: null, clash, broken: new Set(end?.broken), editable: false });
     }
     /** The number of solved puzzles in words. */
     get words() {
-      return `${this.solved} of ${this.done} solved`;
+      return this.done ? `${this.solved} of ${this.done} solved` : `${this.puzzles.length} puzzles`;
     }
     draw() {
       $(".tally", this.root).textContent = this.words;
       $(".squares", this.root).setAttribute("aria-label", this.words);
       const ratio = this.all ? ` (${times(this.processed / this.all)})` : "";
-      $(".cost", this.root).textContent = `${number(this.processed)} tokens processed${ratio}`;
+      const cost = `${number(this.processed)} tokens processed${ratio}`;
+      $(".cost", this.root).textContent = this.done ? cost : "A square per puzzle.";
     }
   };
+  var asDecoded = (cell) => ({ ...cell, kind: cell.kind === "new" ? "decoded" : cell.kind, step: null });
   var Race = class {
-    runners = [new Runner(0, "No latent tokens (n = 0)"), new Runner("all", "All latent tokens (n = all)")];
     /** @type {AbortController | null} that of the running race */
     control = null;
     /**
@@ -2039,6 +2057,11 @@
     constructor(record, engine) {
       this.record = record;
       this.engine = engine;
+      const { puzzles } = record.race;
+      this.runners = [
+        new Runner(0, "No latent tokens (n = 0)", puzzles),
+        new Runner("all", "All latent tokens (n = all)", puzzles)
+      ];
       onPress($("#race-run"), () => void this.run());
       onPress($("#race-stop"), () => this.control?.abort());
       this.drawButtons();
@@ -2069,7 +2092,7 @@
      */
     async decode(runner, puzzle, signal) {
       const { model, seed } = this.record;
-      const request2 = { ...SETTINGS, tokens: readSudoku(puzzle, SIDE3), latents: runner.latents, seed };
+      const request2 = { ...SETTINGS, tokens: readSudoku(puzzle, SIDE), latents: runner.latents, seed };
       const trace = await this.engine.decode(model, request2, signal);
       if (!signal.aborted) runner.add(trace);
     }
@@ -2925,6 +2948,7 @@
 
   // src/page/lane.js
   var HINT = "How many empty cells, besides the candidates, are in the input of a step.";
+  var ON_SERVER = "The server decodes with this model. A new n decodes the puzzle again from step 1.";
   function numLatentsAtMost(start2, k) {
     const open = numEmpty(start2);
     const growing = start2.kind === "sudoku" ? start2.tokens.length - open + 1 : open;
@@ -3106,7 +3130,7 @@
       const { latents } = this.settings.wished;
       if (latents.includes("@")) return `n = ${inWords(latents)}. The board before that step stayed.`;
       if (most && this.frozen > 1) return `The slider keeps this board: n changes from step ${this.frozen} on.`;
-      if (most) return HINT;
+      if (most) return this.model.in_page ? HINT : `${HINT} ${ON_SERVER}`;
       if (this.settings.candidates.value !== "all") return "No empty cell can be latent.";
       return "All empty cells are candidates, so no cell can be latent. Choose a smaller k.";
     }
@@ -3592,13 +3616,18 @@
   }
   async function copyLink() {
     const button = $("#copy");
+    const words = $("#copy-words");
+    button.classList.add("told");
     try {
       await navigator.clipboard.writeText(location.href);
-      write(button, "Copied");
+      write(words, "Copied");
     } catch {
-      write(button, "Copy it from the address bar");
+      write(words, "Copy it from the address bar");
     }
-    setTimeout(() => write(button, "Copy link"), 2e3);
+    setTimeout(() => {
+      button.classList.remove("told");
+      write(words, "Copy link");
+    }, 2e3);
   }
   function showRecorded(recorded) {
     document.documentElement.classList.add("offline");

@@ -35,13 +35,18 @@ function startSkipLink() {
 /** Copy the address of the current view. */
 async function copyLink() {
   const button = $("#copy");
+  const words = $("#copy-words");
+  button.classList.add("told");
   try {
     await navigator.clipboard.writeText(location.href);
-    write(button, "Copied");
+    write(words, "Copied");
   } catch {
-    write(button, "Copy it from the address bar");
+    write(words, "Copy it from the address bar");
   }
-  setTimeout(() => write(button, "Copy link"), 2000);
+  setTimeout(() => {
+    button.classList.remove("told");
+    write(words, "Copy link");
+  }, 2000);
 }
 
 /** @typedef {import("./types.js").Recorded} Recorded */

@@ -1239,19 +1239,17 @@
   var SeriesList = class {
     /** @type {Series[]} */
     all = [];
-    /** @type {string[]} the models by the number of their color */
-    colors = [];
     /**
-     * Add a curve with the color of its model.
+     * Add a curve with a mark of its own among those of its method.
      *
-     * @param {Omit<Series, "color" | "mark">} entry
+     * @param {Omit<Series, "mark">} entry
      */
     add(entry) {
-      if (!this.colors.includes(entry.model)) this.colors.push(entry.model);
-      const others = this.of(entry.task, entry.measure).filter(({ model }) => model === entry.model);
+      const method = entry.method.replace(/-\d+$/, "");
+      const others = this.of(entry.task, entry.measure).filter((other) => other.method === method);
       const marks2 = [...others.keys(), others.length];
       const mark3 = marks2.find((candidate) => others.every((other) => other.mark !== candidate)) ?? 0;
-      const series = { ...entry, color: this.colors.indexOf(entry.model), mark: mark3 };
+      const series = { ...entry, method, mark: mark3 };
       this.all.push(series);
       return series;
     }
@@ -1269,10 +1267,11 @@
       return this.all.filter((series) => series.task === task && series.measure === measure2);
     }
   };
-  function seriesOf({ model, task, measure: measure2, order, candidates, points }) {
+  function seriesOf({ model, method, task, measure: measure2, order, candidates, points: stored2 }) {
     const k = order === "left_to_right" || order === "uniform" ? "" : String(candidates);
     const name = `${seriesName(model, order, k)} (stored)`;
-    return { model, name, task, measure: measure2, points: new Map(points.map((point) => [`${point.latents}`, point])) };
+    const points = new Map(stored2.map((point) => [`${point.latents}`, point]));
+    return { model, method, name, task, measure: measure2, points };
   }
   function seriesName(model, order, k, seed = "0") {
     const settings = [orderName(order), ...k ? [`k = ${k}`] : [], ...seed === "0" ? [] : [`seed ${seed}`]];
@@ -1336,10 +1335,9 @@
     "M0 -7l7 12h-14z",
     "M0 7l7 -12h-14z"
   ];
-  var NUM_COLORS = 8;
   var DASHES = [null, "6 4", "2 3"];
   var REACH = 14;
-  var ink = ({ color }) => `var(--curve-${color % NUM_COLORS})`;
+  var ink = ({ method }) => `var(--${method}, var(--edge))`;
   var FRAME = { left: 52, right: 24, top: 28, bottom: 46, height: 360 };
   function legend(series, remove) {
     return series.map((entry) => {
@@ -1557,10 +1555,10 @@
     }
     /** Add the series of the chosen settings. */
     addSeries() {
-      const { name: model, task } = this.entry;
+      const { name: model, method, task } = this.entry;
       const k = this.candidates.disabled ? "" : this.candidates.value;
       const name = seriesName(model, this.order.value, k, this.seed.value || "0");
-      return this.series.add({ model, name, task, measure: this.measured, points: /* @__PURE__ */ new Map() });
+      return this.series.add({ model, method, name, task, measure: this.measured, points: /* @__PURE__ */ new Map() });
     }
     async measure() {
       const control = this.control = new AbortController();

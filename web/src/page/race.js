@@ -73,8 +73,8 @@ class Runner {
   draw() {
     $(".tally", this.root).textContent = this.words;
     $(".squares", this.root).setAttribute("aria-label", this.words);
-    const ratio = this.all ? ` (${times(this.processed / this.all)})` : "";
-    const cost = `${number(this.processed)} tokens processed${ratio}`;
+    const ratio = this.all ? times(this.processed / this.all) : "";
+    const cost = `${number(this.processed)} tokens processed: ${ratio} of n = all`;
     $(".cost", this.root).textContent = this.done ? cost : "A square per puzzle.";
   }
 }

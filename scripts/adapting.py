@@ -30,7 +30,8 @@ from latent_tokens.core.methods import name_of
 from latent_tokens.data.datasets import load_data
 from latent_tokens.evaluation.held_out import nats_along_orders
 from latent_tokens.evaluation.intervals import half_interval_of_ratio
-from latent_tokens.evaluation.report import COLORS, as_markdown
+from latent_tokens.evaluation.report import as_markdown
+from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.progress import counting
 from latent_tokens.storage import read_lines, write_atomic
 from latent_tokens.storage.versions import source_commit
@@ -190,7 +191,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     for model in dict.fromkeys(row["model"] for row in rows):
         of_model = [row for row in rows if row["model"] == model]
         last = [row for row in of_model if len(row["nats"]) == SEQUENCES]
-        color = COLORS[of_model[0]["method"]]
+        color = METHOD_COLORS[of_model[0]["method"]]
         if len(of_model) == 1:  # a base as it is
             for axes, nats in ((left, few_nats(last[0])), (right, nats_per_token(last[0])[0])):
                 axes.axhline(nats, color=color, linestyle=":", label=f"{model}, as it is")

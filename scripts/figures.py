@@ -26,14 +26,20 @@ from latent_tokens.core.decoding import num_candidates_and_latents
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.objective import corrupt
 from latent_tokens.demo import draw_bundled_figure
+from latent_tokens.palette import PAGE
 
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 LENGTH, CLEAN, MASK = 8, 3, 9
 NUM_STEPS = 3  # of the figure of decoding steps
 ORDER = [2, 5, 0, 7, 1, 6, 3, 4]  # of the any-order methods: three positions are clean, position 7 is next
 SHOWN = ("mdm", "sidm", "scdm", "esolm", "arm", "ar-mtp", "ar-mtp-window-3", "ar-ntp-3")
-COLORS = {"clean": "#0072B2", "latent": "#E69F00", "candidate": "#009E73", "left out": "#EEEEEE"}
-INK = "#222222"
+COLORS = {
+    "clean": PAGE["soft"],
+    "latent": PAGE["orange-line"],
+    "candidate": PAGE["blue"],
+    "left out": PAGE["faint"],
+}
+INK = PAGE["ink"]
 
 Data = dict[str, Any]
 
@@ -218,7 +224,8 @@ def draw_cost(data: Data) -> Figure:
     """Return the figure of relative cost: one curve per setting."""
     sheet = Figure(figsize=(6.5, 3.6), layout="constrained")
     axes = sheet.subplots()
-    for (name, curve), color in zip(data["curves"].items(), ("#0072B2", "#009E73", "#D55E00"), strict=True):
+    colors = (PAGE["blue"], PAGE["green"], PAGE["orange-line"])
+    for (name, curve), color in zip(data["curves"].items(), colors, strict=True):
         axes.plot(data["latents"], curve, color=color, label=name)
     axes.set(
         xlabel="number of latent tokens n (board of 81 cells)",

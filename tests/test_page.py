@@ -434,6 +434,59 @@ def test_the_keyboard_is_enough(opened, address):
     assert page.locator("#step").inner_text() == "Step 34 of 34"
 
 
+STOPS = """() => [...document.querySelectorAll("a[href], button, input, select, [tabindex='0']")].filter(
+    (one) => one.checkVisibility({ visibilityProperty: true }) && one.tabIndex === 0 && !one.disabled &&
+        !one.closest("[inert]")
+).length"""
+FOCUS = """() => {
+    const one = document.activeElement;
+    if (one === document.body) return null;
+    const { left, top, width, height } = one.getBoundingClientRect();
+    const hit = document.elementFromPoint(left + width / 2, top + height / 2);
+    const marked = [one, ...one.querySelectorAll("rect")].map((part) => getComputedStyle(part));
+    const ring = ({ outlineStyle, boxShadow, strokeWidth }) =>
+        outlineStyle !== "none" || boxShadow !== "none" || strokeWidth === "4px";
+    return {
+        name: one.id || one.getAttribute("aria-label") || one.textContent,
+        isMarked: marked.some(ring),
+        isSeen: Boolean(hit) && (one.contains(hit) || hit.contains(one) || hit.closest("label") === one.closest("label")),
+    };
+}"""  # noqa: E501
+
+
+def stops(page, key):
+    """What Tab or Shift+Tab reaches until it leaves the page. The focus is marked and in the window."""
+    names = []
+    for _ in range(120):
+        page.keyboard.press(key)
+        focus = page.evaluate(FOCUS)
+        if focus is None:
+            return names
+        assert focus["isMarked"], f"the focus on {focus['name']} is invisible"
+        assert focus["isSeen"], f"{focus['name']} has the focus and is covered"
+        names.append(focus["name"])
+    return pytest.fail(f"{key} is trapped: {names[-8:]}")
+
+
+@pytest.mark.parametrize("viewport", [LAPTOP, PHONE], ids=["laptop", "phone"])
+def test_tab_reaches_everything_and_is_never_trapped(opened, address, viewport):
+    page = opened(address, viewport=viewport)
+    ended(page)
+    settings(page)
+    page.get_by_role("button", name="Compare two settings").click()
+    ended(page, 1)
+    until(page, "document.querySelectorAll('.lane h2')[1].textContent.includes('n = ')")
+    for tab in ("Watch", "One cell", "Race", "Attention", "Curve", "Masks"):
+        page.get_by_role("tab", name=tab).click()
+        page.wait_for_timeout(300)
+        page.evaluate("scrollTo(0, 0)")
+        page.get_by_role("link", name="Skip to the content").focus()
+        forward = ["skip", *stops(page, "Tab")]
+        assert len(forward) == page.evaluate(STOPS), (tab, forward)
+        if tab != "Masks":  # its radio buttons are built again
+            assert len(stops(page, "Shift+Tab")) >= len(forward) - 1
+
+
 def test_page_fits_a_phone(opened, nine):
     page = opened(nine, viewport=PHONE, scheme="dark")
     ended(page)
@@ -484,6 +537,7 @@ def test_page_survives_the_end_of_the_server(opened, own):
     with serving([own]) as address:
         page = opened(f"{address}#watch")
         ended(page)
+    assert "The server decodes with this model." in page.locator(".lane .reason").inner_text()
     page.expected.append("ERR_CONNECTION_REFUSED")
     page.get_by_role("slider", name="Latent tokens").fill("1")
     page.locator(
@@ -707,18 +761,56 @@ def test_one_latent_token_corrects_the_prediction(opened, address):
 def test_the_race_decodes_as_python_does(opened, address):
     race = frozen()["race"]["solved"]
     page = opened(address.replace("#watch", "#race"))
+    assert page.locator(".runner .given").count() == 2 * 14  # its first puzzle
+    assert page.locator(".squares i").count() == 200
+    screen(page, "race-before")
     page.get_by_role("button", name="Start the race").click()
-    page.locator(".runner").nth(1).locator(".squares i").nth(5).wait_for()
+    page.locator(".runner").nth(1).locator(":is(.solved, .failed)").nth(5).wait_for()
     page.get_by_role("button", name="Stop").click()
     page.locator("#race-words", has_text="Stopped.").wait_for()
     for runner, latents in zip(page.locator(".runner").all(), ("0", "all"), strict=True):
-        squares = runner.locator(".squares i").evaluate_all(
+        squares = runner.locator(".squares i[class]").evaluate_all(
             "all => all.map((one) => one.className === 'solved')"
         )
         assert squares == race[latents][: len(squares)]
         assert runner.locator(".tally").inner_text() == f"{sum(squares)} of {len(squares)} solved"
+        assert runner.locator(".board .decoded, .board .given").count() == 36  # the last puzzle
     assert page.evaluate("document.activeElement.id") == "race-stop"
     screen(page, "race")
+
+
+def test_the_attention_pattern_is_drawn_on_the_board(opened, static_pages):
+    """Skipped cells are drawn, cannot be attended to, and change no prediction of the blue cell."""
+    page = opened(
+        (static_pages / "latent-tokens.html").as_uri() + "#attention", viewport=LAPTOP, offline=True
+    )
+    story, proof = page.locator("#attention-story"), page.locator("#attention-proof")
+    cells, rays = page.locator("#attention-board .cell"), page.locator("#attention-rays line")
+    assert story.inner_text() == "The blue cell attends to 14 given cells, 4 latent tokens and itself."
+    assert [page.locator(f"#attention-board .{kind}").count() for kind in ("latent", "open")] == [4, 17]
+    proof.filter(has_text="without the 17 cells").wait_for()
+    without, with_later = re.findall(r"\d \([\d.]+%\)", proof.inner_text())
+    assert without == with_later
+    page.get_by_label("Skip the cells after the blue one").uncheck()
+    assert page.locator("#attention-board .later.ignored").count() == 17
+    assert "does not attend to the other 17 cells" in story.inner_text()
+    until(page, "location.hash.includes('pattern=scdm.4.kept')")
+    again = opened(page.url, viewport=LAPTOP, offline=True)
+    assert again.locator("#attention-board .later").count() == 17
+    cells.nth(frozen()["cell"]["puzzle"].index("4")).click()
+    assert story.inner_text().startswith("This given cell attends to 13 other given cells and itself.")
+    assert page.locator("#attention-board .latent.ignored").count() == 4
+    page.keyboard.press("ArrowLeft")
+    assert story.inner_text().startswith("Latent token 2 attends to 14 given cells, 1 other latent token")
+    assert rays.count() == 15
+    page.get_by_role("button", name="MDM", exact=True).click()
+    assert story.inner_text() == "The blue cell attends to 14 given cells, 21 latent tokens and itself."
+    assert page.locator("#attention-dial").is_disabled()
+    assert page.get_by_label("Skip the cells after the blue one").is_disabled()
+    page.get_by_role("button", name="SIDM").click()
+    assert page.locator("#attention-board .latent").count() == 0
+    sound(page)
+    screen(page, "attention")
 
 
 def test_a_comparison_fits_a_laptop(opened, address):
@@ -781,6 +873,18 @@ def test_a_wrong_address_is_explained(opened, address):
     assert "k=3 in the address: must be one of 1, 2, 4, 8, 16, all, growing." in fault
     page.goto(address)
     until(page, "document.querySelector('#fault').hidden")
+
+
+def test_a_link_is_copied_on_a_phone(opened, address):
+    page = opened(address, viewport=PHONE, permissions=["clipboard-read", "clipboard-write"])
+    ended(page)
+    page.get_by_role("button", name="Copy link").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
+    fits(page)
+    page.get_by_role("button", name="Copy link").wait_for()
+    top = page.locator(".top").bounding_box()
+    assert top["height"] < 100, "the head takes more than two lines"
 
 
 def test_the_theme_is_kept(opened, address):
@@ -859,6 +963,7 @@ def test_one_file_decodes_offline(opened, static_pages):
         "One cell",
         "Watch",
         "Race",
+        "Attention",
         "Curve",
     ]
     settings(page)

@@ -18,7 +18,7 @@ from latent_tokens import METHODS, TASKS, Decoding, EvalConfig, Showing, evaluat
 from latent_tokens.configs import ExperimentName
 from latent_tokens.core.sampling import generate
 from latent_tokens.data.datasets import task_of
-from latent_tokens.evaluation.report import COLORS
+from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.dead_ends import DeadEnds
 from latent_tokens.paper.experiments import EXPERIMENTS
@@ -331,7 +331,7 @@ def test_methods_have_one_order_in_legends():
     for name in ("figure-1", "ablation-candidates"):
         labels = [text.get_text() for text in drawn(name, 40.0).get_legend().get_texts()]
         methods = [re.split("[ ,]", label)[0] for label in labels]
-        assert methods == sorted(methods, key=list(COLORS).index)
+        assert methods == sorted(methods, key=list(METHOD_COLORS).index)
 
 
 def test_captions_name_samples_seeds_candidates_and_threads(tmp_path):

@@ -47,14 +47,14 @@ test("a point is the mean of its samples", () => {
   assert.deepEqual([low.toFixed(3), high.toFixed(3)], ["0.404", "0.596"]);
 });
 
-test("a model keeps its color, and its curves have different marks", () => {
+test("the curves of a method have its color and different marks", () => {
   const list = new SeriesList();
-  const add = (/** @type {string} */ model) =>
-    list.add({ model, name: model, task: "t", measure: "sampled", points: new Map() });
-  const [first, , third] = ["a", "b", "a"].map(add);
-  assert.deepEqual([first.color, third.color, first.mark, third.mark], [0, 0, 0, 1]);
+  const add = (/** @type {string} */ method) =>
+    list.add({ model: "m", method, name: method, task: "t", measure: "sampled", points: new Map() });
+  const [first, , third] = ["scdm", "mdm", "scdm"].map(add);
+  assert.deepEqual([first.mark, third.mark], [0, 1]);
   list.remove(first);
-  const [again, other] = ["a", "c"].map(add);
-  assert.deepEqual([again.color, again.mark, other.color], [0, 0, 2]);
+  const [again, window] = ["scdm", "ar-mtp-window-3"].map(add);
+  assert.deepEqual([again.mark, window.mark, window.method], [0, 0, "ar-mtp-window"]);
   assert.deepEqual(list.of("t", "solved"), []);
 });

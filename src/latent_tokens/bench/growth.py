@@ -14,7 +14,8 @@ import torch
 from latent_tokens.bench.bench import measure_all
 from latent_tokens.bench.cases import Case, Row, Setting, decoding_case, nets, settings
 from latent_tokens.configs import BenchConfig, Precision
-from latent_tokens.evaluation.report import COLORS, save_sheet
+from latent_tokens.evaluation.report import save_sheet
+from latent_tokens.palette import AMBER, METHOD_COLORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,7 +108,7 @@ def draw_panel(axes: Axes, panel: str, rows: Sequence[Row]) -> None:
         seconds = [row["seconds"] for row in curve]
         tokens = [row["batch"] * row["length"] ** 2 / row["token_theory"] for row in curve]
         scale = seconds[-1] / tokens[-1]
-        color = COLORS.get(method, "#E69F00")
+        color = METHOD_COLORS.get(method, AMBER)
         axes.plot(xs, seconds, "o", color=color, label=method)
         axes.plot(xs, [scale * count for count in tokens], "-", linewidth=1, color=color)
     axes.set(xscale="log", yscale="log", xlabel=LABELS.get(panel, panel), ylabel="seconds")

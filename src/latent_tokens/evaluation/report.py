@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from latent_tokens.evaluation.rows import Row, labeled, metric_of
+from latent_tokens.palette import METHOD_COLORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,19 +18,6 @@ if TYPE_CHECKING:
 
 BenchRow = Mapping[str, Any]  # of `bench --json`
 
-COLORS = {
-    "mdm": "#D55E00",
-    "sidm": "#009E73",
-    "scdm": "#0072B2",
-    "esolm": "#56B4E9",
-    "arm": "#666666",
-    "ar-mtp": "#CC79A7",
-    "ar-mtp-window": "#CC79A7",
-    "ar-ntp": "#882255",
-    "mdm-depth": "#E69F00",
-    "scdm-depth": "#332288",
-    "ar-latents": "#117733",
-}  # of every figure, in the order of its legend. Okabe and Ito (2008), and three of Tol's muted colors
 ORDER_NAMES = {"top_prob": "top-prob", "uniform": "uniform", "left_to_right": "left to right"}
 
 
@@ -169,7 +157,7 @@ def figure(
             at,
             (9, 4),
             textcoords="offset points",
-            color=COLORS[row["method"]],
+            color=METHOD_COLORS[row["method"]],
             weight="bold",
         )
     axes.set(xlabel="tokens processed, relative to n = all", ylabel="valid boards (%)", ylim=(0, None))
@@ -190,7 +178,7 @@ def draw_points(axes: Axes, rows: Sequence[Row], marker: str, linestyle: str) ->
         costs,
         shares,
         [below, above],
-        color=COLORS[rows[0]["method"]],
+        color=METHOD_COLORS[rows[0]["method"]],
         marker=marker,
         linestyle=linestyle,
         capsize=3,

@@ -9,7 +9,8 @@ from math import log2
 from typing import TYPE_CHECKING
 
 from latent_tokens.core.methods import METHODS
-from latent_tokens.evaluation.report import COLORS, ORDER_NAMES
+from latent_tokens.evaluation.report import ORDER_NAMES
+from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.experiments import WINDOWED
 from latent_tokens.paper.scales import Latents
@@ -86,7 +87,7 @@ def draw_group(
     name, order, n = key
     kinds = ", ".join(dict.fromkeys(kind(line.cell) for line in lines))
     label = f"{kinds}, {ORDER_NAMES[order]}" if n is None else f"{kinds}, {ORDER_NAMES[order]}, n={n}"
-    color = COLORS[name]
+    color = METHOD_COLORS[name]
     if axis.value(lines[0].cell) is None:
         mean = lines[0].mean
         axes.axhline(mean, linewidth=1, linestyle="--", color=color, label=f"{label} {mean:.0f}")
@@ -159,7 +160,7 @@ def tick_label(value: Value, lines: Sequence[Line], axis: Axis) -> str:
 
 def legend_below(axes: Axes) -> None:
     """Draw a legend of two columns under the panel, so that it hides no curve. Methods are in one order."""
-    order = list(COLORS)
+    order = list(METHOD_COLORS)
     handles, labels = axes.get_legend_handles_labels()
     methods = [re.split("[ ,]", label)[0] for label in labels]
     ranks = [order.index(method) if method in order else 0 for method in methods]

@@ -8,7 +8,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from latent_tokens.evaluation.report import COLORS, ORDER_NAMES, save_sheet
+from latent_tokens.evaluation.report import ORDER_NAMES, save_sheet
+from latent_tokens.palette import BLUISH_GREEN, GRAY, METHOD_COLORS, STRONG_BLUE, VERMILION
 from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.curves import (
     CANDIDATES,
@@ -29,7 +30,7 @@ from latent_tokens.paper.tokens import Painter, Panel, token_panels
 from latent_tokens.paper.variants import VARIANTS, label
 
 DEAD = "dead ends, "  # the prefix of variants that count dead ends
-CANDIDATE_COLOURS = {"k=1": "#666666", "k=8": "#0072B2", "k=all": "#D55E00", "k=growing": "#009E73"}
+CANDIDATE_COLORS = {"k=1": GRAY, "k=8": STRONG_BLUE, "k=all": VERMILION, "k=growing": BLUISH_GREEN}
 SPREAD = 0.15  # between the markers of a row
 FADING = 0.2  # of the opacity, from one number of latents to the next
 
@@ -173,13 +174,13 @@ def dots(axes: Axes, lines: Sequence[Line]) -> None:
             xerr=bars([line]),
             marker=MARKERS[index],
             capsize=3,
-            color=COLORS[kind(line.cell)],
+            color=METHOD_COLORS[kind(line.cell)],
             alpha=1 - FADING * index,
         )
     for line in lines:
         if line.cell.latents in limits:
             style = STYLES[1 + limits.index(line.cell.latents)]
-            axes.axvline(line.mean, linewidth=1, linestyle=style, color=COLORS[kind(line.cell)])
+            axes.axvline(line.mean, linewidth=1, linestyle=style, color=METHOD_COLORS[kind(line.cell)])
 
     # Labels, limits and the legend.
     labels = [name.split("\n")[-1] for name in names] if len(methods) == 1 else names
@@ -189,7 +190,7 @@ def dots(axes: Axes, lines: Sequence[Line]) -> None:
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.grid(axis="x", alpha=0.3)
     if len(numbers) + len(limits) > 1:
-        color = COLORS[kind(lines[0].cell)]
+        color = METHOD_COLORS[kind(lines[0].cell)]
         for index, n in enumerate(numbers):
             axes.plot([], [], MARKERS[index], color=color, alpha=1 - FADING * index, label=f"n = {n}")
         for index, n in enumerate(limits):
@@ -223,7 +224,7 @@ def ahead(axes: Axes, lines: Sequence[Line]) -> None:
             marker="o" if line.cell.order == "top_prob" else "s",
             markersize=3,
             linestyle=STYLES[line.cell.latents == "all"],
-            color=COLORS[kind(line.cell)],
+            color=METHOD_COLORS[kind(line.cell)],
             label=with_latents(
                 f"{line.cell.method}, {ORDER_NAMES[line.cell.order]}", line.cell.latents, ", "
             ),
@@ -242,7 +243,7 @@ def lost(axes: Axes, lines: Sequence[Line]) -> None:
         shares = [100 * died / num_samples for died in accumulate(died for _, died in counts.values())]
         name = (line.cell.variant or "").removeprefix(DEAD)
         legend = f"{name}: {line.mean:.0f}% valid"
-        axes.plot(list(counts), shares, linestyle=style, color=CANDIDATE_COLOURS[name], label=legend)
+        axes.plot(list(counts), shares, linestyle=style, color=CANDIDATE_COLORS[name], label=legend)
     axes.set(xlabel="clean tokens", ylabel="boards without a solution left, %", ylim=(0, 100))
     axes.grid(axis="y", alpha=0.3)
     legend_below(axes)

@@ -17,9 +17,10 @@ from latent_tokens.evaluation.generative_perplexity import evaluate_text
 from latent_tokens.evaluation.held_out import nats_along_orders
 from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.problems import read_split
-from latent_tokens.evaluation.report import COLORS, as_markdown, save_sheet
+from latent_tokens.evaluation.report import as_markdown, save_sheet
 from latent_tokens.evaluation.rows import HeldOut, Row, value_of
 from latent_tokens.network.transformer import Transformer
+from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.reference import TEXT
@@ -186,7 +187,7 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
             points = [
                 (line, *point) for line in method_lines if (point := point_of(line, shown, what)) is not None
             ]
-            color = COLORS[method]
+            color = METHOD_COLORS[method]
             if method_lines[0].cell.latents is None:
                 for _, value, _ in points:
                     axes.axhline(value, linewidth=1, linestyle="--", color=color, label=method)

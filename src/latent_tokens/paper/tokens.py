@@ -9,7 +9,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from latent_tokens.data.datasets import task_of
-from latent_tokens.evaluation.report import COLORS, ORDER_NAMES
+from latent_tokens.evaluation.report import ORDER_NAMES
+from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.cells import Cell, TokenAxis
 from latent_tokens.paper.curves import STYLES, bars, kind, legend_below
 from latent_tokens.paper.scales import Latents
@@ -95,7 +96,7 @@ def token_curves(
             marker="o",
             markersize=4,
             capsize=3,
-            color=COLORS[kind(points[0].cell)],
+            color=METHOD_COLORS[kind(points[0].cell)],
             linestyle=STYLES[n == 0],
             label=method if n is None else f"{method}, n={n}",
         )

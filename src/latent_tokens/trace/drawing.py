@@ -14,20 +14,21 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from latent_tokens.evaluation.rows import labeled
+from latent_tokens.palette import PAGE
 from latent_tokens.trace.events import Frame, Start, Trace
 
-# Colors. The saturated ones are of Okabe and Ito (2008), a palette for the color-blind.
-GIVEN = "#000000"
-DECODED = "#0072B2"
-LATENT = "#E69F00"
-CANDIDATE = "#56B4E9"
-BROKEN = "#D55E00"
-GIVEN_FILL = "#EBEBEB"
-BROKEN_FILL = "#FBE0D4"
-RIGHT = "#007A59"
-WRONG = "#B34700"
-LINE = "#888888"
-HATCH = "#CCCCCC"
+GIVEN = PAGE["ink"]
+GIVEN_FILL = PAGE["faint"]
+DECODED = PAGE["blue"]
+CANDIDATE = PAGE["blue-wash"]
+LATENT = PAGE["orange-wash"]
+LATENT_EDGE = PAGE["orange-line"]
+BROKEN = PAGE["red"]
+BROKEN_FILL = PAGE["red-wash"]
+RIGHT = PAGE["green"]
+WRONG = PAGE["red"]
+LINE = PAGE["edge"]
+HATCH = PAGE["line"]
 
 MAX_COLUMNS = 20  # cells per line
 PIXELS = 110  # per inch
@@ -50,6 +51,7 @@ class CellStyle(TypedDict, total=False):
     facecolor: str
     edgecolor: str
     linewidth: float
+    linestyle: str
     hatch: str
     zorder: int
 
@@ -167,8 +169,8 @@ def legend() -> list[Patch]:
         Patch(facecolor=GIVEN_FILL, edgecolor=LINE, label="given"),
         Patch(facecolor="white", edgecolor=DECODED, label="decoded"),
         Patch(facecolor=DECODED, edgecolor=LINE, label="decoded now"),
-        Patch(facecolor=CANDIDATE, edgecolor="black", linewidth=1.5, label="candidate"),
-        Patch(facecolor=LATENT, edgecolor=LINE, label="latent"),
+        Patch(facecolor=CANDIDATE, edgecolor=DECODED, linewidth=1.5, label="candidate"),
+        Patch(facecolor=LATENT, edgecolor=LATENT_EDGE, linewidth=1.2, linestyle="--", label="latent"),
         Patch(facecolor="white", edgecolor=HATCH, hatch="////", label="skipped"),
         Patch(facecolor=BROKEN_FILL, edgecolor=BROKEN, linewidth=2, label="conflict"),
     ]
@@ -217,9 +219,9 @@ def draw_cell(axes: Axes, moment: Moment, cell: int, is_broken: bool, points: fl
         token, probability = frame["beliefs"][str(cell)][0]
         color = GIVEN
         font_size = 0.25 + 0.25 * probability
-        style["facecolor"] = LATENT
+        style |= {"facecolor": LATENT, "edgecolor": LATENT_EDGE, "linewidth": 1.2, "linestyle": "--"}
         if cell in frame["candidates"]:
-            style |= {"facecolor": CANDIDATE, "edgecolor": "black", "linewidth": 1.2}
+            style |= {"facecolor": CANDIDATE, "edgecolor": DECODED, "linestyle": "-"}
     elif token is None:
         style |= {"edgecolor": HATCH, "hatch": "////", "linewidth": 0.3}
     if is_broken:

@@ -14,8 +14,8 @@ from latent_tokens.trace.drawing import (
     CANDIDATE,
     DECODED,
     LATENT,
+    LATENT_EDGE,
     RIGHT,
-    WRONG,
     Moment,
     figure,
     grid_shape,
@@ -83,7 +83,7 @@ def aligned(rows: Sequence[Sequence[Moment]]) -> list[list[Moment]]:
 
 def with_swatches(image: Image.Image) -> Image.Image:
     """Return an image above bars of the colors that an animation must keep, even if few cells have them."""
-    colors = ("white", "black", DECODED, LATENT, CANDIDATE, BROKEN, BROKEN_FILL, RIGHT, WRONG)
+    colors = ("white", "black", DECODED, LATENT, LATENT_EDGE, CANDIDATE, BROKEN, BROKEN_FILL, RIGHT)
     extended = Image.new("RGB", (image.width, image.height + SWATCH * len(colors)))
     extended.paste(image, (0, 0))
     for number, color in enumerate(colors):

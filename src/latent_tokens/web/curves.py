@@ -25,6 +25,7 @@ class StoredCurve(TypedDict):
     """The points of one model in one setting, and the hash of its weights."""
 
     model: str
+    method: str
     sha256: str
     task: str
     measure: Measure
@@ -56,6 +57,7 @@ def sampled_curves() -> list[StoredCurve]:
     return [
         {
             "model": f"{task}-{method}",
+            "method": method,
             "sha256": hash_of(f"{task}-{method}"),
             "task": task,
             "measure": "sampled",
@@ -90,6 +92,7 @@ def solved_curves() -> list[StoredCurve]:
         curves.append(
             {
                 "model": record["model"],
+                "method": record["model"].removeprefix(f"{task}-"),
                 "sha256": record["sha256"],
                 "task": task,
                 "measure": "solved",

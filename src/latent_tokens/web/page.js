@@ -104,6 +104,10 @@
   var STEP = rule("must be a whole number from 0 to 9999", (value) => /^\d{1,4}$/.test(value));
   var SEED = rule("must be a whole number from 0 to 999999", (value) => /^\d{1,6}$/.test(value));
   var CELLS = rule("must be cells with a dot between them", (value) => /^\d+(\.\d+)*$/.test(value));
+  var PATTERN = rule(
+    "must be a method and a number, such as scdm.4 or scdm.4.kept",
+    (value) => /^(mdm|sidm|scdm|esolm)\.\d{1,3}(\.kept)?$/.test(value)
+  );
   var K = oneOf(CANDIDATES.map(([k]) => k));
   var ORDER = oneOf(ORDERS.map(([order]) => order));
   var RULES = {
@@ -117,6 +121,7 @@
     step: STEP,
     theme: oneOf(["dark", "light"]),
     latents: CELLS,
+    pattern: PATTERN,
     model2: ANY,
     n2: LATENTS,
     k2: K,
@@ -322,6 +327,7 @@
     new: () => "decoded in this step",
     candidate: () => "empty, a candidate",
     latent: () => "empty, a latent token",
+    later: () => "empty, after the candidate",
     open: () => "empty, skipped in this step",
     ready: () => "empty"
   };
@@ -523,27 +529,29 @@
     return el("div", { role: "grid", "aria-label": name }, el("div", { class: "flow", role: "row" }, ...cells));
   }
   var drawn = /* @__PURE__ */ new WeakMap();
-  function drawCell(element, cell, index, { start: start2, chosen, clash, broken, mistaken }) {
+  function drawCell(element, cell, index, { start: start2, chosen, clash, broken, mistaken, attended }) {
     const { token, beliefs } = cell;
     const classes = ["cell", cell.kind, ...EDGES.filter((edge) => element.classList.contains(edge))];
     if (clash.has(index)) classes.push("clash");
     if (broken.has(index)) classes.push("broken");
     if (mistaken === index) classes.push("mistaken");
     if (chosen === index) classes.push("chosen");
+    if (attended) classes.push(attended.has(index) ? "attended" : "ignored");
     const sign = token === null ? "" : `${signOf(start2, token)}, `;
     const label = [`${placeOf(start2, index)}: ${sign}${KINDS[cell.kind](cell)}`];
     if (token === null && beliefs)
       label.push(`most likely ${beliefs.slice(0, 3).map(spoken(start2)).join(", ")}`);
     if (clash.has(index)) label.push("twice in a unit");
     if (mistaken === index) label.push("the first wrong digit");
+    if (attended?.has(index)) label.push("attended to");
     const key = JSON.stringify([classes, label, beliefs, cell.step]);
     if (drawn.get(element) === key) return;
     drawn.set(element, key);
     element.className = classes.join(" ");
     element.setAttribute("aria-label", label.join("; "));
-    if (token === null) return element.replaceChildren(...beliefs ? [marks(start2, beliefs)] : []);
     const step = cell.step ? [el("span", { class: "when", "aria-hidden": "true" }, String(cell.step))] : [];
-    return element.replaceChildren(digitOf(start2, cell, token), ...step);
+    const guesses = beliefs ? [marks(start2, beliefs)] : [];
+    return element.replaceChildren(...token === null ? guesses : [digitOf(start2, cell, token)], ...step);
   }
   function digitOf(start2, { kind, beliefs }, token) {
     const sign = start2.signs[token] || "_";
@@ -563,6 +571,7 @@
 
   // src/page/cell_view.js
   var SIDE = 6;
+  var BOX = [2, 3];
   var DIGIT_RADIUS = 0.3;
   function between(first, second) {
     const x = first % SIDE + 0.5;
@@ -572,6 +581,10 @@
     const gap = DIGIT_RADIUS / Math.hypot(dx, dy);
     return { x1: x + gap * dx, y1: y + gap * dy, x2: x + (1 - gap) * dx, y2: y + (1 - gap) * dy };
   }
+  function boardOf(tokens) {
+    const signs = Array.from({ length: SIDE }, (_, digit) => `${digit + 1}`);
+    return { kind: "sudoku", columns: SIDE, box: BOX, heads: [], words: [], signs, tokens };
+  }
   function discarded(count2) {
     if (!count2) return "";
     return count2 === 1 ? " The guess in the other cell is discarded." : " The guesses in the other cells are discarded.";
@@ -580,6 +593,283 @@
     const { states, wrong, mended, mended_by_one: byOne, spoiled } = counts;
     return `This board shows the effect most clearly, out of ${states} random 6x6 boards (${givens} givens, one cell to decode). Without latent tokens, ${wrong} of the ${states} predictions are wrong. With all latent tokens, ${mended} of these become right, and a single one is enough for ${byOne}. The reverse: ${spoiled} right predictions become wrong.`;
   }
+
+  // src/engine/attention.js
+  var RULES2 = {
+    bidirectional: () => true,
+    independent: (query2, key, numClean) => key < numClean || key === query2,
+    // equation 1
+    semi_causal: (query2, key, numClean) => key < numClean || key <= query2,
+    // equation 2
+    causal: (query2, key) => key <= query2
+  };
+  var attendsLater = (rule2) => rule2(0, 1, 0);
+  var attendsEarlier = (rule2) => rule2(1, 0, 0);
+
+  // src/engine/methods.js
+  var MDM = {
+    order: "any_order",
+    attention: "bidirectional",
+    window: null,
+    targets: "all",
+    weight: "elbo",
+    readout: "in_place",
+    latents: null,
+    depth: "all",
+    masked_slots: "in_order"
+  };
+  var AR_MTP = { ...MDM, order: "left_to_right", weight: "flat" };
+  var METHODS = {
+    mdm: MDM,
+    sidm: { ...MDM, attention: "independent", latents: 0 },
+    scdm: { ...MDM, attention: "semi_causal", latents: 0 },
+    esolm: { ...MDM, attention: "causal", latents: 0 },
+    arm: { ...AR_MTP, attention: "causal", readout: "shifted", latents: 0 },
+    "ar-mtp": AR_MTP,
+    "mdm-depth": { ...MDM, depth: "uniform:0.5" },
+    "scdm-depth": { ...MDM, attention: "semi_causal", latents: 0, depth: "none:0.5" },
+    "ar-latents": { ...AR_MTP, attention: "causal", latents: 0, masked_slots: "shuffled" }
+  };
+  function latentControl(method) {
+    const rule2 = RULES2[method.attention];
+    const attendsToMasked = method.readout === "in_place" && (attendsLater(rule2) || attendsEarlier(rule2));
+    if (!attendsToMasked) return "none";
+    return attendsLater(rule2) && !method.depth?.startsWith("uniform") ? "fixed" : "free";
+  }
+
+  // src/page/pattern.js
+  var PATTERNS = [
+    ["scdm", "SCDM"],
+    ["sidm", "SIDM"],
+    ["mdm", "MDM"],
+    ["esolm", "Eso-LM"]
+  ];
+  var REASONS = {
+    scdm: "Semi-causal (SCDM): an empty cell attends to the given cells, to itself and to the empty cells before it. No given cell attends to an empty one. So skipping the cells after the blue one changes nothing for it. You choose how many come before it: the latent tokens.",
+    sidm: "Semi-independent (SIDM): an empty cell attends to the given cells and to itself. No cell attends to another empty cell. So all other empty cells can be skipped, and latent tokens cannot help.",
+    mdm: "Masked diffusion (MDM): every cell attends to every other cell. Each empty cell changes all other predictions. So none can be skipped, and all are latent tokens in every step.",
+    esolm: "Causal (Eso-LM): a cell attends to itself and to the cells before it, given or empty. So the cells after the blue one can be skipped, as in SCDM. Given cells attend to earlier given cells only."
+  };
+  function numLatents(method, n, most) {
+    return { none: 0, fixed: most, free: n }[latentControl(METHODS[method])];
+  }
+  function inputOf(tokens, target, others, latents, isSkipping) {
+    const given = [...tokens.keys()].filter((cell) => tokens[cell] !== null);
+    const later = isSkipping ? [] : others.slice(latents);
+    const slots = [...given, ...others.slice(0, latents), target, ...later];
+    return { slots, numGiven: given.length, target };
+  }
+  function placeIn({ slots, numGiven, target }, cell) {
+    const slot = slots.indexOf(cell);
+    if (slot < 0) return "open";
+    if (slot < numGiven) return "given";
+    if (cell === target) return "candidate";
+    return slot < slots.indexOf(target) ? "latent" : "later";
+  }
+  function rankIn({ slots, numGiven }, cell) {
+    const rank = slots.indexOf(cell) - numGiven + 1;
+    return rank > 0 ? rank : null;
+  }
+  function attendedBy(method, { slots, numGiven }, cell) {
+    const rule2 = RULES2[METHODS[method].attention];
+    const query2 = slots.indexOf(cell);
+    return slots.filter((_, key) => query2 >= 0 && rule2(query2, key, numGiven));
+  }
+  function wordsOf(method, input, cell) {
+    const place = placeIn(input, cell);
+    if (place === "open") {
+      return "This cell is skipped. It is not in the input: no cell attends to it, and it is not predicted.";
+    }
+    const attended = attendedBy(method, input, cell);
+    const others = attended.filter((other) => other !== cell);
+    const count2 = (kind) => others.filter((other) => placeIn(input, other) === kind).length;
+    const parts = [
+      [count2("given"), plural(count2("given"), place === "given" ? "other given cell" : "given cell")],
+      [count2("latent"), plural(count2("latent"), place === "latent" ? "other latent token" : "latent token")],
+      [count2("candidate"), "the blue cell"],
+      [count2("later"), plural(count2("later"), place === "later" ? "other later cell" : "later cell")],
+      [attended.includes(cell) ? 1 : 0, "itself"]
+    ].flatMap(([number2, words]) => number2 ? [words] : []);
+    const last = parts.pop();
+    const rest = input.slots.length - attended.length;
+    const name = {
+      given: "This given cell",
+      latent: `Latent token ${rankIn(input, cell)}`,
+      candidate: "The blue cell",
+      later: `Empty cell ${rankIn(input, cell)}`
+    }[place];
+    const list = parts.length ? `${parts.join(", ")} and ${last}` : last;
+    const ignored = rest ? ` It does not attend to the other ${plural(rest, "cell")} of the input.` : "";
+    return `${name} attends to ${list}.${ignored}`;
+  }
+
+  // src/page/attention.js
+  var FIRST = "scdm.4";
+  var KEPT = "kept";
+  var Attention = class {
+    dial = find("#attention-dial", HTMLInputElement);
+    skip = find("#attention-skip", HTMLInputElement);
+    /** @type {MethodName} */
+    method = "scdm";
+    latents = 0;
+    isSkipping = true;
+    chosen = 0;
+    // the cell whose attention is drawn
+    isOpened = false;
+    version = 0;
+    // of the latest comparison
+    /**
+     * @param {PageRecord} record
+     * @param {import("./engine.js").Engine} engine
+     * @param {() => void} changed the pattern has changed
+     */
+    constructor(record, engine, changed) {
+      this.record = record;
+      this.engine = engine;
+      this.changed = changed;
+      this.tokens = readSudoku(record.cell.puzzle, SIDE);
+      this.start = boardOf(this.tokens);
+      this.board = new BoardGrid($("#attention-board"), {
+        typed: () => {
+        },
+        picked: (cell) => this.choose(cell)
+      });
+      this.buttons = PATTERNS.map(([method, name]) => this.button(method, name));
+      $("#attention-methods").append(...this.buttons);
+      this.dial.max = String(record.cell.others.length);
+      this.dial.addEventListener("input", () => this.take({ latents: Number(this.dial.value) }));
+      this.skip.addEventListener("change", () => this.take({ isSkipping: this.skip.checked }));
+      this.restore({});
+      this.board.setEntry(record.cell.target);
+    }
+    /** Compute the predictions from now on. */
+    open() {
+      this.isOpened = true;
+      void this.compare();
+    }
+    /**
+     * @param {MethodName} method
+     * @param {string} name
+     */
+    button(method, name) {
+      const button = el("button", { type: "button" }, name);
+      button.addEventListener("click", () => this.take({ method, chosen: this.record.cell.target }));
+      return button;
+    }
+    /** The pattern in an address, or "" if it is the first one. */
+    get address() {
+      const { method, latents, isSkipping } = this;
+      const text = [method, latents, ...isSkipping ? [] : [KEPT]].join(".");
+      return text === FIRST ? "" : text;
+    }
+    /**
+     * Take the pattern that an address names.
+     *
+     * @param {import("./address.js").Address} address
+     * @returns {string[]} what cannot be taken, and why
+     */
+    restore({ pattern = FIRST }) {
+      const [method, latents, kept] = pattern.split(".");
+      const { target, others } = this.record.cell;
+      if (Number(latents) > others.length) {
+        return [problemOf("pattern", pattern, `must have at most ${others.length} latent tokens`)];
+      }
+      const name = (
+        /** @type {MethodName} */
+        method
+      );
+      this.take({ method: name, latents: Number(latents), isSkipping: kept !== KEPT, chosen: target });
+      return [];
+    }
+    /** @param {Partial<Pick<Attention, "method" | "latents" | "isSkipping" | "chosen">>} changes */
+    take(changes) {
+      Object.assign(this, changes);
+      this.draw();
+      if (this.isOpened) void this.compare();
+      this.changed();
+    }
+    /** @param {number} cell whose attention is drawn */
+    choose(cell) {
+      this.chosen = cell;
+      this.draw();
+    }
+    /** The cells in the input. */
+    get input() {
+      const { target, others } = this.record.cell;
+      const count2 = numLatents(this.method, this.latents, others.length);
+      return inputOf(this.tokens, target, others, count2, this.isSkipping);
+    }
+    draw() {
+      const { input, method, chosen } = this;
+      const attended = new Set(attendedBy(method, input, chosen));
+      const cells = this.tokens.map((token, cell) => ({
+        kind: placeIn(input, cell),
+        token,
+        step: rankIn(input, cell),
+        beliefs: null
+      }));
+      const none = /* @__PURE__ */ new Set();
+      const marks2 = { chosen, clash: none, broken: none, attended };
+      this.board.draw({ start: this.start, cells, ...marks2, editable: true });
+      find("#attention-rays", SVGElement).replaceChildren(...this.rays(input, attended));
+      write($("#attention-story"), wordsOf(method, input, chosen));
+      write($("#attention-why"), REASONS[method]);
+      PATTERNS.forEach(([name], i) => this.buttons[i].setAttribute("aria-pressed", String(name === method)));
+      this.drawSettings();
+    }
+    drawSettings() {
+      const most = this.record.cell.others.length;
+      const count2 = numLatents(this.method, this.latents, most);
+      this.dial.disabled = count2 !== this.latents;
+      this.dial.value = String(count2);
+      this.dial.setAttribute("aria-valuetext", plural(count2, "latent token"));
+      $("#attention-count").textContent = count2 === most ? "all" : String(count2);
+      this.skip.disabled = count2 === most;
+      this.skip.checked = this.isSkipping && count2 < most;
+    }
+    /**
+     * Return a line to the chosen cell from each other cell that it attends to.
+     *
+     * @param {import("./pattern.js").Input} input
+     * @param {Set<number>} attended
+     */
+    rays(input, attended) {
+      const sources = [...attended].filter((cell) => cell !== this.chosen);
+      return sources.map(
+        (cell) => svg("line", { ...between(this.chosen, cell), class: `from-${placeIn(input, cell)}` })
+      );
+    }
+    /** Predict the blue cell with and without the cells after it. An answer that is overtaken is not shown. */
+    async compare() {
+      const version = ++this.version;
+      const { method, latents } = this;
+      const { target, others } = this.record.cell;
+      const line = $("#attention-proof");
+      if (this.record.model.split("-").at(-1) !== method) return write(line, "");
+      const before = others.slice(0, latents);
+      try {
+        const [skipped, kept] = await Promise.all(
+          [[target], [target, ...others.slice(latents)]].map(
+            (candidates) => this.engine.predict(this.record.model, { tokens: this.tokens, candidates, latents: before })
+          )
+        );
+        if (version !== this.version) return void 0;
+        const words = [skipped, kept].map(({ beliefs }) => this.predictionOf(beliefs[target]));
+        const count2 = plural(others.length - latents, "cell");
+        return write(
+          line,
+          `The model predicts ${words[0]} without the ${count2} after the blue one, and ${words[1]} with them.`
+        );
+      } catch (error) {
+        if (!(error instanceof Fault)) throw error;
+        return write(line, error.message, true);
+      }
+    }
+    /** @param {import("./types.js").Prediction[]} beliefs */
+    predictionOf([[token, probability]]) {
+      return `${this.start.signs[token]} (${(100 * probability).toFixed(1)}%)`;
+    }
+  };
 
   // src/page/player.js
   var POLL = 50;
@@ -758,7 +1048,6 @@
 
   // src/page/cell.js
   var MOST_BARS = 3;
-  var BOX = [2, 3];
   var OneCell = class {
     dial = find("#cell-dial", HTMLInputElement);
     /** @type {number[]} the latent cells, in the order of their slots */
@@ -780,16 +1069,7 @@
       this.engine = engine;
       const { puzzle, others } = record.cell;
       this.tokens = readSudoku(puzzle, SIDE);
-      const signs = Array.from({ length: SIDE }, (_, digit) => `${digit + 1}`);
-      this.start = {
-        kind: "sudoku",
-        columns: SIDE,
-        box: BOX,
-        heads: [],
-        words: [],
-        signs,
-        tokens: this.tokens
-      };
+      this.start = boardOf(this.tokens);
       this.board = new BoardGrid($("#cell-board"), {
         typed: () => {
         },
@@ -961,19 +1241,17 @@
   var SeriesList = class {
     /** @type {Series[]} */
     all = [];
-    /** @type {string[]} the models by the number of their color */
-    colors = [];
     /**
-     * Add a curve with the color of its model.
+     * Add a curve with a mark of its own among those of its method.
      *
-     * @param {Omit<Series, "color" | "mark">} entry
+     * @param {Omit<Series, "mark">} entry
      */
     add(entry) {
-      if (!this.colors.includes(entry.model)) this.colors.push(entry.model);
-      const others = this.of(entry.task, entry.measure).filter(({ model }) => model === entry.model);
+      const method = entry.method.replace(/-\d+$/, "");
+      const others = this.of(entry.task, entry.measure).filter((other) => other.method === method);
       const marks2 = [...others.keys(), others.length];
       const mark3 = marks2.find((candidate) => others.every((other) => other.mark !== candidate)) ?? 0;
-      const series = { ...entry, color: this.colors.indexOf(entry.model), mark: mark3 };
+      const series = { ...entry, method, mark: mark3 };
       this.all.push(series);
       return series;
     }
@@ -991,10 +1269,11 @@
       return this.all.filter((series) => series.task === task && series.measure === measure2);
     }
   };
-  function seriesOf({ model, task, measure: measure2, order, candidates, points }) {
+  function seriesOf({ model, method, task, measure: measure2, order, candidates, points: stored2 }) {
     const k = order === "left_to_right" || order === "uniform" ? "" : String(candidates);
     const name = `${seriesName(model, order, k)} (stored)`;
-    return { model, name, task, measure: measure2, points: new Map(points.map((point) => [`${point.latents}`, point])) };
+    const points = new Map(stored2.map((point) => [`${point.latents}`, point]));
+    return { model, method, name, task, measure: measure2, points };
   }
   function seriesName(model, order, k, seed = "0") {
     const settings = [orderName(order), ...k ? [`k = ${k}`] : [], ...seed === "0" ? [] : [`seed ${seed}`]];
@@ -1058,10 +1337,9 @@
     "M0 -7l7 12h-14z",
     "M0 7l7 -12h-14z"
   ];
-  var NUM_COLORS = 8;
   var DASHES = [null, "6 4", "2 3"];
   var REACH = 14;
-  var ink = ({ color }) => `var(--curve-${color % NUM_COLORS})`;
+  var ink = ({ method }) => `var(--${method}, var(--edge))`;
   var FRAME = { left: 52, right: 24, top: 28, bottom: 46, height: 360 };
   function legend(series, remove) {
     return series.map((entry) => {
@@ -1279,10 +1557,10 @@
     }
     /** Add the series of the chosen settings. */
     addSeries() {
-      const { name: model, task } = this.entry;
+      const { name: model, method, task } = this.entry;
       const k = this.candidates.disabled ? "" : this.candidates.value;
       const name = seriesName(model, this.order.value, k, this.seed.value || "0");
-      return this.series.add({ model, name, task, measure: this.measured, points: /* @__PURE__ */ new Map() });
+      return this.series.add({ model, method, name, task, measure: this.measured, points: /* @__PURE__ */ new Map() });
     }
     async measure() {
       const control = this.control = new AbortController();
@@ -1506,7 +1784,7 @@
       const line = { x1: xOf(key), y1: BOTTOM - SIDE2 / 2, x2: xOf(chosen), y2: TOP + SIDE2 / 2 };
       if (sees) picture.append(svg("line", { ...line, class: `ray to-${slots[key].kind}` }));
     });
-    slots.forEach((slot, place) => picture.append(outputOf(view, place, choose), inputOf(view, slot, place)));
+    slots.forEach((slot, place) => picture.append(outputOf(view, place, choose), inputOf2(view, slot, place)));
     box.replaceChildren(picture);
   }
   var xOf = (slot) => LEFT + slot * STEP2;
@@ -1534,7 +1812,7 @@
     });
     return output;
   }
-  function inputOf({ slots, isShifted }, slot, place) {
+  function inputOf2({ slots, isShifted }, slot, place) {
     const source = slots[isShifted ? place - 1 : place];
     const text = source?.kind === "clean" ? `x${source.position + 1}` : "M";
     const x = xOf(place);
@@ -1556,7 +1834,7 @@
   var WINDOW_NTP = `ar-ntp-${WINDOW}`;
   var FREE = ["scdm", "esolm"];
   var LEFT_TO_RIGHT = ["arm", "ar-mtp", WINDOW_MTP, WINDOW_NTP];
-  var METHODS = [
+  var METHODS2 = [
     ["mdm", "MDM"],
     ["sidm", "SIDM"],
     ["scdm", "SCDM"],
@@ -1623,7 +1901,7 @@
     /** @type {Figure | null} */
     figure = null;
     constructor() {
-      offer(this.method, METHODS, "scdm");
+      offer(this.method, METHODS2, "scdm");
       $("#figures").append(...FIGURES.map((figure) => this.figureButton(figure)));
       for (const control of [this.method, this.clean, this.latents, this.candidates]) {
         control.addEventListener("input", () => this.refresh(null));
@@ -1706,7 +1984,6 @@
   };
 
   // src/page/race.js
-  var SIDE3 = 6;
   var SETTINGS = { candidates: 1, order: "uniform", temperature: 0 };
   var Runner = class {
     root = clone("#runner");
@@ -1718,40 +1995,59 @@
     /**
      * @param {Latents} latents
      * @param {string} name
+     * @param {string[]} puzzles
      */
-    constructor(latents, name) {
+    constructor(latents, name, puzzles) {
       this.latents = latents;
+      this.puzzles = puzzles;
+      this.board = new BoardGrid($(".board", this.root), { typed: () => {
+      }, picked: () => {
+      } });
       $("h3", this.root).textContent = name;
       $("#runners").append(this.root);
-      this.draw();
+      this.clear();
     }
+    /** Draw the first puzzle, and a square per puzzle. */
     clear() {
       Object.assign(this, { solved: 0, done: 0, processed: 0, all: 0 });
-      $(".squares", this.root).replaceChildren();
+      const start2 = boardOf(readSudoku(this.puzzles[0], SIDE));
+      this.drawBoard({ start: start2, frames: [], end: null });
+      $(".squares", this.root).replaceChildren(...this.puzzles.map(() => el("i")));
       this.draw();
     }
     /** @param {import("../engine/trace.js").Trace} trace */
-    add({ start: start2, end }) {
+    add(trace) {
+      const { start: start2, end } = trace;
+      this.drawBoard(trace);
+      $(".squares", this.root).children[this.done].className = end.right ? "solved" : "failed";
       this.done += 1;
       this.solved += end.right ? 1 : 0;
       this.processed += end.processed;
       this.all += start2.all_processed;
-      $(".squares", this.root).append(el("i", { class: end.right ? "solved" : null }));
       this.draw();
+    }
+    /** @param {import("./types.js").Drawn} trace whose end is drawn */
+    drawBoard(trace) {
+      const { start: start2, frames, end } = trace;
+      const cells = cellsAt(trace, frames.length).map(asDecoded);
+      const tokens = cells.map(({ token }) => token);
+      const clash = clashes(tokens, SIDE, BOX).cells;
+      this.board.draw({ start: start2, cells, chosen: null, clash, broken: new Set(end?.broken), editable: false });
     }
     /** The number of solved puzzles in words. */
     get words() {
-      return `${this.solved} of ${this.done} solved`;
+      return this.done ? `${this.solved} of ${this.done} solved` : `${this.puzzles.length} puzzles`;
     }
     draw() {
       $(".tally", this.root).textContent = this.words;
       $(".squares", this.root).setAttribute("aria-label", this.words);
-      const ratio = this.all ? ` (${times(this.processed / this.all)})` : "";
-      $(".cost", this.root).textContent = `${number(this.processed)} tokens processed${ratio}`;
+      const ratio = this.all ? times(this.processed / this.all) : "";
+      const cost = `${number(this.processed)} tokens processed: ${ratio} of n = all`;
+      $(".cost", this.root).textContent = this.done ? cost : "A square per puzzle.";
     }
   };
+  var asDecoded = (cell) => ({ ...cell, kind: cell.kind === "new" ? "decoded" : cell.kind, step: null });
   var Race = class {
-    runners = [new Runner(0, "No latent tokens (n = 0)"), new Runner("all", "All latent tokens (n = all)")];
     /** @type {AbortController | null} that of the running race */
     control = null;
     /**
@@ -1761,6 +2057,11 @@
     constructor(record, engine) {
       this.record = record;
       this.engine = engine;
+      const { puzzles } = record.race;
+      this.runners = [
+        new Runner(0, "No latent tokens (n = 0)", puzzles),
+        new Runner("all", "All latent tokens (n = all)", puzzles)
+      ];
       onPress($("#race-run"), () => void this.run());
       onPress($("#race-stop"), () => this.control?.abort());
       this.drawButtons();
@@ -1791,7 +2092,7 @@
      */
     async decode(runner, puzzle, signal) {
       const { model, seed } = this.record;
-      const request2 = { ...SETTINGS, tokens: readSudoku(puzzle, SIDE3), latents: runner.latents, seed };
+      const request2 = { ...SETTINGS, tokens: readSudoku(puzzle, SIDE), latents: runner.latents, seed };
       const trace = await this.engine.decode(model, request2, signal);
       if (!signal.aborted) runner.add(trace);
     }
@@ -2309,7 +2610,7 @@
   }
 
   // src/page/decoder.js
-  var KEPT = 60;
+  var KEPT2 = 60;
   var Decoder = class {
     /** @type {Map<string, Trace>} */
     kept = /* @__PURE__ */ new Map();
@@ -2371,7 +2672,7 @@
      */
     keep(key, trace) {
       this.kept.set(key, trace);
-      if (this.kept.size > KEPT) this.kept.delete([...this.kept.keys()][0]);
+      if (this.kept.size > KEPT2) this.kept.delete([...this.kept.keys()][0]);
     }
   };
 
@@ -2387,6 +2688,7 @@
     new: { fill: "blue", ink: "on-blue", isBold: true },
     candidate: { fill: "blue-wash", ink: "ink", frame: "blue" },
     latent: { fill: "orange-wash", ink: "ink", frame: "orange-line", isDashed: true },
+    later: { fill: "card", ink: "ink", frame: "edge", isDashed: true },
     open: { fill: "card", ink: "edge" },
     ready: { fill: "card", ink: "edge" }
   };
@@ -2646,6 +2948,7 @@
 
   // src/page/lane.js
   var HINT = "How many empty cells, besides the candidates, are in the input of a step.";
+  var ON_SERVER = "The server decodes with this model. A new n decodes the puzzle again from step 1.";
   function numLatentsAtMost(start2, k) {
     const open = numEmpty(start2);
     const growing = start2.kind === "sudoku" ? start2.tokens.length - open + 1 : open;
@@ -2827,7 +3130,7 @@
       const { latents } = this.settings.wished;
       if (latents.includes("@")) return `n = ${inWords(latents)}. The board before that step stayed.`;
       if (most && this.frozen > 1) return `The slider keeps this board: n changes from step ${this.frozen} on.`;
-      if (most) return HINT;
+      if (most) return this.model.in_page ? HINT : `${HINT} ${ON_SERVER}`;
       if (this.settings.candidates.value !== "all") return "No empty cell can be latent.";
       return "All empty cells are candidates, so no cell can be latent. Choose a smaller k.";
     }
@@ -3313,13 +3616,18 @@
   }
   async function copyLink() {
     const button = $("#copy");
+    const words = $("#copy-words");
+    button.classList.add("told");
     try {
       await navigator.clipboard.writeText(location.href);
-      write(button, "Copied");
+      write(words, "Copied");
     } catch {
-      write(button, "Copy it from the address bar");
+      write(words, "Copy it from the address bar");
     }
-    setTimeout(() => write(button, "Copy link"), 2e3);
+    setTimeout(() => {
+      button.classList.remove("told");
+      write(words, "Copy link");
+    }, 2e3);
   }
   function showRecorded(recorded) {
     document.documentElement.classList.add("offline");
@@ -3332,6 +3640,7 @@
       tab: tabs.current,
       ...addressOf(watch),
       ...cell?.latents.length ? { latents: cell.latents.join(".") } : {},
+      ...attention?.address ? { pattern: attention.address } : {},
       theme: currentTheme()
     }));
     const watch = new Watch(sourceOf(models, engine), engine, () => writeSoon());
@@ -3342,13 +3651,15 @@
     };
     const cell = record && new OneCell(record, engine, showPuzzle, () => writeSoon());
     if (record) new Race(record, engine);
+    const attention = record && new Attention(record, engine, () => writeSoon());
     const curve2 = new Curve(models, inlined("#curves"), () => new Engine(read));
     const masks = hasServer ? new Masks() : null;
-    const offered = { cell, watch, race: record, curve: curve2, masks };
+    const offered = { cell, watch, race: record, attention, curve: curve2, masks };
     const names = Object.entries(offered).flatMap(([name, tab]) => tab ? [name] : []);
     const tabs = new Tabs(names, (name) => {
       if (name !== "watch") watch.player.pause();
       if (name === "cell") cell?.open();
+      if (name === "attention") attention?.open();
       if (name === "curve") curve2.draw();
       if (name === "masks") masks?.open();
       writeSoon();
@@ -3363,7 +3674,8 @@
       const { address, problems } = readAddress();
       if (address.theme) dress(address.theme);
       if (!isRecorded || address.puzzle !== void 0) problems.push(...restore(watch, address));
-      problems.push(...cell?.restore(address) ?? [], ...tabs.restore(address, first));
+      problems.push(...cell?.restore(address) ?? [], ...attention?.restore(address) ?? []);
+      problems.push(...tabs.restore(address, first));
       complain(problems.join(" "));
     };
     show();

@@ -19,6 +19,9 @@ const LATENTS = rule("must be a number of latent tokens or all", (value) => TURN
 const STEP = rule("must be a whole number from 0 to 9999", (value) => /^\d{1,4}$/.test(value));
 const SEED = rule("must be a whole number from 0 to 999999", (value) => /^\d{1,6}$/.test(value));
 const CELLS = rule("must be cells with a dot between them", (value) => /^\d+(\.\d+)*$/.test(value));
+const PATTERN = rule("must be a method and a number, such as scdm.4 or scdm.4.kept", (value) =>
+  /^(mdm|sidm|scdm|esolm)\.\d{1,3}(\.kept)?$/.test(value),
+);
 const K = oneOf(CANDIDATES.map(([k]) => k));
 const ORDER = oneOf(ORDERS.map(([order]) => order));
 
@@ -34,6 +37,7 @@ const RULES = {
   step: STEP,
   theme: oneOf(["dark", "light"]),
   latents: CELLS,
+  pattern: PATTERN,
   model2: ANY,
   n2: LATENTS,
   k2: K,

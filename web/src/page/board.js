@@ -14,6 +14,7 @@ import { KINDS, placeOf, signOf } from "./trace.js";
  * @property {Set<number>} clash cells whose digit is twice in a unit
  * @property {Set<number>} broken
  * @property {number | null} [mistaken] the cell with the first wrong digit
+ * @property {Set<number>} [attended] cells that the chosen cell attends to
  * @property {boolean} editable
  */
 
@@ -187,27 +188,29 @@ const drawn = new WeakMap();
  * @param {number} index
  * @param {BoardView} view
  */
-function drawCell(element, cell, index, { start, chosen, clash, broken, mistaken }) {
+function drawCell(element, cell, index, { start, chosen, clash, broken, mistaken, attended }) {
   const { token, beliefs } = cell;
   const classes = ["cell", cell.kind, ...EDGES.filter((edge) => element.classList.contains(edge))];
   if (clash.has(index)) classes.push("clash");
   if (broken.has(index)) classes.push("broken");
   if (mistaken === index) classes.push("mistaken");
   if (chosen === index) classes.push("chosen");
+  if (attended) classes.push(attended.has(index) ? "attended" : "ignored");
   const sign = token === null ? "" : `${signOf(start, token)}, `;
   const label = [`${placeOf(start, index)}: ${sign}${KINDS[cell.kind](cell)}`];
   if (token === null && beliefs)
     label.push(`most likely ${beliefs.slice(0, 3).map(spoken(start)).join(", ")}`);
   if (clash.has(index)) label.push("twice in a unit");
   if (mistaken === index) label.push("the first wrong digit");
+  if (attended?.has(index)) label.push("attended to");
   const key = JSON.stringify([classes, label, beliefs, cell.step]);
   if (drawn.get(element) === key) return;
   drawn.set(element, key);
   element.className = classes.join(" ");
   element.setAttribute("aria-label", label.join("; "));
-  if (token === null) return element.replaceChildren(...(beliefs ? [marks(start, beliefs)] : []));
   const step = cell.step ? [el("span", { class: "when", "aria-hidden": "true" }, String(cell.step))] : [];
-  return element.replaceChildren(digitOf(start, cell, token), ...step);
+  const guesses = beliefs ? [marks(start, beliefs)] : [];
+  return element.replaceChildren(...(token === null ? guesses : [digitOf(start, cell, token)]), ...step);
 }
 
 /**

@@ -2,7 +2,7 @@
 
 import { problemOf } from "./address.js";
 import { BoardGrid } from "./board.js";
-import { SIDE, between, discarded, ratesOf } from "./cell_view.js";
+import { BOX, SIDE, between, boardOf, discarded, ratesOf } from "./cell_view.js";
 import { $, disable, find, onPress, percent, plural, svg, write } from "./dom.js";
 import { bars } from "./lane_view.js";
 import { Fault } from "./server.js";
@@ -13,7 +13,6 @@ import { placeOf } from "./trace.js";
 /** @typedef {import("../engine/prediction.js").Prediction} Prediction */
 
 const MOST_BARS = 3;
-const BOX = [2, 3];
 
 export class OneCell {
   dial = find("#cell-dial", HTMLInputElement);
@@ -36,16 +35,7 @@ export class OneCell {
     this.engine = engine;
     const { puzzle, others } = record.cell;
     this.tokens = readSudoku(puzzle, SIDE);
-    const signs = Array.from({ length: SIDE }, (_, digit) => `${digit + 1}`);
-    this.start = {
-      kind: "sudoku",
-      columns: SIDE,
-      box: BOX,
-      heads: [],
-      words: [],
-      signs,
-      tokens: this.tokens,
-    };
+    this.start = boardOf(this.tokens);
     this.board = new BoardGrid($("#cell-board"), {
       typed: () => {},
       picked: () => {},

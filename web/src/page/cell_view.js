@@ -3,6 +3,7 @@
 /** @typedef {import("./types.js").PageRecord} PageRecord */
 
 export const SIDE = 6;
+export const BOX = [2, 3];
 const DIGIT_RADIUS = 0.3; // of a cell's side
 
 /**
@@ -18,6 +19,17 @@ export function between(first, second) {
   const dy = Math.floor(second / SIDE) - Math.floor(first / SIDE);
   const gap = DIGIT_RADIUS / Math.hypot(dx, dy);
   return { x1: x + gap * dx, y1: y + gap * dy, x2: x + (1 - gap) * dx, y2: y + (1 - gap) * dy };
+}
+
+/**
+ * Return the board of a puzzle.
+ *
+ * @param {(number | null)[]} tokens
+ * @returns {import("./types.js").Board}
+ */
+export function boardOf(tokens) {
+  const signs = Array.from({ length: SIDE }, (_, digit) => `${digit + 1}`);
+  return { kind: "sudoku", columns: SIDE, box: BOX, heads: [], words: [], signs, tokens };
 }
 
 /** @param {number} count of latent tokens */

@@ -126,10 +126,10 @@ export class Curve {
 
   /** Add the series of the chosen settings. */
   addSeries() {
-    const { name: model, task } = this.entry;
+    const { name: model, method, task } = this.entry;
     const k = this.candidates.disabled ? "" : this.candidates.value;
     const name = seriesName(model, this.order.value, k, this.seed.value || "0");
-    return this.series.add({ model, name, task, measure: this.measured, points: new Map() });
+    return this.series.add({ model, method, name, task, measure: this.measured, points: new Map() });
   }
 
   async measure() {

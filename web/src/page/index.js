@@ -1,6 +1,7 @@
 /** The page: its tabs, its theme and its address. */
 
 import { addressWriter, readAddress } from "./address.js";
+import { Attention } from "./attention.js";
 import { OneCell } from "./cell.js";
 import { Curve } from "./curve.js";
 import { $, onPress, write } from "./dom.js";
@@ -34,13 +35,18 @@ function startSkipLink() {
 /** Copy the address of the current view. */
 async function copyLink() {
   const button = $("#copy");
+  const words = $("#copy-words");
+  button.classList.add("told");
   try {
     await navigator.clipboard.writeText(location.href);
-    write(button, "Copied");
+    write(words, "Copied");
   } catch {
-    write(button, "Copy it from the address bar");
+    write(words, "Copy it from the address bar");
   }
-  setTimeout(() => write(button, "Copy link"), 2000);
+  setTimeout(() => {
+    button.classList.remove("told");
+    write(words, "Copy link");
+  }, 2000);
 }
 
 /** @typedef {import("./types.js").Recorded} Recorded */
@@ -71,6 +77,7 @@ function start(models, record, read, hasServer, recorded) {
     tab: tabs.current,
     ...addressOf(watch),
     ...(cell?.latents.length ? { latents: cell.latents.join(".") } : {}),
+    ...(attention?.address ? { pattern: attention.address } : {}),
     theme: currentTheme(),
   }));
   const watch = new Watch(sourceOf(models, engine), engine, () => writeSoon());
@@ -81,13 +88,15 @@ function start(models, record, read, hasServer, recorded) {
   };
   const cell = record && new OneCell(record, engine, showPuzzle, () => writeSoon());
   if (record) new Race(record, engine);
+  const attention = record && new Attention(record, engine, () => writeSoon());
   const curve = new Curve(models, inlined("#curves"), () => new Engine(read));
   const masks = hasServer ? new Masks() : null;
-  const offered = { cell, watch, race: record, curve, masks };
+  const offered = { cell, watch, race: record, attention, curve, masks };
   const names = Object.entries(offered).flatMap(([name, tab]) => (tab ? [name] : []));
   const tabs = new Tabs(names, (name) => {
     if (name !== "watch") watch.player.pause();
     if (name === "cell") cell?.open();
+    if (name === "attention") attention?.open();
     if (name === "curve") curve.draw();
     if (name === "masks") masks?.open();
     writeSoon();
@@ -102,7 +111,8 @@ function start(models, record, read, hasServer, recorded) {
     const { address, problems } = readAddress();
     if (address.theme) dress(address.theme);
     if (!isRecorded || address.puzzle !== undefined) problems.push(...restore(watch, address));
-    problems.push(...(cell?.restore(address) ?? []), ...tabs.restore(address, first));
+    problems.push(...(cell?.restore(address) ?? []), ...(attention?.restore(address) ?? []));
+    problems.push(...tabs.restore(address, first));
     complain(problems.join(" "));
   };
   show();

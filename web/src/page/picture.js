@@ -29,6 +29,7 @@ const LOOKS = {
   new: { fill: "blue", ink: "on-blue", isBold: true },
   candidate: { fill: "blue-wash", ink: "ink", frame: "blue" },
   latent: { fill: "orange-wash", ink: "ink", frame: "orange-line", isDashed: true },
+  later: { fill: "card", ink: "ink", frame: "edge", isDashed: true },
   open: { fill: "card", ink: "edge" },
   ready: { fill: "card", ink: "edge" },
 };

@@ -20,12 +20,11 @@ const MARKS = [
   "M0 -7l7 12h-14z",
   "M0 7l7 -12h-14z",
 ];
-const NUM_COLORS = 8; // --curve-0 to --curve-7
 const DASHES = [null, "6 4", "2 3"];
 const REACH = 14; // pixels around a point that show its values
 
 /** @param {Series} series */
-const ink = ({ color }) => `var(--curve-${color % NUM_COLORS})`;
+const ink = ({ method }) => `var(--${method}, var(--edge))`; // that of the method in all figures
 const FRAME = { left: 52, right: 24, top: 28, bottom: 46, height: 360 };
 
 /**

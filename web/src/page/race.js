@@ -1,13 +1,15 @@
 /** The tab Race: the same model decodes the same puzzles without latent tokens and with all. */
 
+import { BoardGrid } from "./board.js";
+import { BOX, SIDE, boardOf } from "./cell_view.js";
 import { $, clone, disable, el, number, onPress, times, write } from "./dom.js";
 import { Fault } from "./server.js";
-import { readSudoku } from "./sudoku.js";
+import { clashes, readSudoku } from "./sudoku.js";
+import { cellsAt } from "./trace.js";
 
 /** @typedef {import("./types.js").PageRecord} PageRecord */
 /** @typedef {0 | "all"} Latents */
 
-const SIDE = 6;
 /** @type {import("../engine/decoding.js").Settings} */
 const SETTINGS = { candidates: 1, order: "uniform", temperature: 0 };
 
@@ -22,45 +24,70 @@ class Runner {
   /**
    * @param {Latents} latents
    * @param {string} name
+   * @param {string[]} puzzles
    */
-  constructor(latents, name) {
+  constructor(latents, name, puzzles) {
     this.latents = latents;
+    this.puzzles = puzzles;
+    this.board = new BoardGrid($(".board", this.root), { typed: () => {}, picked: () => {} });
     $("h3", this.root).textContent = name;
     $("#runners").append(this.root);
-    this.draw();
+    this.clear();
   }
 
+  /** Draw the first puzzle, and a square per puzzle. */
   clear() {
     Object.assign(this, { solved: 0, done: 0, processed: 0, all: 0 });
-    $(".squares", this.root).replaceChildren();
+    const start = boardOf(readSudoku(this.puzzles[0], SIDE));
+    this.drawBoard({ start, frames: [], end: null });
+    $(".squares", this.root).replaceChildren(...this.puzzles.map(() => el("i")));
     this.draw();
   }
 
   /** @param {import("../engine/trace.js").Trace} trace */
-  add({ start, end }) {
+  add(trace) {
+    const { start, end } = trace;
+    this.drawBoard(trace);
+    $(".squares", this.root).children[this.done].className = end.right ? "solved" : "failed";
     this.done += 1;
     this.solved += end.right ? 1 : 0;
     this.processed += end.processed;
     this.all += start.all_processed;
-    $(".squares", this.root).append(el("i", { class: end.right ? "solved" : null }));
     this.draw();
+  }
+
+  /** @param {import("./types.js").Drawn} trace whose end is drawn */
+  drawBoard(trace) {
+    const { start, frames, end } = trace;
+    const cells = cellsAt(trace, frames.length).map(asDecoded);
+    const tokens = cells.map(({ token }) => token);
+    const clash = clashes(tokens, SIDE, BOX).cells;
+    this.board.draw({ start, cells, chosen: null, clash, broken: new Set(end?.broken), editable: false });
   }
 
   /** The number of solved puzzles in words. */
   get words() {
-    return `${this.solved} of ${this.done} solved`;
+    return this.done ? `${this.solved} of ${this.done} solved` : `${this.puzzles.length} puzzles`;
   }
 
   draw() {
     $(".tally", this.root).textContent = this.words;
     $(".squares", this.root).setAttribute("aria-label", this.words);
-    const ratio = this.all ? ` (${times(this.processed / this.all)})` : "";
-    $(".cost", this.root).textContent = `${number(this.processed)} tokens processed${ratio}`;
+    const ratio = this.all ? times(this.processed / this.all) : "";
+    const cost = `${number(this.processed)} tokens processed: ${ratio} of n = all`;
+    $(".cost", this.root).textContent = this.done ? cost : "A square per puzzle.";
   }
 }
 
+/**
+ * Return a cell of the end of a decode, whose steps do not count.
+ *
+ * @param {import("./trace.js").Cell} cell
+ * @returns {import("./trace.js").Cell}
+ */
+const asDecoded = (cell) => ({ ...cell, kind: cell.kind === "new" ? "decoded" : cell.kind, step: null });
+
 export class Race {
-  runners = [new Runner(0, "No latent tokens (n = 0)"), new Runner("all", "All latent tokens (n = all)")];
   /** @type {AbortController | null} that of the running race */
   control = null;
 
@@ -71,6 +98,11 @@ export class Race {
   constructor(record, engine) {
     this.record = record;
     this.engine = engine;
+    const { puzzles } = record.race;
+    this.runners = [
+      new Runner(0, "No latent tokens (n = 0)", puzzles),
+      new Runner("all", "All latent tokens (n = all)", puzzles),
+    ];
     onPress($("#race-run"), () => void this.run());
     onPress($("#race-stop"), () => this.control?.abort());
     this.drawButtons();

@@ -18,6 +18,7 @@ import { orderName } from "./settings.js";
 /**
  * @typedef {object} StoredCurve
  * @property {string} model
+ * @property {string} method
  * @property {string} sha256
  * @property {string} task
  * @property {Measure} measure
@@ -29,35 +30,33 @@ import { orderName } from "./settings.js";
 /**
  * @typedef {object} Series
  * @property {string} model
+ * @property {string} method whose color the curve has, without the size of its window
  * @property {string} name the model and its settings
  * @property {string} task
  * @property {Measure} measure
- * @property {number} color the number of the model's color
- * @property {number} mark the number of its mark, which differs from those of the model's other curves
+ * @property {number} mark the number of its mark, which differs from those of the method's other curves
  * @property {Map<string, Point>} points by number of latent tokens
  */
 
 export const MOST_CURVES = 10; // in one plot
 const NORMAL = 1.959964; // the 97.5% quantile of the normal distribution
 
-/** The curves that are shown, and the colors of the models, which never change. */
+/** The curves that are shown. */
 export class SeriesList {
   /** @type {Series[]} */
   all = [];
-  /** @type {string[]} the models by the number of their color */
-  colors = [];
 
   /**
-   * Add a curve with the color of its model.
+   * Add a curve with a mark of its own among those of its method.
    *
-   * @param {Omit<Series, "color" | "mark">} entry
+   * @param {Omit<Series, "mark">} entry
    */
   add(entry) {
-    if (!this.colors.includes(entry.model)) this.colors.push(entry.model);
-    const others = this.of(entry.task, entry.measure).filter(({ model }) => model === entry.model);
+    const method = entry.method.replace(/-\d+$/, "");
+    const others = this.of(entry.task, entry.measure).filter((other) => other.method === method);
     const marks = [...others.keys(), others.length];
     const mark = marks.find((candidate) => others.every((other) => other.mark !== candidate)) ?? 0;
-    const series = { ...entry, color: this.colors.indexOf(entry.model), mark };
+    const series = { ...entry, method, mark };
     this.all.push(series);
     return series;
   }
@@ -83,10 +82,11 @@ export class SeriesList {
  *
  * @param {StoredCurve} curve
  */
-export function seriesOf({ model, task, measure, order, candidates, points }) {
+export function seriesOf({ model, method, task, measure, order, candidates, points: stored }) {
   const k = order === "left_to_right" || order === "uniform" ? "" : String(candidates);
   const name = `${seriesName(model, order, k)} (stored)`;
-  return { model, name, task, measure, points: new Map(points.map((point) => [`${point.latents}`, point])) };
+  const points = new Map(stored.map((point) => [`${point.latents}`, point]));
+  return { model, method, name, task, measure, points };
 }
 
 /**

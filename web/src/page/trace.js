@@ -8,12 +8,12 @@ import { inWords } from "./turns.js";
 /** @typedef {import("./types.js").Drawn} Drawn */
 /** @typedef {import("./types.js").Board} Board */
 
-/** @typedef {"given" | "decoded" | "new" | "candidate" | "latent" | "open" | "ready"} Kind */
+/** @typedef {"given" | "decoded" | "new" | "candidate" | "latent" | "later" | "open" | "ready"} Kind */
 /**
  * @typedef {object} Cell
  * @property {Kind} kind
  * @property {number | null} token
- * @property {number | null} step in which it was decoded, from 1
+ * @property {number | null} step in which it was decoded, from 1, or its number among the empty cells
  * @property {import("./types.js").Prediction[] | null} beliefs
  */
 
@@ -24,6 +24,7 @@ export const KINDS = {
   new: () => "decoded in this step",
   candidate: () => "empty, a candidate",
   latent: () => "empty, a latent token",
+  later: () => "empty, after the candidate",
   open: () => "empty, skipped in this step",
   ready: () => "empty",
 };

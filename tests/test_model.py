@@ -2,6 +2,7 @@
 
 import pkgutil
 import sys
+import tomllib
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import latent_tokens
+from helpers.documentation import ROOT
 from helpers.own_network import Tied
 from latent_tokens import (
     METHODS,
@@ -228,8 +230,11 @@ def test_train_names_the_closest_setting():
         train("sudoku-4", "scdm", step=3)
 
 
-def test_version_is_that_of_the_package():
-    assert latent_tokens.__version__ == "0.1.0"
+def test_version_is_the_same_everywhere():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert latent_tokens.__version__ == version
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {version}\n" in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_no_public_name_is_a_module():

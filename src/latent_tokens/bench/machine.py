@@ -68,12 +68,6 @@ def seconds(
     return clock() - start_time
 
 
-def has_fast_bf16() -> bool:
-    """Return whether the CPU multiplies bf16 matrices in hardware: AVX512-BF16 or AMX."""
-    capabilities = torch.cpu.get_capabilities()
-    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
-
-
 def synchronize(device: torch.device) -> None:
     """Wait until an accelerator has finished its work."""
     if device.type == "cuda":

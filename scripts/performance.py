@@ -22,10 +22,10 @@ from typing import Any
 import torch
 
 from latent_tokens.bench.bench import bench
-from latent_tokens.bench.machine import fastest_device
 from latent_tokens.configs import BenchConfig
 from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.report import as_markdown, speed_cells
+from latent_tokens.processes import fastest_device
 from latent_tokens.progress import progress
 from latent_tokens.storage.files import write_atomic
 from latent_tokens.storage.rows import read_lines

@@ -16,9 +16,9 @@ from pathlib import Path
 import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from latent_tokens.checkpoints.opening import learned_task
 from latent_tokens.checkpoints.pretrained import shipped_names
 from latent_tokens.commands.serve import bound
-from latent_tokens.commands.shared import task_of
 from latent_tokens.trace.frozen import PAGE_RECORD
 from latent_tokens.web.model_cache import ModelCache
 from latent_tokens.web.server import app_for
@@ -32,7 +32,7 @@ def serving() -> Iterator[str]:
     """Yield the address of a server of the bundled models."""
     server = uvicorn.Server(
         uvicorn.Config(
-            app_for(ModelCache(shipped_names(), task_of), 4, SECONDS), log_level="error", ws="none"
+            app_for(ModelCache(shipped_names(), learned_task), 4, SECONDS), log_level="error", ws="none"
         )
     )
     with bound("127.0.0.1", 0) as listener:

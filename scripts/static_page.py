@@ -12,8 +12,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from latent_tokens.checkpoints.opening import learned_task
 from latent_tokens.checkpoints.pretrained import SHIPPED, from_pretrained, shipped_names
-from latent_tokens.commands.shared import task_of
 from latent_tokens.storage import write_atomic
 from latent_tokens.trace.record import LoadedModel, solvable
 from latent_tokens.web.inlined import inlined
@@ -27,13 +27,13 @@ CARD = Path(__file__).parents[1] / "docs" / "card.png"  # the picture of links t
 
 def bundled(name: str) -> LoadedModel:
     """Return a bundled model."""
-    task = task_of(SHIPPED / name)
+    task = learned_task(SHIPPED / name)
     return LoadedModel(name, from_pretrained(name), solvable(name, task))
 
 
 def write_pages(folder: Path) -> None:
     """Write the site and the single file. Raise ValueError if the file exceeds MOST_BYTES."""
-    entries = ModelCache(shipped_names(), task_of).entries
+    entries = ModelCache(shipped_names(), learned_task).entries
     single = [entry for entry in entries if entry["name"] == MODEL]
     document = static_page(single, {MODEL: inlined(bundled(MODEL))}).encode()
     if len(document) > MOST_BYTES:

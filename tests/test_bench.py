@@ -8,11 +8,12 @@ import torch
 
 from latent_tokens import SIZES, Transformer
 from latent_tokens.bench.bench import bench
-from latent_tokens.bench.machine import Machine, count_flop, fastest_device, measure_machine
+from latent_tokens.bench.machine import Machine, count_flop, measure_machine
 from latent_tokens.bench.regression import load_ratios
 from latent_tokens.cli import main
 from latent_tokens.configs import BenchConfig
 from latent_tokens.core.cost import cached_cost, relative_cost
+from latent_tokens.processes import fastest_device
 
 SMALL = {"sizes": ("nano",), "lengths": (12,), "batch_sizes": (2,), "precisions": ("fp32",), "rounds": 1}
 ASKED = [

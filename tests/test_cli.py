@@ -370,6 +370,7 @@ REFUSED = [
     ("train sudoku-4 scdm more", "'more' is one argument too many: the command is"),
     ("evaluate --run there", "--run: RUN has no flag. The command is latent-tokens evaluate RUN [OPTIONS]"),
     ("train sudoku-4 scdm --step 3", "--step: train has no such option. Did you mean --steps?"),
+    ("train sudoku-4 scdm --qqq 3", "--qqq: train has no such option. See latent-tokens train --help."),
     ("train sudoku-4 scdm -x", "-x: train has no such option. See latent-tokens train --help."),
     ("train sudoku-4 scdm --size huge", "--size huge: must be one of pico, nano, tiny, mini, sminy, small"),
     ("train sudoku-4 scdm --size smal", "Did you mean small?"),

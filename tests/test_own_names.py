@@ -8,9 +8,9 @@ import pytest
 
 from latent_tokens import METHODS, TrainConfig, from_pretrained, load_method
 from latent_tokens.checkpoints import stored_methods
+from latent_tokens.checkpoints.opening import learned_task
 from latent_tokens.checkpoints.stored_methods import method_from, method_to
 from latent_tokens.cli import main
-from latent_tokens.commands.shared import task_of
 from latent_tokens.core.methods import name_of
 from latent_tokens.plugins import installed
 from latent_tokens.tasks import named
@@ -188,7 +188,7 @@ def test_own_task_is_traced_and_served(module, tmp_path, capsys):
     code, out, _ = run(capsys, "trace", "run", "aabb....", "--task", own, "-o", "trace.html")
     assert code == 0
     assert "trace.html" in out
-    models = ModelCache(["run"], lambda folder: task_of(folder, own))
+    models = ModelCache(["run"], lambda folder: learned_task(folder, own))
     (entry,) = models.entries
     assert (entry["task"], entry["kind"], entry["side"]) == ("Pairs", "sequence", None)
     puzzles = [example["puzzle"] for example in entry["examples"]]

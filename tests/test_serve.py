@@ -46,10 +46,10 @@ from latent_tokens import (
     from_pretrained,
     save_pretrained,
 )
+from latent_tokens.checkpoints.opening import learned_task
 from latent_tokens.checkpoints.pretrained import find, shipped_names
 from latent_tokens.cli import main
 from latent_tokens.commands.serve import bound
-from latent_tokens.commands.shared import task_of
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.tasks import description
 from latent_tokens.trace.boards import measured
@@ -64,7 +64,7 @@ MINUTE = 60.0
 
 
 def load(name):
-    return LoadedModel(name, from_pretrained(name), task_of(find(name)))
+    return LoadedModel(name, from_pretrained(name), learned_task(find(name)))
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def slow(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def models(slow):
-    return ModelCache([*shipped_names(), slow], task_of)
+    return ModelCache([*shipped_names(), slow], learned_task)
 
 
 @pytest.fixture(scope="module")
@@ -411,12 +411,12 @@ def test_incomplete_model_is_refused_before_it_is_served(slow, tmp_path, damage)
             json.dumps({name: value for name, value in about.items() if name != "method"})
         )
     with pytest.raises(ValueError, match=r"run=.*: has no complete model .*Resume its training"):
-        ModelCache([*shipped_names(), str(folder)], task_of)
+        ModelCache([*shipped_names(), str(folder)], learned_task)
 
 
 def test_few_models_are_kept(models):
     names = shipped_names()
-    few = ModelCache(names, task_of, most=2)
+    few = ModelCache(names, learned_task, most=2)
     first = few.model(names[0])
     assert few.model(names[0]) is first
     for name in names[1:3]:

@@ -123,7 +123,7 @@ def check_names(arguments: Sequence[str]) -> None:
                 f"{flag}: {positionals[flag]} has no flag. The command is {usage_of(name)} [OPTIONS]."
             )
         if typed.startswith("--") and flag not in flags:
-            hint = did_you_mean(flag, flags) or f"; see {PROGRAM} {name} --help."
+            hint = did_you_mean(flag, flags) or f". See {PROGRAM} {name} --help."
             raise ValueError(f"{typed.split('=')[0]}: {name} has no such option{hint}")
 
 

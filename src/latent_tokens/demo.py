@@ -9,7 +9,6 @@ from typing import Literal, cast
 
 import torch
 
-from latent_tokens.bench.machine import fastest_device
 from latent_tokens.checkpoints.pretrained import SHIPPED, fingerprint, from_pretrained, save_pretrained
 from latent_tokens.checks import check_out
 from latent_tokens.configs import (
@@ -26,6 +25,7 @@ from latent_tokens.evaluation.report import figure
 from latent_tokens.evaluation.results import append_result, read_results
 from latent_tokens.evaluation.rows import Row
 from latent_tokens.network.precision import resolve_precision
+from latent_tokens.processes import fastest_device
 from latent_tokens.progress import progress
 from latent_tokens.sharing.card import write_card
 from latent_tokens.storage import Json, json_bytes, read_description, write_atomic

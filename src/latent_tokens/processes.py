@@ -35,6 +35,17 @@ def join(tracker: str | None = None, folder: Path | None = None) -> Accelerator:
     return Accelerator(cpu=on_cpu, log_with=tracker, project_dir=folder)
 
 
+def fastest_device() -> torch.device:
+    """Return the accelerator if it has float64, in which tokens are sampled, otherwise the CPU.
+
+    MPS does not have it.
+    """
+    import torch
+
+    device = join().device
+    return torch.device("cpu") if device.type == "mps" else device
+
+
 def rank() -> int:
     """Return the rank of this process, from 0."""
     return int(os.environ.get("RANK", "0")) if num_launched() > 1 else 0

@@ -181,7 +181,7 @@ def difference(first, second):
 
 def leave_a_decode_unread(drill, faults):
     """Leave a decode longer than the buffers unread. It must end at its deadline."""
-    from latent_tokens.commands.shared import task_of
+    from latent_tokens.checkpoints.opening import learned_task
     from latent_tokens.web.model_cache import ModelCache
     from latent_tokens.web.server import app_for
 
@@ -189,7 +189,7 @@ def leave_a_decode_unread(drill, faults):
     net = Transformer(SIZES["nano"], task.vocab_size, task.length)
     net.method = METHODS["scdm"]
     save_pretrained(net, folder, about={"task": description(task)})
-    models = ModelCache([str(folder), server.MODEL], task_of)
+    models = ModelCache([str(folder), server.MODEL], learned_task)
     path = f"/api/decode?{urlencode({'model': folder, 'puzzle': '.' * task.length, 'latents': 'all'})}"
     with server.serving(app_for(models, at_once=1, seconds=HANGS)) as port:
         complete = server.call(port, "GET", path)[2]  # also loads and compiles

@@ -14,9 +14,9 @@ from axe_playwright_python.sync_playwright import Axe
 from helpers.browser import PATIENCE
 from helpers.documentation import ROOT
 from latent_tokens import from_pretrained
+from latent_tokens.checkpoints.opening import learned_task
 from latent_tokens.checkpoints.pretrained import find
 from latent_tokens.commands.serve import bound
-from latent_tokens.commands.shared import task_of
 from latent_tokens.trace.record import LoadedModel
 from latent_tokens.web.model_cache import ModelCache
 from latent_tokens.web.server import app_for
@@ -30,7 +30,7 @@ RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
 
 
 def model(name):
-    return LoadedModel(name, from_pretrained(name), task_of(find(name)))
+    return LoadedModel(name, from_pretrained(name), learned_task(find(name)))
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def serving(names):
     """The address of a server of these models."""
     server = uvicorn.Server(
         uvicorn.Config(
-            app_for(ModelCache(names, task_of), 4, 60.0), log_level="error", access_log=False, ws="none"
+            app_for(ModelCache(names, learned_task), 4, 60.0), log_level="error", access_log=False, ws="none"
         )
     )
     with bound("127.0.0.1", 0) as place:

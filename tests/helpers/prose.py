@@ -56,9 +56,7 @@ PHRASES = [
 OF_PAGES = [  # in addition
     Rule(r"\b[Tt]his machine\b|\bother work\b|\btimed once\b", "the hardware: 2 vCPUs (AMD EPYC)"),
 ]
-
-
-OF_PARAGRAPHS = [Rule(r";(?=\s)", "two sentences")]  # in addition, and not in tables
+OF_PARAGRAPHS = [Rule(r";(?=\s)", "two sentences")]  # of pages, in addition, but not of tables
 
 
 class Line(NamedTuple):
@@ -127,7 +125,7 @@ class Message(NamedTuple):
 @cache
 def messages():
     """Return the message of every `raise` of the package."""
-    found = []
+    raised = []
     for path in sorted((ROOT / "src").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
@@ -138,8 +136,8 @@ def messages():
                 ]
                 plain = isinstance(node.exc.args[0], ast.Constant) and bool(parts)
                 place = f"{path.relative_to(ROOT)}:{node.lineno}"
-                found.append(Message(place, ast.unparse(node.exc.func), parts, not plain))
-    return found
+                raised.append(Message(place, ast.unparse(node.exc.func), parts, not plain))
+    return raised
 
 
 def breaches(text, rules):

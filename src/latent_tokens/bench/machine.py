@@ -13,8 +13,6 @@ from typing import Any, cast
 import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
-from latent_tokens import processes
-
 SIDE = 2_048  # of the square matrices whose product is timed
 COPIED = 1 << 28  # bytes: far more than caches hold
 ROUNDS = 15
@@ -30,15 +28,6 @@ class Machine:
     def roofline_seconds(self, flop: float, num_bytes: float) -> float:
         """Return the least seconds for the FLOP and the bytes: the longer of both, which can overlap."""
         return max(flop / self.flops, num_bytes / self.bandwidth)
-
-
-def fastest_device() -> torch.device:
-    """Return the accelerator if it has float64, in which tokens are sampled, otherwise the CPU.
-
-    MPS does not have it.
-    """
-    device = processes.join().device
-    return torch.device("cpu") if device.type == "mps" else device
 
 
 def measure_machine(dtype: torch.dtype, device: torch.device) -> Machine:
@@ -66,12 +55,6 @@ def seconds(
     work()
     synchronize(device)
     return clock() - start_time
-
-
-def has_fast_bf16() -> bool:
-    """Return whether the CPU multiplies bf16 matrices in hardware: AVX512-BF16 or AMX."""
-    capabilities = torch.cpu.get_capabilities()
-    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
 def synchronize(device: torch.device) -> None:

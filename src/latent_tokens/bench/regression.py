@@ -17,8 +17,9 @@ import torch
 
 from latent_tokens.bench.bench import measure
 from latent_tokens.bench.cases import DTYPES, Case, decoding_case, untrained
-from latent_tokens.bench.machine import Machine, has_fast_bf16
+from latent_tokens.bench.machine import Machine
 from latent_tokens.configs import DEFAULT_CANDIDATES, Precision
+from latent_tokens.network.precision import bf16_is_fast
 
 STORED = Path(__file__).with_name("ratios.json")
 LENGTH = 32
@@ -77,7 +78,7 @@ def measure_ratios(advance: Callable[[int, str], None] = lambda steps, text: Non
             nano_case("scdm", "fp32"),
             replace(nano_case("esolm", "fp32"), reference=None),
         ]
-        if has_fast_bf16():
+        if bf16_is_fast():
             cases.append(replace(nano_case("mdm", "bf16"), reference=None))
         mdm, scdm, esolm, *in_bf16 = measure(cases, ROUNDS, UNKNOWN, device, advance, time.process_time)
     finally:

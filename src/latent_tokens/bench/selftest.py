@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from latent_tokens.bench.doctor import Finding
-from latent_tokens.bench.machine import describe_machine, fastest_device
+from latent_tokens.bench.machine import describe_machine
 from latent_tokens.checkpoints.pretrained import SHIPPED, from_pretrained, shipped_names
 from latent_tokens.checks import first_line
 from latent_tokens.core import sampling as reference
@@ -20,6 +20,7 @@ from latent_tokens.core.decoding import Decoding
 from latent_tokens.core.methods import BLOCK_MASK_FROM, METHODS
 from latent_tokens.network.fast import generate
 from latent_tokens.network.precision import precision_reason, resolve_precision
+from latent_tokens.processes import fastest_device
 
 NUM_SAMPLES = 4_000  # of the oracle's joint distribution
 MAX_DISTANCE = 0.05  # total variation, exceeded by 1 in 100,000 sets of exact samples

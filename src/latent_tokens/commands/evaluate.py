@@ -13,15 +13,11 @@ from tyro.conf import Positional
 
 from latent_tokens import processes
 from latent_tokens.checks import check_out
-from latent_tokens.commands.shared import OwnCode, check_counts, model_of, task_of
+from latent_tokens.commands.shared import OwnCode
 from latent_tokens.configs import EvalConfig
 
 if TYPE_CHECKING:
-    import torch
-
-    from latent_tokens.evaluation.evaluators import Judge
     from latent_tokens.evaluation.rows import Row
-    from latent_tokens.tasks import Text
     from latent_tokens.training.tracking import Log
 
 
@@ -50,13 +46,16 @@ def run_evaluate(command: Evaluate) -> int:
     """Run `latent-tokens evaluate`. Print a table or JSON lines."""
     from rich.console import Console
 
+    from latent_tokens.checkpoints.opening import learned_task, model_of
     from latent_tokens.checkpoints.pretrained import SHIPPED, find
     from latent_tokens.evaluation.evaluate import evaluate
+    from latent_tokens.evaluation.evaluators import judge_of
     from latent_tokens.evaluation.generative_perplexity import evaluate_text
     from latent_tokens.evaluation.report import table
     from latent_tokens.evaluation.results import append_result, with_hash
     from latent_tokens.evaluation.rounding import count_differing_tokens
-    from latent_tokens.evaluation.settings import order_for
+    from latent_tokens.evaluation.rows import judged_by
+    from latent_tokens.evaluation.settings import check_counts, order_for
     from latent_tokens.tasks import Text
     from latent_tokens.training.tracking import resumed_tracker
 
@@ -75,7 +74,7 @@ def run_evaluate(command: Evaluate) -> int:
             kept.mkdir(parents=True, exist_ok=True)
             append_result(kept / "results.jsonl", row)
 
-    task = task_of(folder, command.own.task)
+    task = learned_task(folder, command.own.task)
     order = order_for(net.method, task, command.config)
     check_counts(net.method, order, command.config.latents or (), command.config.candidates)
     if order == "left_to_right" and not command.config.refresh:
@@ -127,20 +126,3 @@ def print_difference(differing: int, decoded: int, num_samples: int) -> None:
 
     share = f"{differing:,} of {decoded:,} tokens of {num_samples} samples differ from fp32"
     CONSOLE.print(f"precision bf16: {share}", highlight=False, soft_wrap=True)
-
-
-def judged_by(row: Row) -> str:
-    """Return the evaluator model of a row in words, empty if a verifier scored it."""
-    return f", evaluator {row['judge']}" if "judge" in row else ""
-
-
-def judge_of(name: str | None, data: Path | None, task: Text, device: torch.device) -> Judge:
-    """Return the evaluator model of a name, by default trigrams.
-
-    Raise ValueError if the data set that it learns from has other tokens.
-    """
-    from latent_tokens.evaluation.evaluators import find_judge
-    from latent_tokens.evaluation.problems import read_split
-
-    held_out = None if data is None else read_split(task, data, "validation")
-    return find_judge(name or "trigrams", task, held_out, device)

@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 from latent_tokens.checks import check_out
 from latent_tokens.commands.options import Settings
-from latent_tokens.commands.shared import OwnCode, opened
+from latent_tokens.commands.shared import OwnCode
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ def run_export(command: Export) -> int:
     """Run `latent-tokens export`. Print the directory."""
     import torch
 
+    from latent_tokens.checkpoints.opening import opened
     from latent_tokens.sharing.hub_methods import save_pretrained
 
     check_out(command.out)

@@ -12,7 +12,7 @@ from tyro.conf import Positional
 
 from latent_tokens.checks import check_int
 from latent_tokens.commands.options import Settings
-from latent_tokens.commands.shared import OwnCode, model_of, task_of
+from latent_tokens.commands.shared import OwnCode
 from latent_tokens.configs import SamplingConfig
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ class LikelihoodRow(TypedDict):
 
 def run_likelihood(command: Likelihood) -> int:
     """Run `latent-tokens likelihood`. Print one line per number of latent tokens."""
+    from latent_tokens.checkpoints.opening import learned_task, model_of
     from latent_tokens.checkpoints.pretrained import check_fits, find
     from latent_tokens.core.decoding import Decoding
     from latent_tokens.core.decoding_checks import is_off_distribution
@@ -90,7 +91,7 @@ def run_likelihood(command: Likelihood) -> int:
             check_int(name, getattr(command, name), 1)
     check_order(command.order)
     net = model_of(command.run, command.own.method)
-    task = task_of(find(command.run))
+    task = learned_task(find(command.run))
     if not isinstance(task, Text):
         raise ValueError(
             f"run={command.run}: learned {task.name}, and a likelihood is of text. Use a text model."

@@ -87,7 +87,6 @@ def run_lm_eval(command: LmEval) -> int:
             f"lm-eval needs {error.name}, which is not installed. "
             "Install the extra lm-eval from a clone: pip install -e '.[lm-eval]'"
         ) from None
-    from latent_tokens.bench.machine import fastest_device
     from latent_tokens.checkpoints.stored_methods import load_method
     from latent_tokens.storage import json_bytes, provenance, write_atomic
 
@@ -103,7 +102,7 @@ def run_lm_eval(command: LmEval) -> int:
         suffix=command.suffix,
         seed=command.seed,
         batch_size=command.batch_size,
-        device=fastest_device(),
+        device=processes.fastest_device(),
         off_distribution=command.off_distribution,
     )
 

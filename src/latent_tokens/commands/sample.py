@@ -13,7 +13,7 @@ from tyro.conf import Positional
 from latent_tokens import processes
 from latent_tokens.checks import check_int, printable
 from latent_tokens.commands.options import Settings
-from latent_tokens.commands.shared import OwnCode, check_counts, latents_in_words, model_of, task_of
+from latent_tokens.commands.shared import OwnCode, latents_in_words
 from latent_tokens.configs import SamplingConfig
 
 if TYPE_CHECKING:
@@ -63,9 +63,16 @@ class Sample:
 
 def run_sample(command: Sample) -> int:
     """Run `latent-tokens sample`. Print samples as text or JSON lines."""
+    from latent_tokens.checkpoints.opening import learned_task, model_of
     from latent_tokens.checkpoints.pretrained import check_fits, find
     from latent_tokens.core.decoding_checks import check_decoding, is_off_distribution
-    from latent_tokens.evaluation.settings import decoding_for, order_for, shown_candidates, shown_latents
+    from latent_tokens.evaluation.settings import (
+        check_counts,
+        decoding_for,
+        order_for,
+        shown_candidates,
+        shown_latents,
+    )
     from latent_tokens.network.compiling import compile_blocks
     from latent_tokens.tasks import Text
 
@@ -77,7 +84,7 @@ def run_sample(command: Sample) -> int:
     net = model_of(command.run, command.own.method)
     if command.compile:
         compile_blocks(net)
-    task = task_of(find(command.run), command.own.task)
+    task = learned_task(find(command.run), command.own.task)
     check_fits(net, task)
     if isinstance(task, Text) and net.method.readout == "left" and command.prompt is None:
         command = replace(command, prompt="")  # the first token must be given: no slot is to its left

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tyro.conf import Positional
 
 from latent_tokens.checks import check_int
-from latent_tokens.commands.shared import OwnCode, task_of
+from latent_tokens.commands.shared import OwnCode
 
 if TYPE_CHECKING:
     from latent_tokens.tasks import Language
@@ -63,6 +63,7 @@ def run_serve(command: Serve) -> int:
         ) from None
     import torch
 
+    from latent_tokens.checkpoints.opening import learned_task
     from latent_tokens.checkpoints.pretrained import find, shipped_names
     from latent_tokens.checkpoints.stored_methods import load_method
     from latent_tokens.web.model_cache import ModelCache
@@ -75,7 +76,7 @@ def run_serve(command: Serve) -> int:
 
     def served_task(folder: Path) -> Language:
         """Return the task of a model. The typed one is that of the run directories."""
-        return task_of(folder, command.own.task if folder in served else None)
+        return learned_task(folder, command.own.task if folder in served else None)
 
     models = ModelCache(list(names), served_task)
     app = app_for(models, command.at_once, SECONDS, (command.host, *command.allow_host))

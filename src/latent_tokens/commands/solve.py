@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 from latent_tokens.checks import check_int
 from latent_tokens.commands.options import Settings
-from latent_tokens.commands.shared import OwnCode, check_counts, latents_in_words, opened, task_of
+from latent_tokens.commands.shared import OwnCode, latents_in_words
 from latent_tokens.configs import SamplingConfig
 
 PUZZLE_DEFAULTS = {
@@ -46,9 +46,11 @@ class Solve:
 
 def run_solve(command: Solve) -> int:
     """Run `latent-tokens solve`. Print the answer, the verdict and the cost. Return 1 if it is not solved."""
+    from latent_tokens.checkpoints.opening import learned_task, opened
     from latent_tokens.checkpoints.pretrained import find, from_pretrained, shipped_names
     from latent_tokens.core.decoding_checks import is_off_distribution
     from latent_tokens.evaluation.settings import (
+        check_counts,
         decoding_for,
         for_puzzles,
         order_for,
@@ -80,7 +82,7 @@ def run_solve(command: Solve) -> int:
     else:
         name = command.run
         net = opened(name, command.own.method)
-        learned = task_of(find(name), command.own.task)
+        learned = learned_task(find(name), command.own.task)
         if isinstance(learned, Text):
             raise ValueError(
                 f"run={name}: learned {learned.name}, which has no puzzles. Use latent-tokens sample."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional
 
 from latent_tokens.commands.options import Settings
-from latent_tokens.commands.shared import OwnCode, check_counts, latents_in_words, opened, task_of
+from latent_tokens.commands.shared import OwnCode, latents_in_words
 from latent_tokens.commands.solve import PUZZLE_DEFAULTS, puzzle_text
 from latent_tokens.configs import NumLatents, SamplingConfig
 
@@ -142,13 +142,15 @@ def caption_of(decodes: list[DecodeRequest]) -> str:
 
 def decodes_of(command: Trace) -> list[DecodeRequest]:
     """Return the decode, and the one to compare it with."""
+    from latent_tokens.checkpoints.opening import learned_task, opened
     from latent_tokens.checkpoints.pretrained import find
+    from latent_tokens.evaluation.settings import check_counts
     from latent_tokens.trace.record import DecodeRequest, LoadedModel, solvable
 
     own = command.own
 
     def request_of(run: str, latents: NumLatents | None) -> DecodeRequest:
-        model = LoadedModel(run, opened(run, own.method), solvable(run, task_of(find(run), own.task)))
+        model = LoadedModel(run, opened(run, own.method), solvable(run, learned_task(find(run), own.task)))
         setting = replace(command.sampling, latents=latents)
         request = DecodeRequest(model, model.task.encode(puzzle_text(command.puzzle)), setting)
         check_counts(model.net.method, request.order, [latents], setting.candidates)

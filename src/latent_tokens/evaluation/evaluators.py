@@ -15,6 +15,7 @@ from torch import Tensor
 
 from latent_tokens.checks import ask_hub, first_line
 from latent_tokens.evaluation.ngram import NGram
+from latent_tokens.evaluation.problems import read_split
 from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.base import Tokens
 
@@ -217,3 +218,12 @@ def find_judge(name: str, task: Text, held_out: Examples | None, device: torch.d
             "judge=trigrams: learns from held-out text. Name a data set with a validation split with --data."
         )
     return Trigrams(task, held_out)
+
+
+def judge_of(name: str | None, data: Path | None, task: Text, device: torch.device) -> Judge:
+    """Return the evaluator model of a name, by default trigrams.
+
+    Raise ValueError if the data set that it learns from has other tokens.
+    """
+    held_out = None if data is None else read_split(task, data, "validation")
+    return find_judge(name or "trigrams", task, held_out, device)

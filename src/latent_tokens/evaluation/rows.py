@@ -186,3 +186,8 @@ def value_of(row: Row, name: str) -> float:
 def metric_of(row: Row) -> float:
     """Return the value of the row's own metric."""
     return value_of(row, row["metric"])
+
+
+def judged_by(row: Row) -> str:
+    """Return the evaluator model of a row in words, empty if a verifier scored it."""
+    return f", evaluator {row['judge']}" if "judge" in row else ""

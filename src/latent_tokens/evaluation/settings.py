@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from latent_tokens.configs import DEFAULT_CANDIDATES, NumCandidates, SamplingConfig
+from latent_tokens.configs import DEFAULT_CANDIDATES, NumCandidates, NumLatents, SamplingConfig
 from latent_tokens.configs.sampling import block_in
 from latent_tokens.core.blocks import block_of, blockwise
 from latent_tokens.core.confidence import Confidence, entropy, margin, top_prob
@@ -30,6 +31,33 @@ def default_order(method: Method, task: Language) -> str:
 def order_for(method: Method, task: Language, config: SamplingConfig) -> str:
     """Return the name of the decoding order: the config's, else the default."""
     return config.order or default_order(method, task)
+
+
+def check_counts(
+    method: Method,
+    order: str,
+    latents: Sequence[NumLatents | None],
+    candidates: NumCandidates | None,
+) -> None:
+    """Raise ValueError if the order ignores the candidates, or if they leave no latent tokens."""
+    if order not in CONFIDENCES and candidates not in (None, 1):
+        if method.is_left_to_right:
+            raise ValueError(
+                f"candidates={candidates} is not supported by {name_of(method)}: it decodes the next token. "
+                "Use candidates=1."
+            )
+        raise ValueError(
+            f"candidates={candidates} with order={order}: this order decodes its next token. "
+            "Use candidates=1, or order=top_prob."
+        )
+    is_free = method.latent_control == "free"
+    for count in latents if candidates == "all" and method.latent_control != "none" else ():
+        if (count == "all" and is_free) or (isinstance(count, int) and count > 0):
+            reason = "all masked tokens are candidates, so none is a latent token"
+            raise ValueError(
+                f"latents={count} with candidates=all: {reason}. "
+                f"Use candidates={DEFAULT_CANDIDATES}, or latents=0."
+            )
 
 
 def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Decoding:

@@ -10,19 +10,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch import nn
 
+from latent_tokens.checkpoints.opening import learned_task, model_of
 from latent_tokens.checkpoints.pretrained import check_fits, find, from_pretrained
 from latent_tokens.checks import changed, check_choice, check_settings
-from latent_tokens.commands.evaluate import judge_of, judged_by
-from latent_tokens.commands.shared import check_counts, model_of, task_of
 from latent_tokens.configs import EvalConfig, SamplingConfig, TrainConfig
 from latent_tokens.core.decoding import Decoding
 from latent_tokens.core.decoding_checks import is_off_distribution
 from latent_tokens.core.methods import Method, name_of
 from latent_tokens.core.wrappers import unwrap
 from latent_tokens.evaluation.evaluate import evaluate
+from latent_tokens.evaluation.evaluators import judge_of
 from latent_tokens.evaluation.generative_perplexity import evaluate_text
 from latent_tokens.evaluation.problems import Batch, decode_batch, device_of, policy_for
-from latent_tokens.evaluation.settings import check_policy, decoding_for, order_for
+from latent_tokens.evaluation.rows import judged_by
+from latent_tokens.evaluation.settings import check_counts, check_policy, decoding_for, order_for
 from latent_tokens.model.outputs import ResultTable, Samples
 from latent_tokens.model.prompts import Prompt, problems_of
 from latent_tokens.network.transformer import Transformer
@@ -212,7 +213,7 @@ def load(
     """
     folder = find(folder_or_name)
     net = model_of(folder, method, base)
-    learned = task_of(folder, task) if task is None or isinstance(task, str) else task
+    learned = learned_task(folder, task) if task is None or isinstance(task, str) else task
     check_instance(learned)
     return Model(net, net.method, learned, folder)
 
@@ -246,6 +247,6 @@ def train(
     folder = fit(config, own_method, net=net, task=own_task)
     if net is not None:
         trained = cast(Transformer, unwrap(from_pretrained(folder, net=net)))
-        learned = task_of(folder, task_name) if own_task is None else own_task
+        learned = learned_task(folder, task_name) if own_task is None else own_task
         return Model(trained, trained.method, learned, folder)
     return load(folder, task=task if own_task is not None or is_dotted(task_name) else None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from latent_tokens.bench.machine import fastest_device
 from latent_tokens.checks import check_choice
 from latent_tokens.configs import ReproduceConfig, ScaleName
 from latent_tokens.evaluation.evaluators import SMOLLM2, is_installed, language_model
@@ -21,6 +20,7 @@ from latent_tokens.paper.runs import check_together, measured, run
 from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import lines, markdown
 from latent_tokens.paper.texts import draw_text, text_markdown
+from latent_tokens.processes import fastest_device
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import write_atomic
 

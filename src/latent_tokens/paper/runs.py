@@ -11,7 +11,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
-from latent_tokens.bench.machine import fastest_device
 from latent_tokens.checkpoints.pretrained import from_pretrained
 from latent_tokens.checkpoints.tensor_files import file_sha256, read_tensor_file, tensors_sha256
 from latent_tokens.configs import DataConfig
@@ -22,6 +21,7 @@ from latent_tokens.evaluation.rows import Row, RowOfRecipe
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.texts import measure_text
+from latent_tokens.processes import fastest_device
 from latent_tokens.storage import append_line, read_description, read_lines, source_commit
 from latent_tokens.training.locking import LockedError
 from latent_tokens.training.loop import fit

@@ -1,0 +1,69 @@
+"""A model with the task that it learned, opened by the names that a user typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from latent_tokens.checkpoints.pretrained import from_pretrained
+from latent_tokens.checkpoints.stored_methods import load_method
+from latent_tokens.core.methods import name_of
+from latent_tokens.network.transformer import Transformer
+from latent_tokens.processes import fastest_device
+from latent_tokens.storage import read_description
+from latent_tokens.tasks import Solvable, Text, described, named
+
+
+def model_of(run: str | Path, method: str | None = None, base: str | Path | None = None) -> Transformer:
+    """Return the model of a run directory or a bundled model, on the fastest device available.
+
+    Args:
+        run: the directory or name.
+        method: the typed name of its method. None: that of the model.
+        base: the model that a LoRA adapter belongs to. None: the one that it was trained with.
+
+    Raises:
+        ValueError: there is no such model, or it has another method.
+    """
+    return opened(run, method, base).to(fastest_device())
+
+
+def opened(run: str | Path, method: str | None = None, base: str | Path | None = None) -> Transformer:
+    """Return the model of `model_of`, on the CPU. Raise as it does."""
+    loaded = None if method is None else load_method(method)
+    net = from_pretrained(run, base=base)
+    if loaded is not None and net.method != loaded:
+        other = name_of(net.method)
+        raise ValueError(f"method={method}: the model has another method, {other}. Leave it out.")
+    return net
+
+
+def learned_task(folder: Path, name: str | None = None) -> Solvable | Text:
+    """Return the task that the model of a run directory learned.
+
+    Args:
+        folder: the directory.
+        name: the typed name of the task. None: that of the model.
+
+    Raises:
+        ValueError: the task cannot be made from its description, or is another one than the typed one.
+    """
+    if name is not None:
+        task = named(name)
+        learned = read_description(folder, "config.json", "model").get("task")
+        learned_name = learned.get("name") if isinstance(learned, dict) else None
+        if learned_name not in (None, task.name):
+            problem = f"is {task.name}, and the model learned {learned_name}"
+            raise ValueError(f"task={name}: {problem}. Leave it out.")
+        if not isinstance(task, Solvable | Text):
+            raise ValueError(f"task={name}: has no count_solutions. Inherit from latent_tokens.TaskBase.")
+        return task
+    description = read_description(folder, "config.json", "model")
+    if "imported" in description and "task" not in description:
+        raise ValueError(
+            f"{folder}: was imported without a tokenizer, so it cannot generate text. "
+            "Import it again with --tokenizer gpt2 or a directory with one."
+        )
+    try:
+        return described(description.get("task"), folder)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}. In Python, pass task to load.") from None

@@ -506,10 +506,20 @@ def test_page_fits_a_phone(opened, nine):
     board = page.locator("#cell-board").bounding_box()
     bars = page.locator("#cell-bars").bounding_box()
     assert board["y"] + board["height"] <= bars["y"] + bars["height"] <= PHONE["height"]
-    for tab in ("One cell", "Race", "Curve", "Masks"):
+    for tab in ("One cell", "Race", "Attention", "Curve", "Masks"):
         page.get_by_role("tab", name=tab).click()
         page.wait_for_timeout(250)
         fits(page)
+
+
+@pytest.mark.parametrize("width", [320, 1000, 1130])
+def test_the_header_fits_a_narrow_window(opened, nine, width):
+    page = opened(nine, viewport={"width": width, "height": 700})
+    page.get_by_role("tab", name="Masks").wait_for()  # the last tab that is shown
+    copy, theme = (page.locator(button).bounding_box() for button in ("#copy", "#theme"))
+    assert copy["y"] == theme["y"], "the buttons are on two lines"
+    assert copy["height"] == theme["height"], "a button has two lines"
+    fits(page)
     screen(page, "phone-masks")
 
 

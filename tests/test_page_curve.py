@@ -15,6 +15,12 @@ from latent_tokens.web.curves import curves
 
 pytestmark = pytest.mark.slow
 RUNNING = "document.querySelector('#curve-run').ariaDisabled === 'true'"
+LONGEST_CHOICE = """select => {
+  select.style.cssText = "width: max-content; max-width: none";
+  const width = select.offsetWidth;
+  select.style.cssText = "";
+  return width;
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +95,8 @@ def test_curve_opens_with_the_stored_rows(opened, file, viewport):
     assert table["width"] <= viewport["width"] or page.locator(".scroll").first.evaluate(
         "box => box.scrollWidth > box.clientWidth"
     )
+    kind = page.get_by_label("Measure")
+    assert kind.evaluate(LONGEST_CHOICE) <= kind.bounding_box()["width"], "a choice is cut"
     fits(page)
     sound(page)
     screen(page, f"curve-{viewport['width']}")

@@ -112,7 +112,7 @@ export class Curve {
     const { entry, wished } = this;
     const puzzles = entry.in_page && !entry.continues_prefix ? (this.puzzles[entry.task] ?? []) : [];
     const isBoard = entry.kind === "sudoku";
-    const sampled = isBoard ? "boards sampled from an empty grid" : "generated problems answered";
+    const sampled = isBoard ? "boards from an empty grid" : "generated problems answered";
     /** @type {[string, string][]} */
     const solved = puzzles.length ? [["solved", "puzzles solved"]] : [];
     offer(this.kind, [["sampled", sampled], ...solved], wished.measure);

@@ -25,10 +25,9 @@ import torch
 from latent_tokens import METHODS, HuggingFaceDenoiser, Transformer, from_pretrained
 from latent_tokens.checkpoints.hugging_face import read_model
 from latent_tokens.checkpoints.tensor_files import tensors_sha256
-from latent_tokens.commands.likelihood import num_bytes
 from latent_tokens.core.methods import name_of
 from latent_tokens.data.datasets import load_data
-from latent_tokens.evaluation.held_out import nats_along_orders
+from latent_tokens.evaluation.held_out import nats_along_orders, num_bytes
 from latent_tokens.evaluation.intervals import half_interval_of_ratio
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.palette import METHOD_COLORS
@@ -83,7 +82,7 @@ def parts_of(base: Path, run: Path | None) -> Iterator[Part]:
         net.method = METHODS["arm"]
         yield Part(net, 0, SEQUENCES, (0,))
         return
-    net = opened(run, base)
+    net = open_run(run, base)
     training = json.loads((run / "config.json").read_text())["training"]
     last = training["steps"]
     checkpoints = {step_in_name(path): path for path in saved_states(run)}
@@ -91,10 +90,10 @@ def parts_of(base: Path, run: Path | None) -> Iterator[Part]:
         if step in checkpoints:
             load_averaged(net, checkpoints[step])
             yield Part(net, step, FEW, (0, 8))
-    yield Part(opened(run, base), last, SEQUENCES, (0, 8, 64, "all"))
+    yield Part(open_run(run, base), last, SEQUENCES, (0, 8, 64, "all"))
 
 
-def opened(run: Path, base: Path) -> HuggingFaceDenoiser:
+def open_run(run: Path, base: Path) -> HuggingFaceDenoiser:
     """Return the network of a run, with the weights of the lowest validation loss."""
     return cast(HuggingFaceDenoiser, from_pretrained(run, base=base))
 
@@ -233,7 +232,7 @@ def main() -> None:
         ROWS.parent.mkdir(exist_ok=True)
         measure(options.base, options.data, options.run)
     rows = cast(list[Row], read_lines(ROWS))
-    page = TABLE.sub(lambda found: f"{found[1]}{table(rows)}{found[2]}", PAGE.read_text(encoding="utf-8"))
+    page = TABLE.sub(lambda match: f"{match[1]}{table(rows)}{match[2]}", PAGE.read_text(encoding="utf-8"))
     write_atomic({PAGE: page.encode()})
     draw(rows, FIGURE)
 

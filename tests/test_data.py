@@ -397,7 +397,7 @@ MISTAKES = [
     ("data sudoku-9 --show 1 --benchmark", "--show with --benchmark: give one of the two"),
     ("data sudoku-9 --source {two} --benchmark", "--benchmark measures generated examples"),
     ("data sudoku-6 --out .", "--out .: is the current directory. Choose another directory."),
-    ("data sudoku-6 --out {none}/sub", "cannot be written (Not a directory), nothing of it is left"),
+    ("data sudoku-6 --out {none}/sub", "cannot be written (Not a directory), and nothing of it is left"),
     ("data sudoku-6 --apart-from {data4}", "contains sudoku-4, which has no puzzle in common with sudoku-6"),
     ("data sudoku-9 --show 0", "--show 0: must be a whole number from 1"),
     ("train sudoku-4 scdm --data {data}", "contains sudoku-6, not sudoku-4"),
@@ -532,7 +532,7 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "save", full)
-    with pytest.raises(OSError, match=r"cannot be written .No space left on device., nothing of it is left"):
+    with pytest.raises(OSError, match=r"cannot be written .No space left on device., and nothing of it is left"):
         made(tmp_path, "sudoku-4")
     assert list(tmp_path.iterdir()) == []
 

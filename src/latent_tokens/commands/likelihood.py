@@ -79,7 +79,7 @@ def run_likelihood(command: Likelihood) -> int:
     from latent_tokens.core.decoding import Decoding
     from latent_tokens.core.decoding_checks import is_off_distribution
     from latent_tokens.core.methods import name_of
-    from latent_tokens.evaluation.held_out import check_order, nats_along_orders
+    from latent_tokens.evaluation.held_out import check_order, nats_along_orders, num_bytes
     from latent_tokens.evaluation.rows import labeled
     from latent_tokens.evaluation.settings import shown_latents
     from latent_tokens.progress import counting
@@ -178,13 +178,6 @@ def with_first_given(examples: Examples) -> Examples:
     known = examples.known.copy()
     known[:, 0] = True
     return replace(examples, known=known)
-
-
-def num_bytes(task: Text, examples: Examples) -> int:
-    """Return the bytes of the text of the unknown tokens, without ends of document."""
-    is_text = (examples.tokens != task.coder.end) & ~examples.known
-    rows = zip(examples.tokens, is_text, strict=True)
-    return sum(len(task.inside(tokens[kept].tolist()).encode()) for tokens, kept in rows)
 
 
 def row_of(nats: NDArray[np.float64], examples: Examples, size: int) -> LikelihoodRow:

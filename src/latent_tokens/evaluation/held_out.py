@@ -20,7 +20,7 @@ from latent_tokens.data.splits import chunks_of
 from latent_tokens.data.tensors import as_tensors
 from latent_tokens.network.likelihood import log_likelihood
 from latent_tokens.network.transformer import Transformer
-from latent_tokens.tasks import Examples
+from latent_tokens.tasks import Examples, Text
 
 ROWS = 32  # sequences per batch
 
@@ -118,3 +118,10 @@ def check_order(order: str | None) -> None:
     """Raise ValueError if there is no likelihood along an order of this name."""
     if block_in(order) is None:
         check_choice("order", order, (None, "uniform", "left_to_right", "blockwise:N"))
+
+
+def num_bytes(task: Text, examples: Examples) -> int:
+    """Return the bytes of the text of the unknown tokens, without ends of document."""
+    is_text = (examples.tokens != task.coder.end) & ~examples.known
+    rows = zip(examples.tokens, is_text, strict=True)
+    return sum(len(task.inside(tokens[kept].tolist()).encode()) for tokens, kept in rows)

@@ -41,7 +41,7 @@ def write_atomic(contents: dict[Path, bytes]) -> None:
         for folder in {path.parent for path in contents}:
             flush_folder(folder)
     except OSError as error:
-        problem = f"cannot be written ({error.strerror}), what was there before is complete"
+        problem = f"cannot be written ({error.strerror}), and what was there before is complete"
         raise OSError(f"{path}: {problem}. {hint_for(error)}") from error
     finally:
         for unfinished in temporary.values():
@@ -101,7 +101,7 @@ def atomic_directory(folder: Path) -> Iterator[Path]:
             target.rmdir()
         unfinished.rename(target)
     except OSError as error:
-        problem = f"cannot be written ({error.strerror or error}), nothing of it is left"
+        problem = f"cannot be written ({error.strerror or error}), and nothing of it is left"
         raise OSError(f"{folder}: {problem}. {hint_for(error)}") from error
     finally:
         # Remove what is not renamed, and the parents that were created for it.

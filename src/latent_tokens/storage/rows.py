@@ -45,7 +45,7 @@ def append_line(path: Path, row: Mapping[str, object]) -> None:
                 file.truncate(num_bytes)
                 raise
     except OSError as error:
-        problem = f"the row cannot be written ({error.strerror}), the rows before it are complete"
+        problem = f"the row cannot be written ({error.strerror}), and the rows before it are complete"
         raise OSError(f"{path}: {problem}. {hint_for(error)}") from error
 
 

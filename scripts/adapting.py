@@ -30,7 +30,7 @@ from latent_tokens.data.datasets import load_data
 from latent_tokens.evaluation.held_out import nats_along_orders, num_bytes
 from latent_tokens.evaluation.intervals import half_interval_of_ratio
 from latent_tokens.evaluation.report import as_markdown
-from latent_tokens.palette import METHOD_COLORS
+from latent_tokens.palette import METHOD_COLORS, PAGE as PAGE_COLORS
 from latent_tokens.progress import counting
 from latent_tokens.storage import read_lines, write_atomic
 from latent_tokens.storage.versions import source_commit
@@ -185,26 +185,26 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Draw nats over the step of training at n = 0 and 8, and nats at the end over n."""
+    """Draw nats over the steps of training at n = 0 and 8, and the difference to n = 0 at the end over n."""
     sheet, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     for model in dict.fromkeys(row["model"] for row in rows):
         of_model = [row for row in rows if row["model"] == model]
-        last = [row for row in of_model if len(row["nats"]) == SEQUENCES]
         color = METHOD_COLORS[of_model[0]["method"]]
         if len(of_model) == 1:  # a base as it is
-            for axes, nats in ((left, few_nats(last[0])), (right, nats_per_token(last[0])[0])):
-                axes.axhline(nats, color=color, linestyle=":", label=f"{model}, as it is")
+            left.axhline(few_nats(of_model[0]), color=color, linestyle=":", label=f"{model}, as it is")
             continue
         for latents, line in ((0, "-"), (8, "--")):
             curve = [row for row in of_model if row["latents"] == latents]
             steps = [row["step"] for row in curve]
             label = f"{model}, n = {latents}"
             left.plot(steps, list(map(few_nats, curve)), line, marker="o", ms=3, color=color, label=label)
-        means, halves = zip(*map(nats_per_token, last), strict=True)
-        names = [str(row["latents"]) for row in last]
-        right.errorbar(names, means, halves, marker="o", ms=4, capsize=3, color=color, label=model)
-    left.set(xlabel="training steps", ylabel="nats per token, 8 sequences")
-    right.set(xlabel="latent tokens n", ylabel="nats per token, 32 sequences")
+        first, *others = [row for row in of_model if len(row["nats"]) == SEQUENCES]
+        apart, halves = zip(*(difference(row, first) for row in others), strict=True)
+        names = [str(row["latents"]) for row in others]
+        right.errorbar(names, apart, halves, marker="o", ms=4, capsize=3, color=color, label=model)
+    right.axhline(0, color=PAGE_COLORS["edge"], linewidth=1)
+    left.set(xlabel="training steps", ylabel=f"nats per token, {FEW} sequences")
+    right.set(xlabel="latent tokens n", ylabel=f"nats per token above n = 0, {SEQUENCES} sequences")
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8)

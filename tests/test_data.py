@@ -532,7 +532,9 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "save", full)
-    with pytest.raises(OSError, match=r"cannot be written .No space left on device., and nothing of it is left"):
+    with pytest.raises(
+        OSError, match=r"cannot be written .No space left on device., and nothing of it is left"
+    ):
         made(tmp_path, "sudoku-4")
     assert list(tmp_path.iterdir()) == []
 

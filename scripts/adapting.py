@@ -207,7 +207,8 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     right.set(xlabel="latent tokens n", ylabel=f"nats per token above n = 0, {SEQUENCES} sequences")
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=8)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(frameon=False, fontsize=8)
     sheet.savefig(path, dpi=150)
 
 

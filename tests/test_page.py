@@ -359,7 +359,7 @@ def test_the_masks_are_those_of_the_rules(opened, address):
     page.get_by_role("button", name="AR-MTP, window").click()
     until(page, f"{seen} === Array(6).fill('111111').join()")
     assert page.get_by_role("slider", name="Latents").is_disabled()
-    page.get_by_label("Method").select_option("esolm")
+    page.locator("#mask-method").select_option("esolm")
     page.get_by_role("slider", name="Clean").fill("1")
     until(page, f"{seen} === '1000,1100,1110,1111'")
     page.get_by_role("radio", name="latent").first.click()

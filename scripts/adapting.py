@@ -1,7 +1,7 @@
 """Measure the adapted models of docs/adapting.md: exact likelihood over the number of latent tokens.
 
-    python scripts/adapting.py models/smollm2 data/english                             # the base, as it is
-    python scripts/adapting.py models/smollm2 data/english runs/smollm2-ar-latents     # a run
+    python scripts/adapting.py models/smollm2 data/english-32                             # the base, as it is
+    python scripts/adapting.py models/smollm2 data/english-32 runs/smollm2-ar-latents     # a run
     python scripts/adapting.py --render     # write the table and the figure from the rows that are stored
 
 A run is measured at its end, on 32 sequences, and at each validation whose checkpoint it keeps, on 8 of them.

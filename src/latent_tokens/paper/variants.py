@@ -16,10 +16,9 @@ from latent_tokens.checks import Registry
 from latent_tokens.core.confidence import top_prob
 from latent_tokens.core.decoding import Decoding
 from latent_tokens.core.layout import next_layout
-from latent_tokens.core.policies import PolicyInput
+from latent_tokens.core.policies import PolicyInput, rank_by
 from latent_tokens.core.relevance import (
     quantize,
-    rank_by,
     relevant,
     support_from_clean,
     support_of_candidates,

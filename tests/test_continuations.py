@@ -121,7 +121,7 @@ def test_entries_after_the_end_are_not_scored(net, name):
 
 def test_wrong_settings_of_continuations_are_refused(net):
     row = [Continuation([0], [1], 0)]
-    with pytest.raises(ValueError, match="latents=3: this method has no latent tokens"):
+    with pytest.raises(ValueError, match=r"latents=3 is not supported by \w+: it has no latent tokens"):
         scores(net, "sidm", row, latents=3)
     with pytest.raises(ValueError, match="order=uniform: this method decodes from left to right"):
         scores(net, "arm", row, order="uniform")

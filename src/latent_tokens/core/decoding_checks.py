@@ -12,24 +12,8 @@ from latent_tokens.core.readout import check_left_shown
 
 def check_decoding(method: Method, decoding: Decoding) -> None:
     """Raise ValueError, naming what to use, if the method cannot decode so."""
-    name = "this method" if name_of(method) == "custom" else name_of(method)
-    n = getattr(decoding.latents, "__name__", decoding.latents)
-    is_fixed = method.latent_control == "fixed"
-    if is_fixed and n is not None and n != "all" and not decoding.off_distribution:
-        reason = "its number of latent tokens is fixed when it is trained"
-        raise ValueError(
-            f"latents={n} is not supported by {name}: {reason}. "
-            f"Use latents=all, a scdm or esolm model, or train {trainable_with(method, decoding.latents)}. "
-            "Use off_distribution=True to allow it."
-        )
-    if is_off_distribution(method, decoding.latents):
-        check_left_shown(method.readout, method.is_left_to_right, str(n))
-    if method.latent_control == "none" and n is not None and n != 0:
-        reason = "it has no latent tokens"
-        raise ValueError(
-            f"latents={n} is not supported by {name}: {reason}. "
-            "Use latents=0, or a scdm, esolm or ar-mtp model."
-        )
+    check_num_latents(method, decoding.latents, decoding.off_distribution)
+    name = named(method)
     if method.is_left_to_right and decoding.candidates != 1:
         k = getattr(decoding.candidates, "__name__", decoding.candidates)
         reason = "it decodes the next token"
@@ -59,6 +43,32 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         raise ValueError(
             f"tokens_per_step={tokens} is not supported by {name}: {reason}. Use tokens_per_step=1."
         )
+
+
+def check_num_latents(method: Method, latents: Count | None, off_distribution: bool) -> None:
+    """Raise ValueError if the method cannot decode with this number of latent tokens."""
+    n = getattr(latents, "__name__", latents)
+    is_fixed = method.latent_control == "fixed"
+    if is_fixed and n is not None and n != "all" and not off_distribution:
+        reason = "its number of latent tokens is fixed when it is trained"
+        raise ValueError(
+            f"latents={n} is not supported by {named(method)}: {reason}. "
+            f"Use latents=all, a scdm or esolm model, or train {trainable_with(method, latents)}. "
+            "Use off_distribution=True to allow it."
+        )
+    if is_off_distribution(method, latents):
+        check_left_shown(method.readout, method.is_left_to_right, str(n))
+    if method.latent_control == "none" and n is not None and n != 0:
+        reason = "it has no latent tokens"
+        raise ValueError(
+            f"latents={n} is not supported by {named(method)}: {reason}. "
+            "Use latents=0, or a scdm, esolm or ar-mtp model."
+        )
+
+
+def named(method: Method) -> str:
+    """Return the name of a method in a message."""
+    return "this method" if name_of(method) == "custom" else name_of(method)
 
 
 def check_latent_policy(method: Method, policy: LatentPolicy) -> None:

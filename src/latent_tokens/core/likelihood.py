@@ -17,13 +17,12 @@ from torch import Tensor, nn
 from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.blocks import block_of, check_blocks
 from latent_tokens.core.decoding import Count, resolve_count
-from latent_tokens.core.decoding_checks import check_latent_policy, is_off_distribution
+from latent_tokens.core.decoding_checks import check_latent_policy, check_num_latents
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.methods import Denoiser, Method, exclude_mask_token
 from latent_tokens.core.order import is_random
 from latent_tokens.core.plan import PlannedStep
 from latent_tokens.core.policies import LatentPolicy, PolicyInput, choose_latents, nearest
-from latent_tokens.core.readout import check_left_shown
 from latent_tokens.core.sampling import CandidateLogits
 from latent_tokens.core.streams import Streams
 from latent_tokens.core.wrappers import as_denoiser
@@ -202,14 +201,4 @@ def check(
         raise ValueError(
             "order: this method decodes from left to right. Use order=left_to_right, or esolm, scdm or mdm."
         )
-    if method.latent_control == "fixed" and latents not in (None, "all") and not off_distribution:
-        raise ValueError(
-            f"latents={latents}: its latent tokens are all masked tokens of the input. "
-            "Use latents=all, or scdm or esolm. Use off_distribution=True to allow it."
-        )
-    if is_off_distribution(method, latents):
-        check_left_shown(method.readout, method.is_left_to_right, str(latents))
-    if latents not in (None, 0) and method.latent_control == "none":
-        raise ValueError(
-            f"latents={latents}: this method has no latent tokens. Use latents=0, or scdm or esolm."
-        )
+    check_num_latents(method, latents, off_distribution)

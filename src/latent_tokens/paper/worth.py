@@ -62,7 +62,7 @@ def without_latents(line: Line, lines: Sequence[Line]) -> Row | None:
     block = block_of(line.cell)
     for other in lines:
         same = model_of(other.cell) == model_of(line.cell) and block_of(other.cell) == block
-        if same and other.cell.latents == 0 and other.rows:
+        if other.cell.latents == 0 and same and other.rows:
             return other.rows[0]
     return None
 

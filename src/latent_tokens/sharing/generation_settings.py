@@ -128,7 +128,7 @@ class LatentTokensGenerationConfig(GenerationConfig):
         return decoding
 
 
-def task_of(config: PretrainedConfig) -> Language:
+def known_task(config: PretrainedConfig) -> Language:
     """Return the task whose decoding defaults a model has, or None for a task of another package."""
     name = str((getattr(config, "task", None) or {}).get("name"))
     return Text() if name == Text.name else cast(Language, TASKS.get(name))

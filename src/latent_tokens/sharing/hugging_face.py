@@ -22,8 +22,8 @@ from latent_tokens.sharing.generation_settings import (
     GenerationSettings,
     LatentTokensGenerationConfig,
     check_settings,
+    known_task,
     seed_from,
-    task_of,
 )
 from latent_tokens.sharing.hub_methods import for_transformers, push_to_hub, save_pretrained
 from latent_tokens.sharing.loading import check_loaded
@@ -229,7 +229,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         """
         check_settings(settings)
         config = LatentTokensGenerationConfig(**settings).with_defaults(generation_config)
-        decoding = config.decoding(self.net.method, task_of(self.config))
+        decoding = config.decoding(self.net.method, known_task(self.config))
         seed = seed_from(config.settings["seed"], generator)
         repeats = config.settings["num_return_sequences"] or 1
         repeated_ids = input_ids.repeat_interleave(repeats, dim=0)

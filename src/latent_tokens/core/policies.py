@@ -124,7 +124,7 @@ def decaying(step: PolicyInput, noise: Noise | Draw) -> Int[Tensor, "B L"]:
     """
     drawn = noise() if callable(noise) else noise
     # The n largest log-probabilities with Gumbel noise are a draw without replacement.
-    gumbel = -(-drawn.clamp(min=1e-300).log()).log()
+    gumbel = -(-drawn.log()).log()
     rank = torch.arange(step.order.shape[1], device=drawn.device) - step.start[:, None]
     padded = torch.cat((gumbel, gumbel.new_zeros(len(gumbel), 1)), 1)
     by_entry = padded.gather(1, rank.clamp(0, gumbel.shape[1]))

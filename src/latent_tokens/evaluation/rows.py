@@ -12,7 +12,8 @@ from typing import NotRequired, TypedDict, cast
 class RowSettings(TypedDict):
     """The settings that a row was decoded with.
 
-    `tokens_per_step` is left out if it is 1, and `off_distribution` if it is false.
+    `tokens_per_step` is left out if it is 1, `confidence_noise` if it is 0, and `off_distribution` if it is
+    false.
     """
 
     task: str
@@ -21,6 +22,7 @@ class RowSettings(TypedDict):
     latents: int | str  # n, "all" or the name of a rule
     candidates: int | str  # k, "all" or the name of a rule
     tokens_per_step: NotRequired[int | Callable[..., object]]
+    confidence_noise: NotRequired[float]  # scale of the Gumbel noise
     off_distribution: NotRequired[bool]  # n leaves out masked tokens that each input had in training
 
 

@@ -102,6 +102,9 @@ class Watched(TypedDict, total=False):
 
     foresight: list[ForesightRecord]
     dead_ends: list[DeadEndRecord]
+    distinct_share: float  # percent of the valid boards that differ from all others
+    intercalates: float  # 2x2 Latin subsquares of a valid board, mean
+    reference_intercalates: float  # the same of boards that the task generates
 
 
 class Software(TypedDict):

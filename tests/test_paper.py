@@ -40,11 +40,11 @@ from latent_tokens.paper.reference import (
     TOP_PROB,
     UNIFORM,
 )
-from latent_tokens.paper.reproduce import reproduce
+from latent_tokens.paper.reproduce import reproduce, table_of
 from latent_tokens.paper.runs import check_together, measured, run, train
 from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import Line, lines, markdown, printed
-from latent_tokens.paper.texts import held_out, taken_off, text_markdown
+from latent_tokens.paper.texts import held_out, taken_off
 from latent_tokens.storage import read_lines
 from latent_tokens.training.loop import keep_if_best
 
@@ -538,7 +538,7 @@ def test_a_table_in_the_repository_is_that_of_its_rows(path):
     asked = recipes(path.stem, path.parent.name, Path("runs/paper"))
     check_together([found[recipe.hash] for recipe in asked if recipe.hash in found], path)
     shown = lines(asked, found)
-    made = (text_markdown if path.stem.endswith("-text") else markdown)(shown, path.stem, path.parent.name)
+    made = table_of(shown, path.stem, path.parent.name)
     assert path.read_text() == made
     assert not re.search(r"this machine|other work|\| (commit|training s|sampling s) \|", made)
     assert path.with_suffix(".png").is_file() == (

@@ -23,7 +23,7 @@ from latent_tokens import (
     nearest,
     relevant,
 )  # fmt: skip
-from latent_tokens.core.relevance import rank_by
+from latent_tokens.core.policies import rank_by
 from latent_tokens.core.sampling import generate as reference
 
 TASK = TASKS["sudoku-4"]

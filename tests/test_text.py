@@ -335,6 +335,14 @@ def test_text_model_trains_samples_and_is_evaluated(run, data, tmp_path, capsys)
     line = capsys.readouterr().out
     assert "standard error" not in line
     assert "bits per byte" in line
+    in_order = ["likelihood", str(run), "--text", str(tmp_path / "a.txt"), "--order", "left_to_right"]
+    nats = []
+    for policy in ("nearest", "adjacent", "distant"):
+        assert main([*in_order, "--latents", "2", "--latent-policy", policy, "--json"]) == 0
+        row = json.loads(capsys.readouterr().out)
+        assert row["latent_policy"] == policy
+        nats.append(row["nats_per_token"])
+    assert nats[0] == pytest.approx(nats[1]) != nats[2]
 
 
 MISTAKES = {
@@ -370,6 +378,12 @@ MISTAKES = {
     "likelihood {run} --text {run}/config.json --latents -2": "--latents -2: must be a whole number from 0",
     "likelihood {run} --text {run}/config.json --latents 2 --orders 0": (
         "--orders 0: must be a whole number from 1"
+    ),
+    "likelihood {run} --text README.md --latents 2 --latent-policy near": (
+        "--latent-policy near: must be one of nearest, adjacent, distant, decaying, random, relevant"
+    ),
+    "likelihood {run} --text README.md --latents 2 --latent-policy relevant": (
+        "--latent-policy relevant: text has no validation examples. Name a data set with"
     ),
     "likelihood sudoku-6-mdm --text a": "learned sudoku-6, and a likelihood is of text",
 }

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from latent_tokens.core.policies import (
         PolicyInput as PolicyInput,
         Showing as Showing,
+        adjacent as adjacent,
+        decaying as decaying,
+        distant as distant,
         nearest as nearest,
         random as random,
     )
@@ -99,7 +102,15 @@ HOMES = {
     "core.methods": ("METHODS", "Denoiser", "Method"),
     "core.objective": ("loss",),
     "core.order": ("any_order", "given", "left_to_right"),
-    "core.policies": ("PolicyInput", "Showing", "nearest", "random"),
+    "core.policies": (
+        "PolicyInput",
+        "Showing",
+        "adjacent",
+        "decaying",
+        "distant",
+        "nearest",
+        "random",
+    ),
     "core.partition": ("equal_parts", "given_partition", "reverse_process"),
     "checkpoints.hugging_face": ("from_transformers",),
     "checkpoints.pretrained": ("from_pretrained", "save_pretrained"),

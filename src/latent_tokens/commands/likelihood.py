@@ -13,7 +13,7 @@ from tyro.conf import Positional
 from latent_tokens.checks import check_int
 from latent_tokens.commands.options import Settings
 from latent_tokens.commands.shared import OwnCode
-from latent_tokens.configs import SamplingConfig
+from latent_tokens.configs import EvalConfig, PolicyName, SamplingConfig
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,8 +49,11 @@ class Likelihood:
     latents: tuple[int | Literal["all"], ...] | None = None
     """Number of latent tokens (n) in the input, one line each. Numbers or all. There is one candidate, so n =
     0 leaves no other masked token. Default: the method's own, 0 for scdm and esolm."""
+    latent_policy: PolicyName | None = None
+    """Which masked tokens are latent tokens, as for evaluate. relevant needs --data. Default: nearest."""
     seed: int = 0
-    """Random seed of the orders, which are the same for every number of latent tokens."""
+    """Random seed of the orders, which are the same for every number of latent tokens, and of a random
+    latent policy."""
     off_distribution: bool = False
     """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results are labeled
     off-distribution."""
@@ -80,8 +83,9 @@ def run_likelihood(command: Likelihood) -> int:
     from latent_tokens.core.decoding_checks import is_off_distribution
     from latent_tokens.core.methods import name_of
     from latent_tokens.evaluation.held_out import check_order, nats_along_orders, num_bytes
+    from latent_tokens.evaluation.problems import policy_for
     from latent_tokens.evaluation.rows import labeled
-    from latent_tokens.evaluation.settings import shown_latents
+    from latent_tokens.evaluation.settings import check_policy, shown_latents
     from latent_tokens.progress import counting
     from latent_tokens.tasks import Text
 
@@ -101,11 +105,13 @@ def run_likelihood(command: Likelihood) -> int:
         SamplingConfig(
             latents=latents,
             order=command.order,
+            latent_policy=command.latent_policy,
             seed=command.seed,
             off_distribution=command.off_distribution,
         )
         for latents in command.latents or (None,)
     ]
+    check_policy(net.method, samplings[0])
     if net.method.is_left_to_right or command.order == "left_to_right":
         for name, is_ignored in (("orders", (command.orders or 1) > 1), ("seed", command.seed != 0)):
             if is_ignored:
@@ -118,10 +124,14 @@ def run_likelihood(command: Likelihood) -> int:
     examples = read_examples(command, task)
     if net.method.readout == "left":
         examples = with_first_given(examples)
+    probe = EvalConfig(latent_policy=command.latent_policy, data=command.data, seed=command.seed)
+    policy = policy_for(net, task, probe)
     for sampling in samplings:
         shown = shown_latents(net.method, Decoding(latents=sampling.latents))
         is_off = is_off_distribution(net.method, sampling.latents)
         name = f"{name_of(net.method)} n={labeled(shown, is_off)}"
+        if command.latent_policy is not None:
+            name += f" {command.latent_policy}"
         with counting(f"likelihood, {name}", None) as report:
             nats = nats_along_orders(
                 net,
@@ -132,10 +142,13 @@ def run_likelihood(command: Likelihood) -> int:
                 seed=sampling.seed,
                 report=report,
                 off_distribution=sampling.off_distribution,
+                latent_policy=policy,
             )
         row = row_of(nats, examples, num_bytes(task, examples))
         if command.json:
-            label = {"off_distribution": True} if is_off else {}
+            label: dict[str, bool | str] = {"off_distribution": True} if is_off else {}
+            if command.latent_policy is not None:
+                label["latent_policy"] = command.latent_policy
             print(json.dumps({"latents": shown, **label, **row}), flush=True)
         else:
             print(f"{name}: {in_words(row)}", flush=True)

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from latent_tokens.checks import check_choice, check_int, check_min
 
 OrderName = Literal["top_prob", "margin", "entropy", "uniform", "left_to_right"]
-PolicyName = Literal["nearest", "random", "relevant"]
+PolicyName = Literal["nearest", "adjacent", "distant", "decaying", "random", "relevant"]
 NumLatents = int | Literal["all"]
 NumCandidates = int | Literal["all", "growing"]
 DEFAULT_CANDIDATES = 8
@@ -39,8 +39,9 @@ class SamplingConfig:
     tokens_per_step: int | None = None
     """Tokens decoded per step, sampled independently. Default: 1."""
     latent_policy: PolicyName | None = None
-    """Which masked tokens are latent tokens. nearest: the next ones of the order. random: any.
-    relevant: those with the highest influence. Default: nearest."""
+    """Which masked tokens are latent tokens. nearest: the next ones of the order. adjacent, distant: those
+    whose positions are closest to the candidates, or farthest. decaying: drawn, with a probability that falls
+    with the distance. random: any. relevant: those with the highest influence. Default: nearest."""
     temperature: float | None = None
     """Sampling temperature. 0 takes the most likely token. Default: 0 for Countdown, 1 for other tasks
     (docs/decisions.md, D-17, temperature)."""

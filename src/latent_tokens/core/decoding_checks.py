@@ -6,6 +6,7 @@ from latent_tokens.core.blocks import block_of
 from latent_tokens.core.decoding import Count, Decoding, blocks_of
 from latent_tokens.core.methods import Method, name_of
 from latent_tokens.core.order import is_left_to_right
+from latent_tokens.core.policies import LatentPolicy, nearest
 from latent_tokens.core.readout import check_left_shown
 
 
@@ -41,6 +42,7 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         raise ValueError(
             f"order is not supported by {name}: {reason}. Use order=left_to_right, or a mdm or scdm model."
         )
+    check_latent_policy(method, decoding.latent_policy)
     block = blocks_of(method, decoding)
     if block is not None and not isinstance(decoding.tokens_per_step, int):
         raise ValueError(
@@ -56,6 +58,16 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         tokens = decoding.tokens_per_step
         raise ValueError(
             f"tokens_per_step={tokens} is not supported by {name}: {reason}. Use tokens_per_step=1."
+        )
+
+
+def check_latent_policy(method: Method, policy: LatentPolicy) -> None:
+    """Raise ValueError if the rule decides which masked tokens are latent tokens."""
+    block = block_of(method.attention)
+    if policy is not nearest and block is not None:
+        raise ValueError(
+            f"latent_policy={getattr(policy, '__name__', policy)} with attention=block_causal({block}): "
+            "its latent tokens are those of the current block. Use latent_policy=nearest."
         )
 
 

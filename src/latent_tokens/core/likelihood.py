@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,12 +16,16 @@ from torch import Tensor, nn
 
 from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.blocks import block_of, check_blocks
-from latent_tokens.core.decoding_checks import is_off_distribution
+from latent_tokens.core.decoding import Count, resolve_count
+from latent_tokens.core.decoding_checks import check_latent_policy, is_off_distribution
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.methods import Denoiser, Method, exclude_mask_token
+from latent_tokens.core.order import is_random
 from latent_tokens.core.plan import PlannedStep
+from latent_tokens.core.policies import LatentPolicy, PolicyInput, choose_latents, nearest
 from latent_tokens.core.readout import check_left_shown
 from latent_tokens.core.sampling import CandidateLogits
+from latent_tokens.core.streams import Streams
 from latent_tokens.core.wrappers import as_denoiser
 
 Report = Callable[[int], None]
@@ -44,9 +48,11 @@ def score_tokens(
     order: Int[Tensor, "B L"],
     num_known: Int[Tensor, " B"],
     lengths: Int[Tensor, " B"],
-    latents: int | Literal["all"] | None = None,
+    latents: Count | None = None,
     *,
     ends: Int[Tensor, " B"] | None = None,
+    latent_policy: LatentPolicy = nearest,
+    streams: Streams | None = None,
     candidate_logits: CandidateLogits | None = None,
     report: Report = lambda done: None,
     off_distribution: bool = False,
@@ -56,12 +62,14 @@ def score_tokens(
     Args:
         ends: how many entries of each order are given or scored. The entries from there to the length are
             masked in every step, so they are latent tokens or are not in the input. None is the lengths.
+        streams: what a random latent policy draws from, one stream per row. None is that of seed 0.
         candidate_logits: computes the target's logits of a step. None computes those of its slot only.
 
     The other arguments and what is raised are those of `log_likelihood`.
     """
     net = as_denoiser(net)
     check(method, order, num_known, lengths, latents, off_distribution)
+    check_latent_policy(method, latent_policy)
     ends = lengths if ends is None else ends
     n = method.default_latents if latents is None else latents
     if fits_one_pass(method, n):
@@ -70,13 +78,19 @@ def score_tokens(
     log_probabilities = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
     is_argmax = torch.zeros_like(tokens, dtype=torch.bool)
     rank = torch.arange(tokens.shape[1], device=tokens.device)
+    draws = is_random(latent_policy)
+    if draws and streams is None:
+        streams = Streams(0, torch.arange(len(tokens), device=tokens.device))
     for plan in scoring_steps(method, order, num_known, lengths, ends, n):
-        rows, _, num_clean, *_ = plan.on_device
+        rows, _, num_clean, num_masked, _, k, num_latents, _ = plan.on_device
         arranged = order[rows]
         is_masked = torch.zeros_like(arranged, dtype=torch.bool)
         is_masked.scatter_(1, arranged, rank >= num_clean[:, None])
         shown = tokens[rows].masked_fill(is_masked, net.mask_id)
-        logits = candidate_logits(plan, shown, plan.layout(arranged))[:, 0]  # (R, V)
+        step = PolicyInput(arranged, num_clean, num_masked, k, num_latents, shown)
+        noise = partial(streams.uniform, plan.rows, plan.num_masked - 1) if streams and draws else None
+        layout = plan.layout(choose_latents(latent_policy, step, noise))
+        logits = candidate_logits(plan, shown, layout)[:, 0]  # (R, V)
         correct = tokens[rows, order[rows, num_clean]]
         log_probabilities[rows, num_clean] = log_probability(logits, correct)
         is_argmax[rows, num_clean] = logits.argmax(-1) == correct
@@ -84,7 +98,7 @@ def score_tokens(
     return TokenScores(log_probabilities, is_argmax)
 
 
-def fits_one_pass(method: Method, latents: int | Literal["all"]) -> bool:
+def fits_one_pass(method: Method, latents: Count) -> bool:
     """Return whether one pass holds all steps: with a shifted readout, or for n = 0 under a causal rule."""
     return method.readout == "shifted" or (is_cacheable(method.attention) and latents == 0)
 
@@ -95,7 +109,7 @@ def scoring_steps(
     num_known: Int[Tensor, " B"],
     lengths: Int[Tensor, " B"],
     ends: Int[Tensor, " B"],
-    latents: int | Literal["all"],
+    latents: Count,
 ) -> Iterator[PlannedStep]:
     """Yield the steps that score the entries of each order. A finished row takes no part in later steps."""
     device = order.device
@@ -104,8 +118,8 @@ def scoring_steps(
         rows = (num_known + number < ends).nonzero().flatten()
         num_clean = num_known[rows] + number
         most = method.num_visible(order[rows], num_clean, lengths[rows]) - 1
-        num_latents = most if latents == "all" else most.clamp(max=latents)
         num_masked = lengths[rows] - num_clean
+        num_latents = resolve_count(latents, most, num_masked, "latents", least=0)
         one = torch.ones_like(rows).numpy()
         yield PlannedStep(
             rows.numpy(), number * one, num_clean.numpy(), num_masked.numpy(), one, one,
@@ -175,7 +189,7 @@ def check(
     order: Tensor,
     num_known: Tensor,
     lengths: Tensor,
-    latents: int | Literal["all"] | None,
+    latents: Count | None,
     off_distribution: bool = False,
 ) -> None:
     """Raise ValueError if the method does not support the order, what is known, or the latent tokens."""

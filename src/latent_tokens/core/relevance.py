@@ -15,10 +15,7 @@ from torch import Tensor
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.core.order import first_order
-from latent_tokens.core.policies import LatentPolicy, PolicyInput
-
-Worth = Callable[[PolicyInput], Float[Tensor, "A L"]]
-"""The worth of each position as a latent token."""
+from latent_tokens.core.policies import LatentPolicy, PolicyInput, rank_by
 
 # Influence is rounded to this many integers. Their sums are exact, so a row does not depend on its batch.
 LEVELS = 1 << 16
@@ -105,28 +102,6 @@ def influence(
 def pad_slots(values: Float[Tensor, "B S V"], length: int) -> Float[Tensor, "B L V"]:
     """Pad the slots with 0 up to a length."""
     return torch.nn.functional.pad(values, (0, 0, 0, length - values.shape[1]))
-
-
-def rank_by(worth: Worth, name: str) -> LatentPolicy:
-    """Return the latent policy that chooses the positions of highest worth.
-
-    The best is last, where it attends to all others.
-    """
-
-    def by_worth(step: PolicyInput) -> Int[Tensor, "A L"]:
-        order = step.order
-        start = step.start[:, None]
-        end = (step.num_clean + step.num_masked)[:, None]
-        n = step.latents[:, None]
-        index = torch.arange(order.shape[1], device=order.device)
-        values = worth(step).gather(1, order)
-        values = values.masked_fill(index < start, torch.inf).masked_fill(index >= end, -torch.inf)
-        ranked = order.gather(1, values.argsort(dim=1, descending=True, stable=True))
-        is_latent = (index >= start) & (index < start + n)
-        return ranked.gather(1, torch.where(is_latent, 2 * start + n - 1 - index, index))
-
-    by_worth.__name__ = name  # as results record it
-    return by_worth
 
 
 def relevant(relation: Tensor, name: str = "relevant") -> LatentPolicy:

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from latent_tokens.checks import check_choice, check_int
-from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.core.methods import Denoiser, Method
 from latent_tokens.core.order import Order, first_order, is_random
 from latent_tokens.core.streams import Streams
 from latent_tokens.evaluation.held_out import schedule_for
-from latent_tokens.network.likelihood import cached_logits
+from latent_tokens.network.likelihood import token_scores
 
 DEFAULT_ORDERS = 4
 MAX_POSITIONS = 4_096  # of a batch, whose logits take memory for each position
@@ -144,7 +143,7 @@ def score_continuations(
         is_greedy = torch.ones_like(rows, dtype=torch.bool)
         for _ in range(num_orders):
             order = first_order(schedule, known, lengths, draw)
-            token_scores = score_tokens(
+            scored = token_scores(
                 net,
                 method,
                 tokens,
@@ -153,13 +152,12 @@ def score_continuations(
                 lengths,
                 settings.latents,
                 ends=ends,
-                candidate_logits=cached_logits(net, method, tokens, settings.latents),
                 off_distribution=settings.off_distribution,
             )
-            nats.append(token_scores.log_probabilities.sum(1).tolist())
-            scored = torch.arange(tokens.shape[1], device=device) >= num_known[:, None]
-            scored &= torch.arange(tokens.shape[1], device=device) < ends[:, None]
-            is_greedy &= (token_scores.is_argmax | ~scored).all(1)
+            nats.append(scored.log_probabilities.sum(1).tolist())
+            is_scored = torch.arange(tokens.shape[1], device=device) >= num_known[:, None]
+            is_scored &= torch.arange(tokens.shape[1], device=device) < ends[:, None]
+            is_greedy &= (scored.is_argmax | ~is_scored).all(1)
         for index, each, greedy in zip(indices, zip(*nats, strict=True), is_greedy.tolist(), strict=True):
             scores[index] = ContinuationScore(each, greedy)
         report(len(indices))

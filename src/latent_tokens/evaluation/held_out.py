@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
 
 import numpy as np
 import torch
@@ -13,12 +12,14 @@ from numpy.typing import NDArray
 from latent_tokens.checks import check_choice
 from latent_tokens.configs.sampling import block_in
 from latent_tokens.core.blocks import block_of, blockwise
+from latent_tokens.core.decoding import Count
 from latent_tokens.core.methods import Method
 from latent_tokens.core.order import Order, any_order, first_order, is_random, left_to_right
+from latent_tokens.core.policies import LatentPolicy, nearest
 from latent_tokens.core.streams import Streams
 from latent_tokens.data.splits import chunks_of
 from latent_tokens.data.tensors import as_tensors
-from latent_tokens.network.likelihood import log_likelihood
+from latent_tokens.network.likelihood import token_scores
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.tasks import Examples, Text
 
@@ -31,10 +32,11 @@ def nats_along_orders(
     *,
     orders: int = 1,
     order: str | None = None,
-    latents: int | Literal["all"] | None = None,
+    latents: Count | None = None,
     seed: int = 0,
     report: Callable[[int], None] = lambda done: None,
     off_distribution: bool = False,
+    latent_policy: LatentPolicy = nearest,
 ) -> NDArray[np.float64]:
     """Return the negative log-likelihood of N sequences along K orders, in nats (K, N).
 
@@ -46,10 +48,11 @@ def nats_along_orders(
         examples: N complete sequences.
         orders: the number K of orders. 1 if `order` is left_to_right.
         order: uniform, left_to_right or blockwise:N. None is the method's own.
-        latents: n. None is the method's own number.
-        seed: of the random orders.
+        latents: n, or a function of the number of masked tokens. None is the method's own number.
+        seed: of the random orders, and of a random latent policy.
         report: receives the number of sequences of each batch.
         off_distribution: as for `log_likelihood`.
+        latent_policy: which masked tokens are the n.
 
     Raises:
         ValueError: as `log_likelihood`.
@@ -73,20 +76,23 @@ def nats_along_orders(
     for start, part in zip(range(0, len(examples.tokens), ROWS), chunks_of(examples, ROWS), strict=True):
         tokens, known, lengths = as_tensors(part, device)
         rows = torch.arange(start, start + len(tokens), device=device)
-        draw = partial(Streams(seed, rows).uniform, rows - start, torch.full_like(rows, tokens.shape[1]))
-        for number in range(count):
-            arranged = first_order(schedule, known, lengths, draw)
-            token_logs = log_likelihood(
+        streams = Streams(seed, rows)
+        draw = partial(streams.uniform, rows - start, torch.full_like(rows, tokens.shape[1]))
+        arranged = [first_order(schedule, known, lengths, draw) for _ in range(count)]
+        for number, along in enumerate(arranged):
+            scored = token_scores(
                 net,
                 method,
                 tokens,
-                arranged,
+                along,
                 known.sum(1),
                 lengths,
                 latents,
+                latent_policy=latent_policy,
+                streams=streams,
                 off_distribution=off_distribution,
             )
-            nats[number, start : start + len(tokens)] = -token_logs.sum(1).cpu()
+            nats[number, start : start + len(tokens)] = -scored.log_probabilities.sum(1).cpu()
             report(len(tokens))
     return nats
 

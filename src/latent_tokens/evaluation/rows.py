@@ -40,8 +40,9 @@ class Scores(TypedDict, total=False):
 
 
 class TextScores(TypedDict, total=False):
-    """The metrics of generated texts."""
+    """The metrics of generated texts, and that of held-out text, which is not generated."""
 
+    nats_per_token: float  # of held-out text
     perplexity: float  # under the evaluator model
     entropy: float  # nats, of the tokens of a text
     entropy_ci95: list[float] | None

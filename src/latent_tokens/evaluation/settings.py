@@ -13,14 +13,20 @@ from latent_tokens.core.decoding import Count, Decoding, growing
 from latent_tokens.core.decoding_checks import is_off_distribution
 from latent_tokens.core.methods import Method, name_of
 from latent_tokens.core.order import Order, any_order, left_to_right
-from latent_tokens.core.policies import LatentPolicy, nearest, random
+from latent_tokens.core.policies import LatentPolicy, adjacent, decaying, distant, nearest, random
 from latent_tokens.evaluation.rows import RowSettings, labeled
 from latent_tokens.tasks import Language
 
 CONFIDENCES: dict[str, Confidence] = {"top_prob": top_prob, "margin": margin, "entropy": entropy}
 """The confidence of each adaptive order."""
 ORDERS: dict[str, Order] = {"uniform": any_order, "left_to_right": left_to_right}
-POLICIES: dict[str, LatentPolicy] = {"nearest": nearest, "random": random}
+POLICIES: dict[str, LatentPolicy] = {
+    "nearest": nearest,
+    "adjacent": adjacent,
+    "distant": distant,
+    "decaying": decaying,
+    "random": random,
+}
 
 
 def default_order(method: Method, task: Language) -> str:
@@ -136,10 +142,13 @@ def for_puzzles(method: Method, config: SamplingConfig) -> SamplingConfig:
 def check_policy(method: Method, config: SamplingConfig) -> None:
     """Raise ValueError if a latent policy is set for a method whose latent tokens cannot be chosen."""
     name = config.latent_policy or "nearest"
-    if name != "nearest" and method.latent_control != "free":
+    is_free = method.latent_control == "free" or (
+        method.latent_control == "fixed" and config.off_distribution
+    )
+    if name != "nearest" and not is_free:
         raise ValueError(
             f"latent_policy={name} is not supported by {name_of(method)}: "
-            "its latent tokens cannot be chosen. Use a scdm or esolm model."
+            "its latent tokens cannot be chosen. Use a scdm or esolm model, or off_distribution=True."
         )
 
 

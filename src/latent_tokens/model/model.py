@@ -179,7 +179,9 @@ class Model:
         check_counts(self.method, order, [config.latents], config.candidates)
         if "order" in functions and "candidates" not in settings:
             decoding = replace(decoding, candidates=1)
-        policy = EvalConfig(latent_policy=config.latent_policy, seed=config.seed)
+        policy = EvalConfig(
+            latent_policy=config.latent_policy, seed=config.seed, off_distribution=config.off_distribution
+        )
         check_policy(self.method, policy)
         decoding = replace(decoding, latent_policy=policy_for(self.net, self.task, policy))
         return replace(decoding, **functions), config.seed

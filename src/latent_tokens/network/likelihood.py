@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TypedDict, Unpack
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from latent_tokens.core.attention import is_cacheable
-from latent_tokens.core.likelihood import Report, fits_one_pass, score_tokens
+from latent_tokens.core.decoding import Count
+from latent_tokens.core.likelihood import Report, TokenScores, fits_one_pass, score_tokens
 from latent_tokens.core.methods import Denoiser, Method
+from latent_tokens.core.policies import LatentPolicy, nearest
 from latent_tokens.core.sampling import CandidateLogits
+from latent_tokens.core.streams import Streams
 from latent_tokens.core.wrappers import unwrap
 from latent_tokens.network.fast import FastCandidateLogits, is_plain, qkv_table
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.hf_cache import CachedModel, supports_cache
 from latent_tokens.network.transformer import Transformer
+
+
+class ScoreSettings(TypedDict, total=False):
+    """Further settings of `score_tokens`."""
+
+    ends: Int[Tensor, " B"] | None
+    latent_policy: LatentPolicy
+    streams: Streams | None
+    report: Report
+    off_distribution: bool
 
 
 def log_likelihood(
@@ -26,14 +39,17 @@ def log_likelihood(
     order: Int[Tensor, "B L"],
     num_known: Int[Tensor, " B"],
     lengths: Int[Tensor, " B"],
-    latents: int | Literal["all"] | None = None,
+    latents: Count | None = None,
     report: Report = lambda done: None,
     off_distribution: bool = False,
+    *,
+    latent_policy: LatentPolicy = nearest,
+    seed: int = 0,
 ) -> Float[Tensor, "B L"]:
     """Return the log-probability of each token given those before it in `order`.
 
-    The input of a step has the clean tokens, the n masked tokens that are next after the target, and the
-    target.
+    The input of a step has the clean tokens, n latent tokens among the masked tokens after the target, and
+    the target.
 
     Args:
         net: the network, also in a wrapper: DDP, torch.compile or PEFT.
@@ -42,15 +58,17 @@ def log_likelihood(
         order: a permutation per row, known positions first.
         num_known: the number of given tokens of each row.
         lengths: the length of each row.
-        latents: n, as in decoding with k = 1 and an order that is not reshuffled. None is the method's own
-            number.
+        latents: n, or a function of the number of masked tokens. As in decoding with k = 1 and an order that
+            is not reshuffled. None is the method's own number.
         report: called after every step with 1.
         off_distribution: allow any n for a method whose n is fixed in training. The result is exact for the
             decoding with that n.
+        latent_policy: which masked tokens are the n. The default is those that are next in the order.
+        seed: row b of a random latent policy draws from the random stream (seed, b).
 
     Returns:
         Nats in float64, by entry of the order: 0 for given tokens and past the length. The sum of a row is
-            its log-likelihood given its known tokens.
+            its log-likelihood given its known tokens, and given the latent tokens that were drawn.
 
     Raises:
         ValueError: a left-to-right method gets another order, or a method latent tokens that it does not
@@ -62,7 +80,7 @@ def log_likelihood(
         >>> log_likelihood(net, net.method, tokens, order, known.sum(1), lengths, latents=4).shape
         torch.Size([2, 36])
     """
-    scores = score_tokens(
+    scores = token_scores(
         net,
         method,
         tokens,
@@ -70,11 +88,29 @@ def log_likelihood(
         num_known,
         lengths,
         latents,
-        candidate_logits=cached_logits(net, method, tokens, latents),
+        latent_policy=latent_policy,
+        streams=Streams(seed, torch.arange(len(tokens), device=tokens.device)),
         report=report,
         off_distribution=off_distribution,
     )
     return scores.log_probabilities
+
+
+def token_scores(
+    net: Denoiser | nn.Module,
+    method: Method,
+    tokens: Int[Tensor, "B L"],
+    order: Int[Tensor, "B L"],
+    num_known: Int[Tensor, " B"],
+    lengths: Int[Tensor, " B"],
+    latents: Count | None = None,
+    **settings: Unpack[ScoreSettings],
+) -> TokenScores:
+    """Return `score_tokens`, with a KV cache if it is exact. The arguments are the same."""
+    cache = cached_logits(net, method, tokens, latents)
+    return score_tokens(
+        net, method, tokens, order, num_known, lengths, latents, candidate_logits=cache, **settings
+    )
 
 
 @torch.no_grad()
@@ -82,7 +118,7 @@ def cached_logits(
     net: Denoiser | nn.Module,
     method: Method,
     tokens: Int[Tensor, "B L"],
-    latents: int | Literal["all"] | None = None,
+    latents: Count | None = None,
 ) -> CandidateLogits | None:
     """Return what computes a batch's logits with a KV cache, for `score_tokens` along one order.
 

@@ -41,12 +41,14 @@ class Experiment:
     """The title of a figure, the cells at a scale, and a note under the table.
 
     `over` are the numbers of tokens on the horizontal axes. Without them the cells decide on the axis.
+    An experiment `of_likelihood` compares the exact likelihood of held-out text.
     """
 
     title: str
     cells: Callable[[Scale], list[Cell]]
     note: str = ""
     over: tuple[TokenAxis, ...] = ()
+    of_likelihood: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,12 @@ A new one is one more `Experiment`, and its name in `configs.ExperimentName`.
 from __future__ import annotations
 
 from latent_tokens.checks import Registry
+from latent_tokens.configs import OrderName
+from latent_tokens.core.methods import METHODS
 from latent_tokens.paper.ablations import ABLATIONS
 from latent_tokens.paper.cells import MODELS, Cell, Experiment
 from latent_tokens.paper.reference import AR_MTP, TOP_PROB, UNIFORM, Column
-from latent_tokens.paper.scales import BOARDS_9, Latents, Scale
+from latent_tokens.paper.scales import BOARDS_9, SMOLLM2, Latents, Scale
 
 WINDOWED = ("ar-mtp-window", "ar-ntp")  # how the names of the methods begin that show a window
 
@@ -31,6 +33,32 @@ def written(scale: Scale, dial: tuple[Latents, ...]) -> list[Cell]:
         Cell("text", "mdm", "uniform"),
         *(Cell("text", method, "uniform", n) for method in scale.texts.methods for n in dial),
     ]
+
+
+BLOCKS = (1, 4, 16, 64)  # positions
+
+
+def worth(scale: Scale) -> list[Cell]:
+    """Text models over their numbers of latent tokens, with other policies, and decoded in blocks.
+
+    A model from left to right has no other blocks. There, adjacent masked tokens are the nearest.
+    """
+    models = [("text", method) for method in scale.texts.methods if scale.texts.num_held_out]
+    models += [(SMOLLM2, method) for method in ("ar-latents", "esolm") if SMOLLM2 in scale.budgets]
+    cells = []
+    for task, method in models:
+        is_left_to_right = METHODS[method].is_left_to_right
+        order: OrderName = "left_to_right" if is_left_to_right else "uniform"
+        dial = scale.texts.dial if task == "text" else scale.dial_of(task)
+        likelihood = None if task == "text" else "likelihood"  # rows of generated text have it, too
+        cells += [Cell(task, method, order, n, variant=likelihood) for n in dial]
+        chosen = scale.chosen_of(task)
+        for policy in ("decaying", "random" if is_left_to_right else "adjacent", "distant"):
+            cells += [Cell(task, method, order, n, variant=policy) for n in chosen]
+        for size in () if is_left_to_right else BLOCKS:
+            ends = (0, chosen[len(chosen) // 2])
+            cells += [Cell(task, method, order, n, variant=f"blocks of {size}") for n in ends]
+    return cells
 
 
 def windows(task: str, scale: Scale, kinds: tuple[str, ...] = WINDOWED) -> list[Cell]:
@@ -108,6 +136,11 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         "table-text": Experiment(
             "Text: with latent tokens (MDM), and without them and with a KV cache (Eso-LM)",
             lambda scale: written(scale, (0,)),
+        ),
+        "figure-worth": Experiment(
+            "The worth of masked tokens in the input: held-out nats by number, policy and block length",
+            worth,
+            of_likelihood=True,
         ),
         **ABLATIONS,
     },

@@ -65,15 +65,14 @@ def estimate(works: Iterable[Work]) -> float:
 
     The estimate is from training steps, which are timed now, and from the forward passes of decoding.
 
-    Imported models are left out. They are not trained, and timing a step of one takes minutes on a CPU.
+    Imported and adapted models are left out. Timing a step of one takes minutes on a CPU.
     """
     total = 0.0
     for work in works:
-        if not work.missing or work.recipes[0].imported:
-            continue
         training, data = work.recipes[0].training, work.recipes[0].data
+        if not work.missing or work.recipes[0].imported or training.size is None:
+            continue
         length = data.length or Text.length if data.task == "text" else task_of(data).length
-        assert training.size is not None  # no recipe starts from a model
         rate = step_seconds(training.size, training.batch_size, length)
         total += work.steps_left * rate
         for recipe in work.missing:

@@ -18,7 +18,7 @@ from latent_tokens.paper.hashes import (
     training_content,
 )
 from latent_tokens.paper.reference import ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS
-from latent_tokens.paper.scales import SCALES, Budget, Scale
+from latent_tokens.paper.scales import SCALES, SMOLLM2, Budget, Scale
 from latent_tokens.paper.variants import VARIANTS, Variant
 
 
@@ -101,7 +101,7 @@ def of_cells(
     folder = root / scale_name
     return [
         text_recipe(cell, scale, seed, folder, judge)
-        if cell.task == "text"
+        if scale.budgets[cell.task].task == "text"
         else puzzle_recipe(cell, scale, seed, folder)
         for cell in cells
         for seed in range(seeds or scale.budgets[cell.task].seeds)
@@ -151,27 +151,29 @@ def puzzle_recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
 
 
 def text_recipe(cell: Cell, scale: Scale, seed: int, root: Path, judge: str | None) -> Recipe:
-    """Return the recipe of a cell of text."""
+    """Return the recipe of a cell of text. A variant is measured by its likelihood only."""
     budget = scale.budgets[cell.task]
     texts = scale.texts
     data = data_set(budget, root)
     training = TrainConfig(budget.task, cell.method, data=data.folder, seed=seed, **budget.training)
+    variant = VARIANTS[cell.variant or "plain"]
     evaluation = EvalConfig(
         latents=None if cell.latents is None else (cell.latents,),
         order=cell.order,
-        num_samples=texts.num_samples,
+        num_samples=None if cell.variant else texts.num_samples,
         data=None if budget.imported else data.folder,
-        top_p=0.9,
+        top_p=None if cell.variant else 0.9,
         seed=seed,
         batch_size=50,
     )
+    evaluation = replace(evaluation, **variant.evaluation)
     recipe = Recipe(
         cell,
         data,
         training,
         evaluation,
-        judge=judge or texts.judge,
-        num_held_out=texts.num_held_out,
+        judge=None if cell.variant else judge or texts.judge,
+        num_held_out=texts.num_held_out // (2 if cell.task == SMOLLM2 else 1),
         imported=budget.imported,
     )
     return in_folder(recipe, root)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from latent_tokens.checks import check_choice
@@ -18,8 +19,9 @@ from latent_tokens.paper.queue import in_order, read_queue, run_queue
 from latent_tokens.paper.recipes import Recipe, recipes
 from latent_tokens.paper.runs import check_together, measured, run
 from latent_tokens.paper.scales import SCALES
-from latent_tokens.paper.tables import lines, markdown
+from latent_tokens.paper.tables import Line, lines, markdown
 from latent_tokens.paper.texts import draw_text, text_markdown
+from latent_tokens.paper.worth import draw_worth, worth_markdown
 from latent_tokens.processes import fastest_device
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import write_atomic
@@ -97,12 +99,26 @@ def write(requested: list[Recipe], experiment: str, scale: ScaleName, folder: Pa
     check_together([rows[recipe.hash] for recipe in requested if recipe.hash in rows], folder / ROWS)
     shown = lines(requested, rows)
     command = f"latent-tokens reproduce {experiment} --scale {scale}"
-    of_text = all(line.is_text for line in shown)
-    table = (text_markdown if of_text else markdown)(shown, experiment, scale)
+    table = table_of(shown, experiment, scale)
     write_atomic({folder / f"{experiment}.md": table.encode()})
-    if not experiment.startswith("table"):
-        (draw_text if of_text else draw)(shown, experiment, command, folder / experiment)
+    if experiment.startswith("table"):
+        return table
+    if EXPERIMENTS[experiment].of_likelihood:
+        draw_worth(shown, experiment, command, folder / experiment)
+    elif all(line.is_text for line in shown):
+        draw_text(shown, experiment, command, folder / experiment)
+    else:
+        draw(shown, experiment, command, folder / experiment)
     return table
+
+
+def table_of(lines: Sequence[Line], experiment: str, scale: ScaleName) -> str:
+    """Return the Markdown table of an experiment."""
+    if EXPERIMENTS[experiment].of_likelihood:
+        return worth_markdown(lines, experiment, scale)
+    if all(line.is_text for line in lines):
+        return text_markdown(lines, experiment, scale)
+    return markdown(lines, experiment, scale)
 
 
 def write_claims(config: ReproduceConfig) -> str:

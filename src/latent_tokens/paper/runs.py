@@ -19,6 +19,7 @@ from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.results import append_result, check_equal, read_results, same_weights
 from latent_tokens.evaluation.rows import Row, RowOfRecipe
 from latent_tokens.network.transformer import Transformer
+from latent_tokens.paper.held_out import measure_likelihood
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.texts import measure_text
 from latent_tokens.processes import fastest_device
@@ -77,7 +78,7 @@ def measure(recipe: Recipe) -> Row:
         ready(recipe.problems)
     net = from_pretrained(folder).to(fastest_device())
     begun = time.perf_counter()
-    row = measure_puzzles(net, recipe) if recipe.judge is None else measure_text(net, recipe)
+    row = measure_of(recipe)(net, recipe)
     weights = read_tensor_file(folder / "model.safetensors")
     description = read_description(folder, "config.json", "run")
     training_times = read_lines(folder / TRAINING_TIMES)
@@ -97,6 +98,13 @@ def measure(recipe: Recipe) -> Row:
         "train_seconds": round(sum(entry["seconds"] for entry in training_times), 1),
         "evaluate_seconds": round(time.perf_counter() - begun, 1),
     }
+
+
+def measure_of(recipe: Recipe) -> Callable[[Transformer, Recipe], Row]:
+    """Return what measures a recipe: puzzles, generated text, or the likelihood of held-out text alone."""
+    if recipe.data.task != "text":
+        return measure_puzzles
+    return measure_text if recipe.judge else measure_likelihood
 
 
 def measure_puzzles(net: Transformer, recipe: Recipe) -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pydoc_data.topics
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from latent_tokens.checks import Registry
@@ -15,6 +16,7 @@ from latent_tokens.paper.reference import CANDIDATES, DATA_SETS
 Latents = int | Literal["all"] | None
 
 BOARDS_9 = "sudoku-gen-9x9"  # the paper's own task of boards, beside 6x6 boards in its place
+SMOLLM2 = "smollm2"  # an adapted language model, beside the text models that are trained from nothing
 ENGLISH = {"source": "texts/english", "length": 128, "tokenizer": "bpe:1024"}  # written by scripts/english.py
 
 
@@ -33,6 +35,7 @@ class Budget:
     imported: bool = False
     precision: Precision | None = None  # of sampling
     dial: tuple[Latents, ...] | None = None  # numbers of latents
+    chosen: tuple[Latents, ...] | None = None  # numbers of latents, where the question is which
     windows: tuple[int, ...] | None = None  # numbers of predicted tokens
     num_thorough: int | None = None  # samples of a variant, of each seed
 
@@ -43,7 +46,7 @@ class Texts:
 
     judge: str
     num_samples: int
-    num_held_out: int
+    num_held_out: int  # sequences whose likelihood is measured, of an adapted model half as many
     methods: tuple[str, ...] = ("esolm", "scdm")
     dial: tuple[Latents, ...] = (0, 1, 2, 4, 8, 16, 32, 64)
 
@@ -64,6 +67,10 @@ class Scale:
     def dial_of(self, task: str) -> tuple[Latents, ...]:
         """Return the numbers of latent tokens of a figure of a task."""
         return self.budgets[task].dial or self.dial
+
+    def chosen_of(self, task: str) -> tuple[Latents, ...]:
+        """Return the numbers of latent tokens of a task, where the question is which."""
+        return self.budgets[task].chosen or self.chosen
 
     def windows_of(self, task: str) -> tuple[int, ...]:
         """Return the windows of a figure of a task."""
@@ -168,6 +175,25 @@ SCALES: Registry[Scale] = Registry(
                     "text",
                     {"size": "nano", "precision": "fp32", "steps": 6_000, "positions": "rotary"},
                     ENGLISH,
+                    chosen=(2, 8, 32),
+                ),
+                SMOLLM2: Budget(
+                    "text",
+                    {
+                        "start": Path("models/smollm2"),
+                        "lora": 16,
+                        "steps": 600,
+                        "batch_size": 8,
+                        "lr": 2e-3,
+                        "warmup": 30,
+                        "precision": "fp32",
+                        "evaluate_every": 120,
+                        "save_every": 120,
+                        "keep": 20,
+                    },
+                    {**ENGLISH, "tokenizer": "models/smollm2", "num_validation": 32},
+                    dial=(0, 2, 8, 64),
+                    chosen=(2, 8),
                 ),
             },
             num_samples=1_000,

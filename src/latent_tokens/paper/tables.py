@@ -67,7 +67,7 @@ class Line:
     @property
     def is_text(self) -> bool:
         """Whether the cell is of text."""
-        return self.cell.task == "text"
+        return self.recipes[0].data.task == "text"
 
     @property
     def by_seed(self) -> dict[int, float]:

@@ -11,24 +11,18 @@ from typing import Literal
 import numpy as np
 
 from latent_tokens.configs import ScaleName
-from latent_tokens.data.datasets import fingerprint
 from latent_tokens.evaluation.evaluators import find_judge
 from latent_tokens.evaluation.generative_perplexity import evaluate_text
-from latent_tokens.evaluation.held_out import nats_along_orders
-from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.problems import read_split
 from latent_tokens.evaluation.report import as_markdown, save_sheet
 from latent_tokens.evaluation.rows import HeldOut, Row, value_of
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.experiments import EXPERIMENTS
+from latent_tokens.paper.held_out import held_out, measure_held_out, taken_off, text_of_model
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.reference import TEXT
 from latent_tokens.paper.tables import Line
-from latent_tokens.progress import counting
-from latent_tokens.storage import read_description
-from latent_tokens.tasks import Text, described
-from latent_tokens.tasks.base import evenly
 
 HEADINGS = (
     "method", "n", "paper: perplexity / s", "seed", "perplexity", "95% interval",
@@ -56,10 +50,8 @@ def measure_text(net: Transformer, recipe: Recipe) -> Row:
 
     Raise ValueError if the model is not of text, or the evaluator model is missing.
     """
-    folder, data = recipe.training.folder, recipe.evaluation.data
-    task = described(read_description(folder, "config.json", "model").get("task"), folder)
-    if not isinstance(task, Text):
-        raise ValueError(f"{folder}: is a model of {task.name}, not of text")
+    data = recipe.evaluation.data
+    task = text_of_model(recipe.training.folder)
     validation = None if data is None else read_split(task, data, "validation")
     (row,) = evaluate_text(
         net,
@@ -69,36 +61,8 @@ def measure_text(net: Transformer, recipe: Recipe) -> Row:
     )
     entries: HeldOut = {"problems": None, "problems_sha256": None}
     if data is not None and recipe.num_held_out:
-        test = read_split(task, data, "test")
-        held_out = test.take(evenly(len(test.tokens), recipe.num_held_out))
-        with counting("held-out likelihood", len(held_out.tokens)) as report:
-            nats = nats_along_orders(
-                net, held_out, latents=recipe.cell.latents, seed=recipe.training.seed, report=report
-            )
-        entries = {
-            "problems": data.name,
-            "problems_sha256": fingerprint(held_out),
-            "held_out_nats": nats[0].round(4).tolist(),
-            "held_out_tokens": int(held_out.lengths.sum()),
-        }
+        entries, _ = measure_held_out(net, task, recipe)
     return {**row, **entries}
-
-
-def held_out(row: Row) -> float | None:
-    """Return the nats per token of held-out text, or None."""
-    return sum(row["held_out_nats"]) / row["held_out_tokens"] if "held_out_nats" in row else None
-
-
-def taken_off(row: Row, first: Row) -> tuple[float, float] | None:
-    """Return the nats per token that `row` is below `first`, and half of the 95% interval over sequences."""
-    if "held_out_nats" not in row or "held_out_nats" not in first:
-        return None
-    count = len(row["held_out_nats"])
-    apart = [
-        (before - now) * count / row["held_out_tokens"]
-        for before, now in zip(first["held_out_nats"], row["held_out_nats"], strict=True)
-    ]
-    return fmean(apart), half_interval(apart) if count > 1 else math.inf
 
 
 def text_markdown(lines: Sequence[Line], experiment: str, scale: ScaleName) -> str:

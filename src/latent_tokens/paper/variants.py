@@ -16,10 +16,9 @@ from latent_tokens.checks import Registry
 from latent_tokens.core.confidence import top_prob
 from latent_tokens.core.decoding import Decoding
 from latent_tokens.core.layout import next_layout
-from latent_tokens.core.policies import PolicyInput
+from latent_tokens.core.policies import PolicyInput, rank_by
 from latent_tokens.core.relevance import (
     quantize,
-    rank_by,
     relevant,
     support_from_clean,
     support_of_candidates,
@@ -171,7 +170,16 @@ VARIANTS: Registry[Variant] = Registry(
         "a share": Variant(adjust=partial(scheduled, a_share)),
         "early": Variant(adjust=partial(scheduled, early)),
         "late": Variant(adjust=partial(scheduled, late)),
-        "random": Variant(evaluation={"latent_policy": "random"}),
+        **{
+            name: Variant(evaluation={"latent_policy": name})
+            for name in ("random", "adjacent", "decaying", "distant")
+        },
+        "likelihood": Variant(),
+        "blocks of 1": Variant(evaluation={"order": "left_to_right"}),
+        **{
+            f"blocks of {size}": Variant(evaluation={"order": f"blockwise:{size}", "candidates": 1})
+            for size in (4, 16, 64)
+        },
         "of a unit": Variant(adjust=of_a_unit),
         "constrained": Variant(adjust=constrained),
         "constrained of a unit": Variant(adjust=constrained_of_a_unit),

@@ -1,0 +1,203 @@
+"""The table and the figure of what masked tokens in the input are worth: exact nats of held-out text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from latent_tokens.configs import ScaleName
+from latent_tokens.core.methods import METHODS
+from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown, save_sheet
+from latent_tokens.evaluation.rows import Row
+from latent_tokens.palette import METHOD_COLORS, PAGE
+from latent_tokens.paper.cells import Cell
+from latent_tokens.paper.experiments import EXPERIMENTS
+from latent_tokens.paper.held_out import held_out, taken_off
+from latent_tokens.paper.scales import SMOLLM2
+from latent_tokens.paper.tables import Line
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+HEADINGS = (
+    *("model", "order", "n", "latent tokens", "seed", "nats per token", "difference to n = 0"),
+    *("relative cost", "sequences"),
+)
+LEGEND = (
+    "Nats are exact, of the same held-out sequences in every line of a model, along one order per sequence."
+    " A difference has a 95% interval over sequences. There is one training seed, and no interval covers the"
+    " variation between seeds. The first n masked tokens of the order are `nearest`. `adjacent` are the n"
+    " closest positions, `distant` the n farthest ones. `decaying` are drawn, with a probability that falls"
+    " with the distance. In blocks of b positions, blocks are decoded from left to right, and each in any"
+    " order. Blocks of 1 are the order from left to right. The difference is to n = 0 in the same blocks."
+    " Relative cost is tokens processed, relative to all masked tokens in every step."
+)
+LINES = {"nearest": "-", "adjacent": "--", "decaying": "-.", "random": ":", "distant": (0, (1, 3))}
+DODGE = 0.1  # between the points of two policies
+MARKERS = {"nearest": "o", "adjacent": "s", "decaying": "D", "random": "^", "distant": "v"}
+
+
+def policy_of(cell: Cell) -> str | None:
+    """Return the latent policy of a cell, or None if the cell is about blocks."""
+    if cell.variant in (None, "likelihood"):
+        return "nearest"
+    return cell.variant if block_of(cell) is None else None
+
+
+def block_of(cell: Cell) -> int | None:
+    """Return the block length of a cell, or None."""
+    match = re.fullmatch(r"blocks of (\d+)", cell.variant or "")
+    return int(match[1]) if match else None
+
+
+def model_of(cell: Cell) -> str:
+    """Return the name of the model of a cell."""
+    return cell.method if cell.task != SMOLLM2 else f"SmolLM2, {cell.method}"
+
+
+def without_latents(line: Line, lines: Sequence[Line]) -> Row | None:
+    """Return the row of the same model in the same order at n = 0."""
+    block = block_of(line.cell)
+    for other in lines:
+        same = model_of(other.cell) == model_of(line.cell) and block_of(other.cell) == block
+        if same and other.cell.latents == 0 and other.rows:
+            return other.rows[0]
+    return None
+
+
+def worth_markdown(lines: Sequence[Line], experiment: str, scale: ScaleName) -> str:
+    """Return the table of the experiment, its legend, and the command that makes it."""
+    body = [cells_of(line, lines) for line in lines]
+    command = f"`latent-tokens reproduce {experiment} --scale {scale}`"
+    return f"{as_markdown([HEADINGS, *body])}\n{LEGEND}\n\n{command}\n"
+
+
+def cells_of(line: Line, lines: Sequence[Line]) -> tuple[str, ...]:
+    """Return one line of the table."""
+    cell = line.cell
+    order = ORDER_NAMES[cell.order] if block_of(cell) is None else str(cell.variant)
+    names = (
+        model_of(cell),
+        order,
+        str(cell.latents),
+        "nearest" if policy_of(cell) is None else policy_of(cell),
+    )
+    if not line.rows:
+        return (*map(str, names), "", "not run", "", "", "")
+    row = line.rows[0]
+    first = without_latents(line, lines)
+    less = taken_off(row, first) if first is not None and cell.latents != 0 else None
+    return (
+        *map(str, names),
+        str(row["train_seed"]),
+        f"{held_out(row):.3f}",
+        "" if less is None else f"{-less[0]:+.4f} ± {less[1]:.4f}",
+        f"{row['relative_cost']:.2f}x",
+        f"{len(row['held_out_nats']):,}",
+    )
+
+
+def draw_worth(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
+    """Write STEM.png and STEM.svg: a panel per model over n, and one over the length of blocks.
+
+    Models without results have no panel.
+    """
+    from matplotlib.figure import Figure
+
+    shown = [line for line in lines if line.rows]
+    models = [
+        model
+        for model in dict.fromkeys(model_of(line.cell) for line in shown)
+        if sum(model_of(line.cell) == model for line in shown) > 1
+    ]
+    if not models:
+        return []
+    in_blocks = [line for line in shown if block_of(line.cell) is not None and line.cell.latents != 0]
+    count = len(models) + bool(in_blocks)
+    sheet = Figure(figsize=(max(8, 3.4 * count), 4.6), layout="constrained")
+    panels = sheet.subplots(1, count, squeeze=False)[0]
+    for axes, model in zip(panels, models, strict=False):
+        over_latents(axes, [line for line in shown if model_of(line.cell) == model])
+        axes.set_title(model, fontsize=10)
+    if in_blocks:
+        over_blocks(panels[-1], shown)
+    panels[0].set_ylabel("nats per token above n = 0")
+    for axes in panels:
+        axes.axhline(0, color=PAGE["edge"], linewidth=1)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", alpha=0.3)
+        axes.legend(fontsize=8, frameon=False)
+    row = shown[0].rows[0]
+    counts = " or ".join(map(str, sorted({len(line.rows[0]["held_out_nats"]) for line in shown})))
+    length = row["held_out_tokens"] // len(row["held_out_nats"])
+    caption = (
+        f"{counts} sequences of {length} tokens, 95% intervals over sequences, one training seed\n{command}"
+    )
+    return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
+
+
+def over_latents(axes: Axes, lines: Sequence[Line]) -> None:
+    """Draw the difference to n = 0 over n, one curve per policy, side by side."""
+    curves = {policy: points_of(lines, policy) for policy in LINES}
+    curves = {policy: points for policy, points in curves.items() if len(points) > 1}
+    numbers = sorted({n for points in curves.values() for n, *_ in points})
+    for number, (policy, points) in enumerate(curves.items()):
+        at, above, half = zip(*points, strict=True)
+        aside = DODGE * (number - (len(curves) - 1) / 2)
+        axes.errorbar(
+            [numbers.index(n) + aside for n in at],
+            above,
+            half,
+            linestyle=LINES[policy],
+            marker=MARKERS[policy],
+            markersize=4,
+            capsize=2,
+            color=METHOD_COLORS[lines[0].cell.method],
+            label=policy,
+        )
+    axes.set(xticks=range(len(numbers)), xticklabels=numbers, xlabel="latent tokens n")
+
+
+def points_of(lines: Sequence[Line], policy: str) -> list[tuple[int, float, float]]:
+    """Return n, the nats above n = 0, and half of the interval, of each line of a policy. n = 0 is first."""
+    points = [(0, 0.0, 0.0)]
+    for line in lines:
+        n = line.cell.latents
+        first = without_latents(line, lines)
+        if policy_of(line.cell) != policy or not isinstance(n, int) or not n or first is None:
+            continue
+        less = taken_off(line.rows[0], first)
+        if less is not None:
+            points.append((n, -less[0], less[1]))
+    return points
+
+
+def over_blocks(axes: Axes, lines: Sequence[Line]) -> None:
+    """Draw the difference to n = 0 over the length of blocks, for one n and a curve per model."""
+    blocks = [line for line in lines if block_of(line.cell) is not None and line.cell.latents != 0]
+    n = blocks[0].cell.latents
+    any_order = [
+        line for line in lines
+        if line.cell.latents == n and policy_of(line.cell) == "nearest"
+        and not METHODS[line.cell.method].is_left_to_right
+    ]  # fmt: skip
+    sizes = sorted({size for line in blocks if (size := block_of(line.cell)) is not None})
+    for model in dict.fromkeys(model_of(line.cell) for line in blocks):
+        curve = [line for line in [*blocks, *any_order] if model_of(line.cell) == model]
+        points = []
+        for line in curve:
+            first = without_latents(line, lines)
+            less = None if first is None else taken_off(line.rows[0], first)
+            if less is not None:
+                size = block_of(line.cell)
+                points.append((len(sizes) if size is None else sizes.index(size), -less[0], less[1]))
+        at, above, half = zip(*sorted(points), strict=True)
+        axes.errorbar(
+            at, above, half, marker="o", markersize=4, capsize=3,
+            linestyle="--" if model.startswith("SmolLM2") else "-",
+            color=METHOD_COLORS[curve[0].cell.method], label=model,
+        )  # fmt: skip
+    axes.set(xticks=range(len(sizes) + 1), xticklabels=[*sizes, "any order"], xlabel="positions of a block")
+    axes.set_title(f"n = {n}, by block length", fontsize=10)

@@ -20,10 +20,9 @@ WHICH: tuple[tuple[Latents, str], ...] = ((0, "plain"), (4, "plain"), (4, "relev
 COMPUTE = ("12.5 % of the steps", "25 % of the steps", "50 % of the steps", "plain")
 SUPERVISED: tuple[tuple[str, Latents], ...] = (("mdm", None), ("scdm", 0), ("scdm", 4), ("scdm", "all"))
 DEPTHS = ("scdm", "scdm-depth", "mdm-depth")  # whose number of latent tokens is set at inference
-NOISES = (", noise 1", ", noise 4.5")  # MaskGIT's scale is 4.5
 CONFIDENCES: tuple[tuple[OrderName, str], ...] = (
     *(("top_prob", ""), ("margin", ""), ("entropy", "")),
-    *(("top_prob", noise) for noise in NOISES),
+    *(("top_prob", ", noise 1"), ("top_prob", ", noise 4.5")),  # 4.5 is MaskGIT's
 )
 MORE_STEPS = "300 % of the steps"
 

@@ -125,6 +125,7 @@ DECODINGS = {
     "left to right": Decoding(order=left_to_right),
     "random latents": Decoding(order=right_to_left, latent_policy=random),
     "three a step of 5": Decoding(candidates=5, tokens_per_step=3),
+    "annealed noise, two a step of 5": Decoding(candidates=5, tokens_per_step=2, confidence_noise=4.5),
     "reverse process": Decoding(tokens_per_step=reverse_process(5)),
 }
 

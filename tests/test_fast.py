@@ -24,6 +24,7 @@ from latent_tokens import (
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.sampling import (
     candidates_of_every_slot,
+    confidence_of_step,
     decode,
     finish,
     most_confident,
@@ -45,6 +46,7 @@ DECODINGS = {
     "as printed of 3": Decoding(candidates=3, refresh=False, temperature=0.7, top_p=0.9),
     "two a step": Decoding(tokens_per_step=2),
     "entropy, two a step of 5": Decoding(candidates=5, tokens_per_step=2, confidence=entropy),
+    "annealed noise of 4": Decoding(candidates=4, confidence_noise=4.5),
     "random latents": Decoding(latent_policy=random),
     "a given order": Decoding(order=given([7, 2, 11, 0, 5, 9, 1, 10, 3, 8, 6, 4])),
 }
@@ -112,16 +114,18 @@ def close_calls(net, method, decoding, state):
     """Decode with the reference. Return (row, index in its order) of every choice within NEAR of another."""
     found = set()
 
+    num_to_decode = state.num_masked
+
     def look(plan, tokens, layout):
         candidates = candidates_of_every_slot(net, method, plan, tokens, layout)
         rows, _, _, _, count, num_candidates, *_ = plan.on_device
-        picks = most_confident(candidates, decoding.confidence, num_candidates, count)
-        noise = deepcopy(state.streams).uniform(rows, count)
+        streams = deepcopy(state.streams)
+        confidence = confidence_of_step(decoding, plan, num_to_decode, streams)
+        picks = most_confident(candidates, confidence, num_candidates, count)
+        noise = streams.uniform(rows, count)
         drawn = [sample_tokens(candidates, picks, decoding, noise + shift) for shift in (-NEAR, NEAR)]
         out = torch.arange(candidates.shape[1]) >= num_candidates[:, None]
-        ranked = (
-            decoding.confidence(candidates).masked_fill(out, -torch.inf).sort(dim=1, descending=True).values
-        )
+        ranked = confidence(candidates).masked_fill(out, -torch.inf).sort(dim=1, descending=True).values
         for a, (row, clean, chosen) in enumerate(
             zip(rows.tolist(), layout.num_clean.tolist(), count.tolist(), strict=True)
         ):

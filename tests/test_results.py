@@ -13,7 +13,7 @@ from latent_tokens import METHODS, TASKS, EvalConfig, Size, Transformer, evaluat
 from latent_tokens.checkpoints.pretrained import SHIPPED
 from latent_tokens.configs import ReproduceConfig
 from latent_tokens.evaluation.results import HASH, SHARES, append_result, read_results, row_hash
-from latent_tokens.evaluation.rows import Row, Scores, TextScores
+from latent_tokens.evaluation.rows import Row, Scores, TextScores, Watched
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reproduce import reproduce
@@ -65,7 +65,7 @@ def test_reader_returns_every_share_in_percent(tmp_path, row):
 def test_row_type_has_every_stored_key_and_every_share():
     rows = [row for path in (ROWS, SHIPPED / "results.jsonl") for row in read_results(path)]
     assert {key for row in rows for key in row} <= set(get_type_hints(Row))
-    assert set(SHARES) < {*get_type_hints(Scores), *get_type_hints(TextScores)}
+    assert set(SHARES) < {name for part in (Scores, TextScores, Watched) for name in get_type_hints(part)}
 
 
 def test_reader_knows_every_share_that_a_task_or_a_text_has():

@@ -375,6 +375,41 @@ def results_of(name):
     return lines(asked, rows)
 
 
+def test_confidences_have_a_panel_each_over_candidates():
+    panels = panels_of(results_of("ablation-confidence"))
+    names = ("top-prob", "margin", "entropy", "top-prob, noise 1", "top-prob, noise 4.5")
+    assert [panel.title for panel in panels] == [f"sudoku-6, {name}" for name in names]
+    for panel, name in zip(panels, names, strict=True):
+        axes = Figure().subplots()
+        panel.paint(axes, panel.lines)
+        ticks = [tick.get_text() for tick in axes.get_xticklabels()]
+        assert ticks == ["8", "all (36)", "growing\n(clean + 1)"]
+        order = name.split(",")[0]
+        methods = {"scdm, {}, n=0", "scdm, {}, n=all", "sidm, {}", "mdm, {}"}
+        assert {label.format(order) for label in methods} == set(axes.get_legend_handles_labels()[1])
+        ends = [curve.lines[0].get_xdata()[-1] for curve in axes.containers[::2]]
+        assert ends == [np.log2(36)] * 4  # scdm n=0 too: k = all leaves no latent tokens
+
+
+def test_table_has_the_diversity_of_rows_that_have_it():
+    shown = results_of("ablation-confidence")[:2]
+    measured = {"distinct_share": 99.5, "intercalates": 8.5, "reference_intercalates": 9.25}
+    costs = {"relative_cost": 1.0, "paper_cost": None}
+    with_diversity, without = (
+        replace(line, rows=tuple({**row, **costs, **extra} for row in line.rows))
+        for line, extra in zip(shown, (measured, {}), strict=True)
+    )
+    heading, _, first, second, *_ = markdown(
+        [with_diversity, without], "ablation-confidence", "cpu"
+    ).splitlines()
+    assert "| distinct % | intercalates (reference) |" in heading
+    assert "| k=8 |" in first
+    assert "| 99.5 | 8.50 (9.25) |" in first
+    assert "| k=growing |" in second
+    assert "|  |  | 1.00x |" in second
+    assert "intercalates" not in markdown([without], "ablation-confidence", "cpu").lower()
+
+
 def curves_of(panel):
     """Return the points of each curve of a panel, and their notes."""
     axes = Figure().subplots()

@@ -45,6 +45,7 @@ class Sample:
                 "top_p",
                 "seed",
                 "off_distribution",
+                "confidence_noise",
             )
         ),
     ] = field(default_factory=SamplingConfig)

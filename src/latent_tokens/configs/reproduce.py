@@ -12,9 +12,9 @@ from latent_tokens.configs.names import ScaleName
 ExperimentName = Literal[
     "figure-1", "figure-1-9x9", "table-1", "table-1-uniform", "table-ar-mtp", "figure-latents",
     "figure-sudoku-large", "figure-text", "table-text", "figure-worth", "ablation-refresh", "ablation-weight",
-    "ablation-candidates", "ablation-infilling", "ablation-growing", "ablation-schedule",
-    "ablation-targets", "ablation-latents", "ablation-relevant", "figure-predictions", "figure-dead-ends",
-    "figure-compute", "figure-depth", "figure-equal-compute",
+    "ablation-candidates", "ablation-confidence", "ablation-infilling", "ablation-growing",
+    "ablation-schedule", "ablation-targets", "ablation-latents", "ablation-relevant", "figure-predictions",
+    "figure-dead-ends", "figure-compute", "figure-depth", "figure-equal-compute",
     "table-models", "table-datasets", "table-training", "claims", "all",
 ]  # fmt: skip
 
@@ -29,10 +29,10 @@ class ReproduceConfig:
     experiment: ExperimentName
     """Table or figure to reproduce. figure-1, figure-1-9x9, table-1, table-1-uniform, table-ar-mtp,
     figure-latents, figure-sudoku-large, figure-text, table-text, figure-worth, ablation-refresh,
-    ablation-weight, ablation-candidates, ablation-infilling, ablation-growing, ablation-schedule,
-    ablation-targets, ablation-latents, ablation-relevant, figure-predictions, figure-dead-ends,
-    figure-compute, figure-depth, figure-equal-compute or all. table-models, table-datasets,
-    table-training and claims run nothing: they summarize the package or its rows."""
+    ablation-weight, ablation-candidates, ablation-confidence, ablation-infilling, ablation-growing,
+    ablation-schedule, ablation-targets, ablation-latents, ablation-relevant, figure-predictions,
+    figure-dead-ends, figure-compute, figure-depth, figure-equal-compute or all. table-models,
+    table-datasets, table-training and claims run nothing: they summarize the package or its rows."""
     scale: ScaleName = "cpu"
     """Size of the runs. smoke takes seconds. cpu takes minutes per model, on smaller tasks. paper is the
     published setting."""

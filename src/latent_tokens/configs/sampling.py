@@ -56,6 +56,9 @@ class SamplingConfig:
     off_distribution: bool = False
     """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results are labeled
     off-distribution."""
+    confidence_noise: float | None = None
+    """Scale of Gumbel noise on the log of the confidence, which falls to 0 over decoding (MaskGIT). For
+    adaptive orders only. Default: 0."""
 
     def __post_init__(self) -> None:
         if self.latents not in (None, "all"):
@@ -78,6 +81,10 @@ def check_sampling(config: SamplingConfig) -> None:
             raise ValueError(f"temperature={config.temperature}: must be 0 (argmax) or more, and finite")
     if config.top_p is not None and not 0 < config.top_p <= 1:
         raise ValueError(f"top_p={config.top_p}: must be above 0 and at most 1")
+    if config.confidence_noise is not None:
+        check_min("confidence_noise", config.confidence_noise, 0)
+        if not math.isfinite(config.confidence_noise):
+            raise ValueError(f"confidence_noise={config.confidence_noise}: must be 0 or more, and finite")
     check_int("seed", config.seed, 0)
 
 

@@ -9,7 +9,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 Confidence = Callable[[Float[Tensor, "B K V"]], Float[Tensor, "B K"]]
-"""logits of the candidates -> confidence, larger = decoded earlier."""
+"""logits of the candidates -> confidence, larger = decoded earlier.
+
+If its attribute `noise_on_log` is true, `Decoding.confidence_noise` adds noise to its log, else to itself.
+"""
 
 
 def top_prob(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
@@ -39,6 +42,11 @@ def margin(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
     return first - second
 
 
+# Both are 0 or more. The negative entropy is on the scale of logs already.
+top_prob.noise_on_log = True  # type: ignore[attr-defined]
+margin.noise_on_log = True  # type: ignore[attr-defined]
+
+
 def entropy(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
     """Return the negative entropy of each candidate, in nats.
 
@@ -51,3 +59,26 @@ def entropy(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
     """
     terms: Tensor = torch.special.entr(logits.softmax(-1))
     return -terms.sum(-1)
+
+
+def annealed(confidence: Confidence, scale: Float[Tensor, " B"], noise: Float[Tensor, "B K"]) -> Confidence:
+    """Return log(confidence) + scale * Gumbel noise (MaskGIT, Chang et al., 2022, arXiv 2202.04200).
+
+    The log is taken of `top_prob`, `margin` and others with the attribute `noise_on_log`. The noise is added
+    to `entropy` itself, which is negative (D-41, annealed confidence noise).
+
+    Args:
+        confidence: the confidence without noise.
+        scale: of the noise of each row.
+        noise: uniform in [0, 1), one number per candidate. A 1 ends a row with fewer candidates.
+    """
+    smallest = torch.finfo(noise.dtype).tiny  # the log of 0 is not finite
+    gumbel = -(-noise.clamp(min=smallest).log()).log()
+
+    def noisy(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
+        values = confidence(logits)
+        if getattr(confidence, "noise_on_log", False):
+            values = values.log()
+        return values + scale[:, None] * gumbel
+
+    return noisy

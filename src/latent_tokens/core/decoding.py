@@ -55,6 +55,7 @@ class Decoding:
     temperature: float | int = 1.0  # 0 = argmax
     top_p: float | int = 1.0  # sample from the smallest set of tokens with this much probability
     off_distribution: bool = False  # allow any n for a method whose n is fixed in training
+    confidence_noise: float | int = 0  # scale of the Gumbel noise (D-41, annealed confidence noise)
 
     def __post_init__(self) -> None:
         if self.candidates != "all" and not callable(self.candidates) and not is_whole(self.candidates, 1):
@@ -70,6 +71,13 @@ class Decoding:
             )
         if self.order is not None and not callable(self.order):
             raise ValueError(f"order={self.order}: must be a function of known. Use given(schedule).")
+        if not 0 <= self.confidence_noise < float("inf"):
+            raise ValueError(f"confidence_noise={self.confidence_noise}: must be 0 or more, and finite")
+        if self.confidence_noise and self.candidates == 1:
+            raise ValueError(
+                f"confidence_noise={self.confidence_noise} with candidates=1: one candidate leaves no "
+                "choice. Use candidates=8, or leave confidence_noise out."
+            )
         if not 0 <= self.temperature < float("inf"):
             raise ValueError(f"temperature={self.temperature}: must be 0 (argmax) or more, and finite")
         if not 0 < self.top_p <= 1:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens.core.confidence import Confidence
+from latent_tokens.core.confidence import Confidence, annealed
 from latent_tokens.core.decoding import Decoding, Generated, Step, order_of
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.methods import Denoiser, Method
@@ -22,6 +22,7 @@ from latent_tokens.core.order import is_random, is_refreshable, promote, shuffle
 from latent_tokens.core.plan import PlannedStep, plan_steps
 from latent_tokens.core.policies import PolicyInput, choose_latents
 from latent_tokens.core.state import State, start
+from latent_tokens.core.streams import Streams
 from latent_tokens.core.token_sampling import sample_tokens
 
 CandidateLogits = Callable[[PlannedStep, Int[Tensor, "A L"], Layout], Float[Tensor, "A K V"]]
@@ -97,6 +98,7 @@ def decode(
     refresh = decoding.refresh and is_refreshable(order_of(method, decoding))
     is_policy_random = is_random(decoding.latent_policy)
     uniform = state.streams.uniform
+    num_to_decode = state.num_masked
     for plan in plan_steps(method, decoding, state, rows):
         rows, number, num_clean, num_masked, count, k, n, num_shown = plan.on_device
         takes_all = plan.takes_all(len(state.tokens))
@@ -110,7 +112,8 @@ def decode(
         logits = candidate_logits(plan, tokens, layout)  # (A, K, V)
 
         # Line 11: choose the most confident candidates, sample their tokens.
-        picks = most_confident(logits, decoding.confidence, k, count, int(plan.count.max()))  # (A, T)
+        confidence = confidence_of_step(decoding, plan, num_to_decode, state.streams)
+        picks = most_confident(logits, confidence, k, count, int(plan.count.max()))  # (A, T)
         drawn = sample_tokens(logits, picks, decoding, uniform(plan.rows, plan.count))  # (A, T)
         entries = num_clean[:, None] + picks
         positions = order.gather(1, entries.clamp(max=order.shape[1] - 1))
@@ -178,6 +181,25 @@ def write_tokens(
     # The others go to an extra column, which is cut off.
     length = tokens.shape[1]
     return F.pad(tokens, (0, 1)).scatter(1, positions.masked_fill(~holds, length), drawn)[:, :length]
+
+
+def confidence_of_step(
+    decoding: Decoding, plan: PlannedStep, num_to_decode: Int[Tensor, " B"], streams: Streams
+) -> Confidence:
+    """Return the confidence of a step: the decoding's, with noise that falls linearly to 0 in the last step.
+
+    Args:
+        decoding: the settings.
+        plan: the step.
+        num_to_decode: the masked tokens of each row before the first step.
+        streams: those of the rows, which draw only if there is noise.
+    """
+    if not decoding.confidence_noise:
+        return decoding.confidence
+    rows, _, _, num_masked, count, *_ = plan.on_device
+    share_left = (num_masked - count).double() / num_to_decode[rows]
+    noise = streams.uniform(plan.rows, plan.candidates)  # (A, K)
+    return annealed(decoding.confidence, decoding.confidence_noise * share_left, noise)
 
 
 def most_confident(

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 BenchRow = Mapping[str, Any]  # of `bench --json`
 
-ORDER_NAMES = {"top_prob": "top-prob", "uniform": "uniform", "left_to_right": "left to right"}
+ORDER_NAMES = {
+    "top_prob": "top-prob",
+    "margin": "margin",
+    "entropy": "entropy",
+    "uniform": "uniform",
+    "left_to_right": "left to right",
+}
 
 
 def table(rows: Sequence[Row], title: str) -> Table:

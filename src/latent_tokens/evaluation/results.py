@@ -29,6 +29,7 @@ SHARES = (
     "distinct_1",
     "distinct_2",
     "distinct_3",
+    "distinct_share",
 )
 """Keys of shares. Until version 0.1 they were fractions of 1, except for the metric of the row."""
 

@@ -12,7 +12,8 @@ from typing import NotRequired, TypedDict, cast
 class RowSettings(TypedDict):
     """The settings that a row was decoded with.
 
-    `tokens_per_step` is left out if it is 1, and `off_distribution` if it is false.
+    `tokens_per_step` is left out if it is 1, `confidence_noise` if it is 0, and `off_distribution` if it is
+    false.
     """
 
     task: str
@@ -21,6 +22,7 @@ class RowSettings(TypedDict):
     latents: int | str  # n, "all" or the name of a rule
     candidates: int | str  # k, "all" or the name of a rule
     tokens_per_step: NotRequired[int | Callable[..., object]]
+    confidence_noise: NotRequired[float]  # scale of the Gumbel noise
     off_distribution: NotRequired[bool]  # n leaves out masked tokens that each input had in training
 
 
@@ -101,6 +103,9 @@ class Watched(TypedDict, total=False):
 
     foresight: list[ForesightRecord]
     dead_ends: list[DeadEndRecord]
+    distinct_share: float  # percent of the valid boards that differ from all others
+    intercalates: float  # 2x2 Latin subsquares of a valid board, mean
+    reference_intercalates: float  # the same of boards that the task generates
 
 
 class Software(TypedDict):

@@ -88,6 +88,11 @@ def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Deco
             f"order={order} is not supported by {name_of(method)}: {reason}. "
             "Use order=left_to_right, or a mdm or scdm model."
         )
+    if config.confidence_noise and not is_adaptive(order):
+        raise ValueError(
+            f"confidence_noise={config.confidence_noise} with order={order}: this order decodes its next "
+            "token. Use order=top_prob, or leave confidence_noise out."
+        )
     temperature = getattr(task, "temperature", 1.0) if config.temperature is None else config.temperature
     top_p = getattr(task, "top_p", 1.0) if config.top_p is None else config.top_p
     return Decoding(
@@ -96,6 +101,7 @@ def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Deco
         tokens_per_step=config.tokens_per_step or 1,
         order=schedule,
         confidence=CONFIDENCES.get(order, top_prob),
+        confidence_noise=config.confidence_noise or 0,
         refresh=config.refresh,
         temperature=temperature,
         top_p=top_p,
@@ -182,6 +188,8 @@ def row_settings(method: Method, task: Language, config: SamplingConfig, decodin
     )
     if decoding.tokens_per_step != 1:
         settings["tokens_per_step"] = decoding.tokens_per_step
+    if decoding.confidence_noise:
+        settings["confidence_noise"] = decoding.confidence_noise
     if is_off_distribution(method, decoding.latents):
         settings["off_distribution"] = True
     return settings

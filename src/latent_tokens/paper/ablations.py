@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from latent_tokens.configs import OrderName
 from latent_tokens.paper.cells import MODELS, ORDERS, WITH_LATENTS, Cell, Experiment, boards
 from latent_tokens.paper.scales import Latents, Scale
 
@@ -19,7 +20,22 @@ WHICH: tuple[tuple[Latents, str], ...] = ((0, "plain"), (4, "plain"), (4, "relev
 COMPUTE = ("12.5 % of the steps", "25 % of the steps", "50 % of the steps", "plain")
 SUPERVISED: tuple[tuple[str, Latents], ...] = (("mdm", None), ("scdm", 0), ("scdm", 4), ("scdm", "all"))
 DEPTHS = ("scdm", "scdm-depth", "mdm-depth")  # whose number of latent tokens is set at inference
+CONFIDENCES: tuple[tuple[OrderName, str], ...] = (
+    *(("top_prob", ""), ("margin", ""), ("entropy", "")),
+    *(("top_prob", ", noise 1"), ("top_prob", ", noise 4.5")),  # 4.5 is MaskGIT's
+)
 MORE_STEPS = "300 % of the steps"
+
+
+def confidences(scale: Scale) -> list[Cell]:
+    """Return boards of every confidence, and of top-prob with noise, at three numbers of candidates."""
+    return [
+        boards(method, order, latents, f"k={k}{noise}, diversity")
+        for order, noise in CONFIDENCES
+        for method, latents in MODELS
+        for k in (8, "all", "growing")
+        if (latents, k) != (0, "all")  # no masked token is left for n = all either
+    ]
 
 
 def frontier(scale: Scale) -> list[Cell]:
@@ -74,6 +90,12 @@ ABLATIONS: dict[str, Experiment] = {
             if (latents, k) != (0, "all")  # no masked token is left for n = all either
         ],
         "k = all leaves no latent tokens, so scdm's result there holds for every n.",
+    ),
+    "ablation-confidence": Experiment(
+        "Which candidate is decoded",
+        confidences,
+        "Noise is the scale of Gumbel noise on the log of the confidence, which falls to 0 over decoding"
+        " (MaskGIT). k = all leaves no latent tokens, so scdm's result there holds for every n.",
     ),
     "ablation-infilling": Experiment(
         "Number of candidates, for a model of boards that infills puzzles",

@@ -121,7 +121,7 @@ def value_of(line: Line, axis: Axis) -> Value:
 def with_all_candidates(lines: Sequence[Line]) -> list[Line]:
     """Return the results of n = all at k = all for n = 0: no masked token is left to be latent."""
     others = {(line.cell.method, line.cell.order) for line in lines if line.cell.latents == 0}
-    every = [line for line in lines if line.cell.variant == "k=all" and line.cell.latents == "all"]
+    every = [line for line in lines if num_candidates(line.cell) == line.cell.latents == "all"]
     return [
         replace(line, cell=replace(line.cell, latents=0))
         for line in every

@@ -119,7 +119,9 @@ def panel_title(line: Line) -> str:
         return f"{stand_in(line)}, {with_latents(cell.method, cell.latents, ' ')}"
     if cell.variant in (None, "watched") or cell.method.startswith("ar"):
         return stand_in(line)
-    return f"{stand_in(line)}, {ORDER_NAMES[cell.order]}"
+    noise = VARIANTS[cell.variant].evaluation.get("confidence_noise")
+    title = f"{stand_in(line)}, {ORDER_NAMES[cell.order]}"
+    return title if noise is None else f"{title}, noise {noise:g}"
 
 
 def with_latents(name: str, latents: Latents, separator: str) -> str:
@@ -218,6 +220,7 @@ def ahead(axes: Axes, lines: Sequence[Line]) -> None:
     for line in lines:
         counts = line.summed("foresight", "steps", "hit_right", "seen_right")
         shares = {steps: 100 * hit / seen for steps, (hit, seen) in counts.items() if seen}
+        name = f"{line.cell.method}, {ORDER_NAMES[line.cell.order]}"
         axes.plot(
             list(shares),
             list(shares.values()),
@@ -225,9 +228,7 @@ def ahead(axes: Axes, lines: Sequence[Line]) -> None:
             markersize=3,
             linestyle=STYLES[line.cell.latents == "all"],
             color=METHOD_COLORS[kind(line.cell)],
-            label=with_latents(
-                f"{line.cell.method}, {ORDER_NAMES[line.cell.order]}", line.cell.latents, ", "
-            ),
+            label=with_latents(name, line.cell.latents, ", "),
         )
     axes.set(xlabel="steps until the latent is decoded", ylim=(0, 100))
     axes.set_ylabel("latents predicted as decoded later, % (valid boards)")

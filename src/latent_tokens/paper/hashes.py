@@ -79,6 +79,7 @@ def evaluation_content(config: EvalConfig) -> dict[str, Content]:
             "precision": config.precision,
             "protocol": config.protocol,
             "off_distribution": config.off_distribution or None,
+            "confidence_noise": config.confidence_noise or None,
         }
     )
 

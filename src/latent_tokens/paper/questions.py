@@ -6,7 +6,7 @@ from itertools import product
 
 from latent_tokens.configs import OrderName
 from latent_tokens.evaluation.report import ORDER_NAMES
-from latent_tokens.paper.ablations import MORE_STEPS
+from latent_tokens.paper.ablations import CONFIDENCES, MORE_STEPS
 from latent_tokens.paper.cells import MODELS, ORDERS, OURS, WITH_LATENTS, Cell, Claim, boards
 from latent_tokens.paper.scales import BOARDS_9, Latents
 
@@ -23,6 +23,7 @@ def questions() -> list[Claim]:
         mdm_and_sidm("sudoku-gen", "uniform"),
         *sidm_and_scdm(),
         *of_candidates(),
+        *of_confidence(),
         *of_policies(),
         *of_depths(),
         *of_more_steps(),
@@ -81,6 +82,19 @@ def of_candidates() -> list[Claim]:
         name = method if n is None else f"{method} n={n}"
         every = infilled(method, n, "all")
         listed.append(Claim(f"{name}, top-prob: k=all > k=4", every, infilled(method, n, 4)))
+    return listed
+
+
+def of_confidence() -> list[Claim]:
+    """Return the claims on adaptive candidates against other confidences, and against annealed noise."""
+    listed = []
+    for (method, n), (order, noise), k in product(MODELS, CONFIDENCES[1:], (8, "all")):
+        name = method if n is None else f"{method} n={n}"
+        growing = boards(method, "top_prob", n, "k=growing, diversity")
+        n_of_other = "all" if k == "all" and n == 0 else n  # k = all leaves no latent tokens
+        other = boards(method, order, n_of_other, f"k={k}{noise}, diversity")
+        text = f"{name}: top-prob, k=growing > {ORDER_NAMES[order]}, k={k}{noise}"
+        listed.append(Claim(text, growing, other))
     return listed
 
 

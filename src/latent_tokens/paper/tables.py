@@ -13,6 +13,7 @@ from latent_tokens.evaluation.intervals import half_interval, wilson
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.evaluation.rows import Row, value_of
 from latent_tokens.paper.cells import Cell
+from latent_tokens.paper.diversity import columns_of
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.reference import AR_MTP, TOP_PROB, UNIFORM, Printed
@@ -22,11 +23,11 @@ from latent_tokens.tasks import Zebra, configured
 HEADINGS = (
     *("task", "method", "order", "n", "variant", "paper", "ours", "chance", "metric", "95% interval"),
     *("samples", "each seed", "over seeds", "latents predicted"),
+    *("distinct %", "intercalates (reference)"),
     *("relative cost", "relative cost, paper's formula"),
 )
-MAY_BE_EMPTY = tuple(
-    HEADINGS.index(name) for name in ("n", "variant", "paper", "chance", "latents predicted")
-)
+OF_SOME = ("n", "variant", "paper", "chance", "latents predicted", "distinct %", "intercalates (reference)")
+MAY_BE_EMPTY = tuple(map(HEADINGS.index, OF_SOME))
 LEGEND = (
     "The 95% interval pools the samples of all training seeds (Wilson), and seeds that solve the same puzzles"
     ' count each puzzle once. "Over seeds" is half of the 95% interval of the mean over training seeds'
@@ -36,6 +37,8 @@ LEGEND_OF = {
     "paper": 'The column "paper" has the published accuracy and cost, which are of larger tasks and models.',
     "n": "With k > 1 candidates, n = 0 still leaves up to k - 1 other masked tokens in the input.",
     "chance": "Chance is a random assignment that uses every value once per attribute.",
+    "distinct %": "Distinct: valid boards that differ from all others of their seed. Intercalates: 2x2 Latin"
+    " subsquares of a valid board, and of boards that the task generates (reference).",
 }
 STEPS_AHEAD = (1, 4, 16)  # steps between a latent's prediction and its decoding
 LOSSES = {"sudoku-large": "soft_loss", "text": "perplexity"}  # lower is better
@@ -207,6 +210,7 @@ def cells_of(line: Line) -> tuple[str, ...]:
         " ".join(map(line.written, line.values)),
         over_seeds,
         line.foreseen,
+        *columns_of(line.rows),
         mean_cost(line, "relative_cost"),
         mean_cost(line, "paper_cost"),
     )

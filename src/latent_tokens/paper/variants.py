@@ -26,9 +26,12 @@ from latent_tokens.core.relevance import (
 from latent_tokens.evaluation.evaluate import Adjust, Watcher
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.dead_ends import DeadEnds
+from latent_tokens.paper.diversity import Diversity
 from latent_tokens.paper.foresight import Foresight
 from latent_tokens.tasks import Solvable, Sudoku, Task
 
+DIVERSITY = ", diversity"
+"""The end of the names of variants that measure the diversity of boards. Tables and figures leave it out."""
 Schedule = Callable[[int, int], int | Callable[[int], int]]
 """(L, size) -> the number of latents, or number masked -> number of latents."""
 
@@ -191,6 +194,17 @@ VARIANTS: Registry[Variant] = Registry(
             f"dead ends, k={k}": Variant(evaluation={"candidates": k}, samples=0.15, watcher=DeadEnds)
             for k in (1, 8, "all", "growing")
         },
+        **{
+            f"k={k}{DIVERSITY}": Variant(evaluation={"candidates": k}, watcher=Diversity)
+            for k in (8, "all", "growing")
+        },
+        **{
+            f"k={k}, noise {noise:g}{DIVERSITY}": Variant(
+                evaluation={"candidates": k, "confidence_noise": noise}, watcher=Diversity
+            )
+            for k in (8, "all", "growing")
+            for noise in (1.0, 4.5)
+        },
     },
 )
 
@@ -208,4 +222,4 @@ LABELS = {
 
 def label(variant: str | None) -> str:
     """Return the name of a variant in tables and figures."""
-    return "" if variant is None else LABELS.get(variant, variant)
+    return "" if variant is None else LABELS.get(variant, variant.removesuffix(DIVERSITY))

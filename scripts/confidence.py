@@ -1,0 +1,172 @@
+"""Measure which candidate to decode, with the bundled models of boards: a part of docs/results.md.
+
+    python scripts/confidence.py              # measure what is missing, one row at a time
+    python scripts/confidence.py --render     # write the table and the figure from the rows that are stored
+
+The confidence of a candidate is its largest probability (top-prob), the distance to the second largest
+(margin), or the negative entropy of its prediction. The rows are in results/confidence/rows.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Literal, NamedTuple, cast
+
+import matplotlib.pyplot as plt
+
+from latent_tokens import load
+from latent_tokens.evaluation.evaluate import evaluate
+from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
+from latent_tokens.evaluation.results import append_result, read_results
+from latent_tokens.evaluation.rows import Row, metric_of
+from latent_tokens.palette import METHOD_COLORS
+from latent_tokens.paper.diversity import Diversity, columns_of
+from latent_tokens.storage import write_atomic
+from latent_tokens.tasks import Sudoku
+
+ROOT = Path(__file__).parents[1]
+ROWS = ROOT / "results" / "confidence" / "rows.jsonl"
+FIGURE = ROWS.with_name("confidence.png")
+PAGE = ROOT / "docs" / "results.md"
+TABLE = re.compile(r"(<!-- table confidence -->\n).*?(<!-- end -->)", re.S)
+SAMPLES = 500
+Candidates = Literal[8, "growing", "all"]
+CANDIDATES: tuple[Candidates, ...] = (8, "growing", "all")
+STYLES = {"top_prob": (":", "o"), "margin": ("--", "s"), "entropy": ("-", "D")}
+
+Latents = Literal[0, "all"]
+Order = Literal["top_prob", "margin", "entropy"]
+
+
+class Setting(NamedTuple):
+    """A bundled model and how it decodes."""
+
+    model: str
+    order: Order
+    candidates: Candidates
+    latents: Latents
+
+
+def settings() -> list[Setting]:
+    """Return what is measured. With k = all, scdm has no latent tokens."""
+    orders: tuple[Order, ...] = ("top_prob", "entropy")
+    listed = []
+    for side, order in product((6, 9), orders):
+        listed += [Setting(f"sudoku-{side}-mdm", order, k, "all") for k in CANDIDATES]
+    for side, order in product((6, 9), orders):
+        with_latents: tuple[tuple[Candidates, Latents], ...] = ((8, 0), (8, "all"), ("all", 0))
+        listed += [Setting(f"sudoku-{side}-scdm", order, k, n) for k, n in with_latents]
+    return [*listed, *(Setting("sudoku-6-mdm", "margin", k, "all") for k in CANDIDATES)]
+
+
+def setting_of(row: Row) -> tuple[object, ...]:
+    """Return the setting of a row, as `Setting` has it."""
+    return row["run"], row["order"], row["candidates"], row["latents"]
+
+
+def measure() -> None:
+    """Measure every setting without a row. Each row is stored when it has been measured."""
+    ROWS.parent.mkdir(exist_ok=True)
+    for setting in settings():
+        if setting in map(setting_of, rows()):
+            continue
+        model = load(setting.model)
+        task = cast(Sudoku, model.task)
+        (row,) = evaluate(
+            model.net,
+            task,
+            order=setting.order,
+            candidates=setting.candidates,
+            latents=(setting.latents,) if model.method.latent_control == "free" else None,
+            num_samples=SAMPLES,
+            watcher=partial(Diversity, task),
+        )
+        append_result(ROWS, row)
+
+
+def rows() -> list[Row]:
+    """Return the rows that are stored."""
+    return list(read_results(ROWS)) if ROWS.exists() else []
+
+
+def table(stored: Sequence[Row]) -> str:
+    """Return a line per model and confidence, with a column per number of candidates."""
+    headings = ["model", "n", "confidence", *(f"k = {k}" for k in CANDIDATES), "intercalates at k = all"]
+    lines = [headings]
+    by_setting = {setting_of(row): row for row in stored}
+    for model, n, order in dict.fromkeys((each.model, each.latents, each.order) for each in settings()):
+        found = [by_setting.get((model, order, k, n)) for k in CANDIDATES]
+        found[-1] = found[-1] or by_setting.get((model, order, "all", 0))
+        cells = ["" if row is None else with_interval(row) for row in found]
+        intercalates = "" if found[-1] is None else columns_of([found[-1]])[1]
+        lines.append([f"`{model}`", str(n), ORDER_NAMES[order], *cells, intercalates])
+    return as_markdown(lines)
+
+
+def place_of(row: Row) -> int:
+    """Return the place of a row's number of candidates on the axis."""
+    return [str(k) for k in CANDIDATES].index(str(row["candidates"]))
+
+
+def with_interval(row: Row) -> str:
+    """Return the percent of valid boards with its interval."""
+    low, high = row["ci95"] or (0, 100)
+    return f"{metric_of(row):.1f} ({low:.1f}-{high:.1f})"
+
+
+def draw(stored: Sequence[Row], path: Path) -> None:
+    """Draw valid boards over the number of candidates: a curve per confidence, a panel per size."""
+    sheet, panels = plt.subplots(1, 2, figsize=(9, 4), layout="constrained", sharey=True)
+    for axes, side in zip(panels, (6, 9), strict=True):
+        of_side = [
+            row
+            for row in stored
+            if row["run"].startswith(f"sudoku-{side}-")
+            and (row["latents"] != 0 or row["candidates"] == "all")
+        ]
+        for method, order in product(("mdm", "scdm"), STYLES):
+            curve = [row for row in of_side if (row["method"], row["order"]) == (method, order)]
+            curve.sort(key=place_of)
+            if not curve:
+                continue
+            at = [place_of(row) for row in curve]
+            values = [metric_of(row) for row in curve]
+            bounds = [row["ci95"] or [0, 100] for row in curve]
+            below = [value - low for value, (low, _) in zip(values, bounds, strict=True)]
+            above = [high - value for value, (_, high) in zip(values, bounds, strict=True)]
+            line, marker = STYLES[order]
+            label = f"{method}, {ORDER_NAMES[order]}"
+            axes.errorbar(
+                at, values, [below, above], linestyle=line, marker=marker, markersize=4, capsize=3,
+                color=METHOD_COLORS[method], label=label,
+            )  # fmt: skip
+        axes.set(title=f"{side}x{side} boards", xlabel="candidates k", ylim=(0, 100))
+        axes.set(xticks=range(len(CANDIDATES)), xticklabels=CANDIDATES)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", alpha=0.3)
+    panels[0].set_ylabel("valid boards, %")
+    panels[0].legend(frameon=False, fontsize=8)
+    sheet.savefig(path, dpi=150)
+
+
+def main() -> None:
+    """Measure what is missing, then write the table and the figure."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--render", action="store_true", help="Measure nothing.")
+    if not parser.parse_args().render:
+        measure()
+    stored = rows()
+    page = TABLE.sub(lambda match: f"{match[1]}{table(stored)}{match[2]}", PAGE.read_text(encoding="utf-8"))
+    write_atomic({PAGE: page.encode()})
+    draw(stored, FIGURE)
+
+
+if __name__ == "__main__":
+    main()

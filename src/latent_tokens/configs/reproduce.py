@@ -14,7 +14,7 @@ ExperimentName = Literal[
     "figure-sudoku-large", "figure-text", "table-text", "figure-worth", "ablation-refresh", "ablation-weight",
     "ablation-candidates", "ablation-confidence", "ablation-infilling", "ablation-growing",
     "ablation-schedule", "ablation-targets", "ablation-latents", "ablation-relevant", "figure-predictions",
-    "figure-dead-ends", "figure-compute", "figure-depth", "figure-equal-compute",
+    "figure-dead-ends", "figure-compute", "figure-depth", "figure-equal-compute", "ablation-nats",
     "table-models", "table-datasets", "table-training", "claims", "all",
 ]  # fmt: skip
 
@@ -31,7 +31,7 @@ class ReproduceConfig:
     figure-latents, figure-sudoku-large, figure-text, table-text, figure-worth, ablation-refresh,
     ablation-weight, ablation-candidates, ablation-confidence, ablation-infilling, ablation-growing,
     ablation-schedule, ablation-targets, ablation-latents, ablation-relevant, figure-predictions,
-    figure-dead-ends, figure-compute, figure-depth, figure-equal-compute or all. table-models,
+    figure-dead-ends, figure-compute, figure-depth, figure-equal-compute, ablation-nats or all. table-models,
     table-datasets, table-training and claims run nothing: they summarize the package or its rows."""
     scale: ScaleName = "cpu"
     """Size of the runs. smoke takes seconds. cpu takes minutes per model, on smaller tasks. paper is the

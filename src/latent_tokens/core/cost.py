@@ -5,8 +5,10 @@ from __future__ import annotations
 from jaxtyping import Int
 from torch import Tensor
 
+from latent_tokens.core.decoding import Count
 
-def tokens_processed(length: int, known: int, candidates: int, latents: int) -> int:
+
+def tokens_processed(length: int, known: int, candidates: int, latents: Count) -> int:
     """Return the tokens processed by a sample that decodes one token per step.
 
     Each step processes the clean tokens and min(k + n, masked) masked tokens.
@@ -15,13 +17,18 @@ def tokens_processed(length: int, known: int, candidates: int, latents: int) -> 
         length: the number of positions L.
         known: the number of given tokens.
         candidates: k.
-        latents: n.
+        latents: n, all, or a function of the number of masked tokens.
 
     Example:
         >>> tokens_processed(length=4, known=2, candidates=1, latents=0)  # 3 + 4
         7
     """
-    return sum(clean + min(candidates + latents, length - clean) for clean in range(known, length))
+    processed = 0
+    for num_masked in range(1, length - known + 1):
+        n = latents(num_masked) if callable(latents) else latents
+        masked_shown = num_masked if n == "all" else min(candidates + n, num_masked)
+        processed += length - num_masked + masked_shown
+    return processed
 
 
 def relative_cost(length: int, candidates: int, latents: int) -> float:

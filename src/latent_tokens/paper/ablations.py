@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from latent_tokens.configs import OrderName
 from latent_tokens.paper.cells import MODELS, ORDERS, WITH_LATENTS, Cell, Experiment, boards
+from latent_tokens.paper.nats import boards_in_nats
 from latent_tokens.paper.scales import Latents, Scale
 
 CHOICES = (
@@ -155,6 +156,9 @@ ABLATIONS: dict[str, Experiment] = {
             for order in ORDERS
             for latents, name in WHICH
         ],
+    ),
+    "ablation-nats": Experiment(
+        "Boards: exact nats by latent tokens, policy and timing", boards_in_nats, in_nats=True
     ),
     "figure-dead-ends": Experiment(
         "Boards without a solution left, by the number of candidates",

@@ -41,7 +41,7 @@ class Experiment:
     """The title of a figure, the cells at a scale, and a note under the table.
 
     `over` are the numbers of tokens on the horizontal axes. Without them the cells decide on the axis.
-    An experiment `of_likelihood` compares the exact likelihood of held-out text.
+    An experiment `of_likelihood` compares the exact likelihood of held-out text, or of boards `in_nats`.
     """
 
     title: str
@@ -49,6 +49,7 @@ class Experiment:
     note: str = ""
     over: tuple[TokenAxis, ...] = ()
     of_likelihood: bool = False
+    in_nats: bool = False
 
 
 @dataclass(frozen=True)

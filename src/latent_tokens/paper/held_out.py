@@ -1,29 +1,33 @@
-"""The exact likelihood of held-out text, as rows have it."""
+"""The exact likelihood of held-out sequences, as rows have it."""
 
 from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from latent_tokens.core.cost import tokens_processed
 from latent_tokens.core.decoding import Decoding
+from latent_tokens.core.policies import LatentPolicy
 from latent_tokens.data.datasets import fingerprint
 from latent_tokens.evaluation.evaluate import checked_decodings, paper_cost
 from latent_tokens.evaluation.held_out import nats_along_orders
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio
 from latent_tokens.evaluation.origin import trained_run
-from latent_tokens.evaluation.problems import policy_for, read_split
+from latent_tokens.evaluation.problems import device_of, policy_for, read_split
 from latent_tokens.evaluation.rows import HeldOut, Row, RowCosts, joined
-from latent_tokens.evaluation.settings import row_settings
+from latent_tokens.evaluation.settings import row_settings, shown_latents
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.progress import counting
 from latent_tokens.storage import provenance, read_description
-from latent_tokens.tasks import Examples, Text, described
+from latent_tokens.tasks import Examples, Language, Text, described
 from latent_tokens.tasks.base import evenly
 
 
@@ -35,12 +39,18 @@ def text_of_model(folder: Path) -> Text:
     return task
 
 
-def measure_held_out(net: Transformer, task: Text, recipe: Recipe) -> tuple[HeldOut, Examples]:
-    """Return the nats of held-out sequences along one order, the same for every n, and the sequences."""
+def held_out_examples(task: Language, recipe: Recipe) -> Examples:
+    """Return the held-out sequences of a recipe, evenly spaced in the test split of its data set."""
     assert recipe.evaluation.data is not None
     test = read_split(task, recipe.evaluation.data, "test")
-    examples = test.take(evenly(len(test.tokens), recipe.num_held_out))
-    policy = policy_for(net, task, recipe.evaluation)
+    return test.take(evenly(len(test.tokens), recipe.num_held_out))
+
+
+def measure_held_out(
+    net: Transformer, task: Text, recipe: Recipe, latent_policy: LatentPolicy
+) -> tuple[HeldOut, Examples]:
+    """Return the nats of held-out sequences along one order, the same for every n, and the sequences."""
+    examples = held_out_examples(task, recipe)
     with counting("held-out likelihood", len(examples.tokens)) as report:
         nats = nats_along_orders(
             net,
@@ -49,26 +59,53 @@ def measure_held_out(net: Transformer, task: Text, recipe: Recipe) -> tuple[Held
             latents=recipe.cell.latents,
             seed=recipe.training.seed,
             report=report,
-            latent_policy=policy,
+            latent_policy=latent_policy,
         )
-    entries: HeldOut = {
+    return entries_of(examples, nats[0], recipe), examples
+
+
+def entries_of(examples: Examples, nats: NDArray[np.float64], recipe: Recipe) -> HeldOut:
+    """Return the entries of a row on its held-out sequences, with the nats of each (N)."""
+    assert recipe.evaluation.data is not None
+    return {
         "problems": recipe.evaluation.data.name,
         "problems_sha256": fingerprint(examples),
-        "held_out_nats": nats[0].round(4).tolist(),
+        "held_out_nats": nats.round(4).tolist(),
         "held_out_tokens": int(examples.lengths.sum()),
     }
-    return entries, examples
 
 
 def measure_likelihood(net: Transformer, recipe: Recipe) -> Row:
     """Return the row of held-out nats alone: no text is generated."""
     task = text_of_model(recipe.training.folder)
     (decoding,) = checked_decodings(net, task, recipe.evaluation)
+    decoding = replace(decoding, latent_policy=policy_for(net, task, recipe.evaluation))
     begun = time.perf_counter()
-    entries, examples = measure_held_out(net, task, recipe)
-    costs = costs_of(
-        decoding, examples, recipe, time.perf_counter() - begun, str(next(net.parameters()).device)
-    )
+    entries, examples = measure_held_out(net, task, recipe, decoding.latent_policy)
+    return likelihood_row(net, task, recipe, decoding, examples, entries, time.perf_counter() - begun)
+
+
+def likelihood_row(
+    net: Transformer,
+    task: Language,
+    recipe: Recipe,
+    decoding: Decoding,
+    examples: Examples,
+    entries: HeldOut,
+    seconds: float,
+) -> Row:
+    """Return the row of held-out nats.
+
+    Args:
+        net: the model.
+        task: its task.
+        recipe: the recipe of the row.
+        decoding: the settings that the sequences were scored with.
+        examples: the held-out sequences.
+        entries: their nats.
+        seconds: the time that they took.
+    """
+    costs = costs_of(net, decoding, examples, recipe, seconds)
     lengths = examples.lengths.tolist()
     mean = sum(entries["held_out_nats"]) / sum(lengths)
     half = half_interval_of_ratio(entries["held_out_nats"], lengths)
@@ -88,10 +125,11 @@ def measure_likelihood(net: Transformer, recipe: Recipe) -> Row:
     )
 
 
-def costs_of(decoding: Decoding, examples: Examples, recipe: Recipe, seconds: float, device: str) -> RowCosts:
+def costs_of(
+    net: Transformer, decoding: Decoding, examples: Examples, recipe: Recipe, seconds: float
+) -> RowCosts:
     """Return the cost of scoring one token per step, as decoding with k = 1 counts it."""
-    n = decoding.latents
-    assert isinstance(n, int)
+    n = net.method.default_latents if decoding.latents is None else decoding.latents
     lengths = examples.lengths.tolist()
     known = examples.known.sum(1).tolist()
     processed = 0
@@ -102,16 +140,16 @@ def costs_of(decoding: Decoding, examples: Examples, recipe: Recipe, seconds: fl
     return RowCosts(
         processed=processed / len(lengths),
         relative_cost=round(processed / most, 4),
-        paper_cost=paper_cost(max(lengths), 1, n),
+        paper_cost=paper_cost(max(lengths), 1, shown_latents(net.method, decoding)),
         forward_passes=max(length - given for length, given in zip(lengths, known, strict=True)),
         seconds=round(seconds, 3),
         samples_per_second=round(len(lengths) / seconds, 2),
-        seed=recipe.training.seed,
+        seed=recipe.evaluation.seed,
         temperature=1.0,
         top_p=1.0,
         refresh=False,
-        latent_policy=recipe.evaluation.latent_policy or "nearest",
-        device=device,
+        latent_policy=getattr(decoding.latent_policy, "__name__", "custom"),
+        device=str(device_of(net)),
         threads=torch.get_num_threads(),
     )
 

@@ -76,7 +76,7 @@ def estimate(works: Iterable[Work]) -> float:
         rate = step_seconds(training.size, training.batch_size, length)
         total += work.steps_left * rate
         for recipe in work.missing:
-            samples = recipe.evaluation.num_samples or DEFAULT_SAMPLES
+            samples = recipe.evaluation.num_samples or recipe.num_held_out or DEFAULT_SAMPLES
             total += samples / training.batch_size * length * rate / PASS
     return total
 

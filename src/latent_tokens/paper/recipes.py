@@ -32,7 +32,7 @@ class Recipe:
     evaluation: EvalConfig
     problems: DataConfig | None = None  # the data set of puzzles that a model of boards infills
     judge: str | None = None  # the evaluator model of generated text
-    num_held_out: int = 0  # sequences of text whose likelihood is measured
+    num_held_out: int = 0  # sequences whose likelihood is measured
     imported: bool = False  # the model is published and not trained here
 
     @property
@@ -99,13 +99,16 @@ def of_cells(
     """
     scale = SCALES[scale_name]
     folder = root / scale_name
-    return [
-        text_recipe(cell, scale, seed, folder, judge)
-        if scale.budgets[cell.task].task == "text"
-        else puzzle_recipe(cell, scale, seed, folder)
-        for cell in cells
-        for seed in range(seeds or scale.budgets[cell.task].seeds)
-    ]
+    listed = []
+    for cell in cells:
+        for seed in range(seeds or scale.budgets[cell.task].seeds):
+            if scale.budgets[cell.task].task == "text":
+                listed.append(text_recipe(cell, scale, seed, folder, judge))
+            elif VARIANTS[cell.variant or "plain"].in_nats:
+                listed.append(nats_recipe(cell, scale, seed, folder))
+            else:
+                listed.append(puzzle_recipe(cell, scale, seed, folder))
+    return listed
 
 
 def puzzle_recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
@@ -148,6 +151,18 @@ def puzzle_recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
     )
     evaluation = replace(evaluation, **variant.evaluation)
     return in_folder(Recipe(cell, data, training, evaluation, problems), root)
+
+
+def nats_recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
+    """Return the recipe of the likelihood of held-out boards, which are the same for every training seed.
+
+    So is the seed of the evaluation, which the orders are drawn from.
+    """
+    recipe = puzzle_recipe(cell, scale, seed, root)
+    evaluation = replace(
+        recipe.evaluation, data=recipe.data.folder, num_samples=None, seed=0, precision="fp32"
+    )
+    return replace(recipe, evaluation=evaluation, num_held_out=scale.num_boards)
 
 
 def text_recipe(cell: Cell, scale: Scale, seed: int, root: Path, judge: str | None) -> Recipe:

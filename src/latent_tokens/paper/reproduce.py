@@ -14,6 +14,7 @@ from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.claims import claims_table
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.figures import draw
+from latent_tokens.paper.nats_report import draw_nats, nats_markdown
 from latent_tokens.paper.plan import Work, estimate, plan
 from latent_tokens.paper.queue import in_order, read_queue, run_queue
 from latent_tokens.paper.recipes import Recipe, recipes
@@ -103,7 +104,9 @@ def write(requested: list[Recipe], experiment: str, scale: ScaleName, folder: Pa
     write_atomic({folder / f"{experiment}.md": table.encode()})
     if experiment.startswith("table"):
         return table
-    if EXPERIMENTS[experiment].of_likelihood:
+    if EXPERIMENTS[experiment].in_nats:
+        draw_nats(shown, experiment, command, folder / experiment)
+    elif EXPERIMENTS[experiment].of_likelihood:
         draw_worth(shown, experiment, command, folder / experiment)
     elif all(line.is_text for line in shown):
         draw_text(shown, experiment, command, folder / experiment)
@@ -114,6 +117,8 @@ def write(requested: list[Recipe], experiment: str, scale: ScaleName, folder: Pa
 
 def table_of(lines: Sequence[Line], experiment: str, scale: ScaleName) -> str:
     """Return the Markdown table of an experiment."""
+    if EXPERIMENTS[experiment].in_nats:
+        return nats_markdown(lines, experiment, scale)
     if EXPERIMENTS[experiment].of_likelihood:
         return worth_markdown(lines, experiment, scale)
     if all(line.is_text for line in lines):

@@ -20,6 +20,7 @@ from latent_tokens.evaluation.results import append_result, check_equal, read_re
 from latent_tokens.evaluation.rows import Row, RowOfRecipe
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.held_out import measure_likelihood
+from latent_tokens.paper.held_out_boards import measure_nats
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.texts import measure_text
 from latent_tokens.processes import fastest_device
@@ -101,7 +102,9 @@ def measure(recipe: Recipe) -> Row:
 
 
 def measure_of(recipe: Recipe) -> Callable[[Transformer, Recipe], Row]:
-    """Return what measures a recipe: puzzles, generated text, or the likelihood of held-out text alone."""
+    """Return what measures a recipe: samples, or the likelihood of held-out text or boards alone."""
+    if recipe.variant.in_nats:
+        return measure_nats
     if recipe.data.task != "text":
         return measure_puzzles
     return measure_text if recipe.judge else measure_likelihood

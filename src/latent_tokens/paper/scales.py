@@ -63,6 +63,7 @@ class Scale:
     windows: tuple[int, ...]
     texts: Texts
     precision: Precision = "fp32"  # of sampling
+    num_boards: int = 0  # held-out boards whose likelihood is measured
 
     def dial_of(self, task: str) -> tuple[Latents, ...]:
         """Return the numbers of latent tokens of a figure of a task."""
@@ -146,6 +147,7 @@ SCALES: Registry[Scale] = Registry(
             chosen=(4,),
             windows=(1, 4),
             texts=Texts("trigrams", 4, 2, dial=(0, 4)),
+            num_boards=4,
         ),
         "cpu": Scale(
             {
@@ -203,6 +205,7 @@ SCALES: Registry[Scale] = Registry(
             windows=(1, 4, 16),
             texts=Texts("smollm2", 100, 64),
             precision="bf16",
+            num_boards=64,
         ),
         "paper": Scale(
             {

@@ -43,7 +43,7 @@ LEGEND_OF = {
 STEPS_AHEAD = (1, 4, 16)  # steps between a latent's prediction and its decoding
 LOSSES = {"sudoku-large": "soft_loss", "text": "perplexity"}  # lower is better
 PUZZLES = ("sudoku-puzzle", "zebra", "countdown")  # tasks whose problems are the same for every seed
-DIGITS = {"soft_loss": 2}  # of a metric; 1 for the others
+DIGITS = {"soft_loss": 2, "nats_per_token": 4}  # of a metric; 1 for the others
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,19 @@ class Line:
     @property
     def metric(self) -> str:
         """The key of the value in a result. An accuracy is known only if there is a result."""
-        return LOSSES.get(self.cell.task) or str(self.rows[0]["metric"])
+        return self.loss or str(self.rows[0]["metric"])
+
+    @property
+    def loss(self) -> str | None:
+        """The key of the value if lower is better, else None."""
+        if any(recipe.variant.in_nats for recipe in self.recipes):
+            return "nats_per_token"
+        return LOSSES.get(self.cell.task)
 
     @property
     def is_loss(self) -> bool:
         """Whether lower is better."""
-        return self.cell.task in LOSSES
+        return self.loss is not None
 
     @property
     def is_text(self) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation.evaluators import find_judge
 from latent_tokens.evaluation.generative_perplexity import evaluate_text
-from latent_tokens.evaluation.problems import read_split
+from latent_tokens.evaluation.problems import policy_for, read_split
 from latent_tokens.evaluation.report import as_markdown, save_sheet
 from latent_tokens.evaluation.rows import HeldOut, Row, value_of
 from latent_tokens.network.transformer import Transformer
@@ -61,7 +61,8 @@ def measure_text(net: Transformer, recipe: Recipe) -> Row:
     )
     entries: HeldOut = {"problems": None, "problems_sha256": None}
     if data is not None and recipe.num_held_out:
-        entries, _ = measure_held_out(net, task, recipe)
+        policy = policy_for(net, task, recipe.evaluation)
+        entries, _ = measure_held_out(net, task, recipe, policy)
     return {**row, **entries}
 
 

@@ -40,7 +40,8 @@ Schedule = Callable[[int, int], int | Callable[[int], int]]
 class Variant:
     """One change: settings of the training or evaluation, a share of steps or samples, or the decoding.
 
-    A watcher changes nothing, and writes down what it sees.
+    A watcher changes nothing, and writes down what it sees. A variant `in_nats` measures the exact likelihood
+    of held-out boards instead of samples.
     """
 
     training: Mapping[str, Any] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class Variant:
     evaluation: Mapping[str, Any] = field(default_factory=dict)
     adjust: Adjust | None = None
     watcher: Callable[[Solvable], Watcher] | None = None
+    in_nats: bool = False
 
 
 def sharing(task: Task) -> Tensor:
@@ -160,6 +162,20 @@ def late(length: int, size: int) -> Callable[[int], int]:
     return late
 
 
+TIMINGS = {
+    "constant": Variant(adjust=partial(scheduled, constant)),
+    "a share": Variant(adjust=partial(scheduled, a_share)),
+    "early": Variant(adjust=partial(scheduled, early)),
+    "late": Variant(adjust=partial(scheduled, late)),
+}
+OF_UNITS = Variant(adjust=constrained_of_a_unit)
+IN_NATS = {
+    **{name: Variant(evaluation={"latent_policy": name}) for name in ("nearest", "random", "relevant")},
+    "constrained of a unit": OF_UNITS,
+    **{name: replace(timing, evaluation={"latent_policy": "random"}) for name, timing in TIMINGS.items()},
+}
+NATS = ", nats"  # ends the name of a variant that is measured in nats
+
 VARIANTS: Registry[Variant] = Registry(
     "variant",
     {
@@ -169,10 +185,7 @@ VARIANTS: Registry[Variant] = Registry(
         "elbo": Variant(training={"weight": "elbo"}),
         "target only": Variant(training={"targets": "next"}),
         **{f"k={k}": Variant(evaluation={"candidates": k}) for k in (1, 2, 4, 8, 16, "all", "growing")},
-        "constant": Variant(adjust=partial(scheduled, constant)),
-        "a share": Variant(adjust=partial(scheduled, a_share)),
-        "early": Variant(adjust=partial(scheduled, early)),
-        "late": Variant(adjust=partial(scheduled, late)),
+        **TIMINGS,
         **{
             name: Variant(evaluation={"latent_policy": name})
             for name in ("random", "adjacent", "decaying", "distant")
@@ -185,10 +198,11 @@ VARIANTS: Registry[Variant] = Registry(
         },
         "of a unit": Variant(adjust=of_a_unit),
         "constrained": Variant(adjust=constrained),
-        "constrained of a unit": Variant(adjust=constrained_of_a_unit),
+        "constrained of a unit": OF_UNITS,
         "most certain": Variant(adjust=partial(certain, 1)),
         "least certain": Variant(adjust=partial(certain, -1)),
         "relevant": Variant(evaluation={"latent_policy": "relevant"}),
+        **{f"{name}{NATS}": replace(variant, in_nats=True) for name, variant in IN_NATS.items()},
         "watched": Variant(watcher=lambda task: Foresight()),
         **{
             f"dead ends, k={k}": Variant(evaluation={"candidates": k}, samples=0.15, watcher=DeadEnds)
@@ -222,4 +236,7 @@ LABELS = {
 
 def label(variant: str | None) -> str:
     """Return the name of a variant in tables and figures."""
-    return "" if variant is None else LABELS.get(variant, variant.removesuffix(DIVERSITY))
+    if variant is None:
+        return ""
+    name = variant.removesuffix(NATS).removesuffix(DIVERSITY)
+    return LABELS.get(name, name)

@@ -13,11 +13,11 @@ from latent_tokens.evaluation.problems import Batch
 from latent_tokens.evaluation.settings import POLICIES
 from latent_tokens.paper.entropy import NATS_PER_CELL, entropy_per_cell
 from latent_tokens.paper.held_out_boards import random_order, recorded_order, row_of_boards
+from latent_tokens.paper.lines import lines
 from latent_tokens.paper.nats import boards_in_nats
 from latent_tokens.paper.nats_report import draw_nats, nats_markdown
 from latent_tokens.paper.recipes import of_cells
 from latent_tokens.paper.scales import SCALES
-from latent_tokens.paper.tables import lines
 
 torch.set_num_threads(1)
 NAME = "ablation-nats"

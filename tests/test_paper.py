@@ -29,6 +29,7 @@ from latent_tokens.paper.hashes import (
     training_content,
     without_none,
 )
+from latent_tokens.paper.lines import Line, lines
 from latent_tokens.paper.plan import Work, estimate, plan
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reference import (
@@ -43,7 +44,7 @@ from latent_tokens.paper.reference import (
 from latent_tokens.paper.reproduce import reproduce, table_of
 from latent_tokens.paper.runs import check_together, measured, run, train
 from latent_tokens.paper.scales import SCALES
-from latent_tokens.paper.tables import Line, lines, markdown, printed
+from latent_tokens.paper.tables import markdown, printed
 from latent_tokens.paper.texts import held_out, taken_off
 from latent_tokens.storage import read_lines
 from latent_tokens.training.loop import keep_if_best

@@ -25,10 +25,11 @@ from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.figures import draw, painter, panel_title, panels_of
 from latent_tokens.paper.foresight import Foresight
 from latent_tokens.paper.hashes import evaluation_content, training_content
+from latent_tokens.paper.lines import lines
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reproduce import write
 from latent_tokens.paper.scales import SCALES
-from latent_tokens.paper.tables import lines, markdown
+from latent_tokens.paper.tables import markdown
 from latent_tokens.paper.tokens import token_panels
 from latent_tokens.paper.variants import (
     VARIANTS,

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from latent_tokens.configs import ScaleName
 from latent_tokens.paper.cells import OURS, Cell, Claim
+from latent_tokens.paper.nats import questions_in_nats
 from latent_tokens.paper.questions import mdm_and_sidm, questions, questions_of_9
 from latent_tokens.paper.scales import BOARDS_9, SCALES, Scale
 
@@ -47,6 +48,7 @@ def claims(scale: ScaleName) -> list[Claim]:
         *printed_of_text(SCALES[scale]),
         *questions(),
         *(questions_of_9() if has_boards_9 else ()),
+        *(questions_in_nats() if SCALES[scale].num_boards else ()),
     ]
 
 

@@ -12,8 +12,8 @@ from latent_tokens.evaluation.intervals import half_interval, wilson_difference
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.evaluation.rows import Row
 from latent_tokens.paper.claim_list import claims
+from latent_tokens.paper.lines import Line, lines, stand_in
 from latent_tokens.paper.recipes import of_cells
-from latent_tokens.paper.tables import Line, lines, stand_in
 
 ENOUGH = 3  # training seeds
 HEADINGS = (

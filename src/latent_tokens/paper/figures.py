@@ -24,8 +24,8 @@ from latent_tokens.paper.curves import (
     legend_below,
 )
 from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED
+from latent_tokens.paper.lines import Line, stand_in
 from latent_tokens.paper.scales import Latents
-from latent_tokens.paper.tables import Line, stand_in
 from latent_tokens.paper.tokens import Painter, Panel, token_panels
 from latent_tokens.paper.variants import VARIANTS, label
 

@@ -15,7 +15,7 @@ from latent_tokens.evaluation.report import as_markdown, save_sheet
 from latent_tokens.palette import METHOD_COLORS, PAGE
 from latent_tokens.paper.entropy import NATS_PER_CELL
 from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.tables import Line, stand_in
+from latent_tokens.paper.lines import Line, stand_in
 from latent_tokens.paper.variants import IN_NATS, label
 
 if TYPE_CHECKING:

@@ -14,13 +14,14 @@ from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.claims import claims_table
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.figures import draw
+from latent_tokens.paper.lines import Line, lines
 from latent_tokens.paper.nats_report import draw_nats, nats_markdown
 from latent_tokens.paper.plan import Work, estimate, plan
 from latent_tokens.paper.queue import in_order, read_queue, run_queue
 from latent_tokens.paper.recipes import Recipe, recipes
 from latent_tokens.paper.runs import check_together, measured, run
 from latent_tokens.paper.scales import SCALES
-from latent_tokens.paper.tables import Line, lines, markdown
+from latent_tokens.paper.tables import markdown
 from latent_tokens.paper.texts import draw_text, text_markdown
 from latent_tokens.paper.worth import draw_worth, worth_markdown
 from latent_tokens.processes import fastest_device

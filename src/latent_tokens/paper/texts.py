@@ -20,9 +20,9 @@ from latent_tokens.network.transformer import Transformer
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.held_out import held_out, measure_held_out, taken_off, text_of_model
+from latent_tokens.paper.lines import Line
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.reference import TEXT
-from latent_tokens.paper.tables import Line
 
 HEADINGS = (
     "method", "n", "paper: perplexity / s", "seed", "perplexity", "95% interval",

@@ -13,8 +13,8 @@ from latent_tokens.evaluation.report import ORDER_NAMES
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.cells import Cell, TokenAxis
 from latent_tokens.paper.curves import STYLES, bars, kind, legend_below
+from latent_tokens.paper.lines import Line, stand_in
 from latent_tokens.paper.scales import Latents
-from latent_tokens.paper.tables import Line, stand_in
 from latent_tokens.paper.variants import VARIANTS
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from latent_tokens.palette import METHOD_COLORS, PAGE
 from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.held_out import held_out, taken_off
+from latent_tokens.paper.lines import Line
 from latent_tokens.paper.scales import SMOLLM2
-from latent_tokens.paper.tables import Line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,8 +19,9 @@ def boards_in_nats(scale: Scale) -> list[Cell]:
     if not scale.num_boards:
         return []
     listed = []
+    dial = dict.fromkeys((*scale.dial_of("sudoku-gen"), *scale.chosen))
     for order in ORDERS:
-        listed += [boards("scdm", order, n, f"random{NATS}") for n in scale.dial_of("sudoku-gen")]
+        listed += [boards("scdm", order, n, f"random{NATS}") for n in dial]
         listed += [boards("scdm", order, n, f"{name}{NATS}") for name in POLICIES for n in scale.chosen]
         listed += [boards("scdm", order, None, f"{name}{NATS}") for name in TIMING]
         listed += [boards(method, order, None, f"nearest{NATS}") for method in ("sidm", "mdm")]

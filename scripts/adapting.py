@@ -44,7 +44,7 @@ PAGE = ROOT / "docs" / "adapting.md"
 FIGURE = ROOT / "docs" / "adapting.png"
 TABLE = re.compile(r"(<!-- table adapting -->\n).*?(<!-- end -->)", re.S)
 SEQUENCES, FEW = 32, 8  # measured at the end of training, and at each checkpoint
-ORDERS = 2  # random orders of a method that has no order of its own
+ORDERS = 1  # random orders per sequence of a method that has no order of its own
 
 Count = int | Literal["all"]
 

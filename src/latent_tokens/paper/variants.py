@@ -209,12 +209,13 @@ VARIANTS: Registry[Variant] = Registry(
             for k in (1, 8, "all", "growing")
         },
         **{
-            f"k={k}{DIVERSITY}": Variant(evaluation={"candidates": k}, watcher=Diversity)
+            f"k={k}{DIVERSITY}": Variant(evaluation={"candidates": k, "precision": "fp32"}, watcher=Diversity)
             for k in (8, "all", "growing")
         },
         **{
             f"k={k}, noise {noise:g}{DIVERSITY}": Variant(
-                evaluation={"candidates": k, "confidence_noise": noise}, watcher=Diversity
+                evaluation={"candidates": k, "confidence_noise": noise, "precision": "fp32"},
+                watcher=Diversity,
             )
             for k in (8, "all", "growing")
             for noise in (1.0, 4.5)

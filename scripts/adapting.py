@@ -4,7 +4,8 @@
     python scripts/adapting.py models/smollm2 data/english-32 runs/smollm2-ar-latents     # a run
     python scripts/adapting.py --render     # write the table and the figure from the rows that are stored
 
-A run is measured at its end, on 32 sequences, and at each validation whose checkpoint it keeps, on 8 of them.
+A run is measured at its end, on 32 sequences and on 8 of them, and on these 8 at each validation whose
+checkpoint it keeps.
 The rows are in results/adapting/rows.jsonl. A row that is stored is not measured again.
 """
 
@@ -90,7 +91,9 @@ def parts_of(base: Path, run: Path | None) -> Iterator[Part]:
         if step in checkpoints:
             load_averaged(net, checkpoints[step])
             yield Part(net, step, FEW, (0, 8))
-    yield Part(open_run(run, base), last, SEQUENCES, (0, 8, 64, "all"))
+    net = open_run(run, base)
+    yield Part(net, last, FEW, (0, 8))  # along the same random orders as at the checkpoints
+    yield Part(net, last, SEQUENCES, (0, 8, 64, "all"))
 
 
 def open_run(run: Path, base: Path) -> HuggingFaceDenoiser:
@@ -116,16 +119,17 @@ def measure(base: Path, data: Path, run: Path | None) -> None:
         chosen = examples.take(evenly(SEQUENCES, part.sequences))
         sha256 = tensors_sha256(trained(part.net))[:12]
         for latents in part.latents:
-            if any(is_of(row, model, sha256, latents) for row in read_lines(ROWS)):
+            if any(is_of(row, model, sha256, latents, part.sequences) for row in read_lines(ROWS)):
                 continue
             row = measured(part, task, chosen, latents, model)
             rows = [*read_lines(ROWS), {**row, "weights_sha256": sha256}]
             write_atomic({ROWS: "".join(f"{json.dumps(each)}\n" for each in rows).encode()})
 
 
-def is_of(row: Row, model: str, sha256: str, latents: Count) -> bool:
-    """Return whether a row is of these weights and this number of latent tokens."""
-    return (row["model"], row["weights_sha256"], row["latents"]) == (model, sha256, latents)
+def is_of(row: Row, model: str, sha256: str, latents: Count, sequences: int) -> bool:
+    """Return whether a row is of these weights, this number of latent tokens, and as many sequences."""
+    found = (row["model"], row["weights_sha256"], row["latents"], len(row["nats"]))
+    return found == (model, sha256, latents, sequences)
 
 
 def trained(net: HuggingFaceDenoiser) -> dict[str, torch.Tensor]:
@@ -174,7 +178,8 @@ def table(rows: Sequence[Row]) -> str:
     for row in rows:
         if len(row["nats"]) < SEQUENCES:
             continue
-        (first,) = (other for other in rows if is_of(other, row["model"], row["weights_sha256"], 0))
+        of_n0 = (row["model"], row["weights_sha256"], 0, SEQUENCES)
+        (first,) = (other for other in rows if is_of(other, *of_n0))
         mean, half = nats_per_token(row)
         apart, of_apart = difference(row, first)
         bits = sum(row["nats"]) / math.log(2) / row["bytes"]
@@ -194,7 +199,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
             left.axhline(few_nats(of_model[0]), color=color, linestyle=":", label=f"{model}, as it is")
             continue
         for latents, line in ((0, "-"), (8, "--")):
-            curve = [row for row in of_model if row["latents"] == latents]
+            curve = [row for row in of_model if row["latents"] == latents and len(row["nats"]) == FEW]
             steps = [row["step"] for row in curve]
             label = f"{model}, n = {latents}"
             left.plot(steps, list(map(few_nats, curve)), line, marker="o", ms=3, color=color, label=label)

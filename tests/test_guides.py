@@ -87,9 +87,8 @@ def test_defaults_of_the_page_on_choosing():
         for row in tables((ROOT / "results/cpu/figure-text.md").read_text())[0]
         if (row["method"], row["n"]) == ("esolm", "64")
     ]
-    assert esolm["difference to n = 0"].startswith("-0.044 ")
-    assert esolm["relative cost"] == "0.88x"
-    assert "0.044 nats per token, at 0.88x" in page
+    less = esolm["difference to n = 0"].split()[0].removeprefix("-")
+    assert f"{less} nats per token, at {esolm['relative cost']} of the tokens" in page
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ from latent_tokens.paper.reference import (
     TOP_PROB,
     UNIFORM,
 )
-from latent_tokens.paper.reproduce import reproduce, table_of
+from latent_tokens.paper.reproduce import report_of, reproduce
 from latent_tokens.paper.runs import check_together, measured, run, train
 from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import markdown, printed
@@ -539,7 +539,8 @@ def test_a_table_in_the_repository_is_that_of_its_rows(path):
     asked = recipes(path.stem, path.parent.name, Path("runs/paper"))
     check_together([found[recipe.hash] for recipe in asked if recipe.hash in found], path)
     shown = lines(asked, found)
-    made = table_of(shown, path.stem, path.parent.name)
+    make_table, _ = report_of(shown, path.stem)
+    made = make_table(shown, path.stem, path.parent.name)
     assert path.read_text() == made
     assert not re.search(r"this machine|other work|\| (commit|training s|sampling s) \|", made)
     assert path.with_suffix(".png").is_file() == (

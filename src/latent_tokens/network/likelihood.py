@@ -12,6 +12,7 @@ from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.decoding import Count
 from latent_tokens.core.likelihood import Report, TokenScores, fits_one_pass, score_tokens
 from latent_tokens.core.methods import Denoiser, Method
+from latent_tokens.core.order import is_random
 from latent_tokens.core.policies import LatentPolicy, nearest
 from latent_tokens.core.sampling import CandidateLogits
 from latent_tokens.core.streams import Streams
@@ -80,6 +81,7 @@ def log_likelihood(
         >>> log_likelihood(net, net.method, tokens, order, known.sum(1), lengths, latents=4).shape
         torch.Size([2, 36])
     """
+    rows = torch.arange(len(tokens), device=tokens.device)
     scores = token_scores(
         net,
         method,
@@ -89,7 +91,7 @@ def log_likelihood(
         lengths,
         latents,
         latent_policy=latent_policy,
-        streams=Streams(seed, torch.arange(len(tokens), device=tokens.device)),
+        streams=Streams(seed, rows) if is_random(latent_policy) else None,
         report=report,
         off_distribution=off_distribution,
     )

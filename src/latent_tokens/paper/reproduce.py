@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from latent_tokens.checks import check_choice
@@ -27,6 +27,9 @@ from latent_tokens.paper.worth import draw_worth, worth_markdown
 from latent_tokens.processes import fastest_device
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import write_atomic
+
+MakeTable = Callable[[Sequence[Line], str, ScaleName], str]
+DrawFigure = Callable[[Sequence[Line], str, str, Path], list[Path]]
 
 ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results
 
@@ -101,30 +104,23 @@ def write(requested: list[Recipe], experiment: str, scale: ScaleName, folder: Pa
     check_together([rows[recipe.hash] for recipe in requested if recipe.hash in rows], folder / ROWS)
     shown = lines(requested, rows)
     command = f"latent-tokens reproduce {experiment} --scale {scale}"
-    table = table_of(shown, experiment, scale)
+    make_table, draw_figure = report_of(shown, experiment)
+    table = make_table(shown, experiment, scale)
     write_atomic({folder / f"{experiment}.md": table.encode()})
-    if experiment.startswith("table"):
-        return table
-    if EXPERIMENTS[experiment].in_nats:
-        draw_nats(shown, experiment, command, folder / experiment)
-    elif EXPERIMENTS[experiment].of_likelihood:
-        draw_worth(shown, experiment, command, folder / experiment)
-    elif all(line.is_text for line in shown):
-        draw_text(shown, experiment, command, folder / experiment)
-    else:
-        draw(shown, experiment, command, folder / experiment)
+    if not experiment.startswith("table"):
+        draw_figure(shown, experiment, command, folder / experiment)
     return table
 
 
-def table_of(lines: Sequence[Line], experiment: str, scale: ScaleName) -> str:
-    """Return the Markdown table of an experiment."""
+def report_of(lines: Sequence[Line], experiment: str) -> tuple[MakeTable, DrawFigure]:
+    """Return what makes the Markdown table of an experiment, and what draws its figure."""
     if EXPERIMENTS[experiment].in_nats:
-        return nats_markdown(lines, experiment, scale)
+        return nats_markdown, draw_nats
     if EXPERIMENTS[experiment].of_likelihood:
-        return worth_markdown(lines, experiment, scale)
+        return worth_markdown, draw_worth
     if all(line.is_text for line in lines):
-        return text_markdown(lines, experiment, scale)
-    return markdown(lines, experiment, scale)
+        return text_markdown, draw_text
+    return markdown, draw
 
 
 def write_claims(config: ReproduceConfig) -> str:

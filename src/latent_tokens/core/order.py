@@ -146,11 +146,15 @@ def shuffle(order: Int[Tensor, "B L"], start: Int[Tensor, " B"] | int, noise: No
         shuffled = order[:, start:stop].gather(1, noise.argsort(dim=1, stable=True))
         return torch.cat((order[:, :start], shuffled, order[:, stop:]), dim=1)
     index = torch.arange(order.shape[1], device=order.device) - start[:, None]
-    padded = torch.cat([noise, noise.new_ones(len(noise), 1)], dim=1)
-    drawn = padded.gather(1, index.clamp(0, noise.shape[1]))
-    # Entries before `start` keep their negative index as key, so they stay in front and in order.
+    drawn = noise_by_entry(noise, index)
     key = torch.where(index < 0, index.to(noise.dtype), drawn)
     return order.gather(1, key.argsort(dim=1, stable=True))
+
+
+def noise_by_entry(noise: Noise, index: Int[Tensor, "B L"]) -> Float[Tensor, "B L"]:
+    """Return the noise of each entry whose number, from 0, is `index`. After the last number it is 1."""
+    padded = torch.cat([noise, noise.new_ones(len(noise), 1)], dim=1)
+    return padded.gather(1, index.clamp(0, noise.shape[1]))
 
 
 def promote(

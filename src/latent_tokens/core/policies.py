@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from latent_tokens.core.order import Draw, Noise, checked, shuffle
+from latent_tokens.core.order import Draw, Noise, checked, noise_by_entry, shuffle
 
 
 class PolicyInput(NamedTuple):
@@ -123,11 +123,9 @@ def decaying(step: PolicyInput, noise: Noise | Draw) -> Int[Tensor, "B L"]:
         4
     """
     drawn = noise() if callable(noise) else noise
+    index = torch.arange(step.order.shape[1], device=drawn.device) - step.start[:, None]
     # The n largest log-probabilities with Gumbel noise are a draw without replacement.
-    gumbel = -(-drawn.log()).log()
-    rank = torch.arange(step.order.shape[1], device=drawn.device) - step.start[:, None]
-    padded = torch.cat((gumbel, gumbel.new_zeros(len(gumbel), 1)), 1)
-    by_entry = padded.gather(1, rank.clamp(0, gumbel.shape[1]))
+    by_entry = -(-noise_by_entry(drawn, index).log()).log()
     by_position = torch.zeros_like(by_entry).scatter(1, step.order, by_entry)
     width = step.latents.clamp(min=1)[:, None]
     return take(step, by_position - (distance(step) / width) ** 2 / 2)

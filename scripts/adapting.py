@@ -5,7 +5,7 @@
     python scripts/adapting.py --render     # write the table and the figure from the rows that are stored
 
 A run is measured at its end, on 32 sequences and on 8 of them, and on these 8 at each validation whose
-checkpoint it keeps.
+checkpoint it keeps. A method without a KV cache (scdm, mdm) is measured at its end only, on the 32.
 The rows are in results/adapting/rows.jsonl. A row that is stored is not measured again.
 """
 
@@ -26,6 +26,8 @@ import torch
 from latent_tokens import METHODS, HuggingFaceDenoiser, Transformer, from_pretrained
 from latent_tokens.checkpoints.hugging_face import read_model
 from latent_tokens.checkpoints.tensor_files import tensors_sha256
+from latent_tokens.core.attention import is_cacheable
+from latent_tokens.core.method import Method
 from latent_tokens.core.methods import name_of
 from latent_tokens.data.datasets import load_data
 from latent_tokens.evaluation.held_out import nats_along_orders, num_bytes
@@ -33,7 +35,7 @@ from latent_tokens.evaluation.intervals import half_interval_of_ratio
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.palette import METHOD_COLORS, PAGE as PAGE_COLORS
 from latent_tokens.progress import counting
-from latent_tokens.storage import read_lines, write_atomic
+from latent_tokens.storage import append_line, read_lines, write_atomic
 from latent_tokens.storage.versions import source_commit
 from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.base import evenly
@@ -86,6 +88,10 @@ def parts_of(base: Path, run: Path | None) -> Iterator[Part]:
     net = open_run(run, base)
     training = json.loads((run / "config.json").read_text())["training"]
     last = training["steps"]
+    if not is_cacheable(method_of(net).attention):
+        is_free = method_of(net).latent_control == "free"
+        yield Part(net, last, SEQUENCES, (0, 8, "all") if is_free else ("all",))
+        return
     checkpoints = {step_in_name(path): path for path in saved_states(run)}
     for step in range(training["evaluate_every"], last, training["evaluate_every"]):
         if step in checkpoints:
@@ -99,6 +105,12 @@ def parts_of(base: Path, run: Path | None) -> Iterator[Part]:
 def open_run(run: Path, base: Path) -> HuggingFaceDenoiser:
     """Return the network of a run, with the weights of the lowest validation loss."""
     return cast(HuggingFaceDenoiser, from_pretrained(run, base=base))
+
+
+def method_of(net: HuggingFaceDenoiser) -> Method:
+    """Return the method of a network. It must have one."""
+    assert net.method is not None
+    return net.method
 
 
 def load_averaged(net: HuggingFaceDenoiser, checkpoint: Path) -> None:
@@ -122,8 +134,7 @@ def measure(base: Path, data: Path, run: Path | None) -> None:
             if any(is_of(row, model, sha256, latents, part.sequences) for row in read_lines(ROWS)):
                 continue
             row = measured(part, task, chosen, latents, model)
-            rows = [*read_lines(ROWS), {**row, "weights_sha256": sha256}]
-            write_atomic({ROWS: "".join(f"{json.dumps(each)}\n" for each in rows).encode()})
+            append_line(ROWS, {**row, "weights_sha256": sha256})
 
 
 def is_of(row: Row, model: str, sha256: str, latents: Count, sequences: int) -> bool:
@@ -140,15 +151,13 @@ def trained(net: HuggingFaceDenoiser) -> dict[str, torch.Tensor]:
 
 def measured(part: Part, task: Text, examples: Examples, latents: Count, model: str) -> Row:
     """Return the row of a network with one number of latent tokens."""
-    method = part.net.method
-    assert method is not None
     start = time.perf_counter()
     with counting(f"{model}, step {part.step}, n = {latents}", None) as report:
         net = cast(Transformer, part.net)
         nats = nats_along_orders(net, examples, orders=ORDERS, latents=latents, report=report)
     return {
         "model": model,
-        "method": name_of(method),
+        "method": name_of(method_of(part.net)),
         "step": part.step,
         "latents": latents,
         "orders": len(nats),
@@ -179,7 +188,7 @@ def table(rows: Sequence[Row]) -> str:
         if len(row["nats"]) < SEQUENCES:
             continue
         of_n0 = (row["model"], row["weights_sha256"], 0, SEQUENCES)
-        (first,) = (other for other in rows if is_of(other, *of_n0))
+        first = next((other for other in rows if is_of(other, *of_n0)), row)
         mean, half = nats_per_token(row)
         apart, of_apart = difference(row, first)
         bits = sum(row["nats"]) / math.log(2) / row["bytes"]
@@ -195,15 +204,19 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     for model in dict.fromkeys(row["model"] for row in rows):
         of_model = [row for row in rows if row["model"] == model]
         color = METHOD_COLORS[of_model[0]["method"]]
-        if len(of_model) == 1:  # a base as it is
+        if of_model[0]["step"] == 0:  # a base as it is
             left.axhline(few_nats(of_model[0]), color=color, linestyle=":", label=f"{model}, as it is")
             continue
         for latents, line in ((0, "-"), (8, "--")):
             curve = [row for row in of_model if row["latents"] == latents and len(row["nats"]) == FEW]
+            if not curve:  # measured at its end only
+                continue
             steps = [row["step"] for row in curve]
             label = f"{model}, n = {latents}"
             left.plot(steps, list(map(few_nats, curve)), line, marker="o", ms=3, color=color, label=label)
         first, *others = [row for row in of_model if len(row["nats"]) == SEQUENCES]
+        if not others:  # its number of latent tokens is fixed
+            continue
         apart, halves = zip(*(difference(row, first) for row in others), strict=True)
         names = [str(row["latents"]) for row in others]
         right.errorbar(names, apart, halves, marker="o", ms=4, capsize=3, color=color, label=model)

@@ -4,14 +4,15 @@
     python scripts/confidence.py --render     # write the table and the figure from the rows that are stored
 
 The confidence of a candidate is its largest probability (top-prob), the distance to the second largest
-(margin), or the negative entropy of its prediction. The rows are in results/confidence/rows.jsonl.
+(margin), or the negative entropy of its prediction. The rows are in results/confidence/rows.jsonl. Those of
+dead-ends.jsonl also have the step at which a board lost its last solution.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -20,24 +21,26 @@ from typing import Literal, NamedTuple, cast
 import matplotlib.pyplot as plt
 
 from latent_tokens import load
-from latent_tokens.evaluation.evaluate import evaluate
+from latent_tokens.evaluation.evaluate import Watcher, evaluate
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.evaluation.results import append_result, read_results
-from latent_tokens.evaluation.rows import Row, metric_of
+from latent_tokens.evaluation.rows import DeadEndRecord, Row, metric_of
 from latent_tokens.palette import METHOD_COLORS
+from latent_tokens.paper.dead_ends import DeadEnds
 from latent_tokens.paper.diversity import Diversity, columns_of
 from latent_tokens.storage import write_atomic
 from latent_tokens.tasks import Sudoku
 
 ROOT = Path(__file__).parents[1]
 ROWS = ROOT / "results" / "confidence" / "rows.jsonl"
-FIGURE = ROWS.with_name("confidence.png")
+DEAD_ENDS = ROWS.with_name("dead-ends.jsonl")
 PAGE = ROOT / "docs" / "results.md"
-TABLE = re.compile(r"(<!-- table confidence -->\n).*?(<!-- end -->)", re.S)
+TABLE = re.compile(r"(<!-- table (confidence|dead-ends) -->\n).*?(<!-- end -->)", re.S)
 SAMPLES = 500
 Candidates = Literal[8, "growing", "all"]
 CANDIDATES: tuple[Candidates, ...] = (8, "growing", "all")
 STYLES = {"top_prob": (":", "o"), "margin": ("--", "s"), "entropy": ("-", "D")}
+STEPS = ((0, 10), (10, 20), (20, 81))  # numbers of clean tokens, the last one excluded
 
 Latents = Literal[0, "all"]
 Order = Literal["top_prob", "margin", "entropy"]
@@ -64,16 +67,21 @@ def settings() -> list[Setting]:
     return [*listed, *(Setting("sudoku-6-mdm", "margin", k, "all") for k in CANDIDATES)]
 
 
+def settings_of_dead_ends() -> list[Setting]:
+    """Return the settings of which the lost boards are counted: all candidates, two confidences."""
+    return [each for each in settings() if each.candidates == "all" and each.order != "margin"]
+
+
 def setting_of(row: Row) -> tuple[object, ...]:
     """Return the setting of a row, as `Setting` has it."""
     return row["run"], row["order"], row["candidates"], row["latents"]
 
 
-def measure() -> None:
+def measure(path: Path, wanted: Sequence[Setting], watcher: Callable[[Sudoku], Watcher]) -> None:
     """Measure every setting without a row. Each row is stored when it has been measured."""
-    ROWS.parent.mkdir(exist_ok=True)
-    for setting in settings():
-        if setting in map(setting_of, rows()):
+    path.parent.mkdir(exist_ok=True)
+    for setting in wanted:
+        if setting in map(setting_of, rows(path)):
             continue
         model = load(setting.model)
         task = cast(Sudoku, model.task)
@@ -84,14 +92,14 @@ def measure() -> None:
             candidates=setting.candidates,
             latents=(setting.latents,) if model.method.latent_control == "free" else None,
             num_samples=SAMPLES,
-            watcher=partial(Diversity, task),
+            watcher=partial(watcher, task),
         )
-        append_result(ROWS, row)
+        append_result(path, row)
 
 
-def rows() -> list[Row]:
+def rows(path: Path) -> list[Row]:
     """Return the rows that are stored."""
-    return list(read_results(ROWS)) if ROWS.exists() else []
+    return list(read_results(path)) if path.exists() else []
 
 
 def table(stored: Sequence[Row]) -> str:
@@ -106,6 +114,25 @@ def table(stored: Sequence[Row]) -> str:
         intercalates = "" if found[-1] is None else columns_of([found[-1]])[1]
         lines.append([f"`{model}`", str(n), ORDER_NAMES[order], *cells, intercalates])
     return as_markdown(lines)
+
+
+def dead_ends_table(stored: Sequence[Row]) -> str:
+    """Return a line per model and confidence: when boards lose their last solution, out of 100."""
+    steps = ["steps 1 to 10", "11 to 20", "later"]
+    headings = ["model", "confidence", "valid %", *steps, "largest probability, steps 1 to 10"]
+    lines = [headings]
+    for row in stored:
+        lost = [100 * sum(each["died"] for each in part) / SAMPLES for part in by_steps(row)]
+        first = by_steps(row)[0]
+        sure = sum(each["sure"] * each["alive"] for each in first) / sum(each["alive"] for each in first)
+        cells = [f"{metric_of(row):.1f}", *(f"{share:.1f}" for share in lost), f"{sure:.3f}"]
+        lines.append([f"`{row['run']}`", ORDER_NAMES[row["order"]], *cells])
+    return as_markdown(lines)
+
+
+def by_steps(row: Row) -> list[list[DeadEndRecord]]:
+    """Return the records of each group of steps."""
+    return [[each for each in row["dead_ends"] if low <= each["clean"] < high] for low, high in STEPS]
 
 
 def place_of(row: Row) -> int:
@@ -155,17 +182,20 @@ def draw(stored: Sequence[Row], path: Path) -> None:
 
 
 def main() -> None:
-    """Measure what is missing, then write the table and the figure."""
+    """Measure what is missing, then write the tables and the figure."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--render", action="store_true", help="Measure nothing.")
     if not parser.parse_args().render:
-        measure()
-    stored = rows()
-    page = TABLE.sub(lambda match: f"{match[1]}{table(stored)}{match[2]}", PAGE.read_text(encoding="utf-8"))
+        measure(ROWS, settings(), Diversity)
+        measure(DEAD_ENDS, settings_of_dead_ends(), DeadEnds)
+    tables = {"confidence": table(rows(ROWS)), "dead-ends": dead_ends_table(rows(DEAD_ENDS))}
+    page = TABLE.sub(
+        lambda match: f"{match[1]}{tables[match[2]]}{match[3]}", PAGE.read_text(encoding="utf-8")
+    )
     write_atomic({PAGE: page.encode()})
-    draw(stored, FIGURE)
+    draw(rows(ROWS), ROWS.with_name("confidence.png"))
 
 
 if __name__ == "__main__":

@@ -57,3 +57,15 @@ def test_adapted_models_are_measured_once_and_rendered(made, tmp_path, monkeypat
     assert text.count("| run | ar-latents | 4 |") == 4
     assert f"{sum(rows[0]['nats']) / sum(rows[0]['tokens']):.3f} ± " in text
     assert adapting.FIGURE.stat().st_size > 5_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "latents"), [("scdm", (0, 8, "all")), ("mdm", ("all",))])
+def test_methods_without_cache_are_measured_at_their_end(made, method, latents, tmp_path):
+    base, data, _ = made
+    settings = {"steps": 2, "batch_size": 2, "evaluate_every": 1, "save_every": 1, "warmup": 1}
+    run = fit(
+        "text", method, out=tmp_path / "run", data=data, start=base, lora=2, precision="fp32", **settings
+    )
+    (part,) = adapting.parts_of(base, run)
+    assert (part.step, part.sequences, part.latents) == (2, adapting.SEQUENCES, latents)

@@ -30,25 +30,41 @@ def test_settings_are_different_and_of_both_sizes():
 @pytest.mark.slow
 def test_each_row_is_measured_once_and_rendered(tmp_path, monkeypatch):
     page = tmp_path / "results.md"
-    page.write_text("Before.\n\n<!-- table confidence -->\n<!-- end -->\n\nAfter.\n")
-    rows = tmp_path / "confidence" / "rows.jsonl"
-    values = {"PAGE": page, "ROWS": rows, "FIGURE": tmp_path / "a.png", "SAMPLES": 4, "settings": lambda: FEW}
+    tables = "".join(f"<!-- table {name} -->\n<!-- end -->\n\n" for name in ("confidence", "dead-ends"))
+    page.write_text(f"Before.\n\n{tables}After.\n")
+    folder = tmp_path / "confidence"
+    values = {
+        "PAGE": page,
+        "ROWS": folder / "rows.jsonl",
+        "DEAD_ENDS": folder / "dead-ends.jsonl",
+        "SAMPLES": 4,
+        "settings": lambda: FEW,
+    }
     for name, value in values.items():
         monkeypatch.setattr(confidence, name, value)
     for arguments in ([], [], ["--render"]):
         monkeypatch.setattr(sys, "argv", ["confidence.py", *arguments])
         confidence.main()
-    stored = [json.loads(line) for line in rows.read_text().splitlines()]
+
+    stored, with_dead_ends = (
+        [json.loads(line) for line in (folder / name).read_text().splitlines()]
+        for name in ("rows.jsonl", "dead-ends.jsonl")
+    )
     assert [(row["run"], row["order"], row["candidates"], row["latents"]) for row in stored] == FEW
     assert all(row["num_samples"] == 4 and "intercalates" in row for row in stored if row["valid"])
+    assert [row["valid"] for row in with_dead_ends] == [row["valid"] for row in stored[:2]]
     lines = page.read_text().splitlines()
     assert (lines[0], lines[-1]) == ("Before.", "After.")
-    (line,) = (line for line in lines if "| entropy |" in line and "mdm" in line)
-    assert f"{stored[1]['valid']:.1f} (" in line
-    assert (tmp_path / "a.png").stat().st_size > 5_000
+    of_entropy, lost = (line for line in lines if "| entropy |" in line and "mdm" in line)
+    assert f"{stored[1]['valid']:.1f} (" in of_entropy
+    assert sum(map(float, lost.split("|")[4:7])) == pytest.approx(100 - stored[1]["valid"])
+    assert (folder / "confidence.png").stat().st_size > 5_000
 
 
-def test_table_of_the_page_is_that_of_the_rows():
-    stored = confidence.rows()
+def test_tables_of_the_page_are_those_of_the_rows():
+    page = confidence.PAGE.read_text(encoding="utf-8")
+    stored, with_dead_ends = map(confidence.rows, (confidence.ROWS, confidence.DEAD_ENDS))
     assert len(stored) == len(confidence.settings())
-    assert confidence.table(stored) in confidence.PAGE.read_text(encoding="utf-8")
+    assert len(with_dead_ends) == len(confidence.settings_of_dead_ends())
+    assert confidence.table(stored) in page
+    assert confidence.dead_ends_table(with_dead_ends) in page

@@ -69,6 +69,8 @@ def test_every_task_is_in_the_stored_queue():
         ("[[models]]\ntask = 'zebra'\nmethod = ['mdm']", "key=method: must be one of .* mean methods"),
         ("[[models]]\ntask = 'zebra'\nseeds = ['0']", "seeds must be a list like"),
         ("[[models]]\ntask = 'zebra'\nmethods = 'mdm'", "methods must be a list"),
+        ("[[models]]\ntask = 'zebra'\nmethods = ['scdn']", "method=scdn: must be one of .* mean scdm"),
+        ("models = [3]", r"must have tables \[\[models\]\]"),
         ("[[models]]\ntask = 'zebra'\nsteps = 0", "steps=0: must be a whole number"),
         ("[[models]", "cannot be read"),
     ],
@@ -131,6 +133,23 @@ def test_stopped_queue_stops_its_processes(config, monkeypatch):
     assert stopped.value.code == 75
     assert {job.work.name for job in started} == {work.name for work in works}
     assert all(job.process.returncode == -signal.SIGTERM for job in started)
+
+
+def test_failed_queue_stops_its_processes(config, monkeypatch):
+    """An error of the queue itself, such as a row that was changed, leaves no process behind."""
+    script = "import time; time.sleep(600)"
+    monkeypatch.setattr(queue, "command", lambda work, config: [sys.executable, "-c", script])
+    works, results = works_of(config)
+    started = []
+
+    def fail(job, bars, results):
+        started.append(job)
+        raise ValueError("row 1: was changed")
+
+    monkeypatch.setattr(queue, "show", fail)
+    with pytest.raises(ValueError, match="row 1"):
+        run_queue(works, config, results)
+    assert [job.process.poll() for job in started] == [-signal.SIGTERM]
 
 
 def test_one_model_alone_is_measured(config, tmp_path):

@@ -58,12 +58,13 @@ def model_of(cell: Cell) -> str:
 
 
 def without_latents(line: Line, lines: Sequence[Line]) -> Row | None:
-    """Return the row of the same model in the same order at n = 0."""
+    """Return the row of the same model and training seed, in the same order at n = 0, or None."""
     block = block_of(line.cell)
+    seed = line.rows[0]["train_seed"]
     for other in lines:
         same = model_of(other.cell) == model_of(line.cell) and block_of(other.cell) == block
-        if other.cell.latents == 0 and same and other.rows:
-            return other.rows[0]
+        if other.cell.latents == 0 and same:
+            return next((row for row in other.rows if row["train_seed"] == seed), None)
     return None
 
 

@@ -31,7 +31,7 @@ from latent_tokens.paper.hashes import (
 )
 from latent_tokens.paper.lines import Line, lines
 from latent_tokens.paper.plan import Work, estimate, plan
-from latent_tokens.paper.recipes import recipes
+from latent_tokens.paper.recipes import of_cells, recipes
 from latent_tokens.paper.reference import (
     AR_MTP,
     ARM_ON_COUNTDOWN_EPOCHS,
@@ -49,6 +49,8 @@ from latent_tokens.paper.texts import held_out, taken_off
 from latent_tokens.storage import read_lines
 from latent_tokens.training.loop import keep_if_best
 
+ROWS = Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl"
+RUNS = Path("runs/paper")
 SOURCES = sorted((Path(__file__).parents[2] / "shared" / "paper").glob("*.txt"))
 OURS = {
     "Sdk-G": "sudoku-gen",
@@ -424,6 +426,22 @@ def test_claims_quote_the_paper():
         claim.source == "ours" or re.match(r"(ours; )?(Table|Figure|Section) \d", claim.source)
         for claim in claims("paper")
     )
+
+
+def test_claims_compare_the_same_seeds_of_the_same_weights():
+    """The two numbers are of the seeds of their difference. A model that was trained again is refused."""
+    rows = measured(ROWS)
+    claim = "| sudoku-6 | ar-mtp > arm | Table 3 |"
+    (arm,) = (row["recipe"] for row in rows.values() if row["model"].startswith("sudoku-6-arm-0-"))
+    without = {name: row for name, row in rows.items() if name != arm}
+    (line,) = (line for line in claims_table("cpu", RUNS, without).splitlines() if line.startswith(claim))
+    assert line.startswith(f"{claim} 86.3 | 41.4 | valid % | +45.0 (")
+    (growing, *_) = [
+        row for row in rows.values() if row["method"] == "sidm" and row["candidates"] == "growing"
+    ]
+    changed = {**rows, growing["recipe"]: {**growing, "weights_sha256": "0" * 64}}
+    with pytest.raises(ValueError, match=r"of sudoku-6-sidm-0-\w+ differ in weights_sha256"):
+        claims_table("cpu", RUNS, changed)
 
 
 def test_chance_level_of_zebra():

@@ -126,7 +126,8 @@ def report_of(lines: Sequence[Line], experiment: str) -> tuple[MakeTable, DrawFi
 def write_claims(config: ReproduceConfig) -> str:
     """Write the verdict on each claim, and return the table."""
     folder = config.out / config.scale
-    verdicts = claims_table(config.scale, config.runs, measured(folder / ROWS), config.seeds)
+    path = folder / ROWS
+    verdicts = claims_table(config.scale, config.runs, measured(path), config.seeds, path)
     table = f"{verdicts}\n`latent-tokens reproduce claims --scale {config.scale}`\n"
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic({folder / "claims.md": table.encode()})

@@ -428,6 +428,13 @@ def test_claims_quote_the_paper():
     )
 
 
+def test_claim_on_a_loss_is_that_it_is_less():
+    """A sign that is the same for a loss and an accuracy would be read the wrong way round."""
+    for claim in claims("cpu"):
+        (line, _) = lines(of_cells((claim.better, claim.worse), "cpu", Path("runs"), 1), {})
+        assert (" < " in claim.text, " > " in claim.text) == (line.is_loss, not line.is_loss), claim.text
+
+
 def test_claims_compare_the_same_seeds_of_the_same_weights():
     """The two numbers are of the seeds of their difference. A model that was trained again is refused."""
     rows = measured(ROWS)

@@ -19,6 +19,7 @@ from latent_tokens.configs import ExperimentName
 from latent_tokens.core.sampling import generate
 from latent_tokens.data.datasets import task_of
 from latent_tokens.palette import METHOD_COLORS
+from latent_tokens.paper import figures
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.dead_ends import DeadEnds
 from latent_tokens.paper.experiments import EXPERIMENTS
@@ -409,6 +410,23 @@ def test_table_has_the_diversity_of_rows_that_have_it():
     assert "| k=growing |" in second
     assert "|  |  | 1.00x |" in second
     assert "intercalates" not in markdown([without], "ablation-confidence", "cpu").lower()
+
+
+def test_panels_of_one_unit_have_one_scale(tmp_path, monkeypatch):
+    """Equal heights mean equal shares, and the highest interval is below the top."""
+    sheets = []
+    monkeypatch.setattr(figures, "save_sheet", lambda sheet, *_: sheets.append(sheet))
+    shown = [
+        replace(
+            line,
+            rows=tuple({**row, "valid": 94.0 if line.cell.order == "entropy" else 60.0} for row in line.rows),
+        )
+        for line in results_of("ablation-confidence")
+    ]
+    draw(shown, "ablation-confidence", "a command", tmp_path / "a")
+    ((bottom, top),) = {axes.get_ylim() for axes in sheets[0].axes}
+    assert bottom == 0
+    assert top > 97
 
 
 def curves_of(panel):

@@ -22,6 +22,7 @@ from latent_tokens.paper.curves import (
     curves,
     kind,
     legend_below,
+    share_scale,
 )
 from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED
 from latent_tokens.paper.lines import Line, stand_in
@@ -61,6 +62,8 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
         panel.paint(axes, panel.lines)
         axes.set_title(panel.title, fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
+    if dots not in painters and len({line.unit for line in shown}) == 1:
+        share_scale(sheet.axes)
 
     notes = measurement(shown)
     if not {ahead, lost} & set(painters) and all(line.interval is not None for line in shown):
@@ -171,14 +174,9 @@ def dots(axes: Axes, lines: Sequence[Line]) -> None:
         index = numbers.index(line.cell.latents)
         height = names.index(named(line.cell)) + SPREAD * ((len(numbers) - 1) / 2 - index)
         axes.errorbar(
-            [line.mean],
-            [height],
-            xerr=bars([line]),
-            marker=MARKERS[index],
-            capsize=3,
-            color=METHOD_COLORS[kind(line.cell)],
-            alpha=1 - FADING * index,
-        )
+            [line.mean], [height], xerr=bars([line]), marker=MARKERS[index], capsize=3,
+            color=METHOD_COLORS[kind(line.cell)], alpha=1 - FADING * index,
+        )  # fmt: skip
     for line in lines:
         if line.cell.latents in limits:
             style = STYLES[1 + limits.index(line.cell.latents)]

@@ -157,5 +157,12 @@ def test_one_model_alone_is_measured(config, tmp_path):
     one = replace(config, queue=None, model=works[0].name)
     assert "| done |" in reproduce(one)
     assert {row["model"] for row in measured(results).values()} == {works[0].name}
-    with pytest.raises(ValueError, match="model=nonsense: must be one of sudoku-6-ar-mtp-0"):
-        reproduce(replace(one, model="nonsense"))
+
+
+def test_unknown_model_is_refused_with_the_closest_one():
+    """The line does not list all models."""
+    config = ReproduceConfig("all", model="sudoku-6-arm-1-553a7322700", status=True)
+    with pytest.raises(ValueError, match="is not one of the models that --status lists") as refusal:
+        reproduce(config)
+    assert str(refusal.value).endswith(". Did you mean sudoku-6-arm-1-553a7322700e?")
+    assert len(str(refusal.value)) < 200

@@ -45,7 +45,7 @@ from latent_tokens.paper.reproduce import report_of, reproduce
 from latent_tokens.paper.runs import check_together, measured, run, train
 from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import markdown, printed
-from latent_tokens.paper.texts import held_out, taken_off
+from latent_tokens.paper.texts import held_out, nats_above
 from latent_tokens.storage import read_lines
 from latent_tokens.training.loop import keep_if_best
 
@@ -600,14 +600,14 @@ def test_the_page_says_of_others_puzzles_what_the_rows_say():
 def test_gain_of_latents_is_paired_by_sequence():
     first = {"held_out_nats": [10.0, 20.0, 30.0], "held_out_tokens": 30}
     row = {"held_out_nats": [9.0, 18.0, 27.0], "held_out_tokens": 30}
-    less, half = taken_off(row, first)
+    above, half = nats_above(row, first)
     assert (held_out(first), held_out(row)) == (2, pytest.approx(1.8))
-    assert less == pytest.approx(0.2)
+    assert above == pytest.approx(-0.2)
     assert half == pytest.approx(4.303 * 0.1 / 3**0.5)
-    assert taken_off({**row, "held_out_nats": row["held_out_nats"][:1]}, {**first, "held_out_nats": [10.0]})[
+    assert nats_above({**row, "held_out_nats": row["held_out_nats"][:1]}, {**first, "held_out_nats": [10.0]})[
         1
     ] == float("inf")
-    assert taken_off({}, first) is None
+    assert nats_above({}, first) is None
 
 
 def test_text_table_has_a_line_per_seed_and_needs_imports(few):

@@ -45,7 +45,7 @@ from latent_tokens.paper.reproduce import report_of, reproduce
 from latent_tokens.paper.runs import check_together, measured, run, train
 from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import markdown, printed
-from latent_tokens.paper.texts import held_out, nats_above
+from latent_tokens.paper.texts import draw_text, held_out, nats_above
 from latent_tokens.storage import read_lines
 from latent_tokens.training.loop import keep_if_best
 
@@ -608,6 +608,21 @@ def test_gain_of_latents_is_paired_by_sequence():
         1
     ] == float("inf")
     assert nats_above({}, first) is None
+
+
+def test_caption_of_text_names_its_training_seeds(few, tmp_path):
+    """The mean of two seeds has no interval over texts."""
+    config, _ = few
+    rows = measured(config.out / "smoke" / "rows.jsonl")
+    shown = lines(recipes("figure-text", "smoke", config.runs, judge="trigrams"), rows)
+    twice = [replace(line, rows=(*line.rows, {**line.rows[0], "train_seed": 1})) for line in shown]
+    captions = {
+        "95% intervals over texts or held-out sequences, one training seed": shown,
+        "means of 2 training seeds": twice,
+    }
+    for caption, drawn in captions.items():
+        paths = draw_text(drawn, "figure-text", "a command", tmp_path / "text")
+        assert f", {caption}" in paths[1].read_text()
 
 
 def test_text_table_has_a_line_per_seed_and_needs_imports(few):

@@ -356,6 +356,16 @@ def test_captions_name_samples_seeds_candidates_and_threads(tmp_path):
     assert all(line in caption for line in (expected, "a command"))
 
 
+def test_caption_names_the_candidates_of_panels_without_adaptive_ones():
+    shown = [
+        replace(line, rows=tuple({**row, "order": "top_prob", "candidates": k} for row in line.rows))
+        for line in results_of("figure-1-9x9")
+        for k in ["growing" if line.cell.variant else 8]
+    ]
+    assert "k = 8 or adaptive in top-prob order" in figures.measurement(shown)
+    assert "k = 8 in top-prob order" in figures.measurement(shown[:3])
+
+
 def test_tables_have_no_figure(tmp_path):
     write(recipes("table-1", "cpu", Path("runs")), "table-1", "cpu", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["table-1.md"]

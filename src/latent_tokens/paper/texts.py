@@ -168,7 +168,10 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
         axes.spines[["top", "right"]].set_visible(False)
     sheet.axes[-1].legend(fontsize=8, frameon=False)
     judges = ", ".join(dict.fromkeys(line.rows[0]["judge"] for line in shown))
+    num_seeds = max(len(line.rows) for line in shown)
     intervals = "95% intervals over texts or held-out sequences, one training seed"
+    if num_seeds > 1:
+        intervals = f"means of {num_seeds} training seeds"
     caption = f"evaluator model: {judges}, {intervals}\n{command}"
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
 

@@ -18,7 +18,7 @@ VOCABULARY, LENGTH = 32, 128  # MASK included; no size depends on the length wit
 
 
 def models() -> Table:
-    """Sizes, the paper's parameters (its network has adaLN; D-1, transformer architecture) and ours."""
+    """Return the sizes, the paper's parameters (its network has adaLN, see D-1) and ours."""
     table: Table = [("model", "hidden", "heads", "layers", "paper, M", "ours, M")]
     for name, size in SIZES.items():
         with torch.device("meta"):

@@ -21,12 +21,13 @@ from latent_tokens.data.datasets import task_of
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper import figures
 from latent_tokens.paper.catalogue import CATALOGUE
+from latent_tokens.paper.curves import share_limits
 from latent_tokens.paper.dead_ends import DeadEnds
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.figures import draw, painter, panel_title, panels_of
 from latent_tokens.paper.foresight import Foresight
 from latent_tokens.paper.hashes import evaluation_content, training_content
-from latent_tokens.paper.lines import lines
+from latent_tokens.paper.lines import lines, measurement
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reproduce import write
 from latent_tokens.paper.scales import SCALES
@@ -362,8 +363,8 @@ def test_caption_names_the_candidates_of_panels_without_adaptive_ones():
         for line in results_of("figure-1-9x9")
         for k in ["growing" if line.cell.variant else 8]
     ]
-    assert "k = 8 or adaptive in top-prob order" in figures.measurement(shown)
-    assert "k = 8 in top-prob order" in figures.measurement(shown[:3])
+    assert "k = 8 or adaptive in top-prob order" in measurement(shown)
+    assert "k = 8 in top-prob order" in measurement(shown[:3])
 
 
 def test_tables_have_no_figure(tmp_path):
@@ -403,6 +404,23 @@ def test_confidences_have_a_panel_each_over_candidates():
         assert ends == [np.log2(36)] * 4  # scdm n=0 too: k = all leaves no latent tokens
 
 
+def test_panels_of_the_same_quantity_share_their_limits():
+    first, second, other = Figure().subplots(1, 3)
+    for axes, quantity, top in ((first, "valid %", 40), (second, "valid %", 90), (other, "nats", 3)):
+        axes.set(ylabel=quantity, ylim=(0, top))
+    share_limits([first, second, other])
+    assert [axes.get_ylim() for axes in (first, second, other)] == [(0, 90), (0, 90), (0, 3)]
+
+
+@pytest.mark.parametrize(("name", "shared"), [("ablation-confidence", True), ("ablation-refresh", False)])
+def test_curves_of_one_task_share_their_limits(name, shared, tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr(figures, "share_limits", shown.append)
+    monkeypatch.setattr(figures, "save_sheet", lambda *args: [])
+    draw(results_of(name), name, "a command", tmp_path / name)
+    assert bool(shown) == shared
+
+
 def test_table_has_the_diversity_of_rows_that_have_it():
     shown = results_of("ablation-confidence")[:2]
     measured = {"distinct_share": 99.5, "intercalates": 8.5, "reference_intercalates": 9.25}
@@ -422,21 +440,17 @@ def test_table_has_the_diversity_of_rows_that_have_it():
     assert "intercalates" not in markdown([without], "ablation-confidence", "cpu").lower()
 
 
-def test_panels_of_one_unit_have_one_scale(tmp_path, monkeypatch):
-    """Equal heights mean equal shares, and the highest interval is below the top."""
-    sheets = []
-    monkeypatch.setattr(figures, "save_sheet", lambda sheet, *_: sheets.append(sheet))
-    shown = [
-        replace(
-            line,
-            rows=tuple({**row, "valid": 94.0 if line.cell.order == "entropy" else 60.0} for row in line.rows),
-        )
-        for line in results_of("ablation-confidence")
+def test_highest_interval_of_a_panel_is_below_its_top():
+    """A panel of nearly equal shares had hardly any room, so that its markers were cut off."""
+    alike = [
+        replace(line, rows=tuple({**row, "valid": 94.0} for row in line.rows))
+        for line in results_of("figure-1")
     ]
-    draw(shown, "ablation-confidence", "a command", tmp_path / "a")
-    ((bottom, top),) = {axes.get_ylim() for axes in sheets[0].axes}
-    assert bottom == 0
-    assert top > 97
+    (panel,) = panels_of(alike)
+    axes = Figure().subplots()
+    panel.paint(axes, panel.lines)
+    highest = max(line.interval[1] for line in alike)
+    assert axes.get_ylim() == (0, pytest.approx(1.05 * highest))
 
 
 def curves_of(panel):

@@ -69,13 +69,6 @@ def curves(axes: Axes, lines: Sequence[Line], axis: Axis) -> None:
     legend_below(axes)
 
 
-def share_scale(panels: Sequence[Axes]) -> None:
-    """Extend the vertical axis of all panels to that of the highest one, so that heights can be compared."""
-    top = max(axes.get_ylim()[1] for axes in panels)
-    for axes in panels:
-        axes.set_ylim(0, top)
-
-
 def key_of(line: Line, axis: Axis) -> Key:
     """Return what the lines of one curve share."""
     if axis is LATENTS:
@@ -182,6 +175,16 @@ def legend_below(axes: Axes) -> None:
         bbox_to_anchor=(0.5, -0.16),
         ncols=2,
     )
+
+
+def share_limits(panels: Sequence[Axes]) -> None:
+    """Give panels of the same quantity the same vertical limits."""
+    for quantity in {axes.get_ylabel() for axes in panels}:
+        alike = [axes for axes in panels if axes.get_ylabel() == quantity]
+        bottom = min(axes.get_ylim()[0] for axes in alike)
+        top = max(axes.get_ylim()[1] for axes in alike)
+        for axes in alike:
+            axes.set_ylim(bottom, top)
 
 
 def kind(cell: Cell) -> str:

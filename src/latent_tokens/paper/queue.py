@@ -85,7 +85,7 @@ def read_queue(path: Path, config: ReproduceConfig) -> list[Entry]:
         content = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ValueError(f"queue={path}: cannot be read ({error}). Name a TOML file.") from None
-    tables = content.get("models")
+    tables = content.get("models", [])
     are_tables = isinstance(tables, list) and all(isinstance(table, dict) for table in tables)
     if not are_tables or set(content) != {"models"}:
         raise ValueError(f"queue={path}: must have tables [[models]] and nothing else")

@@ -110,7 +110,7 @@ def table(stored: Sequence[Row]) -> str:
     for model, n, order in dict.fromkeys((each.model, each.latents, each.order) for each in settings()):
         found = [by_setting.get((model, order, k, n)) for k in CANDIDATES]
         found[-1] = found[-1] or by_setting.get((model, order, "all", 0))
-        cells = ["" if row is None else with_interval(row) for row in found]
+        cells = ["not run" if row is None else with_interval(row) for row in found]
         intercalates = "" if found[-1] is None else columns_of([found[-1]])[1]
         lines.append([f"`{model}`", str(n), ORDER_NAMES[order], *cells, intercalates])
     return as_markdown(lines)
@@ -167,7 +167,7 @@ def draw(stored: Sequence[Row], path: Path) -> None:
             below = [value - low for value, (low, _) in zip(values, bounds, strict=True)]
             above = [high - value for value, (_, high) in zip(values, bounds, strict=True)]
             line, marker = STYLES[order]
-            label = f"{method}, {ORDER_NAMES[order]}"
+            label = f"{method}, n = all, {ORDER_NAMES[order]}"
             axes.errorbar(
                 at, values, [below, above], linestyle=line, marker=marker, markersize=4, capsize=3,
                 color=METHOD_COLORS[method], label=label,

@@ -31,7 +31,7 @@ from latent_tokens.paper.hashes import (
 )
 from latent_tokens.paper.lines import Line, lines
 from latent_tokens.paper.plan import Work, estimate, plan
-from latent_tokens.paper.recipes import recipes
+from latent_tokens.paper.recipes import of_cells, recipes
 from latent_tokens.paper.reference import (
     AR_MTP,
     ARM_ON_COUNTDOWN_EPOCHS,
@@ -45,10 +45,12 @@ from latent_tokens.paper.reproduce import report_of, reproduce
 from latent_tokens.paper.runs import check_together, measured, run, train
 from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import markdown, printed
-from latent_tokens.paper.texts import held_out, taken_off
+from latent_tokens.paper.texts import draw_text, held_out, nats_above
 from latent_tokens.storage import read_lines
 from latent_tokens.training.loop import keep_if_best
 
+ROWS = Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl"
+RUNS = Path("runs/paper")
 SOURCES = sorted((Path(__file__).parents[2] / "shared" / "paper").glob("*.txt"))
 OURS = {
     "Sdk-G": "sudoku-gen",
@@ -426,6 +428,29 @@ def test_claims_quote_the_paper():
     )
 
 
+def test_claim_on_a_loss_is_that_it_is_less():
+    """A sign that is the same for a loss and an accuracy would be read the wrong way round."""
+    for claim in claims("cpu"):
+        (line, _) = lines(of_cells((claim.better, claim.worse), "cpu", Path("runs"), 1), {})
+        assert (" < " in claim.text, " > " in claim.text) == (line.is_loss, not line.is_loss), claim.text
+
+
+def test_claims_compare_the_same_seeds_of_the_same_weights():
+    """The two numbers are of the seeds of their difference. A model that was trained again is refused."""
+    rows = measured(ROWS)
+    claim = "| sudoku-6 | ar-mtp > arm | Table 3 |"
+    (arm,) = (row["recipe"] for row in rows.values() if row["model"].startswith("sudoku-6-arm-0-"))
+    without = {name: row for name, row in rows.items() if name != arm}
+    (line,) = (line for line in claims_table("cpu", RUNS, without).splitlines() if line.startswith(claim))
+    assert line.startswith(f"{claim} 86.3 | 41.4 | valid % | +45.0 (")
+    (growing, *_) = [
+        row for row in rows.values() if row["method"] == "sidm" and row["candidates"] == "growing"
+    ]
+    changed = {**rows, growing["recipe"]: {**growing, "weights_sha256": "0" * 64}}
+    with pytest.raises(ValueError, match=r"of sudoku-6-sidm-0-\w+ differ in weights_sha256"):
+        claims_table("cpu", RUNS, changed)
+
+
 def test_chance_level_of_zebra():
     table = markdown(lines(recipes("table-ar-mtp", "cpu", Path("runs")), {}), "table-ar-mtp", "cpu")
     assignments = (
@@ -575,14 +600,29 @@ def test_the_page_says_of_others_puzzles_what_the_rows_say():
 def test_gain_of_latents_is_paired_by_sequence():
     first = {"held_out_nats": [10.0, 20.0, 30.0], "held_out_tokens": 30}
     row = {"held_out_nats": [9.0, 18.0, 27.0], "held_out_tokens": 30}
-    less, half = taken_off(row, first)
+    above, half = nats_above(row, first)
     assert (held_out(first), held_out(row)) == (2, pytest.approx(1.8))
-    assert less == pytest.approx(0.2)
+    assert above == pytest.approx(-0.2)
     assert half == pytest.approx(4.303 * 0.1 / 3**0.5)
-    assert taken_off({**row, "held_out_nats": row["held_out_nats"][:1]}, {**first, "held_out_nats": [10.0]})[
+    assert nats_above({**row, "held_out_nats": row["held_out_nats"][:1]}, {**first, "held_out_nats": [10.0]})[
         1
     ] == float("inf")
-    assert taken_off({}, first) is None
+    assert nats_above({}, first) is None
+
+
+def test_caption_of_text_names_its_training_seeds(few, tmp_path):
+    """The mean of two seeds has no interval over texts."""
+    config, _ = few
+    rows = measured(config.out / "smoke" / "rows.jsonl")
+    shown = lines(recipes("figure-text", "smoke", config.runs, judge="trigrams"), rows)
+    twice = [replace(line, rows=(*line.rows, {**line.rows[0], "train_seed": 1})) for line in shown]
+    captions = {
+        "95% intervals over texts or held-out sequences, one training seed": shown,
+        "means of 2 training seeds": twice,
+    }
+    for caption, drawn in captions.items():
+        paths = draw_text(drawn, "figure-text", "a command", tmp_path / "text")
+        assert f", {caption}" in paths[1].read_text()
 
 
 def test_text_table_has_a_line_per_seed_and_needs_imports(few):

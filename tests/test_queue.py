@@ -69,6 +69,8 @@ def test_every_task_is_in_the_stored_queue():
         ("[[models]]\ntask = 'zebra'\nmethod = ['mdm']", "key=method: must be one of .* mean methods"),
         ("[[models]]\ntask = 'zebra'\nseeds = ['0']", "seeds must be a list like"),
         ("[[models]]\ntask = 'zebra'\nmethods = 'mdm'", "methods must be a list"),
+        ("[[models]]\ntask = 'zebra'\nmethods = ['scdn']", "method=scdn: must be one of .* mean scdm"),
+        ("models = [3]", r"must have tables \[\[models\]\]"),
         ("[[models]]\ntask = 'zebra'\nsteps = 0", "steps=0: must be a whole number"),
         ("[[models]", "cannot be read"),
     ],
@@ -133,10 +135,34 @@ def test_stopped_queue_stops_its_processes(config, monkeypatch):
     assert all(job.process.returncode == -signal.SIGTERM for job in started)
 
 
+def test_failed_queue_stops_its_processes(config, monkeypatch):
+    """An error of the queue itself, such as a row that was changed, leaves no process behind."""
+    script = "import time; time.sleep(600)"
+    monkeypatch.setattr(queue, "command", lambda work, config: [sys.executable, "-c", script])
+    works, results = works_of(config)
+    started = []
+
+    def fail(job, bars, results):
+        started.append(job)
+        raise ValueError("row 1: was changed")
+
+    monkeypatch.setattr(queue, "show", fail)
+    with pytest.raises(ValueError, match="row 1"):
+        run_queue(works, config, results)
+    assert [job.process.poll() for job in started] == [-signal.SIGTERM]
+
+
 def test_one_model_alone_is_measured(config, tmp_path):
     works, results = works_of(config)
     one = replace(config, queue=None, model=works[0].name)
     assert "| done |" in reproduce(one)
     assert {row["model"] for row in measured(results).values()} == {works[0].name}
-    with pytest.raises(ValueError, match="model=nonsense: must be one of sudoku-6-ar-mtp-0"):
-        reproduce(replace(one, model="nonsense"))
+
+
+def test_unknown_model_is_refused_with_the_closest_one():
+    """The line does not list all models."""
+    config = ReproduceConfig("all", model="sudoku-6-arm-1-553a7322700", status=True)
+    with pytest.raises(ValueError, match="is not one of the models that --status lists") as refusal:
+        reproduce(config)
+    assert str(refusal.value).endswith(". Did you mean sudoku-6-arm-1-553a7322700e?")
+    assert len(str(refusal.value)) < 200

@@ -27,7 +27,7 @@ from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.figures import draw, painter, panel_title, panels_of
 from latent_tokens.paper.foresight import Foresight
 from latent_tokens.paper.hashes import evaluation_content, training_content
-from latent_tokens.paper.lines import lines
+from latent_tokens.paper.lines import lines, measurement
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reproduce import write
 from latent_tokens.paper.scales import SCALES
@@ -357,6 +357,16 @@ def test_captions_name_samples_seeds_candidates_and_threads(tmp_path):
     assert all(line in caption for line in (expected, "a command"))
 
 
+def test_caption_names_the_candidates_of_panels_without_adaptive_ones():
+    shown = [
+        replace(line, rows=tuple({**row, "order": "top_prob", "candidates": k} for row in line.rows))
+        for line in results_of("figure-1-9x9")
+        for k in ["growing" if line.cell.variant else 8]
+    ]
+    assert "k = 8 or adaptive in top-prob order" in measurement(shown)
+    assert "k = 8 in top-prob order" in measurement(shown[:3])
+
+
 def test_tables_have_no_figure(tmp_path):
     write(recipes("table-1", "cpu", Path("runs")), "table-1", "cpu", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["table-1.md"]
@@ -428,6 +438,19 @@ def test_table_has_the_diversity_of_rows_that_have_it():
     assert "| k=growing |" in second
     assert "|  |  | 1.00x |" in second
     assert "intercalates" not in markdown([without], "ablation-confidence", "cpu").lower()
+
+
+def test_highest_interval_of_a_panel_is_below_its_top():
+    """A panel of nearly equal shares had hardly any room, so that its markers were cut off."""
+    alike = [
+        replace(line, rows=tuple({**row, "valid": 94.0} for row in line.rows))
+        for line in results_of("figure-1")
+    ]
+    (panel,) = panels_of(alike)
+    axes = Figure().subplots()
+    panel.paint(axes, panel.lines)
+    highest = max(line.interval[1] for line in alike)
+    assert axes.get_ylim() == (0, pytest.approx(1.05 * highest))
 
 
 def curves_of(panel):

@@ -57,6 +57,16 @@ def test_table_names_what_was_not_run(shown):
     assert all("SmolLM2" in line for line in table if "not run" in line)
 
 
+def test_differences_are_of_one_training_seed(shown):
+    """Models of two seeds differ. While the first seed is missing at n = 0, its lines have no difference."""
+    (first, second, *_) = [line for line in shown if (line.cell.task, line.cell.method) == ("text", "scdm")]
+    other = replace(first, rows=({**first.rows[0], "train_seed": 1},))
+    assert "±" in worth_markdown([first, second], NAME, "cpu")
+    assert "±" not in worth_markdown([other, second], NAME, "cpu")
+    both = replace(first, rows=(*other.rows, *first.rows))
+    assert worth_markdown([both, second], NAME, "cpu").count("| -0.0100 ± 0.0000 |") == 1
+
+
 def test_curve_of_a_policy_begins_without_latents(shown):
     of_scdm = [line for line in shown if (line.cell.task, line.cell.method) == ("text", "scdm")]
     assert points_of(of_scdm, "nearest")[:3] == [(0, 0, 0), (1, pytest.approx(-0.01), 0), (2, -0.02, 0)]

@@ -28,7 +28,7 @@ METAVARS = {
     "apart_from": "DIR [DIR ...]", "size": "SIZE [SIZE ...]", "metric": "NAME", "csv": "FILE", "start": "RUN",
     "out": "DIR", "data": "DIR", "growth": "DIR", "gif": "FILE", "png": "FILE", "text": "FILE",
     "source": "SOURCE", "tokenizer": "TOKENIZER", "field": "NAME", "judge": "EVALUATOR", "prompt": "TEXT",
-    "tasks": "TASK [TASK ...]", "include_path": "DIR",
+    "tasks": "TASK [TASK ...]", "include_path": "DIR", "model": "MODEL", "queue": "FILE",
     "license": "LICENSE", "host": "HOST", "order": "ORDER", "compare": "N|all|RUN", "clues": "N|minimal",
 }  # fmt: skip
 # Of names with two meanings.

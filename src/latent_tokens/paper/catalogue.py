@@ -18,7 +18,10 @@ VOCABULARY, LENGTH = 32, 128  # MASK included; no size depends on the length wit
 
 
 def models() -> Table:
-    """Sizes, the paper's parameters (its network has adaLN; D-1, transformer architecture) and ours."""
+    """Return the sizes with the number of parameters in the paper and in this package.
+
+    The paper's network has adaLN (D-1, transformer architecture).
+    """
     table: Table = [("model", "hidden", "heads", "layers", "paper, M", "ours, M")]
     for name, size in SIZES.items():
         with torch.device("meta"):

@@ -14,6 +14,7 @@ from latent_tokens.evaluation.rows import Row
 from latent_tokens.paper.claim_list import claims
 from latent_tokens.paper.lines import Line, lines, stand_in
 from latent_tokens.paper.recipes import of_cells
+from latent_tokens.paper.runs import check_together
 
 ENOUGH = 3  # training seeds
 HEADINGS = (
@@ -28,8 +29,9 @@ RULE = (
     " With fewer seeds the interval is the sampling noise (Wilson), which leaves out the variation between"
     " seeds and decides no claim. Seeds that solve the same puzzles count each puzzle once. For a loss or a"
     " perplexity, lower is better and the sampling noise is not known. An undecided claim is no evidence of"
-    " equality. A claim on > B - 3 points holds if the interval is above -3. The paper's claims are of its"
-    " own tasks, which the first column replaces by smaller ones."
+    " equality. A claim A > B - 3 points holds if the interval is above -3. The paper's claims are of its"
+    " own tasks, which the first column replaces by smaller ones. Both numbers are of the training seeds that"
+    " both sides have. No interval is corrected for the number of claims."
     " With k > 1 candidates, n = 0 still leaves up to k - 1 other masked tokens in the input."
 )
 
@@ -44,7 +46,13 @@ class Difference:
     num_seeds: int
 
 
-def claims_table(scale: ScaleName, root: Path, results: Mapping[str, Row], seeds: int | None = None) -> str:
+def claims_table(
+    scale: ScaleName,
+    root: Path,
+    results: Mapping[str, Row],
+    seeds: int | None = None,
+    path: Path = Path("rows.jsonl"),
+) -> str:
     """Return a table with one row per claim, from the results that exist.
 
     Args:
@@ -52,10 +60,17 @@ def claims_table(scale: ScaleName, root: Path, results: Mapping[str, Row], seeds
         root: directory of data sets and models, which are part of no hash.
         results: rows by the hash of their recipe.
         seeds: training seeds of each model. None: as many as the scale has.
+        path: the file of the results, for messages.
+
+    Raises:
+        ValueError: the two sides of a claim have rows of one model with different weights, or of one task
+            with different data or problems.
     """
     table: list[tuple[str, ...]] = [HEADINGS]
     for claim in claims(scale):
-        better, worse = lines(of_cells((claim.better, claim.worse), scale, root, seeds), results)
+        sides = lines(of_cells((claim.better, claim.worse), scale, root, seeds), results)
+        check_together([row for line in sides for row in line.rows], path)
+        better, worse = on_shared_seeds(*sides)
         values = [line.written(line.mean) if line.rows else "not run" for line in (better, worse)]
         unit = next((line.unit for line in (better, worse) if line.rows or line.is_loss), "")
         row = (
@@ -106,21 +121,28 @@ def difference_of(first: Line, second: Line) -> Difference | None:
     The interval is that of Student's t over seeds if there are three, as wide as the sampling noise on each
     side at least; else the sampling noise alone.
     """
-    shared = [seed for seed in first.by_seed if seed in second.by_seed]
-    if not shared:
+    first, second = on_shared_seeds(first, second)
+    pairs = [(value, second.by_seed[seed]) for seed, value in first.by_seed.items() if seed in second.by_seed]
+    if not pairs:
         return None
-    differences = [first.by_seed[seed] - second.by_seed[seed] for seed in shared]
+    differences = [value - other for value, other in pairs]
     mean = fmean(differences)
-    noise = sampling_noise(first.of_seeds(shared), second.of_seeds(shared))
-    if len(shared) < ENOUGH:
-        return Difference(mean, noise, "Wilson" if noise else "", len(shared))
+    noise = sampling_noise(first, second)
+    if len(pairs) < ENOUGH:
+        return Difference(mean, noise, "Wilson" if noise else "", len(pairs))
 
     half = half_interval(differences)
     interval = (mean - half, mean + half)
     if noise is None:
-        return Difference(mean, interval, "t", len(shared))
+        return Difference(mean, interval, "t", len(pairs))
     floored = (min(interval[0], noise[0]), max(interval[1], noise[1]))
-    return Difference(mean, floored, "t" if floored == interval else "t and Wilson", len(shared))
+    return Difference(mean, floored, "t" if floored == interval else "t and Wilson", len(pairs))
+
+
+def on_shared_seeds(first: Line, second: Line) -> tuple[Line, Line]:
+    """Return two lines with the seeds that both have only, or as they are if they share none."""
+    shared = [seed for seed in first.by_seed if seed in second.by_seed]
+    return (first.of_seeds(shared), second.of_seeds(shared)) if shared else (first, second)
 
 
 def sampling_noise(first: Line, second: Line) -> tuple[float, float] | None:

@@ -26,6 +26,7 @@ Key = tuple[str, str, Latents]
 """What the lines of one curve share: the kind of model, the order, and n unless n is the axis."""
 
 LOWEST_TOP = 10  # percent: a shorter axis would show noise as a curve
+HEADROOM = 1.05  # of the highest interval
 STYLES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "^", "D")
 
@@ -62,7 +63,7 @@ def curves(axes: Axes, lines: Sequence[Line], axis: Axis) -> None:
     axes.set(xlabel=axis.label, ylabel=lines[0].unit)
     if "growing" in coordinates:
         axes.axvline(coordinates["growing"] - 0.5, linewidth=0.8, linestyle=":", color="#999999")
-    top = None if lines[0].interval is None else max(LOWEST_TOP, axes.get_ylim()[1])
+    top = None if lines[0].interval is None else max(LOWEST_TOP, HEADROOM * axes.dataLim.ymax)
     axes.set_ylim(0, top)
     axes.grid(axis="y", alpha=0.3)
     legend_below(axes)

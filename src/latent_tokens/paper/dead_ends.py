@@ -30,7 +30,7 @@ class DeadEnds:
         self.alive = np.ones(rows, np.bool_)
 
     def __call__(self, step: Step) -> None:
-        surest = step.probabilities.amax(-1)
+        largest = step.probabilities.amax(-1)
         for i, row in enumerate(step.rows.tolist()):
             clean = int(step.layout.num_clean[i])
             position = int(step.chosen[i, 0])
@@ -39,7 +39,7 @@ class DeadEnds:
             if self.alive[row]:
                 slot = (step.layout.positions[i] == position).nonzero()[0, 0]
                 self.alive[row] = self._is_open(row)
-                self.counts[clean] += 1, not self.alive[row], float(surest[i, slot])
+                self.counts[clean] += 1, not self.alive[row], float(largest[i, slot])
 
     def _is_open(self, row: int) -> bool:
         """Return whether a correct answer is left."""

@@ -28,7 +28,7 @@ def curve(task: str, scale: Scale, problems: str | None = None) -> list[Cell]:
 
 
 def written(scale: Scale, dial: tuple[Latents, ...]) -> list[Cell]:
-    """Text models over their numbers of latent tokens, and an mdm to compare with."""
+    """Return text models over their numbers of latent tokens, and an mdm to compare with."""
     return [
         Cell("text", "mdm", "uniform"),
         *(Cell("text", method, "uniform", n) for method in scale.texts.methods for n in dial),
@@ -39,7 +39,7 @@ BLOCKS = (1, 4, 16, 64)  # positions
 
 
 def worth(scale: Scale) -> list[Cell]:
-    """Text models over their numbers of latent tokens, with other policies, and decoded in blocks.
+    """Return text models over their numbers of latent tokens, with other policies, and decoded in blocks.
 
     A model from left to right has no other blocks. There, adjacent masked tokens are the nearest.
     """

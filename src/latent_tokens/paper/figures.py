@@ -148,14 +148,9 @@ def dots(axes: Axes, lines: Sequence[Line]) -> None:
         index = numbers.index(line.cell.latents)
         height = names.index(named(line.cell)) + SPREAD * ((len(numbers) - 1) / 2 - index)
         axes.errorbar(
-            [line.mean],
-            [height],
-            xerr=bars([line]),
-            marker=MARKERS[index],
-            capsize=3,
-            color=METHOD_COLORS[kind(line.cell)],
-            alpha=1 - FADING * index,
-        )
+            [line.mean], [height], xerr=bars([line]), marker=MARKERS[index], capsize=3,
+            color=METHOD_COLORS[kind(line.cell)], alpha=1 - FADING * index,
+        )  # fmt: skip
     for line in lines:
         if line.cell.latents in limits:
             style = STYLES[1 + limits.index(line.cell.latents)]

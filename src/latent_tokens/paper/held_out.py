@@ -159,13 +159,16 @@ def held_out(row: Row) -> float | None:
     return sum(row["held_out_nats"]) / row["held_out_tokens"] if "held_out_nats" in row else None
 
 
-def taken_off(row: Row, first: Row) -> tuple[float, float] | None:
-    """Return the nats per token that `row` is below `first`, and half of the 95% interval over sequences."""
+def nats_above(row: Row, first: Row) -> tuple[float, float] | None:
+    """Return the nats per token that `row` is above `first`, and half of the 95% interval over sequences.
+
+    None: a row has no held-out nats.
+    """
     if "held_out_nats" not in row or "held_out_nats" not in first:
         return None
     count = len(row["held_out_nats"])
     apart = [
-        (before - now) * count / row["held_out_tokens"]
+        (now - before) * count / row["held_out_tokens"]
         for before, now in zip(first["held_out_nats"], row["held_out_nats"], strict=True)
     ]
     return fmean(apart), half_interval(apart) if count > 1 else math.inf

@@ -159,8 +159,9 @@ def measurement(lines: Sequence[Line]) -> list[str]:
     seeds = span({len(line.rows) for line in lines})
     notes = [f"{samples} samples per seed", f"{seeds} training {plural('seed', seeds)}"]
     candidates = {row.get("candidates") for row in rows if row.get("order") == "top_prob"}
-    if len(candidates) == 1:
-        notes.append(f"k = {candidates.pop()} in top-prob order")
+    fixed = candidates - {"growing"}
+    if len(fixed) == 1:
+        notes.append(f"k = {fixed.pop()}{' or adaptive' * ('growing' in candidates)} in top-prob order")
     threads = {row["threads"] for row in rows if "threads" in row}
     if threads:
         devices = ", ".join(sorted({str(row["device"]) for row in rows}))

@@ -29,26 +29,26 @@ def boards_in_nats(scale: Scale) -> list[Cell]:
 
 
 def questions_in_nats() -> list[Claim]:
-    """Return the claims on policies and timing, in nats of held-out boards. Less is better.
+    """Return the claims on policies and timing, in nats of held-out boards. A < B: A is better.
 
     In a recorded order the nearest latent tokens are those that are decoded next, which decoding cannot know.
     """
     listed = []
     for order in ORDERS:
         pairs: list[tuple[str, tuple[Latents, str], tuple[Latents, str]]] = [
-            ("n=all > n=0", ("all", "random"), (0, "random")),
-            ("same total of latents, late > constant n", (None, "late"), (None, "constant")),
-            ("late latents > n=all", (None, "late"), ("all", "random")),
-            ("4 relevant latents > 4 random ones", (4, "relevant"), (4, "random")),
+            ("n=all < n=0", ("all", "random"), (0, "random")),
+            ("same total of latents, late < constant n", (None, "late"), (None, "constant")),
+            ("late latents < n=all", (None, "late"), ("all", "random")),
+            ("4 relevant latents < 4 random ones", (4, "relevant"), (4, "random")),
             (
-                "4 constrained shared-unit latents > 4 random ones",
+                "4 constrained shared-unit latents < 4 random ones",
                 (4, "constrained of a unit"),
                 (4, "random"),
             ),
-            ("4 relevant latents > n=all", (4, "relevant"), ("all", "random")),
+            ("4 relevant latents < n=all", (4, "relevant"), ("all", "random")),
         ]
         if order == "top_prob":
-            pairs.append(("4 nearest latents > 4 random ones", (4, "nearest"), (4, "random")))
+            pairs.append(("4 nearest latents < 4 random ones", (4, "nearest"), (4, "random")))
         setting = f"nats, {ORDER_NAMES[order]}: "
         for text, (n, better), (m, worse) in pairs:
             first, second = (
@@ -57,5 +57,5 @@ def questions_in_nats() -> list[Claim]:
             listed.append(Claim(f"{setting}scdm, {text}", first, second))
         every = boards("scdm", order, "all", f"random{NATS}")
         sidm = boards("sidm", order, None, f"nearest{NATS}")
-        listed.append(Claim(f"{setting}scdm n=all > sidm", every, sidm))
+        listed.append(Claim(f"{setting}scdm n=all < sidm", every, sidm))
     return listed

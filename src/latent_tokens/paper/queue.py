@@ -8,7 +8,8 @@ import sys
 import time
 import tomllib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeVar
@@ -17,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from latent_tokens.checks import check_choice, check_int
 from latent_tokens.configs import ReproduceConfig
+from latent_tokens.core.methods import METHODS
 from latent_tokens.paper.plan import Work
 from latent_tokens.paper.runs import measured, ready
 from latent_tokens.paper.scales import SCALES
@@ -69,7 +71,7 @@ def read_queue(path: Path, config: ReproduceConfig) -> list[Entry]:
     """Return the entries of a queue: a TOML file with a table [[models]] for each.
 
     Raises:
-        ValueError: the file is missing or is not TOML, or an entry has an unknown key, task or type.
+        ValueError: the file is missing or is not TOML, or an entry has an unknown key, task, method or type.
             The message names it.
 
     Example:
@@ -83,8 +85,9 @@ def read_queue(path: Path, config: ReproduceConfig) -> list[Entry]:
         content = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ValueError(f"queue={path}: cannot be read ({error}). Name a TOML file.") from None
-    tables = content.get("models")
-    if not isinstance(tables, list) or set(content) != {"models"}:
+    tables = content.get("models", [])
+    are_tables = isinstance(tables, list) and all(isinstance(table, dict) for table in tables)
+    if not are_tables or set(content) != {"models"}:
         raise ValueError(f"queue={path}: must have tables [[models]] and nothing else")
     return [
         entry_of(table, f"queue={path}, models {number}", config) for number, table in enumerate(tables, 1)
@@ -99,9 +102,12 @@ def entry_of(table: Table, place: str, config: ReproduceConfig) -> Entry:
     check_choice(f"{place}: task", task, tuple(SCALES[config.scale].budgets))
     if steps is not None:
         check_int(f"{place}: steps", steps, 1)
+    names = list_of(str, methods, f'{place}: methods must be a list like ["mdm"]')
+    for name in names or ():
+        _ = METHODS[name]  # raises for an unknown one
     return Entry(
         str(task),
-        list_of(str, methods, f'{place}: methods must be a list like ["mdm"]'),
+        names,
         list_of(int, seeds, f"{place}: seeds must be a list like [0, 1]"),
         steps if isinstance(steps, int) else None,
     )
@@ -136,16 +142,12 @@ def run_queue(works: Sequence[Work], config: ReproduceConfig, results: Path) -> 
         Preempted: it was stopped.
     """
     waiting = deque(work for work in works if work.missing)
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
+    text = TextColumn("{task.description}", markup=False)
+    columns = (text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     failed: list[str] = []
     jobs: list[Job] = []
     bars = Progress(*columns, console=CONSOLE, disable=not CONSOLE.is_terminal)
-    with interruptible() as signals, bars:
+    with interruptible() as signals, bars, stopped_at_the_end(jobs):
         every = bars.add_task("models", total=len(waiting))
         while (waiting or jobs) and not signals:
             while waiting and len(jobs) < config.workers and not signals:
@@ -162,7 +164,6 @@ def run_queue(works: Sequence[Work], config: ReproduceConfig, results: Path) -> 
                 bars.advance(every)
             for job in jobs:
                 show(job, bars, results)
-        stop(jobs)
     if signals:
         left = len(waiting) + len(jobs)
         raise Preempted(f"stopped with {left} models left. The same command resumes.", signals)
@@ -230,13 +231,17 @@ def show(job: Job, bars: Progress, results: Path) -> None:
     bars.update(job.bar, description=f"{job.work.name}: rows", completed=done, total=total)
 
 
-def stop(jobs: Sequence[Job]) -> None:
-    """Stop processes, and wait until they have saved."""
-    for job in jobs:
-        job.process.terminate()
-    for job in jobs:
-        job.process.wait()
-        job.file.close()
+@contextmanager
+def stopped_at_the_end(jobs: Sequence[Job]) -> Iterator[None]:
+    """Stop the processes that still run after the block, and wait until they have saved."""
+    try:
+        yield
+    finally:
+        for job in jobs:
+            job.process.terminate()
+        for job in jobs:
+            job.process.wait()
+            job.file.close()
 
 
 def say(line: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from latent_tokens.checks import check_choice
+from latent_tokens.checks import did_you_mean
 from latent_tokens.configs import ReproduceConfig, ScaleName
 from latent_tokens.evaluation.evaluators import SMOLLM2, is_installed, language_model
 from latent_tokens.evaluation.report import as_markdown
@@ -54,8 +54,7 @@ def reproduce(config: ReproduceConfig) -> str:
     requested = {name: recipes(name, config.scale, config.runs, config.seeds, judge) for name in names}
     every = list({recipe.hash: recipe for each in requested.values() for recipe in each}.values())
     if config.model is not None:
-        check_choice("model", config.model, tuple(dict.fromkeys(recipe.model for recipe in every)))
-        every = [recipe for recipe in every if recipe.model == config.model]
+        every = of_model(every, config.model)
     works = plan(every, folder / ROWS)
     if config.queue is not None:
         works = in_order(works, read_queue(config.queue, config))
@@ -76,6 +75,15 @@ def reproduce(config: ReproduceConfig) -> str:
     finally:
         tables = [write(requested[name], name, config.scale, folder) for name in names]
     return "\n".join(tables)
+
+
+def of_model(listed: Sequence[Recipe], model: str) -> list[Recipe]:
+    """Return the recipes of one model. Raise ValueError, with the closest name, if there is none."""
+    of_it = [recipe for recipe in listed if recipe.model == model]
+    if not of_it:
+        hint = did_you_mean(model, dict.fromkeys(recipe.model for recipe in listed))
+        raise ValueError(f"model={model}: is not one of the models that --status lists{hint}")
+    return of_it
 
 
 def default_judge(scale: ScaleName) -> str:
@@ -126,7 +134,8 @@ def report_of(lines: Sequence[Line], experiment: str) -> tuple[MakeTable, DrawFi
 def write_claims(config: ReproduceConfig) -> str:
     """Write the verdict on each claim, and return the table."""
     folder = config.out / config.scale
-    verdicts = claims_table(config.scale, config.runs, measured(folder / ROWS), config.seeds)
+    path = folder / ROWS
+    verdicts = claims_table(config.scale, config.runs, measured(path), config.seeds, path)
     table = f"{verdicts}\n`latent-tokens reproduce claims --scale {config.scale}`\n"
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic({folder / "claims.md": table.encode()})

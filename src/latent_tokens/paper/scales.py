@@ -81,8 +81,7 @@ class Scale:
 def published(task: TaskName, name: str, **data: Any) -> Budget:
     """Return the published budget: padded, a constant rate after a warmup, and bf16.
 
-    All tokens are trained except on boards.
-
+    All tokens are noised in training, also those of prompts, except on boards.
 
     The sources are D-7, published optimizer settings; D-8, noised positions; and D-10, padding.
     """

@@ -19,7 +19,7 @@ from latent_tokens.evaluation.rows import HeldOut, Row, value_of
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.held_out import held_out, measure_held_out, taken_off, text_of_model
+from latent_tokens.paper.held_out import held_out, measure_held_out, nats_above, text_of_model
 from latent_tokens.paper.lines import Line
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.reference import TEXT
@@ -106,7 +106,7 @@ def cells_of_rows(line: Line, lines: Sequence[Line]) -> list[tuple[str, ...]]:
     first = without_latents(line, lines)
     for row in line.rows:
         nats = held_out(row)
-        less = taken_off(row, first[row["train_seed"]]) if row["train_seed"] in first else None
+        above = nats_above(row, first[row["train_seed"]]) if row["train_seed"] in first else None
         intervals = (
             "" if (bounds := row[name]) is None else f"{bounds[0]:.{digits}f} - {bounds[1]:.{digits}f}"
             for name, digits in INTERVALS
@@ -121,7 +121,7 @@ def cells_of_rows(line: Line, lines: Sequence[Line]) -> list[tuple[str, ...]]:
             entropies,
             f"{row['distinct_2']:.1f}",
             "" if nats is None else f"{nats:.3f}",
-            "" if less is None else f"{-less[0]:+.3f} ± {less[1]:.3f}",
+            "" if above is None else f"{above[0]:+.3f} ± {above[1]:.3f}",
             f"{row['relative_cost']:.2f}x",
             f"{row['num_samples']:,}",
             row["judge"],
@@ -168,7 +168,10 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
         axes.spines[["top", "right"]].set_visible(False)
     sheet.axes[-1].legend(fontsize=8, frameon=False)
     judges = ", ".join(dict.fromkeys(line.rows[0]["judge"] for line in shown))
+    num_seeds = max(len(line.rows) for line in shown)
     intervals = "95% intervals over texts or held-out sequences, one training seed"
+    if num_seeds > 1:
+        intervals = f"means of {num_seeds} training seeds"
     caption = f"evaluator model: {judges}, {intervals}\n{command}"
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
 
@@ -181,15 +184,15 @@ def point_of(line: Line, lines: Sequence[Line], what: str) -> tuple[float, tuple
     if what == "difference":
         first = without_latents(line, lines)
         differences = [
-            off
+            above
             for row in line.rows
-            if row["train_seed"] in first and (off := taken_off(row, first[row["train_seed"]])) is not None
+            if row["train_seed"] in first and (above := nats_above(row, first[row["train_seed"]])) is not None
         ]
         if not differences:
             return (0.0, None) if line.cell.latents == 0 else None
         half = differences[0][1]
         has_interval = len(differences) == 1 and math.isfinite(half)
-        return -fmean(value for value, _ in differences), (half, half) if has_interval else None
+        return fmean(value for value, _ in differences), (half, half) if has_interval else None
     value = fmean(value_of(row, what) for row in line.rows)
     row, *others = line.rows
     interval = row["ci95" if what == "perplexity" else "entropy_ci95"]

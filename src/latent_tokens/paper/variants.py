@@ -71,7 +71,7 @@ def sharing(task: Task) -> Tensor:
 
 
 def of_a_unit(net: Transformer, task: Task, decoding: Decoding) -> Decoding:
-    """Latents that share the most units with the candidates."""
+    """Choose latents that share the most units with the candidates."""
     relation = quantize(sharing(task))
     return replace(
         decoding, latent_policy=rank_by(lambda showing: support_of_candidates(relation, showing), "of a unit")
@@ -79,7 +79,7 @@ def of_a_unit(net: Transformer, task: Task, decoding: Decoding) -> Decoding:
 
 
 def constrained(net: Transformer, task: Task, decoding: Decoding) -> Decoding:
-    """Latents that share units with the most clean cells."""
+    """Choose latents that share units with the most clean cells."""
     relation = quantize(sharing(task))
     return replace(
         decoding, latent_policy=rank_by(lambda showing: support_from_clean(relation, showing), "constrained")
@@ -87,7 +87,7 @@ def constrained(net: Transformer, task: Task, decoding: Decoding) -> Decoding:
 
 
 def constrained_of_a_unit(net: Transformer, task: Task, decoding: Decoding) -> Decoding:
-    """Latents by the product of the two: relevant, where the relation is that of the rules."""
+    """Choose latents by the product of the two: the policy relevant, with the relation of the rules."""
     return replace(decoding, latent_policy=relevant(sharing(task), "constrained of a unit"))
 
 
@@ -154,7 +154,7 @@ def early(length: int, size: int) -> Callable[[int], int]:
 
 
 def late(length: int, size: int) -> Callable[[int], int]:
-    """None at first, all in the last steps."""
+    """Return n = 0 at first, then n = all in the last steps."""
 
     def late(num_masked: int) -> int:
         return num_masked if num_masked <= size else 0

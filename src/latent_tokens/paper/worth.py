@@ -14,7 +14,7 @@ from latent_tokens.evaluation.rows import Row
 from latent_tokens.palette import METHOD_COLORS, PAGE
 from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.held_out import held_out, taken_off
+from latent_tokens.paper.held_out import held_out, nats_above
 from latent_tokens.paper.lines import Line
 from latent_tokens.paper.scales import SMOLLM2
 
@@ -58,12 +58,13 @@ def model_of(cell: Cell) -> str:
 
 
 def without_latents(line: Line, lines: Sequence[Line]) -> Row | None:
-    """Return the row of the same model in the same order at n = 0."""
+    """Return the row of the same model and training seed, in the same order at n = 0, or None."""
     block = block_of(line.cell)
+    seed = line.rows[0]["train_seed"]
     for other in lines:
         same = model_of(other.cell) == model_of(line.cell) and block_of(other.cell) == block
-        if other.cell.latents == 0 and same and other.rows:
-            return other.rows[0]
+        if other.cell.latents == 0 and same:
+            return next((row for row in other.rows if row["train_seed"] == seed), None)
     return None
 
 
@@ -88,12 +89,12 @@ def cells_of(line: Line, lines: Sequence[Line]) -> tuple[str, ...]:
         return (*map(str, names), "", "not run", "", "", "")
     row = line.rows[0]
     first = without_latents(line, lines)
-    less = taken_off(row, first) if first is not None and cell.latents != 0 else None
+    above = nats_above(row, first) if first is not None and cell.latents != 0 else None
     return (
         *map(str, names),
         str(row["train_seed"]),
         f"{held_out(row):.3f}",
-        "" if less is None else f"{-less[0]:+.4f} ± {less[1]:.4f}",
+        "" if above is None else f"{above[0]:+.4f} ± {above[1]:.4f}",
         f"{row['relative_cost']:.2f}x",
         f"{len(row['held_out_nats']):,}",
     )
@@ -168,9 +169,9 @@ def points_of(lines: Sequence[Line], policy: str) -> list[tuple[int, float, floa
         first = without_latents(line, lines)
         if policy_of(line.cell) != policy or not isinstance(n, int) or not n or first is None:
             continue
-        less = taken_off(line.rows[0], first)
-        if less is not None:
-            points.append((n, -less[0], less[1]))
+        above = nats_above(line.rows[0], first)
+        if above is not None:
+            points.append((n, *above))
     return points
 
 
@@ -189,13 +190,13 @@ def over_blocks(axes: Axes, lines: Sequence[Line]) -> None:
         points = []
         for line in curve:
             first = without_latents(line, lines)
-            less = None if first is None else taken_off(line.rows[0], first)
-            if less is not None:
+            above = None if first is None else nats_above(line.rows[0], first)
+            if above is not None:
                 size = block_of(line.cell)
-                points.append((len(sizes) if size is None else sizes.index(size), -less[0], less[1]))
-        at, above, half = zip(*sorted(points), strict=True)
+                points.append((len(sizes) if size is None else sizes.index(size), *above))
+        at, means, halves = zip(*sorted(points), strict=True)
         axes.errorbar(
-            at, above, half, marker="o", markersize=4, capsize=3,
+            at, means, halves, marker="o", markersize=4, capsize=3,
             linestyle="--" if model.startswith("SmolLM2") else "-",
             color=METHOD_COLORS[curve[0].cell.method], label=model,
         )  # fmt: skip

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from latent_tokens.configs import ReproduceConfig
+from latent_tokens.configs.reproduce import RUN_NOTHING
 from latent_tokens.paper import queue
+from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.plan import plan
 from latent_tokens.paper.queue import Entry, in_order, read_queue, run_queue
@@ -166,3 +168,20 @@ def test_unknown_model_is_refused_with_the_closest_one():
         reproduce(config)
     assert str(refusal.value).endswith(". Did you mean sudoku-6-arm-1-553a7322700e?")
     assert len(str(refusal.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"experiment": "table-1", "workers": 2}, "workers=2 without queue: .* Add --queue FILE."),
+        ({"experiment": "claims", "status": True}, "claims with status, model or queue: it runs nothing."),
+        ({"experiment": "table-models", "model": "a"}, "table-models with status, model or queue"),
+    ],
+)
+def test_settings_without_effect_are_refused(settings, reason):
+    with pytest.raises(ValueError, match=reason):
+        ReproduceConfig(**settings)
+
+
+def test_experiments_that_run_nothing_are_named():
+    assert set(RUN_NOTHING) == {*CATALOGUE, "claims"}

@@ -17,6 +17,7 @@ ExperimentName = Literal[
     "figure-dead-ends", "figure-compute", "figure-depth", "figure-equal-compute", "ablation-nats",
     "table-models", "table-datasets", "table-training", "claims", "all",
 ]  # fmt: skip
+RUN_NOTHING = ("table-models", "table-datasets", "table-training", "claims")
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,14 @@ class ReproduceConfig:
         if self.seeds is not None:
             check_int("seeds", self.seeds, 1)
         check_int("workers", self.workers, 1)
+        if self.workers > 1 and self.queue is None:
+            raise ValueError(
+                f"workers={self.workers} without queue: the queue names the models. Add --queue FILE."
+            )
+        if self.experiment in RUN_NOTHING and (self.status or self.model or self.queue):
+            raise ValueError(
+                f"{self.experiment} with status, model or queue: it runs nothing. Leave them out."
+            )
         if self.queue is not None and self.model is not None:
             raise ValueError(
                 f"model={self.model} with queue={self.queue}: a queue names the models. Leave one out."

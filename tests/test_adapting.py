@@ -164,6 +164,19 @@ def test_autoregressive_run_keeps_its_embeddings(data, bases, tmp_path):
     assert load(run).generate("3 cats").tokens.shape == (1, 12)
 
 
+def test_given_model_without_mask_is_refused(data, tmp_path):
+    net = HuggingFaceDenoiser(tiny_model("llama", vocab_size=MASK["llama"]), None, readout="shifted")
+    message = r"with readout=shifted it has no MASK, and esolm needs one. Use readout=in_place"
+    with pytest.raises(ValueError, match=message):
+        fit(config_of(tmp_path / "run", data, None), net=net)
+
+
+def test_run_from_an_autoregressive_one_gets_a_mask_row(data, bases, tmp_path):
+    base = fit(config_of(tmp_path / "arm", data, bases / "llama", "arm", steps=1))
+    net = from_pretrained(fit(config_of(tmp_path / "run", data, base, steps=1)))
+    assert (net.readout, net.bos_id, net.mask_id, net.model.config.vocab_size) == ("in_place", None, 260, 261)
+
+
 @pytest.mark.parametrize(
     ("family", "changes", "message"),
     [

@@ -25,7 +25,7 @@ from latent_tokens.checkpoints.pretrained import from_pretrained
 from latent_tokens.checkpoints.tensor_files import tensors_sha256
 from latent_tokens.checks import first_line
 from latent_tokens.configs import TrainConfig
-from latent_tokens.core.methods import Method
+from latent_tokens.core.methods import Method, name_of
 from latent_tokens.data.splits import chunks_of
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.hf_adapter import Adapter, add_lora, freeze_embeddings
@@ -102,6 +102,8 @@ def opened(config: TrainConfig, method: Method) -> HuggingFaceDenoiser:
         check_start(config, folder)
         net = cast(HuggingFaceDenoiser, from_pretrained(folder))
         base_sha256 = tensors_sha256(net.model.state_dict()) if config.lora else ""
+        if net.readout == "shifted" and method.readout != "shifted":  # an autoregressive model has no MASK
+            net = HuggingFaceDenoiser(net.model, None, method.readout)
     if config.lora is not None:
         targets = config.lora_targets or "attention"
         with torch.random.fork_rng():
@@ -150,6 +152,13 @@ def check_only_for_transformers(config: TrainConfig) -> None:
         value = getattr(config, name)
         if value not in (None, False):
             raise ValueError(f"{name}={value}: is for a model of transformers. Name one with start=FOLDER.")
+
+
+def check_has_mask(net: HuggingFaceDenoiser, method: Method) -> None:
+    """Raise ValueError if a method has masked tokens, and a network receives its BOS token for MASK."""
+    if net.readout == "shifted" and method.readout != "shifted":
+        problem = f"with readout=shifted it has no MASK, and {name_of(method)} needs one"
+        raise ValueError(f"net={type(net).__name__}: {problem}. Use readout={method.readout}.")
 
 
 def check_mask_unused(net: nn.Module, examples: Examples) -> None:

@@ -275,6 +275,22 @@ def test_lora_run_resumes_bit_equal(adapted, data, bases, tmp_path, family):
     ]
 
 
+def test_lora_run_resumes_with_its_base_in_another_place(adapted, data, bases, tmp_path):
+    base = shutil.copytree(bases / "llama", tmp_path / "base")
+    config = lora_config(tmp_path / "cut", data, base)
+    with pytest.raises(KeyboardInterrupt):
+        fit(config, observe=interrupt)
+    moved = base.rename(tmp_path / "moved")
+    with pytest.raises(ValueError, match=r"adapts .*base.*not found.*or start=DIR to resume it"):
+        fit(replace(config, resume="yes"))
+    resumed = fit(replace(config, resume="yes", start=moved))
+    weights = [load_file(run / "model.safetensors") for run in (resumed, adapted["llama"])]
+    assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+    assert description(resumed)["training"]["start"] == str(base)
+    with pytest.raises(ValueError, match=r"adapts .*base with SHA-256 .*gpt2 has"):
+        fit(replace(config, resume="extend", steps=7, start=bases / "gpt2"))
+
+
 @pytest.mark.parametrize("family", ["llama", TIED])
 def test_export_merges_the_adapter(adapted, tmp_path, family):
     assert main(["export", str(adapted[family]), str(tmp_path / "model")]) == 0

@@ -75,7 +75,7 @@ def adapted_network(
         net = opened(config, method)
         adopt(net, {"vocab_size": task.vocab_size, "max_length": task.length}, task.name)
     else:
-        net = rebuilt(resumed, config.folder)
+        net = rebuilt(resumed, config)
     prepare(net, config)
     net.method = method
     return net
@@ -123,12 +123,14 @@ def check_start(config: TrainConfig, folder: Path) -> None:
         raise ValueError(f"start={config.start}: is a run whose weights are not merged. {fix}.")
 
 
-def rebuilt(resumed: Entries, folder: Path) -> HuggingFaceDenoiser:
-    """Return the network of a run to resume, without its trained weights."""
+def rebuilt(resumed: Entries, config: TrainConfig) -> HuggingFaceDenoiser:
+    """Return the network of a run to resume, without its trained weights. Its base may have moved."""
     try:
-        return build_adapted(resumed["model"], folder)
+        return build_adapted(resumed["model"], config.folder, config.start)
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
-        raise ValueError(f"{folder / 'config.json'}: corrupt ({first_line(error)}). {RESTORE_HINT}") from None
+        raise ValueError(
+            f"{config.folder / 'config.json'}: corrupt ({first_line(error)}). {RESTORE_HINT}"
+        ) from None
 
 
 def enable_checkpointing(net: HuggingFaceDenoiser) -> None:

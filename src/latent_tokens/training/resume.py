@@ -69,7 +69,10 @@ def resume_config(
         check_extension(config, stored.get("steps"))
         stored = {**stored, "steps": config.steps}
     if stored is not None:
-        check_same(config.folder, stored, {"start": None, **LATER_DEFAULTS, **settings(config, ignored)})
+        values = {"start": None, **LATER_DEFAULTS, **settings(config, ignored)}
+        if config.lora is not None and config.start is not None:
+            del values["start"]  # the base of an adapter may have moved: its weights are compared
+        check_same(config.folder, stored, values)
     return config
 
 

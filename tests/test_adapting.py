@@ -181,7 +181,10 @@ def test_run_from_an_autoregressive_one_gets_a_mask_row(data, bases, tmp_path):
     ("family", "changes", "message"),
     [
         ("llama", {"mask": 97}, r"mask=97: is a token of the data set. Use a reserved one, or mask=new"),
-        ("llama", {"mask": 2}, r"mask_id=2: is the eos token"),
+        ("llama", {"mask": 2}, r"^mask=2: is the eos token of the model. Use .*, or mask=new"),
+        ("llama", {"mask": 999}, r"^mask=999: the vocabulary has 260 tokens"),
+        ("llama", {"mask": "<mask>"}, r"^mask=<mask>: .*tokenizer.json is missing. Use .*, or mask='new'"),
+        ("llama", {"mask": 5, "method": "arm"}, r"^mask=5: arm has the BOS token for MASK. Leave mask out"),
         ("llama", {"size": "tiny"}, r"size=tiny: .* has its own network. Leave size out"),
         ("llama", {"dropout": 0.1}, r"dropout=0.1: .* has its own network"),
         ("nowhere", {}, r"not found"),

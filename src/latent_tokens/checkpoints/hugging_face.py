@@ -142,8 +142,11 @@ def is_of_transformers(folder: Path) -> bool:
     return "model_type" in config and "format" not in config
 
 
-def mask_id_of(folder: Path, mask_token: int | str) -> int:
-    """Return the id of a token. Raise ValueError if the tokenizer of the directory has no such token."""
+def mask_id_of(folder: Path, mask_token: int | str, name: str = "mask_token") -> int:
+    """Return the id of a token. Raise ValueError if the tokenizer of the directory has no such token.
+
+    `name` is the setting that names the token.
+    """
     if isinstance(mask_token, int):
         return mask_token
     added = added_token_id(folder, mask_token)
@@ -153,17 +156,13 @@ def mask_id_of(folder: Path, mask_token: int | str) -> int:
 
     file = folder / "tokenizer.json"
     if not file.is_file():
-        raise ValueError(
-            f"mask_token={mask_token}: {file} is missing. Use the id of the token, or mask_token='new'."
-        )
+        raise ValueError(f"{name}={mask_token}: {file} is missing. Use the id of the token, or {name}='new'.")
     try:
         mask_id: int | None = Tokenizer.from_file(str(file)).token_to_id(mask_token)
     except Exception as error:  # the type that tokenizers raises
         raise ValueError(f"{file}: corrupt ({first_line(error)}). Copy it again.") from None
     if mask_id is None:
-        raise ValueError(
-            f"mask_token={mask_token}: not a token of {file}. Use a reserved one, or mask_token='new'."
-        )
+        raise ValueError(f"{name}={mask_token}: not a token of {file}. Use a reserved one, or {name}='new'.")
     return mask_id
 
 

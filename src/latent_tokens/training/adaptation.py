@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import nn
@@ -29,10 +29,14 @@ from latent_tokens.core.methods import Method, name_of
 from latent_tokens.data.splits import chunks_of
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.hf_adapter import Adapter, add_lora, freeze_embeddings
+from latent_tokens.network.hf_model import check_mask_id
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Examples, Language
 from latent_tokens.training.data import check_tokenizer
 from latent_tokens.training.resume import RESTORE_HINT
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 OF_ADAPTATION = ("mask", "lora", "freeze_embeddings", "gradient_checkpointing")
 """Settings that only a model of transformers has."""
@@ -96,8 +100,7 @@ def opened(config: TrainConfig, method: Method) -> HuggingFaceDenoiser:
         check_installed(str(config.start))
         model = read_model(folder)
         base_sha256 = tensors_sha256(model.state_dict()) if config.lora else ""  # before a row is added
-        mask_id = None if config.mask in (None, "new") else mask_id_of(folder, config.mask)
-        net = HuggingFaceDenoiser(model, mask_id, method.readout)
+        net = HuggingFaceDenoiser(model, typed_mask(config, folder, model, method), method.readout)
     else:
         check_start(config, folder)
         net = cast(HuggingFaceDenoiser, from_pretrained(folder))
@@ -110,6 +113,17 @@ def opened(config: TrainConfig, method: Method) -> HuggingFaceDenoiser:
             torch.manual_seed(config.seed)
             add_lora(net, Adapter(config.lora, targets, str(config.start), base_sha256))
     return net
+
+
+def typed_mask(config: TrainConfig, folder: Path, model: PreTrainedModel, method: Method) -> int | None:
+    """Return the id of MASK that the config names, or None for a new row. Raise ValueError if it is used."""
+    if config.mask in (None, "new"):
+        return None
+    if method.readout == "shifted":
+        raise ValueError(f"mask={config.mask}: {config.method} has the BOS token for MASK. Leave mask out.")
+    mask_id = mask_id_of(folder, config.mask, "mask")
+    check_mask_id(model, mask_id, "mask", "Use the id of a reserved one, or mask=new.")
+    return mask_id
 
 
 def check_start(config: TrainConfig, folder: Path) -> None:

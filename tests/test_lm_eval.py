@@ -34,6 +34,7 @@ from latent_tokens import (
 from latent_tokens.cli import main
 from latent_tokens.commands.lm_eval import find_tasks, likelihood_lines
 from latent_tokens.sharing.lm_eval_generation import before_stop, generation_settings, is_decided
+from latent_tokens.sharing.text_model import read_text_model
 from latent_tokens.sizes import Size
 
 LENGTH = 16  # of the text model
@@ -397,6 +398,26 @@ def test_command_writes_the_label_off_distribution(text_net, tasks, tmp_path, ca
     assert main([*command, "--off-distribution"]) == 0
     assert "mdm n=2 (off-distribution), uniform: " in capsys.readouterr().out
     assert json.loads((tmp_path / "out.json").read_text())["config"]["off_distribution"] is True
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, r"is a masked language model, which does not predict the next token. Train it first \(latent"),
+        (
+            {"model_type": "Dream"},
+            r"is a published masked diffusion model, .* Convert it \(latent-tokens import",
+        ),
+    ],
+)
+def test_model_that_is_not_autoregressive_is_refused(tmp_path, changes, message):
+    tiny_model("bert").save_pretrained(tmp_path)
+    tokenizer_of().save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **changes}))
+    with pytest.raises(ValueError, match=message) as error:
+        read_text_model(tmp_path)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.slow

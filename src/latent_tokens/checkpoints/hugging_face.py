@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 FILES = ("*.json", "*.safetensors")  # what is fetched: nothing that could be executed
+PUBLISHED = {layout.model_type for layout in LAYOUTS}
 
 
 def from_transformers(
@@ -71,10 +72,15 @@ def is_language_model(folder: Path) -> bool:
     if not folder.is_dir():
         return False
     try:
-        kind = str(read_json(folder / "config.json").get("model_type")).lower()
+        kind = kind_of(folder)
     except ValueError:
         return False
-    return kind in FAMILIES or kind in {layout.model_type for layout in LAYOUTS}
+    return kind in FAMILIES or kind in PUBLISHED
+
+
+def kind_of(folder: Path) -> str:
+    """Return `model_type` of config.json in a directory. Raise ValueError if that is missing or corrupt."""
+    return str(read_json(folder / "config.json").get("model_type")).lower()
 
 
 def published_layout(folder: Path) -> tuple[dict[str, Json], PublishedLayout | None]:
@@ -170,10 +176,13 @@ def read_model(folder: Path) -> PreTrainedModel:
     """Return the language model of a directory in float32.
 
     Raises:
-        ValueError: a file is missing or corrupt, or a weight is.
+        ValueError: a file is missing or corrupt, or a weight is, or the model has code of its own.
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
+    if (kind := kind_of(folder)) in PUBLISHED and kind not in FAMILIES:
+        problem = "is a published masked diffusion model, which has code of its own"
+        raise ValueError(f"{folder}: {problem}. Convert it (latent-tokens import {folder} DIR), and use DIR.")
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         names: Sequence[str] = config.architectures or ()

@@ -150,5 +150,6 @@ def check_same(folder: Path, started: Mapping[str, Any] | None, values: Mapping[
         if started.get(name) != value:
             before = str(started.get(name))[:99]
             problem = f"{folder} was started with {before}"
+            fix = f"Leave {name} out" if before == "None" else f"Use {name}={before}"
             other = "resume=extend for more" if name == "steps" else "choose another directory"
-            raise ValueError(f"{name}={value}: {problem}. Use {name}={before}, or {other}.")
+            raise ValueError(f"{name}={value}: {problem}. {fix}, or {other}.")

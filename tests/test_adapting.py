@@ -149,6 +149,14 @@ def test_given_transformers_model_is_trained_and_opened(whole, data, tmp_path):
     assert torch.equal(logits_of(from_pretrained(run, net=other)), logits_of(again))
 
 
+def test_likelihood_of_a_text_with_mask_is_refused(data, bases, tmp_path, capsys):
+    run = fit(config_of(tmp_path / "run", data, bases / "llama", steps=1, mask=ord("@")))
+    (tmp_path / "mail.txt").write_text("a@b")
+    assert main(["likelihood", str(run), "--text", str(tmp_path / "mail.txt")]) == 2
+    problem = "has token 64, which is MASK of the model, so it is never predicted. Remove it."
+    assert f"--text {tmp_path / 'mail.txt'}: {problem}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("method", ["mdm", pytest.param("arm", marks=pytest.mark.slow)])
 def test_run_starts_from_an_adapted_run(whole, data, tmp_path, method):
     run = fit(config_of(tmp_path / "run", data, whole["llama"], method, steps=1, lr=1e-9, ema=0))

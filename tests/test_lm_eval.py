@@ -6,6 +6,7 @@ lm-eval is imported when a test runs, because its import takes seconds.
 import json
 import math
 import shlex
+import shutil
 import sys
 import tomllib
 from copy import copy
@@ -34,6 +35,7 @@ from latent_tokens import (
 from latent_tokens.cli import main
 from latent_tokens.commands.lm_eval import find_tasks, likelihood_lines
 from latent_tokens.sharing.lm_eval_generation import before_stop, generation_settings, is_decided
+from latent_tokens.sharing.text_codecs import read_codec
 from latent_tokens.sharing.text_model import read_text_model
 from latent_tokens.sizes import Size
 
@@ -418,6 +420,18 @@ def test_model_that_is_not_autoregressive_is_refused(tmp_path, changes, message)
     with pytest.raises(ValueError, match=message) as error:
         read_text_model(tmp_path)
     assert "\n" not in str(error.value)
+
+
+def test_tokenizer_that_cannot_be_read_is_named(folder, tmp_path):
+    for content in (b"{", None):
+        model = shutil.copytree(folder, tmp_path / str(content))
+        (model / "tokenizer.json").unlink()
+        if content is not None:
+            (model / "tokenizer.json").write_bytes(content)
+        with pytest.raises(ValueError, match=r"its tokenizer cannot be read \(.*\). Copy it again") as error:
+            read_codec(model)
+        assert str(error.value).startswith(f"{model}: ")
+        assert "\n" not in str(error.value)
 
 
 @pytest.mark.slow

@@ -7,8 +7,11 @@ import torch
 from latent_tokens import METHODS, TASKS, Decoding, EvalConfig, entropy, evaluate, generate, margin, top_prob
 from latent_tokens.commands import COMMANDS
 from latent_tokens.commands.options import options_of
+from latent_tokens.commands.results import cells
 from latent_tokens.configs import SamplingConfig
+from latent_tokens.evaluation.measurements import measurement
 from latent_tokens.evaluation.settings import decoding_for
+from latent_tokens.model.outputs import ResultTable
 from latent_tokens.paper.hashes import evaluation_content
 
 TASK = TASKS["sudoku-4"]
@@ -69,6 +72,11 @@ def test_row_and_hash_have_the_noise_only_if_set(nano):
         evaluate(nano, TASK, candidates=4, num_samples=4, confidence_noise=noise)[0] for noise in (9, None)
     ]
     assert [row.get("confidence_noise") for row in rows] == [9, None]
+    shown = str(ResultTable(rows, "title"))
+    assert "top-prob, noise 9 " in shown
+    assert "top-prob " in shown
+    assert cells(measurement({**rows[0], "run": "a"}))[6] == "top_prob, noise 9"
+    assert cells(measurement({**rows[1], "run": "a"}))[6] == "top_prob"
     assert evaluation_content(EvalConfig(confidence_noise=0)) == evaluation_content(EvalConfig())
     assert evaluation_content(EvalConfig(confidence_noise=4.5))["confidence_noise"] == 4.5
 

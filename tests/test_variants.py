@@ -19,7 +19,9 @@ from latent_tokens.configs import ExperimentName
 from latent_tokens.core.sampling import generate
 from latent_tokens.data.datasets import task_of
 from latent_tokens.palette import METHOD_COLORS
+from latent_tokens.paper import figures
 from latent_tokens.paper.catalogue import CATALOGUE
+from latent_tokens.paper.curves import share_limits
 from latent_tokens.paper.dead_ends import DeadEnds
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.figures import draw, painter, panel_title, panels_of
@@ -390,6 +392,23 @@ def test_confidences_have_a_panel_each_over_candidates():
         assert {label.format(order) for label in methods} == set(axes.get_legend_handles_labels()[1])
         ends = [curve.lines[0].get_xdata()[-1] for curve in axes.containers[::2]]
         assert ends == [np.log2(36)] * 4  # scdm n=0 too: k = all leaves no latent tokens
+
+
+def test_panels_of_the_same_quantity_share_their_limits():
+    first, second, other = Figure().subplots(1, 3)
+    for axes, quantity, top in ((first, "valid %", 40), (second, "valid %", 90), (other, "nats", 3)):
+        axes.set(ylabel=quantity, ylim=(0, top))
+    share_limits([first, second, other])
+    assert [axes.get_ylim() for axes in (first, second, other)] == [(0, 90), (0, 90), (0, 3)]
+
+
+@pytest.mark.parametrize(("name", "shared"), [("ablation-confidence", True), ("ablation-refresh", False)])
+def test_curves_of_one_task_share_their_limits(name, shared, tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr(figures, "share_limits", shown.append)
+    monkeypatch.setattr(figures, "save_sheet", lambda *args: [])
+    draw(results_of(name), name, "a command", tmp_path / name)
+    assert bool(shown) == shared
 
 
 def test_table_has_the_diversity_of_rows_that_have_it():

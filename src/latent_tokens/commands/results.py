@@ -52,13 +52,15 @@ def run_results(command: Results) -> int:
 def cells(row: Measurement) -> list[str]:
     """Return the cells of a line. A missing value is empty."""
     from latent_tokens.evaluation.results import SHARES
-    from latent_tokens.evaluation.rows import labeled
+    from latent_tokens.evaluation.rows import labeled, with_noise
 
-    names = ("run", "task", "method", "size", "train_seed", "train_steps", "order", "candidates_setting")
+    names = ("run", "task", "method", "size", "train_seed", "train_steps")
     is_share = row["metric"] in SHARES
     number = "{:.1f}" if is_share else "{:.4g}"
     return [
         *("" if row.get(name) is None else str(row[name]) for name in names),
+        with_noise(str(row["order"]), float(row.get("confidence_noise") or 0)),
+        str(row["candidates_setting"]),
         labeled(str(row["latents_setting"]), bool(row.get("off_distribution"))),
         f"{row['metric']} %" if is_share else str(row["metric"]),
         number.format(row["value"]),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from latent_tokens.evaluation.rows import Row, labeled, metric_of
+from latent_tokens.evaluation.rows import Row, labeled, metric_of, with_noise
 from latent_tokens.palette import METHOD_COLORS
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def table(rows: Sequence[Row], title: str) -> Table:
     for i, row in enumerate(rows):
         cells = [
             row["method"],
-            ORDER_NAMES.get(row["order"], row["order"]),
+            order_in_words(row),
             str(row["candidates"]),
             labeled(row["latents"], row.get("off_distribution", False)),
         ]
@@ -126,7 +126,12 @@ def speed_cells(row: BenchRow) -> list[str]:
 
 def setting(row: Row) -> tuple[str, str, int | str]:
     """Return the settings that the rows of one curve share."""
-    return row["method"], row["order"], row["candidates"]
+    return row["method"], order_in_words(row), row["candidates"]
+
+
+def order_in_words(row: Row) -> str:
+    """Return the order of a row as people read it."""
+    return with_noise(ORDER_NAMES.get(row["order"], row["order"]), row.get("confidence_noise"))
 
 
 def figure(

@@ -176,6 +176,16 @@ def legend_below(axes: Axes) -> None:
     )
 
 
+def share_limits(panels: Sequence[Axes]) -> None:
+    """Give panels of the same quantity the same vertical limits."""
+    for quantity in {axes.get_ylabel() for axes in panels}:
+        alike = [axes for axes in panels if axes.get_ylabel() == quantity]
+        bottom = min(axes.get_ylim()[0] for axes in alike)
+        top = max(axes.get_ylim()[1] for axes in alike)
+        for axes in alike:
+            axes.set_ylim(bottom, top)
+
+
 def kind(cell: Cell) -> str:
     """Return the name of the method without its window."""
     return re.sub(r"-[0-9]+$", "", cell.method)

@@ -22,9 +22,10 @@ from latent_tokens.paper.curves import (
     curves,
     kind,
     legend_below,
+    share_limits,
 )
 from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED
-from latent_tokens.paper.lines import Line, stand_in
+from latent_tokens.paper.lines import Line, measurement, stand_in
 from latent_tokens.paper.scales import Latents
 from latent_tokens.paper.tokens import Painter, Panel, token_panels
 from latent_tokens.paper.variants import VARIANTS, label
@@ -61,38 +62,14 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
         panel.paint(axes, panel.lines)
         axes.set_title(panel.title, fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
+    if dots not in painters and len({stand_in(line) for line in shown}) == 1:
+        share_limits(sheet.axes)
 
     notes = measurement(shown)
     if not {ahead, lost} & set(painters) and all(line.interval is not None for line in shown):
         notes.append("95% intervals of all samples together")
     caption = f"{', '.join(notes)}\n{command}"
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
-
-
-def measurement(lines: Sequence[Line]) -> list[str]:
-    """Return the samples, training seeds, candidates and hardware of results, for a caption."""
-    rows = [row for line in lines for row in line.rows]
-    samples = span({row["num_samples"] for row in rows})
-    seeds = span({len(line.rows) for line in lines})
-    notes = [f"{samples} samples per seed", f"{seeds} training {plural('seed', seeds)}"]
-    candidates = {row.get("candidates") for row in rows if row.get("order") == "top_prob"}
-    if len(candidates) == 1:
-        notes.append(f"k = {candidates.pop()} in top-prob order")
-    threads = {row["threads"] for row in rows if "threads" in row}
-    if threads:
-        devices = ", ".join(sorted({str(row["device"]) for row in rows}))
-        notes.append(f"{span(threads)} {plural('thread', span(threads))} ({devices})")
-    return notes
-
-
-def plural(noun: str, number: str) -> str:
-    """Return a noun as it follows a number."""
-    return noun if number == "1" else f"{noun}s"
-
-
-def span(numbers: set[int]) -> str:
-    """Return the smallest and the largest number, or the only one."""
-    return "-".join(f"{number:,}" for number in sorted({min(numbers), max(numbers)}))
 
 
 def panels_of(lines: Sequence[Line]) -> list[Panel]:

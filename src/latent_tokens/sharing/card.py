@@ -19,7 +19,7 @@ from latent_tokens.checkpoints.pretrained import from_pretrained, shipped_names
 from latent_tokens.checks import one_line
 from latent_tokens.configs import DEFAULT_NUM_TRAIN, DEFAULT_SHAPE, MAY_CHANGE_ON_RESUME, TrainConfig
 from latent_tokens.core.methods import name_of
-from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
+from latent_tokens.evaluation.report import as_markdown, order_in_words
 from latent_tokens.evaluation.rows import Row, labeled, metric_of
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
@@ -135,9 +135,8 @@ def metadata(
     results = []
     for row in rows:
         problems = one_line(str(row.get("problems") or row["task"]))
-        order = ORDER_NAMES.get(str(row["order"]), str(row["order"]))
         latents = labeled(row["latents"], row.get("off_distribution", False))
-        setting = f"{order}, k={row['candidates']}, n={latents}"
+        setting = f"{order_in_words(row)}, k={row['candidates']}, n={latents}"
         metric = one_line(str(row["metric"]))
         value = metric_of(row)
         results.append(
@@ -228,7 +227,7 @@ def figures_line(row: Row, unit: str) -> tuple[str, ...]:
     interval = "" if row["ci95"] is None else f"{row['ci95'][0]:.1f} - {row['ci95'][1]:.1f}"
     return (
         escaped(row.get("problems") or row["task"]),
-        escaped(ORDER_NAMES.get(str(row["order"]), row["order"])),
+        escaped(order_in_words(row)),
         escaped(row["candidates"]),
         escaped(labeled(row["latents"], row.get("off_distribution", False))),
         f"{metric_of(row):.1f}{unit}",

@@ -336,6 +336,13 @@ def test_adapter_is_refused_with_another_base(adapted, data, bases, tmp_path):
         fit(lora_config(tmp_path / "run", data, run))
 
 
+def test_run_opened_by_from_transformers_is_refused(adapted):
+    with pytest.raises(
+        ValueError, match=r"llama: was written by latent_tokens. Open it with load\('.*llama'\)"
+    ):
+        from_transformers(adapted["llama"], "new")
+
+
 def test_missing_peft_names_the_extra(data, bases, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(ValueError, match=r"lora=2: peft is not installed. Install it .*\.\[lora\]"):

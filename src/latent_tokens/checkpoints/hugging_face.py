@@ -172,6 +172,17 @@ def mask_id_of(folder: Path, mask_token: int | str, name: str = "mask_token") ->
     return mask_id
 
 
+def check_is_native(folder: Path) -> None:
+    """Raise ValueError if a directory is of a published layout with code of its own, or of this package."""
+    config = read_json(folder / "config.json")
+    kind = kind_of(folder)
+    if kind in PUBLISHED and kind not in FAMILIES:
+        problem = "is a published masked diffusion model, which has code of its own"
+        raise ValueError(f"{folder}: {problem}. Convert it (latent-tokens import {folder} DIR), and use DIR.")
+    if "format" in config and "model_type" not in config:
+        raise ValueError(f"{folder}: was written by latent_tokens. Open it with load({str(folder)!r}).")
+
+
 def read_model(folder: Path) -> PreTrainedModel:
     """Return the language model of a directory in float32.
 
@@ -180,9 +191,7 @@ def read_model(folder: Path) -> PreTrainedModel:
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
-    if (kind := kind_of(folder)) in PUBLISHED and kind not in FAMILIES:
-        problem = "is a published masked diffusion model, which has code of its own"
-        raise ValueError(f"{folder}: {problem}. Convert it (latent-tokens import {folder} DIR), and use DIR.")
+    check_is_native(folder)
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         names: Sequence[str] = config.architectures or ()

@@ -149,6 +149,14 @@ def test_given_transformers_model_is_trained_and_opened(whole, data, tmp_path):
     assert torch.equal(logits_of(from_pretrained(run, net=other)), logits_of(again))
 
 
+def test_likelihood_of_a_text_with_mask_is_refused(data, bases, tmp_path, capsys):
+    run = fit(config_of(tmp_path / "run", data, bases / "llama", steps=1, mask=ord("@")))
+    (tmp_path / "mail.txt").write_text("a@b")
+    assert main(["likelihood", str(run), "--text", str(tmp_path / "mail.txt")]) == 2
+    problem = "has token 64, which is MASK of the model, so it is never predicted. Remove it."
+    assert f"--text {tmp_path / 'mail.txt'}: {problem}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("method", ["mdm", pytest.param("arm", marks=pytest.mark.slow)])
 def test_run_starts_from_an_adapted_run(whole, data, tmp_path, method):
     run = fit(config_of(tmp_path / "run", data, whole["llama"], method, steps=1, lr=1e-9, ema=0))
@@ -164,11 +172,27 @@ def test_autoregressive_run_keeps_its_embeddings(data, bases, tmp_path):
     assert load(run).generate("3 cats").tokens.shape == (1, 12)
 
 
+def test_given_model_without_mask_is_refused(data, tmp_path):
+    net = HuggingFaceDenoiser(tiny_model("llama", vocab_size=MASK["llama"]), None, readout="shifted")
+    message = r"with readout=shifted it has no MASK, and esolm needs one. Use readout=in_place"
+    with pytest.raises(ValueError, match=message):
+        fit(config_of(tmp_path / "run", data, None), net=net)
+
+
+def test_run_from_an_autoregressive_one_gets_a_mask_row(data, bases, tmp_path):
+    base = fit(config_of(tmp_path / "arm", data, bases / "llama", "arm", steps=1))
+    net = from_pretrained(fit(config_of(tmp_path / "run", data, base, steps=1)))
+    assert (net.readout, net.bos_id, net.mask_id, net.model.config.vocab_size) == ("in_place", None, 260, 261)
+
+
 @pytest.mark.parametrize(
     ("family", "changes", "message"),
     [
         ("llama", {"mask": 97}, r"mask=97: is a token of the data set. Use a reserved one, or mask=new"),
-        ("llama", {"mask": 2}, r"mask_id=2: is the eos token"),
+        ("llama", {"mask": 2}, r"^mask=2: is the eos token of the model. Use .*, or mask=new"),
+        ("llama", {"mask": 999}, r"^mask=999: the vocabulary has 260 tokens"),
+        ("llama", {"mask": "<mask>"}, r"^mask=<mask>: .*tokenizer.json is missing. Use .*, or mask='new'"),
+        ("llama", {"mask": 5, "method": "arm"}, r"^mask=5: arm has the BOS token for MASK. Leave mask out"),
         ("llama", {"size": "tiny"}, r"size=tiny: .* has its own network. Leave size out"),
         ("llama", {"dropout": 0.1}, r"dropout=0.1: .* has its own network"),
         ("nowhere", {}, r"not found"),
@@ -262,6 +286,22 @@ def test_lora_run_resumes_bit_equal(adapted, data, bases, tmp_path, family):
     ]
 
 
+def test_lora_run_resumes_with_its_base_in_another_place(adapted, data, bases, tmp_path):
+    base = shutil.copytree(bases / "llama", tmp_path / "base")
+    config = lora_config(tmp_path / "cut", data, base)
+    with pytest.raises(KeyboardInterrupt):
+        fit(config, observe=interrupt)
+    moved = base.rename(tmp_path / "moved")
+    with pytest.raises(ValueError, match=r"adapts .*base.*not found.*or start=DIR to resume it"):
+        fit(replace(config, resume="yes"))
+    resumed = fit(replace(config, resume="yes", start=moved))
+    weights = [load_file(run / "model.safetensors") for run in (resumed, adapted["llama"])]
+    assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+    assert description(resumed)["training"]["start"] == str(base)
+    with pytest.raises(ValueError, match=r"adapts .*base with SHA-256 .*gpt2 has"):
+        fit(replace(config, resume="extend", steps=7, start=bases / "gpt2"))
+
+
 @pytest.mark.parametrize("family", ["llama", TIED])
 def test_export_merges_the_adapter(adapted, tmp_path, family):
     assert main(["export", str(adapted[family]), str(tmp_path / "model")]) == 0
@@ -294,6 +334,13 @@ def test_adapter_is_refused_with_another_base(adapted, data, bases, tmp_path):
         from_pretrained(run, base=tmp_path / "nowhere")
     with pytest.raises(ValueError, match=r"start=.*: is a run whose weights are not merged. Export"):
         fit(lora_config(tmp_path / "run", data, run))
+
+
+def test_run_opened_by_from_transformers_is_refused(adapted):
+    with pytest.raises(
+        ValueError, match=r"llama: was written by latent_tokens. Open it with load\('.*llama'\)"
+    ):
+        from_transformers(adapted["llama"], "new")
 
 
 def test_missing_peft_names_the_extra(data, bases, tmp_path, monkeypatch):

@@ -267,8 +267,9 @@ def test_network_that_is_not_tested_is_refused():
 def test_readout_that_does_not_suit_the_model_is_refused():
     with pytest.raises(ValueError, match="mask_id=11: a shifted readout has the BOS token for MASK"):
         HuggingFaceDenoiser(tiny_model("llama"), MASK, "shifted")
-    with pytest.raises(ValueError, match="the model has no BOS token"):
-        HuggingFaceDenoiser(tiny_model("llama", bos_token_id=None, eos_token_id=None), None, "shifted")
+    for token in (None, VOCAB):  # GPT-2 sets 50256 by default, also for a smaller vocabulary
+        with pytest.raises(ValueError, match="the model has no BOS token"):
+            HuggingFaceDenoiser(tiny_model("llama", bos_token_id=token, eos_token_id=token), None, "shifted")
     with pytest.raises(ValueError, match="readout=left_of: must be one of in_place"):
         HuggingFaceDenoiser(tiny_model("llama"), MASK, "left_of")
 

@@ -1,6 +1,7 @@
 """Evaluator models return probabilities, perplexities match their definition, and inputs are correct."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -193,6 +194,19 @@ def test_a_row_says_what_the_samples_are():
     value, (low, high) = perplexity(np.array([10.0, 30.0, 20.0]), np.array([10, 20, 15]))
     assert [row["perplexity"], *row["ci95"]] == pytest.approx([value, low, high], abs=1e-3)
     assert low * high == pytest.approx(value**2)
+
+
+def test_texts_of_the_readout_left_begin_with_an_end_of_document():
+    def judge(task, samples, report):
+        assert (samples[:, 0] == task.coder.end).all()
+        return np.ones(len(samples)), np.full(len(samples), samples.shape[1] - 1)
+
+    judge.name = "judge"
+    torch.manual_seed(0)
+    net = Transformer(Size(16, 2, 2), 257, 12, "both")
+    net.method = replace(METHODS["mdm"], readout="left")
+    (row,) = evaluate_text(net, Text(12), EvalConfig(num_samples=2), judge)
+    assert (row["num_samples"], row["judged_tokens"]) == (2, 22)
 
 
 def test_a_judge_that_is_not_there_says_so(tmp_path):

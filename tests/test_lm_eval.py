@@ -6,6 +6,7 @@ lm-eval is imported when a test runs, because its import takes seconds.
 import json
 import math
 import shlex
+import shutil
 import sys
 import tomllib
 from copy import copy
@@ -34,6 +35,8 @@ from latent_tokens import (
 from latent_tokens.cli import main
 from latent_tokens.commands.lm_eval import find_tasks, likelihood_lines
 from latent_tokens.sharing.lm_eval_generation import before_stop, generation_settings, is_decided
+from latent_tokens.sharing.text_codecs import read_codec
+from latent_tokens.sharing.text_model import read_text_model
 from latent_tokens.sizes import Size
 
 LENGTH = 16  # of the text model
@@ -381,6 +384,7 @@ def test_page_of_lm_eval_runs(text_net, tmp_path, monkeypatch, capsys):
     assert "loglikelihood, esolm n=8, uniform, 2 orders: " in printed
     assert "|capitals|" in printed
     assert json.loads((tmp_path / "capitals.json").read_text())["config"]["order"] == "left_to_right"
+    monkeypatch.delattr("lm_eval.tasks")  # a new process has not imported it
     for block in blocks(page, "python"):
         exec(compile(block, "lm-eval.md", "exec"), {})
 
@@ -397,6 +401,38 @@ def test_command_writes_the_label_off_distribution(text_net, tasks, tmp_path, ca
     assert main([*command, "--off-distribution"]) == 0
     assert "mdm n=2 (off-distribution), uniform: " in capsys.readouterr().out
     assert json.loads((tmp_path / "out.json").read_text())["config"]["off_distribution"] is True
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, r"is a masked language model, which does not predict the next token. Train it first \(latent"),
+        (
+            {"model_type": "Dream"},
+            r"is a published masked diffusion model, .* Convert it \(latent-tokens import",
+        ),
+    ],
+)
+def test_model_that_is_not_autoregressive_is_refused(tmp_path, changes, message):
+    tiny_model("bert").save_pretrained(tmp_path)
+    tokenizer_of().save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **changes}))
+    with pytest.raises(ValueError, match=message) as error:
+        read_text_model(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_tokenizer_that_cannot_be_read_is_named(folder, tmp_path):
+    for content in (b"{", None):
+        model = shutil.copytree(folder, tmp_path / str(content))
+        (model / "tokenizer.json").unlink()
+        if content is not None:
+            (model / "tokenizer.json").write_bytes(content)
+        with pytest.raises(ValueError, match=r"its tokenizer cannot be read \(.*\). Copy it again") as error:
+            read_codec(model)
+        assert str(error.value).startswith(f"{model}: ")
+        assert "\n" not in str(error.value)
 
 
 @pytest.mark.slow

@@ -158,6 +158,10 @@ def test_resume_with_a_changed_config_is_refused(tmp_path):
     fit(config)
     with pytest.raises(ValueError, match=r"lr=0.5: .* was started with 0.0"):
         fit(replace(config, lr=0.5, resume="yes"))
+    with pytest.raises(
+        ValueError, match=r"weight=flat: .* was started with None. Leave weight out, or choose"
+    ):
+        fit(replace(config, weight="flat", resume="yes"))
     with pytest.raises(ValueError, match="exists and is not empty"):
         fit(config)
     with pytest.raises(ValueError, match="no run to resume"):

@@ -128,7 +128,8 @@ def read_base(adapter: Adapter, folder: Path, base: str | Path | None) -> PreTra
         ValueError: it is missing, or another one.
     """
     name = str(base or adapter.base)
-    hint = f"In Python, name its directory: from_pretrained({str(folder)!r}, base=...)."
+    in_python = f"from_pretrained({str(folder)!r}, base=...)"
+    hint = f"In Python, name its directory: {in_python}, or start=DIR to resume it."
     try:
         path = find(name, partial(fetch, files=FILES))
     except ValueError as error:

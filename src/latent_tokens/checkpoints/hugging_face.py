@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 FILES = ("*.json", "*.safetensors")  # what is fetched: nothing that could be executed
+PUBLISHED = {layout.model_type for layout in LAYOUTS}
 
 
 def from_transformers(
@@ -71,10 +72,15 @@ def is_language_model(folder: Path) -> bool:
     if not folder.is_dir():
         return False
     try:
-        kind = str(read_json(folder / "config.json").get("model_type")).lower()
+        kind = kind_of(folder)
     except ValueError:
         return False
-    return kind in FAMILIES or kind in {layout.model_type for layout in LAYOUTS}
+    return kind in FAMILIES or kind in PUBLISHED
+
+
+def kind_of(folder: Path) -> str:
+    """Return `model_type` of config.json in a directory. Raise ValueError if that is missing or corrupt."""
+    return str(read_json(folder / "config.json").get("model_type")).lower()
 
 
 def published_layout(folder: Path) -> tuple[dict[str, Json], PublishedLayout | None]:
@@ -142,8 +148,11 @@ def is_of_transformers(folder: Path) -> bool:
     return "model_type" in config and "format" not in config
 
 
-def mask_id_of(folder: Path, mask_token: int | str) -> int:
-    """Return the id of a token. Raise ValueError if the tokenizer of the directory has no such token."""
+def mask_id_of(folder: Path, mask_token: int | str, name: str = "mask_token") -> int:
+    """Return the id of a token. Raise ValueError if the tokenizer of the directory has no such token.
+
+    `name` is the setting that names the token.
+    """
     if isinstance(mask_token, int):
         return mask_token
     added = added_token_id(folder, mask_token)
@@ -153,28 +162,36 @@ def mask_id_of(folder: Path, mask_token: int | str) -> int:
 
     file = folder / "tokenizer.json"
     if not file.is_file():
-        raise ValueError(
-            f"mask_token={mask_token}: {file} is missing. Use the id of the token, or mask_token='new'."
-        )
+        raise ValueError(f"{name}={mask_token}: {file} is missing. Use the id of the token, or {name}='new'.")
     try:
         mask_id: int | None = Tokenizer.from_file(str(file)).token_to_id(mask_token)
     except Exception as error:  # the type that tokenizers raises
         raise ValueError(f"{file}: corrupt ({first_line(error)}). Copy it again.") from None
     if mask_id is None:
-        raise ValueError(
-            f"mask_token={mask_token}: not a token of {file}. Use a reserved one, or mask_token='new'."
-        )
+        raise ValueError(f"{name}={mask_token}: not a token of {file}. Use a reserved one, or {name}='new'.")
     return mask_id
+
+
+def check_is_native(folder: Path) -> None:
+    """Raise ValueError if a directory is of a published layout with code of its own, or of this package."""
+    config = read_json(folder / "config.json")
+    kind = kind_of(folder)
+    if kind in PUBLISHED and kind not in FAMILIES:
+        problem = "is a published masked diffusion model, which has code of its own"
+        raise ValueError(f"{folder}: {problem}. Convert it (latent-tokens import {folder} DIR), and use DIR.")
+    if "format" in config and "model_type" not in config:
+        raise ValueError(f"{folder}: was written by latent_tokens. Open it with load({str(folder)!r}).")
 
 
 def read_model(folder: Path) -> PreTrainedModel:
     """Return the language model of a directory in float32.
 
     Raises:
-        ValueError: a file is missing or corrupt, or a weight is.
+        ValueError: a file is missing or corrupt, or a weight is, or the model has code of its own.
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
+    check_is_native(folder)
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         names: Sequence[str] = config.architectures or ()

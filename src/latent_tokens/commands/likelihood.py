@@ -122,6 +122,7 @@ def run_likelihood(command: Likelihood) -> int:
 
     # Print the likelihood for each number of latent tokens.
     examples = read_examples(command, task)
+    check_without_mask(command, examples, net.mask_id)
     if net.method.readout == "left":
         examples = with_first_given(examples)
     probe = EvalConfig(latent_policy=command.latent_policy, data=command.data, seed=command.seed)
@@ -184,6 +185,14 @@ def read_examples(command: Likelihood, task: Text) -> Examples:
     if not text:
         raise ValueError(f"text={command.text}: is empty. Name a file with text.")
     return task.sequences(text)
+
+
+def check_without_mask(command: Likelihood, examples: Examples, mask_id: int) -> None:
+    """Raise ValueError if MASK is a token of the sequences: it is never predicted."""
+    if (examples.tokens == mask_id).any():
+        source = f"text={command.text}" if command.data is None else f"data={command.data}"
+        problem = f"has token {mask_id}, which is MASK of the model, so it is never predicted"
+        raise ValueError(f"{source}: {problem}. Remove it.")
 
 
 def with_first_given(examples: Examples) -> Examples:

@@ -85,6 +85,8 @@ def evaluate_text(
     decodings = checked_decodings(net, task, config)
     count = DEFAULT_TEXTS if config.num_samples is None else config.num_samples
     problems = Examples.of(np.zeros((count, task.length), np.uint16), 0)
+    if net.method.readout == "left":  # the first token must be given: no slot is to its left
+        problems = task.encode("").take(np.zeros(count, np.int64))
     model = in_precision(net, config.precision)
     warn_if_slow(config.precision, device_of(net))
 

@@ -47,29 +47,31 @@ def check_model(model: PreTrainedModel) -> None:
         )
 
 
-def check_mask_id(model: PreTrainedModel, mask_id: int) -> None:
-    """Raise ValueError if an id is not of the vocabulary, or is a token that the model uses."""
-    check_int("mask_id", mask_id, 0)
+def check_mask_id(
+    model: PreTrainedModel,
+    mask_id: int,
+    name: str = "mask_id",
+    fix: str = "Use the id of a reserved one, or None to add a row.",
+) -> None:
+    """Raise ValueError if an id is not of the vocabulary, or is a token that the model uses.
+
+    `name` is the setting that has the id, and `fix` tells which ids are possible.
+    """
+    check_int(name, mask_id, 0)
     vocab_size = model.config.vocab_size
     if mask_id >= vocab_size:
-        raise ValueError(
-            f"mask_id={mask_id}: the vocabulary has {vocab_size} tokens. "
-            "Use the id of a reserved one, or None to add a row."
-        )
+        raise ValueError(f"{name}={mask_id}: the vocabulary has {vocab_size} tokens. {fix}")
     for kind in ("bos", "eos", "pad"):
         token = getattr(model.config, f"{kind}_token_id", None)
         if mask_id in (token if isinstance(token, list) else [token]):
-            raise ValueError(
-                f"mask_id={mask_id}: is the {kind} token of the model. "
-                "Use the id of a reserved one, or None to add a row."
-            )
+            raise ValueError(f"{name}={mask_id}: is the {kind} token of the model. {fix}")
 
 
 def bos_token(model: PreTrainedModel) -> int:
-    """Return the id in front of a text, BOS or else EOS. Raise ValueError if the config has neither."""
+    """Return the id in front of a text, BOS or else EOS. Raise ValueError if the vocabulary has neither."""
     for kind in ("bos", "eos"):
         token = getattr(model.config, f"{kind}_token_id", None)
-        if isinstance(token, int):
+        if isinstance(token, int) and 0 <= token < model.config.vocab_size:
             return token
     raise ValueError("readout=shifted: the model has no BOS token. Set model.config.bos_token_id.")
 

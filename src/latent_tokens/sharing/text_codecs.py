@@ -130,10 +130,9 @@ def read_codec(folder: Path) -> TransformersCodec:
     from transformers import AutoTokenizer
 
     try:
-        return TransformersCodec(AutoTokenizer.from_pretrained(folder, trust_remote_code=False))
-    except ValueError:
-        raise
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # of files that others wrote: anything
         raise ValueError(
             f"{folder}: its tokenizer cannot be read ({first_line(error)}). Copy it again."
         ) from None
+    return TransformersCodec(tokenizer)

@@ -171,7 +171,12 @@ def read_text_model(folder_or_name: str | Path) -> TextModel:
     """
     folder = find(folder_or_name, partial(fetch, files=(*FILES, "*.jinja")))
     if is_of_transformers(folder):
-        net = HuggingFaceDenoiser(read_model(folder), None, readout="shifted").eval()
+        model = read_model(folder)
+        if type(model).__name__.endswith("ForMaskedLM"):
+            problem = "is a masked language model, which does not predict the next token"
+            fix = f"Train it first (latent-tokens train text METHOD --from {folder})"
+            raise ValueError(f"{folder}: {problem}. {fix}.")
+        net = HuggingFaceDenoiser(model, None, readout="shifted").eval()
         return with_codec(net, read_codec(folder))
     ours = from_pretrained(folder)
     task = described(read_description(folder, "config.json", "model").get("task"), folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import nn
@@ -25,14 +25,18 @@ from latent_tokens.checkpoints.pretrained import from_pretrained
 from latent_tokens.checkpoints.tensor_files import tensors_sha256
 from latent_tokens.checks import first_line
 from latent_tokens.configs import TrainConfig
-from latent_tokens.core.methods import Method
+from latent_tokens.core.methods import Method, name_of
 from latent_tokens.data.splits import chunks_of
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.hf_adapter import Adapter, add_lora, freeze_embeddings
+from latent_tokens.network.hf_model import check_mask_id
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Examples, Language
 from latent_tokens.training.data import check_tokenizer
 from latent_tokens.training.resume import RESTORE_HINT
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 OF_ADAPTATION = ("mask", "lora", "freeze_embeddings", "gradient_checkpointing")
 """Settings that only a model of transformers has."""
@@ -75,7 +79,7 @@ def adapted_network(
         net = opened(config, method)
         adopt(net, {"vocab_size": task.vocab_size, "max_length": task.length}, task.name)
     else:
-        net = rebuilt(resumed, config.folder)
+        net = rebuilt(resumed, config)
     prepare(net, config)
     net.method = method
     return net
@@ -96,18 +100,30 @@ def opened(config: TrainConfig, method: Method) -> HuggingFaceDenoiser:
         check_installed(str(config.start))
         model = read_model(folder)
         base_sha256 = tensors_sha256(model.state_dict()) if config.lora else ""  # before a row is added
-        mask_id = None if config.mask in (None, "new") else mask_id_of(folder, config.mask)
-        net = HuggingFaceDenoiser(model, mask_id, method.readout)
+        net = HuggingFaceDenoiser(model, typed_mask(config, folder, model, method), method.readout)
     else:
         check_start(config, folder)
         net = cast(HuggingFaceDenoiser, from_pretrained(folder))
         base_sha256 = tensors_sha256(net.model.state_dict()) if config.lora else ""
+        if net.readout == "shifted" and method.readout != "shifted":  # an autoregressive model has no MASK
+            net = HuggingFaceDenoiser(net.model, None, method.readout)
     if config.lora is not None:
         targets = config.lora_targets or "attention"
         with torch.random.fork_rng():
             torch.manual_seed(config.seed)
             add_lora(net, Adapter(config.lora, targets, str(config.start), base_sha256))
     return net
+
+
+def typed_mask(config: TrainConfig, folder: Path, model: PreTrainedModel, method: Method) -> int | None:
+    """Return the id of MASK that the config names, or None for a new row. Raise ValueError if it is used."""
+    if config.mask in (None, "new"):
+        return None
+    if method.readout == "shifted":
+        raise ValueError(f"mask={config.mask}: {config.method} has the BOS token for MASK. Leave mask out.")
+    mask_id = mask_id_of(folder, config.mask, "mask")
+    check_mask_id(model, mask_id, "mask", "Use the id of a reserved one, or mask=new.")
+    return mask_id
 
 
 def check_start(config: TrainConfig, folder: Path) -> None:
@@ -121,12 +137,14 @@ def check_start(config: TrainConfig, folder: Path) -> None:
         raise ValueError(f"start={config.start}: is a run whose weights are not merged. {fix}.")
 
 
-def rebuilt(resumed: Entries, folder: Path) -> HuggingFaceDenoiser:
-    """Return the network of a run to resume, without its trained weights."""
+def rebuilt(resumed: Entries, config: TrainConfig) -> HuggingFaceDenoiser:
+    """Return the network of a run to resume, without its trained weights. Its base may have moved."""
     try:
-        return build_adapted(resumed["model"], folder)
+        return build_adapted(resumed["model"], config.folder, config.start)
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
-        raise ValueError(f"{folder / 'config.json'}: corrupt ({first_line(error)}). {RESTORE_HINT}") from None
+        raise ValueError(
+            f"{config.folder / 'config.json'}: corrupt ({first_line(error)}). {RESTORE_HINT}"
+        ) from None
 
 
 def enable_checkpointing(net: HuggingFaceDenoiser) -> None:
@@ -150,6 +168,13 @@ def check_only_for_transformers(config: TrainConfig) -> None:
         value = getattr(config, name)
         if value not in (None, False):
             raise ValueError(f"{name}={value}: is for a model of transformers. Name one with start=FOLDER.")
+
+
+def check_has_mask(net: HuggingFaceDenoiser, method: Method) -> None:
+    """Raise ValueError if a method has masked tokens, and a network receives its BOS token for MASK."""
+    if net.readout == "shifted" and method.readout != "shifted":
+        problem = f"with readout=shifted it has no MASK, and {name_of(method)} needs one"
+        raise ValueError(f"net={type(net).__name__}: {problem}. Use readout={method.readout}.")
 
 
 def check_mask_unused(net: nn.Module, examples: Examples) -> None:

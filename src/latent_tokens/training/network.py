@@ -26,6 +26,7 @@ from latent_tokens.storage import read_description
 from latent_tokens.tasks import TASKS, Language, Text, described, form
 from latent_tokens.training.adaptation import (
     adapted_network,
+    check_has_mask,
     check_only_for_transformers,
     prepare,
     starts_from_transformers,
@@ -145,6 +146,7 @@ def given_network(
     check_parameters(inner)
     adopt(inner, {"vocab_size": task.vocab_size, "max_length": task.length}, task.name)
     if isinstance(inner, HuggingFaceDenoiser):
+        check_has_mask(inner, method)
         prepare(inner, config)
     else:
         check_only_for_transformers(config)

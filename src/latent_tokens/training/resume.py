@@ -69,7 +69,10 @@ def resume_config(
         check_extension(config, stored.get("steps"))
         stored = {**stored, "steps": config.steps}
     if stored is not None:
-        check_same(config.folder, stored, {"start": None, **LATER_DEFAULTS, **settings(config, ignored)})
+        values = {"start": None, **LATER_DEFAULTS, **settings(config, ignored)}
+        if config.lora is not None and config.start is not None:
+            del values["start"]  # the base of an adapter may have moved: its weights are compared
+        check_same(config.folder, stored, values)
     return config
 
 
@@ -147,5 +150,6 @@ def check_same(folder: Path, started: Mapping[str, Any] | None, values: Mapping[
         if started.get(name) != value:
             before = str(started.get(name))[:99]
             problem = f"{folder} was started with {before}"
+            fix = f"Leave {name} out" if before == "None" else f"Use {name}={before}"
             other = "resume=extend for more" if name == "steps" else "choose another directory"
-            raise ValueError(f"{name}={value}: {problem}. Use {name}={before}, or {other}.")
+            raise ValueError(f"{name}={value}: {problem}. {fix}, or {other}.")

@@ -108,3 +108,11 @@ def test_annealing_of_a_causal_rule_is_refused(tmp_path, method):
     with pytest.raises(ValueError, match=r"anneal=4: the rule causal hides all later slots already. Leave"):
         fit(config_of(tmp_path / "run", method))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_plan_names_attention_that_does_not_open_fully(tmp_path, capsys):
+    fit(config_of(tmp_path / "short", steps=1, anneal=4))
+    assert "anneal=4 is more than steps=1: the attention ends 25% open" in capsys.readouterr().err
+    fit(config_of(tmp_path / "whole", steps=1, anneal=1))
+    assert "open" not in capsys.readouterr().err

@@ -39,6 +39,7 @@ from latent_tokens.storage import append_line, read_lines, write_atomic
 from latent_tokens.storage.versions import source_commit
 from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.base import evenly
+from latent_tokens.tasks.text.task import with_first_given
 from latent_tokens.training.state import read_state, saved_states, step_in_name
 
 ROOT = Path(__file__).parents[1]
@@ -129,6 +130,8 @@ def measure(base: Path, data: Path, run: Path | None) -> None:
     model = base.name if run is None else run.name
     for part in parts_of(base, run):
         chosen = examples.take(evenly(SEQUENCES, part.sequences))
+        if method_of(part.net).readout == "left":
+            chosen = with_first_given(chosen)
         sha256 = tensors_sha256(trained(part.net))[:12]
         for latents in part.latents:
             if any(is_of(row, model, sha256, latents, part.sequences) for row in read_lines(ROWS)):

@@ -441,3 +441,24 @@ def test_base_with_another_tokenizer_is_refused(data, bases, tmp_path):
     with pytest.raises(ValueError, match="has another tokenizer"):
         fit(config_of(tmp_path / "run", data, base))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_text_is_learned_with_the_readout_left(data, bases, tmp_path, capsys):
+    """The first token of a sequence, an end of document, is given."""
+    run = fit(config_of(tmp_path / "whole", data, bases / "llama", "mdm-left"))
+    cut = config_of(tmp_path / "cut", data, bases / "llama", "mdm-left")
+    with pytest.raises(KeyboardInterrupt):
+        fit(cut, observe=interrupt)
+    weights, resumed = (
+        load_file(each / "model.safetensors") for each in (run, fit(replace(cut, resume="yes")))
+    )
+    assert all(torch.equal(tensor, resumed[name]) for name, tensor in weights.items())
+    model = load(run)
+    assert (model.method, model.net.readout) == (METHODS["mdm-left"], "left")
+    assert model.generate("4 cats").tokens.shape == (1, 12)
+    assert main(["likelihood", str(run), "--data", str(data), "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert row["tokens"] == 11 * row["sequences"]
+    with pytest.raises(ValueError, match="position 0 is masked, and readout=left reads no prediction"):
+        fit("sudoku-4", "mdm-left", out=tmp_path / "boards", size="pico", steps=1, num_train=20)

@@ -17,14 +17,20 @@ from latent_tokens import (
 )
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.likelihood import in_one_pass
+from latent_tokens.core.methods import name_of
 from latent_tokens.core.readout import left_slots
 
 LENGTH = 16
-ALL_SHOWN = replace(METHODS["mdm"], readout="left")
+ALL_SHOWN = METHODS["mdm-left"]
 CAUSAL = replace(METHODS["esolm"], order=left_to_right, readout="left")
 WINDOWED = replace(METHODS["ar-mtp-window-16"], window=4, readout="left")
 READ_LEFT = {"mdm": ALL_SHOWN, "causal": CAUSAL, "window": WINDOWED}
 JOINT = small_joint()
+
+
+def test_mdm_left_is_an_mdm_that_reads_to_the_left():
+    assert replace(METHODS["mdm"], readout="left") == ALL_SHOWN
+    assert name_of(ALL_SHOWN) == name_of(replace(ALL_SHOWN, name="another")) == "mdm-left"
 
 
 @pytest.mark.parametrize(("name", "control"), [("mdm", "fixed"), ("causal", "none"), ("window", "fixed")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
@@ -88,6 +88,7 @@ def run_likelihood(command: Likelihood) -> int:
     from latent_tokens.evaluation.settings import check_policy, shown_latents
     from latent_tokens.progress import counting
     from latent_tokens.tasks import Text
+    from latent_tokens.tasks.text.task import with_first_given
 
     # Check the options against the model.
     for name in ("orders", "num_sequences"):
@@ -193,13 +194,6 @@ def check_without_mask(command: Likelihood, examples: Examples, mask_id: int) ->
         source = f"text={command.text}" if command.data is None else f"data={command.data}"
         problem = f"has token {mask_id}, which is MASK of the model, so it is never predicted"
         raise ValueError(f"{source}: {problem}. Remove it.")
-
-
-def with_first_given(examples: Examples) -> Examples:
-    """Return sequences whose first token, an end of document, is given: no slot is to its left."""
-    known = examples.known.copy()
-    known[:, 0] = True
-    return replace(examples, known=known)
 
 
 def row_of(nats: NDArray[np.float64], examples: Examples, size: int) -> LikelihoodRow:

@@ -17,7 +17,8 @@ class BenchConfig:
 
     methods: tuple[str, ...] = ("mdm", "sidm", "scdm", "esolm", "arm")
     """Methods to decode with. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any
-    window N from 1, block-mdm-N, for any block of N positions, mdm-depth, scdm-depth or ar-latents."""
+    window N from 1, block-mdm-N, for any block of N positions, mdm-depth, scdm-depth, ar-latents or
+    mdm-left."""
     sizes: tuple[SizeName, ...] = ("tiny",)
     """Network sizes to decode with."""
     lengths: tuple[int, ...] = (128,)

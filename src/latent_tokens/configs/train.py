@@ -58,7 +58,8 @@ class TrainConfig:
     method: str
     """Method to train. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any window N
     from 1, block-mdm-N, for any block of N positions, mdm-depth or scdm-depth, trained with mixed numbers of
-    latent tokens, ar-latents, from left to right with any number of them, or module:name of your own."""
+    latent tokens, ar-latents, from left to right with any number of them, mdm-left, which predicts the next
+    position as Dream does, or module:name of your own."""
     out: Path | None = None
     """Run directory to write. It must be missing or empty unless --resume auto is given. Default:
     runs/TASK-METHOD-SIZE-SEED, with from-NAME as the size of a run that starts from a model."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Literal
 
 from latent_tokens.checks import Registry
@@ -35,12 +35,14 @@ def windowed(window: int, targets: Literal["all", "next"]) -> Method:
     return Method(left_to_right, bidirectional, window=window, targets=targets, weight="flat", latents=None)
 
 
-def by_number(name: str) -> Method | None:
-    """Return the method that ar-mtp-window-N, ar-ntp-N or block-mdm-N names, N >= 1, else None.
+def derived(name: str) -> Method | None:
+    """Return the method that ar-mtp-window-N, ar-ntp-N or block-mdm-N, N >= 1, or mdm-left names, else None.
 
     block-mdm-N is an MDM of each block of N positions given the earlier ones (BD3-LM). Its latent tokens are
-    the rest of the block.
+    the rest of the block. mdm-left is an MDM that predicts the next position, as Dream.
     """
+    if name == "mdm-left":
+        return replace(METHODS["mdm"], readout="left")
     match = re.fullmatch(r"(ar-mtp-window|ar-ntp|block-mdm)-([1-9][0-9]*)", name)
     if match is None:
         return None
@@ -63,7 +65,7 @@ METHODS: Registry[Method] = Registry("method", {
     "mdm-depth":        Method(any_order, bidirectional, latents=None, depth="uniform:0.5"),
     "scdm-depth":       Method(any_order, semi_causal, depth="none:0.5"),
     "ar-latents":       Method(left_to_right, causal, weight="flat", masked_slots="shuffled"),
-}, by_number, also=("ar-mtp-window-N", "ar-ntp-N", "block-mdm-N"))
+}, derived, also=("ar-mtp-window-N", "ar-ntp-N", "block-mdm-N", "mdm-left"))
 # fmt: on
 
 
@@ -74,6 +76,7 @@ def name_of(method: Method) -> str:
     these differ, else "custom".
     """
     names = [*METHODS, *(f"{kind}-{method.window}" for kind in ("ar-mtp-window", "ar-ntp") if method.window)]
+    names += ["mdm-left"] if method.readout == "left" else []
     names += [f"block-mdm-{block_of(method.attention)}"] if block_of(method.attention) else []
     for changed in ((), ("weight",), ("targets",), ("weight", "targets"), ("depth",), ("weight", "depth")):
         if changed and method.name is not None:

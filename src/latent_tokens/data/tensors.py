@@ -28,7 +28,7 @@ def as_tensors(examples: Examples, device: torch.device | str = "cpu") -> tuple[
         torch.Size([2, 16])
     """
     tokens = torch.from_numpy(examples.tokens.astype(np.int64)).to(device)
-    known = torch.from_numpy(np.ascontiguousarray(examples.known)).to(device)
+    known = torch.from_numpy(np.array(examples.known)).to(device)  # that of a text cannot be written to
     lengths = torch.from_numpy(examples.lengths.astype(np.int64)).to(device)
     return tokens, known, lengths
 

@@ -6,7 +6,6 @@ All of them take position ids, and pass a mask of four dimensions on as it is.
 from __future__ import annotations
 
 import inspect
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 OWN_METHODS = {
     "in_place": METHODS["mdm"],
-    "left": replace(METHODS["mdm"], readout="left", name="mdm-left"),
+    "left": METHODS["mdm-left"],
     "shifted": METHODS["arm"],
 }
 

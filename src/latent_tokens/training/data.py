@@ -16,6 +16,7 @@ from latent_tokens.data.splits import chunks_of, make_splits
 from latent_tokens.progress import CONSOLE, counting
 from latent_tokens.tasks import Examples, Language, Task, TaskBase, Text, check_instance, described
 from latent_tokens.tasks.base import check_tokens
+from latent_tokens.tasks.text.task import with_first_given
 from latent_tokens.tasks.text.tokenizer import FILE
 
 CHECKED_AT_ONCE = 10_000  # examples
@@ -28,10 +29,13 @@ def num_train_of(config: TrainConfig, task: Language) -> int:
     return task.num_train if isinstance(task, TaskBase) else DEFAULT_NUM_TRAIN
 
 
-def training_data(config: TrainConfig, task: Language) -> tuple[Language, dict[Split, Examples]]:
+def training_data(
+    config: TrainConfig, task: Language, method: Method
+) -> tuple[Language, dict[Split, Examples]]:
     """Return (the task, its training and validation examples), from the config's data set or generated.
 
-    The task of a data set has more settings than its name.
+    The task of a data set has more settings than its name. The readout "left" needs a first token that is
+    given. That of a text is an end of document.
 
     Raises:
         ValueError: the task is a class or needs a data set, or the data set lacks a split or is of another
@@ -47,6 +51,8 @@ def training_data(config: TrainConfig, task: Language) -> tuple[Language, dict[S
         if split not in splits or not len(splits[split].tokens):
             problem = f"has no {split} examples, and training takes both splits"
             raise ValueError(f"data={config.data}: {problem}. Make a data set that has them.")
+    if isinstance(stored_task, Text) and method.readout == "left":
+        splits = {split: with_first_given(examples) for split, examples in splits.items()}
     return stored_task, splits
 
 

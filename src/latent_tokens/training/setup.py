@@ -68,7 +68,7 @@ def setup(
     requested = config.precision
     config = resume_config(config, started, accelerator.device, ignored)
     unchanged = change_detector(config.data)
-    task, splits = training_data(config, task)
+    task, splits = training_data(config, task, method)
     check_examples(config, method, splits["train"])
     print_precision(config.precision, requested, started is not None, accelerator.device)
 

@@ -19,6 +19,16 @@ from latent_tokens.tasks.text.tokenizer import FILE, Bytes, Learned, read_tokeni
 GAP = re.compile("_{3,}")
 
 
+def with_first_given(examples: Examples) -> Examples:
+    """Return sequences whose first token, an end of document, is given.
+
+    The readout "left" needs it: no slot is to the left of position 0.
+    """
+    count, length = examples.tokens.shape
+    known = np.broadcast_to(np.arange(length) == 0, (count, length))
+    return Examples(examples.tokens, known, examples.lengths)
+
+
 @dataclass(frozen=True)
 class Text:
     """Sequences of L tokens: an end of document, L - 2 tokens of documents, and an end, as Eso-LM packs.

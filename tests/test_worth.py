@@ -10,6 +10,8 @@ from latent_tokens import from_pretrained
 from latent_tokens.core.policies import decaying
 from latent_tokens.evaluation.held_out import nats_along_orders
 from latent_tokens.evaluation.problems import read_split
+from latent_tokens.evaluation.report import save_sheet
+from latent_tokens.paper import worth
 from latent_tokens.paper.held_out import measure_likelihood, text_of_model
 from latent_tokens.paper.lines import lines
 from latent_tokens.paper.recipes import recipes
@@ -74,13 +76,24 @@ def test_curve_of_a_policy_begins_without_latents(shown):
     assert points_of(of_scdm, "random") == [(0, 0, 0)]  # in a random order it is the nearest
 
 
-def test_figure_has_a_panel_per_model_and_one_of_blocks(shown, tmp_path):
+def test_figure_has_a_panel_per_model_and_one_of_blocks(shown, tmp_path, monkeypatch):
+    sheets = []
+
+    def save(sheet, *arguments):
+        sheets.append(sheet)
+        return save_sheet(sheet, *arguments)
+
+    monkeypatch.setattr(worth, "save_sheet", save)
     paths = draw_worth(shown, NAME, "latent-tokens reproduce figure-worth", tmp_path / NAME)
     assert [path.suffix for path in paths] == [".png", ".svg"]
     drawn = paths[1].read_text()
     for title in ("esolm", "scdm", "SmolLM2, ar-latents", "SmolLM2, esolm", "n = 8, by block length"):
         assert f"<!-- {title} -->" in drawn
     assert "3 sequences of 100 tokens" in drawn
+    (sheet,) = sheets
+    limits = [axes.get_ylim() for axes in sheet.axes]
+    assert len(set(limits[:4])) == 1  # one for each model
+    assert limits[4] != limits[0]
     assert draw_worth([replace(line, rows=()) for line in shown], NAME, "", tmp_path / "none") == []
 
 

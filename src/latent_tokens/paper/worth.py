@@ -119,6 +119,8 @@ def draw_worth(lines: Sequence[Line], experiment: str, command: str, stem: Path)
     count = len(models) + bool(in_blocks)
     sheet = Figure(figsize=(max(8, 3.4 * count), 4.6), layout="constrained")
     panels = sheet.subplots(1, count, squeeze=False)[0]
+    for axes in panels[1 : len(models)]:
+        axes.sharey(panels[0])
     for axes, model in zip(panels, models, strict=False):
         over_latents(axes, [line for line in shown if model_of(line.cell) == model])
         axes.set_title(model, fontsize=10)

@@ -101,7 +101,7 @@ def test_queue_measures_every_row_once(config, capfd):
     assert results.read_bytes() == rows
 
     # The same rows as without a queue.
-    alone = replace(config, queue=None, out=config.out / "alone", runs=config.runs / "alone")
+    alone = replace(config, queue=None, workers=1, out=config.out / "alone", runs=config.runs / "alone")
     assert "not run" not in reproduce(alone)
     values = [
         {recipe: row["valid"] for recipe, row in measured(path).items()}
@@ -156,7 +156,7 @@ def test_failed_queue_stops_its_processes(config, monkeypatch):
 
 def test_one_model_alone_is_measured(config, tmp_path):
     works, results = works_of(config)
-    one = replace(config, queue=None, model=works[0].name)
+    one = replace(config, queue=None, workers=1, model=works[0].name)
     assert "| done |" in reproduce(one)
     assert {row["model"] for row in measured(results).values()} == {works[0].name}
 

@@ -117,6 +117,7 @@ for name, method in {**METHODS, **others}.items():
 """
 
 
+@pytest.mark.slow
 def test_block_mask_of_every_method_equals_its_dense_mask():
     """In a separate process: FlexAttention cannot trace rules whose types are checked."""
     done = subprocess.run([sys.executable, "-c", BLOCKS], capture_output=True, text=True, check=False)

@@ -39,6 +39,7 @@ def test_examples_were_measured_with_the_bundled_weights(task):
     assert record["solved"]["all"] == record["gained"] + record["both"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["sudoku-6", "sudoku-9"])
 def test_example_labels_are_the_verdicts_of_the_model(task):
     record = measured()[task]

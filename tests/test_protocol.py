@@ -39,6 +39,7 @@ def test_protocol_sets_candidates_and_samples(trained, name, k, count):
     assert (config.candidates, config.num_samples, config.protocol) == (k, count, None)
 
 
+@pytest.mark.slow
 def test_rows_are_those_of_the_settings_by_name(trained):
     net = trained(0.9)
     task = configured("sudoku-4", {"padding": "paper"})

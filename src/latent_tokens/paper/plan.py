@@ -48,15 +48,17 @@ class Work:
 def plan(recipes: Sequence[Recipe], results: Path) -> list[Work]:
     """Return the models of recipes in their order, with the missing rows and steps of each."""
     rows = measured(results)
+    by_model: dict[str, list[Recipe]] = {}
+    for recipe in recipes:
+        by_model.setdefault(recipe.model, []).append(recipe)
     works = []
-    for name in dict.fromkeys(recipe.model for recipe in recipes):
-        model_recipes = tuple(recipe for recipe in recipes if recipe.model == name)
+    for name, model_recipes in by_model.items():
         missing = tuple(recipe for recipe in model_recipes if recipe.hash not in rows)
         training = model_recipes[0].training
         steps_left = 0
         if missing and not model_recipes[0].imported:
             steps_left = training.steps - saved_step(training.folder)
-        works.append(Work(name, model_recipes, steps_left, missing))
+        works.append(Work(name, tuple(model_recipes), steps_left, missing))
     return works
 
 

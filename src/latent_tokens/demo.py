@@ -192,7 +192,11 @@ def ship(runs: list[Path], config: DemoConfig) -> None:
         settings: Settings = (*DIAL, ("top_prob", DEFAULT_CANDIDATES))
         if run.name in ("arm", "ar-mtp"):
             settings = LEFT_TO_RIGHT
-        write_card(folder, measure(run.name, folder, settings, config, shipped / "results.jsonl"))
+        write_card(
+            folder,
+            measure(run.name, folder, settings, config, shipped / "results.jsonl"),
+            license="apache-2.0",
+        )
 
 
 def reference_rows(shipped: Path) -> list[Row]:

@@ -27,8 +27,8 @@ class Export:
     own: Annotated[OwnCode, Settings(("method",))] = field(default_factory=OwnCode)
     precision: Literal["fp32", "bf16"] = "fp32"
     """Floating-point format of the weights. bf16 halves the size of the file."""
-    license: str = "apache-2.0"
-    """License of the model card, as spelled on the Hugging Face Hub."""
+    license: str | None = None
+    """License that the model card names, as spelled on the Hugging Face Hub. By default it names none."""
 
 
 def run_export(command: Export) -> int:

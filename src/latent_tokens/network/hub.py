@@ -48,7 +48,7 @@ def from_pretrained(
 
 
 def save_pretrained(
-    net: Transformer, folder: str | Path, *, dtype: torch.dtype | None = None, license: str = "apache-2.0",
+    net: Transformer, folder: str | Path, *, dtype: torch.dtype | None = None, license: str | None = None,
     name: str | None = None,
 ) -> None:  # fmt: skip
     """Write a model directory with its card, README.md, which transformers opens too.
@@ -59,7 +59,7 @@ def save_pretrained(
     Args:
         folder: the directory. It must be missing or empty.
         dtype: the precision on disk. None is that of the weights.
-        license: the license that the card names, as spelled on the hub.
+        license: the license that the card names, as spelled on the hub. None names no license.
         name: the name of the model on the card.
 
     Raises:
@@ -73,7 +73,7 @@ def save_pretrained(
 
 
 def push_to_hub(
-    net: Transformer, name: str, *, dtype: torch.dtype | None = None, license: str = "apache-2.0",
+    net: Transformer, name: str, *, dtype: torch.dtype | None = None, license: str | None = None,
     private: bool | None = None, token: str | bool | None = None, branch: str | None = None,
     create_pr: bool = False, commit_message: str = "A model of latent-tokens",
 ) -> str:  # fmt: skip

@@ -53,25 +53,25 @@ GENERATED_DATA_ONLY = ("num_train", "num_validation")  # settings without a mean
 
 
 def write_card(
-    folder: Path, rows: Sequence[Row], *, license: str = "apache-2.0", name: str | None = None
+    folder: Path, rows: Sequence[Row], *, license: str | None = None, name: str | None = None
 ) -> None:
     """Write the card of a saved model. Raise ValueError if the directory has no model."""
     write_atomic({folder / CARD: card(folder, rows, license=license, name=name).encode()})
 
 
-def card(folder: Path, rows: Sequence[Row], *, license: str = "apache-2.0", name: str | None = None) -> str:
+def card(folder: Path, rows: Sequence[Row], *, license: str | None = None, name: str | None = None) -> str:
     """Return the card of a saved model: its task, recipe, results, and how to use it.
 
     Args:
         folder: the model directory.
         rows: rows of `evaluate` for this model.
-        license: short name of its license.
+        license: short name of its license. None names no license.
         name: the argument of `from_pretrained`. By default a path, or the name of a bundled model.
 
     Raises:
         ValueError: the directory has no model.
     """
-    if re.fullmatch(r"[A-Za-z0-9.+-]+", license) is None:
+    if license is not None and re.fullmatch(r"[A-Za-z0-9.+-]+", license) is None:
         raise ValueError(f"license={license}: must be a licence's short name, like apache-2.0 or mit")
     entries = read_description(folder, "config.json", "model")
     check_about(entries, folder / "config.json")
@@ -126,7 +126,7 @@ def in_transformers(net: Transformer | HuggingFaceDenoiser, name: str) -> str:
 
 
 def metadata(
-    net: Transformer | HuggingFaceDenoiser, origin: Origin, rows: Sequence[Row], license: str
+    net: Transformer | HuggingFaceDenoiser, origin: Origin, rows: Sequence[Row], license: str | None
 ) -> str:
     """Return the YAML that model hubs read, with the result of each row."""
     pipeline = "text-generation" if net.method.readout == "shifted" else "fill-mask"

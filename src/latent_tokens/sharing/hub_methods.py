@@ -85,7 +85,7 @@ def save_pretrained(
     folder: str | Path,
     *,
     dtype: torch.dtype | None = None,
-    license: str = "apache-2.0",
+    license: str | None = None,
     name: str | None = None,
 ) -> None:
     """Write a model directory with its card (`Transformer.save_pretrained`)."""
@@ -119,7 +119,7 @@ def push_to_hub(
     name: str,
     *,
     dtype: torch.dtype | None = None,
-    license: str = "apache-2.0",
+    license: str | None = None,
     private: bool | None = None,
     token: str | bool | None = None,
     branch: str | None = None,

@@ -5,7 +5,7 @@
     python scripts/adapting.py --render     # write the table and the figure from the rows that are stored
 
 A run is measured at its end, on 32 sequences and on 8 of them, and on these 8 at each validation whose
-checkpoint it keeps. A method without a KV cache (scdm, mdm) is measured at its end only, on the 32.
+checkpoint it keeps. A method without a KV cache is measured at its end only: scdm on the 32, mdm on the 8.
 The rows are in results/adapting/rows.jsonl. A row that is stored is not measured again.
 """
 
@@ -46,8 +46,9 @@ ROOT = Path(__file__).parents[1]
 ROWS = ROOT / "results" / "adapting" / "rows.jsonl"
 PAGE = ROOT / "docs" / "adapting.md"
 FIGURE = ROOT / "docs" / "adapting.png"
-TABLE = re.compile(r"(<!-- table adapting -->\n).*?(<!-- end -->)", re.S)
+TABLE = r"(<!-- table {} -->\n).*?(<!-- end -->)"
 SEQUENCES, FEW = 32, 8  # measured at the end of training, and at each checkpoint
+MDM = ("mdm", "mdm-left")
 ORDERS = 1  # random orders per sequence of a method that has no order of its own
 
 Count = int | Literal["all"]
@@ -68,6 +69,7 @@ class Row(TypedDict):
     torch: str
     commit: str | None
     weights_sha256: NotRequired[str]  # of the trained weights, its first 12 digits
+    validation: NotRequired[dict[str, float]]  # the loss after each number of steps, of a run of mdm
 
 
 class Part(NamedTuple):
@@ -90,8 +92,10 @@ def parts_of(base: Path, run: Path | None) -> Iterator[Part]:
     training = json.loads((run / "config.json").read_text())["training"]
     last = training["steps"]
     if not is_cacheable(method_of(net).attention):
-        is_free = method_of(net).latent_control == "free"
-        yield Part(net, last, SEQUENCES, (0, 8, "all") if is_free else ("all",))
+        if is_mdm(net):
+            yield Part(net, last, FEW, ("all",))
+        else:
+            yield Part(net, last, SEQUENCES, (0, 8, "all"))
         return
     checkpoints = {step_in_name(path): path for path in saved_states(run)}
     for step in range(training["evaluate_every"], last, training["evaluate_every"]):
@@ -114,6 +118,11 @@ def method_of(net: HuggingFaceDenoiser) -> Method:
     return net.method
 
 
+def is_mdm(net: HuggingFaceDenoiser) -> bool:
+    """Return whether a network is an MDM, with predictions in place or to the left."""
+    return name_of(method_of(net)) in MDM
+
+
 def load_averaged(net: HuggingFaceDenoiser, checkpoint: Path) -> None:
     """Load the EMA weights of a checkpoint."""
     _, tensors = read_state(checkpoint)
@@ -130,14 +139,23 @@ def measure(base: Path, data: Path, run: Path | None) -> None:
     model = base.name if run is None else run.name
     for part in parts_of(base, run):
         chosen = examples.take(evenly(SEQUENCES, part.sequences))
-        if method_of(part.net).readout == "left":
+        if is_mdm(part.net):  # to the left, the first token is given: in place it is too, to compare them
             chosen = with_first_given(chosen)
         sha256 = tensors_sha256(trained(part.net))[:12]
         for latents in part.latents:
             if any(is_of(row, model, sha256, latents, part.sequences) for row in read_lines(ROWS)):
                 continue
             row = measured(part, task, chosen, latents, model)
-            append_line(ROWS, {**row, "weights_sha256": sha256})
+            row["weights_sha256"] = sha256
+            if run is not None and is_mdm(part.net):
+                row["validation"] = validation_of(run)
+            append_line(ROWS, row)
+
+
+def validation_of(run: Path) -> dict[str, float]:
+    """Return the validation losses of a run by their steps."""
+    metrics = read_lines(run / "metrics.jsonl")
+    return {str(row["step"]): row["validation_loss"] for row in metrics if "validation_loss" in row}
 
 
 def is_of(row: Row, model: str, sha256: str, latents: Count, sequences: int) -> bool:
@@ -201,10 +219,28 @@ def table(rows: Sequence[Row]) -> str:
     return as_markdown(lines)
 
 
+def table_of_mdm(rows: Sequence[Row]) -> str:
+    """Return the table of the runs of mdm, each compared with the first."""
+    of_mdm = [row for row in rows if row["method"] in MDM]
+    if not of_mdm:
+        return ""
+    first = of_mdm[0]
+    after = [f"loss, {step} steps" for step in first["validation"]]
+    lines = [["model", "method", *after, "nats per token", f"difference to {first['model']}"]]
+    for row in of_mdm:
+        mean, half = nats_per_token(row)
+        apart, of_apart = difference(row, first)
+        cells = [row["model"], row["method"], *(f"{loss:.3f}" for loss in row["validation"].values())]
+        lines.append(
+            [*cells, f"{mean:.3f} ± {half:.3f}", "" if row is first else f"{apart:+.3f} ± {of_apart:.3f}"]
+        )
+    return as_markdown(lines)
+
+
 def draw(rows: Sequence[Row], path: Path) -> None:
     """Draw nats over the steps of training at n = 0 and 8, and the difference to n = 0 at the end over n."""
     sheet, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    for model in dict.fromkeys(row["model"] for row in rows):
+    for model in dict.fromkeys(row["model"] for row in rows if row["method"] not in MDM):
         of_model = [row for row in rows if row["model"] == model]
         color = METHOD_COLORS[of_model[0]["method"]]
         if of_model[0]["step"] == 0:  # a base as it is
@@ -218,8 +254,6 @@ def draw(rows: Sequence[Row], path: Path) -> None:
             label = f"{model}, n = {latents}"
             left.plot(steps, list(map(few_nats, curve)), line, marker="o", ms=3, color=color, label=label)
         first, *others = [row for row in of_model if len(row["nats"]) == SEQUENCES]
-        if not others:  # its number of latent tokens is fixed
-            continue
         apart, halves = zip(*(difference(row, first) for row in others), strict=True)
         names = [str(row["latents"]) for row in others]
         right.errorbar(names, apart, halves, marker="o", ms=4, capsize=3, color=color, label=model)
@@ -254,7 +288,9 @@ def main() -> None:
         ROWS.parent.mkdir(exist_ok=True)
         measure(options.base, options.data, options.run)
     rows = cast(list[Row], read_lines(ROWS))
-    page = TABLE.sub(lambda match: f"{match[1]}{table(rows)}{match[2]}", PAGE.read_text(encoding="utf-8"))
+    page = PAGE.read_text(encoding="utf-8")
+    for name, text in (("adapting", table(rows)), ("mdm", table_of_mdm(rows))):
+        page = re.sub(TABLE.format(name), rf"\g<1>{text}\g<2>", page, flags=re.S)
     write_atomic({PAGE: page.encode()})
     draw(rows, FIGURE)
 

@@ -59,13 +59,39 @@ def test_adapted_models_are_measured_once_and_rendered(made, tmp_path, monkeypat
     assert adapting.FIGURE.stat().st_size > 5_000
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("method", "latents"), [("scdm", (0, 8, "all")), ("mdm", ("all",))])
-def test_methods_without_cache_are_measured_at_their_end(made, method, latents, tmp_path):
+def fit_without_cache(made, method, out):
     base, data, _ = made
     settings = {"steps": 2, "batch_size": 2, "evaluate_every": 1, "save_every": 1, "warmup": 1}
-    run = fit(
-        "text", method, out=tmp_path / "run", data=data, start=base, lora=2, precision="fp32", **settings
-    )
-    (part,) = adapting.parts_of(base, run)
-    assert (part.step, part.sequences, part.latents) == (2, adapting.SEQUENCES, latents)
+    return fit("text", method, out=out, data=data, start=base, lora=2, precision="fp32", **settings)
+
+
+@pytest.mark.slow
+def test_scdm_is_measured_at_its_end(made, tmp_path):
+    run = fit_without_cache(made, "scdm", tmp_path / "run")
+    (part,) = adapting.parts_of(made[0], run)
+    assert (part.step, part.sequences, part.latents) == (2, adapting.SEQUENCES, (0, 8, "all"))
+
+
+@pytest.mark.slow
+def test_runs_of_mdm_are_compared_on_the_same_tokens(made, tmp_path, monkeypatch):
+    base, data, _ = made
+    page = tmp_path / "page.md"
+    page.write_text("Before.\n\n<!-- table mdm -->\n<!-- end -->\n\nAfter.\n")
+    changes = {"ROWS": tmp_path / "rows" / "rows.jsonl", "PAGE": page, "FIGURE": tmp_path / "figure.png"}
+    for name, value in {**changes, "SEQUENCES": 4, "FEW": 2}.items():
+        monkeypatch.setattr(adapting, name, value)
+    for method in ("mdm", "mdm-left"):
+        run = fit_without_cache(made, method, tmp_path / method)
+        monkeypatch.setattr(sys, "argv", ["adapting.py", str(base), str(data), str(run)])
+        adapting.main()
+
+    rows = [json.loads(line) for line in adapting.ROWS.read_text().splitlines()]
+    assert [(row["method"], row["latents"], row["tokens"]) for row in rows] == [
+        ("mdm", "all", [11, 11]),
+        ("mdm-left", "all", [11, 11]),
+    ]
+    assert all(list(row["validation"]) == ["1", "2"] for row in rows)
+    lines = page.read_text().splitlines()[3:7]
+    assert lines[0].startswith("| model | method | loss, 1 steps | loss, 2 steps | nats per token |")
+    apart, _ = adapting.difference(rows[1], rows[0])
+    assert f"| {apart:+.3f} ± " in lines[3]

@@ -106,7 +106,7 @@ def run_solve(command: Solve) -> int:
         shown_candidates(net.method, decoding),
         is_off_distribution(net.method, decoding.latents),
     )
-    print(task.decode(attempt.tokens), verdict, cost, num_latents, sep="\n")
+    print(task.decode(attempt.tokens[: problem.lengths[0]]), verdict, cost, num_latents, sep="\n")
     return 1 if attempt.wrong else 0
 
 

@@ -29,7 +29,7 @@ from latent_tokens.model.prompts import Prompt, problems_of
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
 from latent_tokens.sharing.hub_methods import push_to_hub, save_pretrained
-from latent_tokens.tasks import Language, Task, Text, check_instance
+from latent_tokens.tasks import Language, Task, Text, check_instance, errors_of
 from latent_tokens.training.loop import fit
 
 FOR_SAMPLING = (*(setting.name for setting in fields(SamplingConfig)), "confidence")
@@ -90,13 +90,13 @@ class Model:
         examples = problems_of(self.task, self.net.mask_id, prompt, known, num_samples, seed)
         decoded = decode_batch(self.net, Batch.of(examples, device_of(self.net)), decoding, seed)
         samples = decoded.samples
+        rows = list(zip(samples, examples.lengths.tolist(), strict=True))
         valid = None
         if isinstance(self.task, Task):
-            valid = np.array([not self.task.verify(sample) for sample in samples], np.bool_)
-        texts = zip(samples, examples.lengths, strict=True)
+            valid = np.array([not errors_of(self.task, *row) for row in rows], np.bool_)
         return Samples(
             samples,
-            [self.task.decode(sample[:length]) for sample, length in texts],
+            [self.task.decode(sample[:length]) for sample, length in rows],
             valid,
             decoded.generated.processed.cpu().numpy(),
             decoded.generated.order.cpu().numpy(),

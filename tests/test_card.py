@@ -9,6 +9,7 @@ import pytest
 
 from latent_tokens import METHODS, DataConfig, EvalConfig, evaluate, fit, from_pretrained, make_data
 from latent_tokens.checkpoints.pretrained import SHIPPED, shipped_names
+from latent_tokens.cli import main
 from latent_tokens.sharing.card import card, write_card
 from latent_tokens.storage import append_line, read_description, read_lines
 from latent_tokens.tasks import TASKS
@@ -37,6 +38,13 @@ def test_a_card_names_the_data_set_that_was_brought(tmp_path):
     text = card(fit(tiny_run(tmp_path / "run", data=data)), [])
     assert " --data boards`" in text
     assert "num-train" not in text
+
+
+def test_license_that_is_no_short_name_leaves_no_directory(tmp_path, capsys):
+    out = tmp_path / "six"
+    assert main(["export", "sudoku-6-scdm", str(out), "--license", "MIT license"]) == 2
+    assert "--license 'MIT license': must be the short name of a license" in capsys.readouterr().err
+    assert not out.exists()
 
 
 def test_a_folder_without_a_model_has_no_card(tmp_path):

@@ -52,8 +52,8 @@ class Likelihood:
     latent_policy: PolicyName | None = None
     """Which masked tokens are latent tokens, as for evaluate. relevant needs --data. Default: nearest."""
     seed: int = 0
-    """Random seed of the orders, which are the same for every number of latent tokens, and of a random
-    latent policy."""
+    """Random seed of the orders, which are the same for every number of latent tokens, and of the latent
+    policies decaying, random and relevant."""
     off_distribution: bool = False
     """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results are labeled
     off-distribution."""
@@ -114,7 +114,11 @@ def run_likelihood(command: Likelihood) -> int:
     ]
     check_policy(net.method, samplings[0])
     if net.method.is_left_to_right or command.order == "left_to_right":
-        for name, is_ignored in (("orders", (command.orders or 1) > 1), ("seed", command.seed != 0)):
+        is_drawn = command.latent_policy in ("decaying", "random", "relevant")
+        for name, is_ignored in (
+            ("orders", (command.orders or 1) > 1),
+            ("seed", command.seed != 0 and not is_drawn),
+        ):
             if is_ignored:
                 raise ValueError(
                     f"{name}={getattr(command, name)} with order=left_to_right: there is one such order. "

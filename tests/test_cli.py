@@ -396,6 +396,12 @@ REFUSED = [
     ("data text", "--source: text is read from a file"),
     ("data sudoku-4 --json", "--json is for the rows of --benchmark"),
     ("data sudoku-4 --show 1 --out there", "--out there: --show writes no data set"),
+    ("data sudoku-4 --show 1 --apart-from a b", "--apart-from a b: --show writes no data set"),
+    ("data text --source a --apart-from a b", "--apart-from a b: text has no such setting"),
+    ("evaluate --seed few sudoku-6-scdm", "--seed few: must be a whole number"),
+    (f"trace sudoku-6-scdm {PUZZLE} --seed few -o x.html", "--seed few: must be a whole number"),
+    (f"solve {PUZZLE} --task my_task:Mine", "--task my_task:Mine: is for a model that --run names. Add"),
+    (f"solve {PUZZLE} --method mine:rule", "--method mine:rule: is for a model that --run names. Add"),
     (
         "train sudoku-4 scdm --data there --num-train 5",
         "--num-train 5 with --data there: the data set has its own examples",

@@ -68,6 +68,11 @@ def check_choice(name: str, value: object, allowed: tuple[object, ...]) -> None:
         raise ValueError(f"{name}={value}: must be one of {', '.join(words)}{did_you_mean(value, words)}")
 
 
+def in_message(value: object) -> str:
+    """Return a value as a message shows it: the items of a tuple without their types."""
+    return f"({', '.join(map(str, value))})" if isinstance(value, tuple) else str(value)
+
+
 def changed(config: C, settings: Mapping[str, Any]) -> C:
     """Return a config with other values. Raise ValueError, with the closest name, for an unknown setting."""
     check_settings(type(config), settings)

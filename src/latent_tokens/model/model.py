@@ -247,8 +247,11 @@ def train(
     own_task = None if isinstance(task, str) else task
     own_method = None if isinstance(method, str) else method
     folder = fit(config, own_method, net=net, task=own_task)
+    typed = (
+        task_name if is_dotted(task_name) else None
+    )  # others are those of the directory, with its settings
     if net is not None:
         trained = cast(Transformer, unwrap(from_pretrained(folder, net=net)))
-        learned = learned_task(folder, task_name) if own_task is None else own_task
+        learned = learned_task(folder, typed) if own_task is None else own_task
         return Model(trained, trained.method, learned, folder)
-    return load(folder, task=task if own_task is not None or is_dotted(task_name) else None)
+    return load(folder, task=typed if own_task is None else own_task)

@@ -109,6 +109,14 @@ def test_dotted_task_with_other_settings_is_refused(module, tmp_path, capsys):
     assert run(capsys, "sample", out, "--task", f"{module}:four", "--num-samples", "1")[0] == 0
 
 
+def test_likelihood_of_an_own_puzzle_is_refused(module, tmp_path, capsys):
+    out = tmp_path / "pairs"
+    assert run(capsys, "train", f"{module}:Pairs", "scdm", *SMALL, "--out", out)[0] == 0
+    code, _, error = run(capsys, "likelihood", out, "--text", "a.txt")
+    assert "learned Pairs, which is not text. Use a text model." in error
+    assert code == 2
+
+
 def test_typed_task_with_other_padding_is_refused(tmp_path, capsys):
     task = configured("sudoku-4", {"padding": "paper"})
     config = TrainConfig("sudoku-4", "scdm", tmp_path / "run", "pico", steps=1, num_train=8, num_validation=2)

@@ -397,7 +397,7 @@ MISTAKES = {
     "likelihood {run} --text README.md --latents 2 --latent-policy relevant": (
         "--latent-policy relevant: text has no validation examples. Name a data set with"
     ),
-    "likelihood sudoku-6-mdm --text a": "learned sudoku-6, and a likelihood is of text",
+    "likelihood sudoku-6-mdm --text a": "learned sudoku-6, which is not text. Use a text model",
 }
 
 

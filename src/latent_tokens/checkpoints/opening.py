@@ -71,6 +71,17 @@ def learned_task(folder: Path, name: str | None = None) -> Solvable | Text:
         raise ValueError(f"{folder}: {error}. In Python, pass task to load.") from None
 
 
+def learned_text(folder: Path) -> Text:
+    """Return the text that the model of a run directory learned. Raise ValueError if it learned a puzzle."""
+    learned = read_description(folder, "config.json", "model").get("task")
+    name = learned.get("name") if isinstance(learned, dict) else None
+    if name not in (None, Text.name):
+        raise ValueError(f"{folder}: learned {name}, which is not text. Use a text model.")
+    task = learned_task(folder)
+    assert isinstance(task, Text)
+    return task
+
+
 def check_learned(name: str, task: Language, learned: Entries) -> None:
     """Raise ValueError if a typed task is another one than the learned one, or differs in a setting.
 

@@ -334,6 +334,7 @@ MISTAKES = [
     (f"solve {PUZZLE} --run {{scdm}}", "puzzle of 36 cells: must have 16 (4x4)"),
     ("solve 86,28,13,31,96", "there is no bundled model for it. Train one and name it with --run"),
     ("demo --out {full}", "exists and is not empty"),
+    ("evaluate {scdm} --out {scdm}/config.json/out", "config.json is a file. Choose another directory"),
 ]
 
 
@@ -414,6 +415,7 @@ REFUSED = [
     ("evaluate sudoku-6-scdm --judge trigrams", "--judge trigrams: is for generated text"),
     ("evaluate sudoku-6-scdm --evaluator trigrams", "--evaluator trigrams: is for generated text"),
     ("sample sudoku-6-scdm --prompt a", "--prompt a: is for text"),
+    ("serve --task my_task:Mine --no-open", "--task my_task:Mine: is for run directories. Name one."),
     ("bench --methods scmd", "--methods scmd: must be one of mdm, "),
     ("bench --lengths", "--lengths: is empty"),
     ("demo --scale large", "--scale large: must be one of full, smoke"),

@@ -112,7 +112,7 @@ def evaluate_text(
 
 
 def text_problems(net: Transformer, task: Text, count: int) -> Examples:
-    """Return `count` texts to generate. Nothing of them is given, or the first token for the readout "left"."""
+    """Return `count` texts to generate. Only the readout "left" has a given token, the first."""
     if net.method.readout == "left":  # no slot is to the left of position 0
         return task.encode("").take(np.zeros(count, np.int64))
     return Examples.of(np.zeros((count, task.length), np.uint16), 0)

@@ -388,7 +388,7 @@ REFUSED = [
     ("train sudoku-4 scdm --steps few", "--steps few: must be a whole number. See"),
     ("train sudoku-4 scdm --steps 0", "--steps 0: must be a whole number from 1"),
     ("train sudoku-4 scdm --batch_size=0", "--batch-size 0: must be a whole number from 1"),
-    ("train sudoku4 scdm", "countdown-4, sudoku-gen, sudoku-large, text. Did you mean sudoku-4?"),
+    ("train sudoku4 scdm", "sudoku-gen, sudoku-large, text, module:Name. Did you mean sudoku-4?"),
     ("train sudoku-4 scmd", "ar-ntp-N, block-mdm-N, mdm-left. Did you mean scdm?"),
     ("data sudoku4", "TASK 'sudoku4': must be one of sudoku-4, "),
     ("data sudoku-4 --seed -1", "--seed -1: must be"),

@@ -105,7 +105,7 @@ def named(name: str) -> Language:
     """
     if is_dotted(name) or name in installed("task"):
         return checked_task(name, load_plugin("task", name))
-    check_choice("task", name, (*TASKS, *installed("task"), Text.name))
+    check_choice("task", name, (*TASKS, *installed("task"), Text.name, "module:Name"))
     return Text() if name == Text.name else TASKS[name]
 
 

@@ -201,7 +201,9 @@ def test_entry_points_of_an_installed_package_are_names(module, tmp_path, monkey
         row = method_to(load_method("near"))
         monkeypatch.setattr(stored_methods, "LOADED", {})
         assert name_of(method_from(row)) == "near"
-        with pytest.raises(ValueError, match=r"task=pair: must be one of .* text, module:Name. Did you mean pairs"):
+        with pytest.raises(
+            ValueError, match=r"task=pair: must be one of .* text, module:Name. Did you mean pairs"
+        ):
             named("pair")
     finally:
         installed.cache_clear()

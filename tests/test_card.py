@@ -128,4 +128,4 @@ def test_a_model_that_comes_along_has_its_card(name):
     )
     own = [row for row in rows if (row["task"], row["method"]) == (about["task"]["name"], about["name"])]
     assert own
-    assert (SHIPPED / name / "README.md").read_text() == card(SHIPPED / name, own)
+    assert (SHIPPED / name / "README.md").read_text() == card(SHIPPED / name, own, license="apache-2.0")

@@ -76,7 +76,8 @@ def test_a_model_is_put_into_the_package_with_its_rows(tmp_path, script):
     assert [(row["order"], row["precision"]) for row in rows] == [("top_prob", "fp32"), ("uniform", "fp32")]
     script.put(tmp_path / "beside" / "sudoku-4-mdm", rows)
     assert read_lines(tmp_path / "results.jsonl") == [old[1], *rows]
-    assert (tmp_path / "sudoku-4-mdm" / "README.md").read_text() == card(tmp_path / "sudoku-4-mdm", rows)
+    written = (tmp_path / "sudoku-4-mdm" / "README.md").read_text()
+    assert written == card(tmp_path / "sudoku-4-mdm", rows, license="apache-2.0")
     assert from_pretrained(tmp_path / "sudoku-4-mdm").method == METHODS["mdm"]
 
 

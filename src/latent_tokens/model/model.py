@@ -247,11 +247,10 @@ def train(
     own_task = None if isinstance(task, str) else task
     own_method = None if isinstance(method, str) else method
     folder = fit(config, own_method, net=net, task=own_task)
-    typed = (
-        task_name if is_dotted(task_name) else None
-    )  # others are those of the directory, with its settings
-    if net is not None:
-        trained = cast(Transformer, unwrap(from_pretrained(folder, net=net)))
-        learned = learned_task(folder, typed) if own_task is None else own_task
-        return Model(trained, trained.method, learned, folder)
-    return load(folder, task=typed if own_task is None else own_task)
+    # The task of another name is that of the directory, with the settings of its data set.
+    typed = task if own_task is not None or is_dotted(task_name) else None
+    if net is None:
+        return load(folder, task=typed)
+    trained = cast(Transformer, unwrap(from_pretrained(folder, net=net)))
+    learned = learned_task(folder, typed) if typed is None or isinstance(typed, str) else typed
+    return Model(trained, trained.method, learned, folder)

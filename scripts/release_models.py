@@ -69,7 +69,7 @@ def put(folder: Path, rows: list[Row]) -> None:
     # Stored rows are written again as they are, in their own units.
     others = [row for row in read_lines(RESULTS) if (row["task"], row["method"]) not in replaced]
     write_atomic({RESULTS: "".join(f"{json.dumps(row)}\n" for row in [*others, *rows]).encode()})
-    write_card(SHIPPED / folder.name, rows)
+    write_card(SHIPPED / folder.name, rows, license="apache-2.0")
 
 
 def with_results(readme: str, rows: Sequence[Row]) -> str:

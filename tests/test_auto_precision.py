@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from latent_tokens import METHODS, TASKS, EvalConfig, evaluate, fit
+from latent_tokens import METHODS, TASKS, EvalConfig, Transformer, evaluate, fit
 from latent_tokens.bench.bench import default_precisions
 from latent_tokens.bench.selftest import devices
 from latent_tokens.cli import main
@@ -18,6 +18,8 @@ from latent_tokens.configs import BenchConfig, DemoConfig, TrainConfig
 from latent_tokens.demo import training
 from latent_tokens.evaluation.rounding import NUM_COMPARED, count_differing_tokens
 from latent_tokens.network.precision import bf16_is_fast, precision_reason, resolve_precision
+from latent_tokens.sizes import SIZES
+from latent_tokens.tasks import Text, configured
 from latent_tokens.training.state import saved_states
 from test_training import stop_at, tiny_run
 
@@ -185,3 +187,21 @@ def test_tokens_that_differ_are_counted(pico):
         for parameter in net.parameters():
             parameter.zero_()
     assert count_differing_tokens(net, task, EvalConfig(num_samples=5)) == (0, 5 * 16, 5)
+
+
+def test_rounding_of_a_text_with_the_readout_left_is_compared():
+    task = Text(length=8)
+    net = Transformer(SIZES["pico"], task.vocab_size, task.length)
+    net.method = METHODS["mdm-left"]
+    _, decoded, num_samples = count_differing_tokens(net, task, EvalConfig(num_samples=2))
+    assert (decoded, num_samples) == (2 * 7, 2)
+
+
+@pytest.mark.slow
+def test_rounding_is_compared_by_the_protocol():
+    torch.manual_seed(0)
+    task = configured("zebra-3", {"padding": "paper"})
+    net = Transformer(SIZES["pico"], task.vocab_size, task.length)
+    net.method = METHODS["scdm"]
+    by_protocol = count_differing_tokens(net, task, EvalConfig(protocol="paper"))
+    assert by_protocol == count_differing_tokens(net, task, EvalConfig(candidates="all"))

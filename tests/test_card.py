@@ -9,6 +9,7 @@ import pytest
 
 from latent_tokens import METHODS, DataConfig, EvalConfig, evaluate, fit, from_pretrained, make_data
 from latent_tokens.checkpoints.pretrained import SHIPPED, shipped_names
+from latent_tokens.cli import main
 from latent_tokens.sharing.card import card, write_card
 from latent_tokens.storage import append_line, read_description, read_lines
 from latent_tokens.tasks import TASKS
@@ -37,6 +38,13 @@ def test_a_card_names_the_data_set_that_was_brought(tmp_path):
     text = card(fit(tiny_run(tmp_path / "run", data=data)), [])
     assert " --data boards`" in text
     assert "num-train" not in text
+
+
+def test_license_that_is_no_short_name_leaves_no_directory(tmp_path, capsys):
+    out = tmp_path / "six"
+    assert main(["export", "sudoku-6-scdm", str(out), "--license", "MIT license"]) == 2
+    assert "--license 'MIT license': must be the short name of a license" in capsys.readouterr().err
+    assert not out.exists()
 
 
 def test_a_folder_without_a_model_has_no_card(tmp_path):
@@ -68,7 +76,8 @@ def test_a_model_is_put_into_the_package_with_its_rows(tmp_path, script):
     assert [(row["order"], row["precision"]) for row in rows] == [("top_prob", "fp32"), ("uniform", "fp32")]
     script.put(tmp_path / "beside" / "sudoku-4-mdm", rows)
     assert read_lines(tmp_path / "results.jsonl") == [old[1], *rows]
-    assert (tmp_path / "sudoku-4-mdm" / "README.md").read_text() == card(tmp_path / "sudoku-4-mdm", rows)
+    written = (tmp_path / "sudoku-4-mdm" / "README.md").read_text()
+    assert written == card(tmp_path / "sudoku-4-mdm", rows, license="apache-2.0")
     assert from_pretrained(tmp_path / "sudoku-4-mdm").method == METHODS["mdm"]
 
 
@@ -120,4 +129,4 @@ def test_a_model_that_comes_along_has_its_card(name):
     )
     own = [row for row in rows if (row["task"], row["method"]) == (about["task"]["name"], about["name"])]
     assert own
-    assert (SHIPPED / name / "README.md").read_text() == card(SHIPPED / name, own)
+    assert (SHIPPED / name / "README.md").read_text() == card(SHIPPED / name, own, license="apache-2.0")

@@ -334,6 +334,7 @@ MISTAKES = [
     (f"solve {PUZZLE} --run {{scdm}}", "puzzle of 36 cells: must have 16 (4x4)"),
     ("solve 86,28,13,31,96", "there is no bundled model for it. Train one and name it with --run"),
     ("demo --out {full}", "exists and is not empty"),
+    ("evaluate {scdm} --out {scdm}/config.json/out", "config.json is a file. Choose another directory"),
 ]
 
 
@@ -387,7 +388,7 @@ REFUSED = [
     ("train sudoku-4 scdm --steps few", "--steps few: must be a whole number. See"),
     ("train sudoku-4 scdm --steps 0", "--steps 0: must be a whole number from 1"),
     ("train sudoku-4 scdm --batch_size=0", "--batch-size 0: must be a whole number from 1"),
-    ("train sudoku4 scdm", "countdown-4, sudoku-gen, sudoku-large, text. Did you mean sudoku-4?"),
+    ("train sudoku4 scdm", "sudoku-gen, sudoku-large, text, module:Name. Did you mean sudoku-4?"),
     ("train sudoku-4 scmd", "ar-ntp-N, block-mdm-N, mdm-left. Did you mean scdm?"),
     ("data sudoku4", "TASK 'sudoku4': must be one of sudoku-4, "),
     ("data sudoku-4 --seed -1", "--seed -1: must be"),
@@ -396,6 +397,12 @@ REFUSED = [
     ("data text", "--source: text is read from a file"),
     ("data sudoku-4 --json", "--json is for the rows of --benchmark"),
     ("data sudoku-4 --show 1 --out there", "--out there: --show writes no data set"),
+    ("data sudoku-4 --show 1 --apart-from a b", "--apart-from a b: --show writes no data set"),
+    ("data text --source a --apart-from a b", "--apart-from a b: text has no such setting"),
+    ("evaluate --seed few sudoku-6-scdm", "--seed few: must be a whole number"),
+    (f"trace sudoku-6-scdm {PUZZLE} --seed few -o x.html", "--seed few: must be a whole number"),
+    (f"solve {PUZZLE} --task my_task:Mine", "--task my_task:Mine: is for a model that --run names. Add"),
+    (f"solve {PUZZLE} --method mine:rule", "--method mine:rule: is for a model that --run names. Add"),
     (
         "train sudoku-4 scdm --data there --num-train 5",
         "--num-train 5 with --data there: the data set has its own examples",
@@ -408,6 +415,7 @@ REFUSED = [
     ("evaluate sudoku-6-scdm --judge trigrams", "--judge trigrams: is for generated text"),
     ("evaluate sudoku-6-scdm --evaluator trigrams", "--evaluator trigrams: is for generated text"),
     ("sample sudoku-6-scdm --prompt a", "--prompt a: is for text"),
+    ("serve --task my_task:Mine --no-open", "--task my_task:Mine: is for run directories. Name one."),
     ("bench --methods scmd", "--methods scmd: must be one of mdm, "),
     ("bench --lengths", "--lengths: is empty"),
     ("demo --scale large", "--scale large: must be one of full, smoke"),

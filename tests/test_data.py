@@ -397,7 +397,7 @@ MISTAKES = [
     ("data sudoku-9 --show 1 --benchmark", "--show with --benchmark: give one of the two"),
     ("data sudoku-9 --source {two} --benchmark", "--benchmark measures generated examples"),
     ("data sudoku-6 --out .", "--out .: is the current directory. Choose another directory."),
-    ("data sudoku-6 --out {none}/sub", "cannot be written (Not a directory), and nothing of it is left"),
+    ("data sudoku-6 --out {none}/sub", "none.txt is a file. Choose another directory."),
     ("data sudoku-6 --apart-from {data4}", "contains sudoku-4, which has no puzzle in common with sudoku-6"),
     ("data sudoku-9 --show 0", "--show 0: must be a whole number from 1"),
     ("train sudoku-4 scdm --data {data}", "contains sudoku-6, not sudoku-4"),

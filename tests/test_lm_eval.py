@@ -332,7 +332,7 @@ def test_unsupported_settings_of_lm_eval_are_refused(lm_class, text_net):
         lm_class(arm)
     with pytest.raises(ValueError, match="batch_size=x: must be a whole number"):
         lm_class(arm, tokenizer_of(), batch_size="x")
-    with pytest.raises(ValueError, match="learned sudoku-6, and lm-eval is for text"):
+    with pytest.raises(ValueError, match="learned sudoku-6, which is not text"):
         lm_class("sudoku-6-scdm")
     lm = lm_class(text_net, Text(LENGTH))
     with pytest.raises(ValueError, match="20 tokens after the context: the model has 16 positions"):

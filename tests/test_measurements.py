@@ -138,6 +138,7 @@ def test_results_command_refuses_a_mistake_in_one_line(runs, capsys):
     for arguments, message in (
         ([f"{runs}/none-*"], "not found. Name run directories, or quote a pattern"),
         ([f"{runs}/empty"], f"has no results.jsonl. Run latent-tokens evaluate {runs}/empty first."),
+        ([f"{runs}"], f"{runs}: is not a run directory. Name one, a .jsonl, or a pattern in quotes"),
         ([f"{runs}/corrupt"], "row 1: was changed after it was measured"),
         ([f"{runs}/four-0", "--metric", "cell"], "--metric cell: no row has it. Did you mean cells?"),
     ):

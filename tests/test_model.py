@@ -16,9 +16,11 @@ from latent_tokens import (
     METHODS,
     SIZES,
     TASKS,
+    DataConfig,
     Decoding,
     EvalConfig,
     TrainConfig,
+    Transformer,
     as_tensors,
     evaluate,
     fit,
@@ -27,6 +29,8 @@ from latent_tokens import (
     given,
     growing,
     load,
+    load_data,
+    make_data,
     margin,
     random,
     train,
@@ -216,6 +220,15 @@ def test_train_takes_a_network_of_your_own(tmp_path):
     assert model.generate(num_samples=2, latents=1).tokens.shape == (2, 16)
     rows = model.evaluate(latents=(0, "all"), num_samples=2).rows
     assert [row["latents"] for row in rows] == [0, "all"]
+
+
+def test_own_network_has_the_task_of_its_data_set(tmp_path):
+    counts = {"num_train": 8, "num_validation": 2, "num_test": 2}
+    data = make_data(DataConfig("sudoku-4", tmp_path / "data", padding="paper", **counts))
+    task, _ = load_data(data)
+    net = Transformer(SIZES["pico"], task.vocab_size, task.length)
+    model = train("sudoku-4", "scdm", net=net, out=tmp_path / "own", data=data, steps=1, threads=1)
+    assert model.task == task
 
 
 def test_train_starts_from_given_weights(run, tmp_path):

@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from latent_tokens import METHODS, TrainConfig, from_pretrained, load_method
+from latent_tokens import METHODS, TrainConfig, fit, from_pretrained, load_method
 from latent_tokens.checkpoints import stored_methods
 from latent_tokens.checkpoints.opening import learned_task
 from latent_tokens.checkpoints.stored_methods import method_from, method_to
 from latent_tokens.cli import main
 from latent_tokens.core.methods import name_of
 from latent_tokens.plugins import installed
-from latent_tokens.tasks import named
+from latent_tokens.tasks import configured, named
 from latent_tokens.trace.record import trace
 from latent_tokens.web.model_cache import ModelCache
 from latent_tokens.web.questions import Question
 
 MODULE = """
-from dataclasses import replace
+from dataclasses import dataclass, replace
 import numpy as np
 from latent_tokens import METHODS, Examples, TaskBase
 
@@ -35,6 +35,11 @@ class Pairs(TaskBase):
     def verify(self, tokens):
         return [] if (tokens[::2] == tokens[1::2]).all() else ["two of a pair differ"]
 
+@dataclass
+class Colored(Pairs):
+    colors: int = 3
+    name: str = "colored"
+
 class Half(TaskBase):
     length = 8
 
@@ -47,6 +52,7 @@ class Abstract(TaskBase):
 def near_rule(q, k, c):
     return (k < c) | ((k <= q) & (k >= q - 2))
 
+four = Colored(4)
 near = replace(METHODS["scdm"], attention=near_rule)
 short = replace(METHODS["scdm"], window=4)
 number = 3
@@ -91,6 +97,32 @@ def test_dotted_task_and_method_work_on_every_command(module, tmp_path, capsys, 
     assert out.startswith("aabb")
     assert run(capsys, "export", "run", "model", *own[2:])[:2] == (0, "model\n")
     assert name_of(from_pretrained("model").method) == f"{module}:near"
+
+
+def test_dotted_task_with_other_settings_is_refused(module, tmp_path, capsys):
+    out = tmp_path / "four"
+    assert run(capsys, "train", f"{module}:four", "scdm", *SMALL, "--out", out)[0] == 0
+    code, _, error = run(capsys, "sample", out, "--task", f"{module}:Colored")
+    fix = "Name an instance with this setting, as module:name."
+    assert f"has colors=3, and the model learned colors=4. {fix}" in error
+    assert code == 2
+    assert run(capsys, "sample", out, "--task", f"{module}:four", "--num-samples", "1")[0] == 0
+
+
+def test_likelihood_of_an_own_puzzle_is_refused(module, tmp_path, capsys):
+    out = tmp_path / "pairs"
+    assert run(capsys, "train", f"{module}:Pairs", "scdm", *SMALL, "--out", out)[0] == 0
+    code, _, error = run(capsys, "likelihood", out, "--text", "a.txt")
+    assert "learned Pairs, which is not text. Use a text model." in error
+    assert code == 2
+
+
+def test_typed_task_with_other_padding_is_refused(tmp_path, capsys):
+    task = configured("sudoku-4", {"padding": "paper"})
+    config = TrainConfig("sudoku-4", "scdm", tmp_path / "run", "pico", steps=1, num_train=8, num_validation=2)
+    code, _, error = run(capsys, "sample", fit(config, task=task), "--task", "sudoku-4")
+    assert "has padding=none, and the model learned padding=paper. Leave it out." in error
+    assert code == 2
 
 
 def test_dotted_task_makes_a_data_set_that_trains(module, capsys):
@@ -169,7 +201,9 @@ def test_entry_points_of_an_installed_package_are_names(module, tmp_path, monkey
         row = method_to(load_method("near"))
         monkeypatch.setattr(stored_methods, "LOADED", {})
         assert name_of(method_from(row)) == "near"
-        with pytest.raises(ValueError, match=r"task=pair: must be one of .* pairs, text. Did you mean pairs"):
+        with pytest.raises(
+            ValueError, match=r"task=pair: must be one of .* text, module:Name. Did you mean pairs"
+        ):
             named("pair")
     finally:
         installed.cache_clear()

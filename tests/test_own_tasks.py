@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from latent_tokens import (
+    Decoding,
     EvalConfig,
     Examples,
+    Model,
     Task,
     TaskBase,
     TrainConfig,
@@ -13,7 +15,10 @@ from latent_tokens import (
     fit,
     from_pretrained,
 )
-from latent_tokens.tasks import Solvable
+from latent_tokens.data.splits import make_problems
+from latent_tokens.evaluation.solve import solve
+from latent_tokens.tasks import Solvable, errors_of
+from latent_tokens.tasks.base import scores_of
 
 
 class Palindrome(TaskBase):
@@ -76,6 +81,7 @@ def test_prompt_without_blanks_is_followed_by_them():
         (TASK, "abz", "'z': is not a token of Palindrome"),
         (Words(), "red grene", "'grene': is not a token of words. Did you mean green?"),
         (TASK, "a" * 11, "11 tokens: Palindrome has 10 positions. Shorten the text."),
+        (type("Maze", (Palindrome,), {"vocab": "#.SG"})(), "#..#", "blank='.': is a token of Maze. Set"),
     ],
 )
 def test_prompt_that_is_not_of_the_task_is_refused(task, text, message):
@@ -99,6 +105,58 @@ def test_score_cuts_samples_at_their_lengths():
     assert scores["valid"].tolist() == [1, 1, 0]
     assert scores["exact"].tolist() == [1, 0, 0]
     assert TASK.score(samples)["valid"].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("answer", [np.True_, None, "is not a palindrome"])
+def test_verify_that_returns_no_list_is_refused(answer):
+    class Wrong(Palindrome):
+        def verify(self, tokens):
+            return answer
+
+    message = rf"verify of Wrong returns {type(answer).__name__}: must be a list of errors, empty if"
+    tokens = np.zeros((1, 10), np.uint8)
+    with pytest.raises(ValueError, match=message):
+        Wrong().score(tokens)
+    with pytest.raises(ValueError, match=message):
+        errors_of(Wrong(), tokens[0], 10)
+
+
+def test_answer_shorter_than_the_task_is_verified_without_its_end(tmp_path):
+    config = TrainConfig("mine", "scdm", tmp_path / "run", size="pico", steps=1, num_validation=2, threads=1)
+    net = from_pretrained(fit(config, task=TASK))
+    problem = TASK.encode("bcddc.")  # only the last of 6 tokens is decoded
+    attempt = solve(net, TASK, problem, Decoding(temperature=9.0), seed=0, attempts=32)
+    assert (TASK.decode(attempt.tokens[:6]), attempt.wrong) == ("bcddcb", [])
+    samples = Model(net, net.method, TASK, tmp_path).generate("bcddc.", num_samples=32, temperature=9.0)
+    assert samples.valid.any()
+    assert samples.valid.tolist() == [text == "bcddcb" for text in samples.text]
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "message"),
+    [
+        ("acuracy", 1.0, "metric=acuracy: score of Other has accuracy. Correct metric"),
+        ("accuracy", 3.5, "metric=accuracy: score of Other has 3.5, and a metric is a share from 0 to 1"),
+        ("accuracy", np.nan, "metric=accuracy: score of Other has nan"),
+    ],
+)
+def test_metric_that_is_no_share_is_refused(metric, value, message):
+    class Other(Palindrome):
+        def score(self, tokens, truth=None):
+            return {"accuracy": np.array([0.5, value])}
+
+    task = Other()
+    task.metric = metric
+    with pytest.raises(ValueError, match=message):
+        scores_of(task, np.zeros((2, 10), np.uint8), None)
+
+
+def test_problems_are_made_if_the_first_numbers_have_none():
+    class Rare(Palindrome):
+        def generate(self, count, seed, first=0):
+            return super().generate(count, seed, first).take(slice(16, None))
+
+    assert len(make_problems(Rare(), 2, seed=0)) == 2
 
 
 def test_task_of_four_members_trains_and_is_evaluated(tmp_path):
@@ -165,6 +223,7 @@ def test_padded_examples_have_the_lengths_of_their_sequences():
         (([[1, 2]], 0, 1), "length=1: a sequence has 2 tokens. Use length=2"),
         (([[1, 2]], 0, [2]), "length=None: the number of positions is missing"),
         (([[2**32]], 0, 1), "token 4294967296: must be at most 4294967295"),
+        (([[1], [-1]], 0, 1), "token -1: must be a whole number from 0"),
     ],
 )
 def test_padded_examples_that_cannot_be_are_refused(arguments, message):

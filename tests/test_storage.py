@@ -1,4 +1,4 @@
-"""Rows of a .jsonl file survive an incomplete last line after a crash or on a full disk."""
+"""Rows of a .jsonl file survive an incomplete last line, and files that cannot be written are named."""
 
 import json
 import multiprocessing
@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from latent_tokens.storage import append_line, read_lines
+from latent_tokens.storage import append_line, read_lines, write_atomic
 
 TAILS = {
     "half a row": b'{"step": 2, "lo',
@@ -50,6 +50,13 @@ def test_append_line_on_a_full_disk_leaves_the_old_rows(tmp_path):
 def append_many(path, process):
     for number in range(50):
         append_line(path, {"process": process, "number": number, "text": "x" * 5_000})
+
+
+def test_write_atomic_below_a_file_names_the_path(tmp_path):
+    (tmp_path / "table").write_text("")
+    path = tmp_path / "table" / "rows.csv"
+    with pytest.raises(OSError, match=rf"^{path}: cannot be written \(Not a directory\)"):
+        write_atomic({path: b""})
 
 
 def test_append_line_of_two_processes_loses_no_row(tmp_path):

@@ -269,6 +269,18 @@ def run(data, tmp_path_factory):
     )
 
 
+def test_seed_of_a_random_policy_has_an_effect_from_left_to_right(run, tmp_path, capsys):
+    (tmp_path / "a.txt").write_text(article(99)[:60])
+    in_order = ["likelihood", str(run), "--text", str(tmp_path / "a.txt"), "--order", "left_to_right"]
+    outputs = set()
+    for seed in ("1", "2"):
+        assert main([*in_order, "--latents", "2", "--latent-policy", "random", "--seed", seed]) == 0
+        outputs.add(capsys.readouterr().out)
+    assert len(outputs) == 2
+    assert main([*in_order, "--seed", "1"]) == 2
+    assert "--seed 1 with --order left_to_right: there is one such order" in capsys.readouterr().err
+
+
 def test_tokenizer_is_restored_after_a_killed_start(data, tmp_path):
     config = TrainConfig("text", "scdm", tmp_path / "run", steps=2, batch_size=4, data=data, precision="fp32")
     tokenizer = fit(config) / "tokenizer.json"
@@ -385,7 +397,7 @@ MISTAKES = {
     "likelihood {run} --text README.md --latents 2 --latent-policy relevant": (
         "--latent-policy relevant: text has no validation examples. Name a data set with"
     ),
-    "likelihood sudoku-6-mdm --text a": "learned sudoku-6, and a likelihood is of text",
+    "likelihood sudoku-6-mdm --text a": "learned sudoku-6, which is not text. Use a text model",
 }
 
 

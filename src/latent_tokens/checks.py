@@ -68,6 +68,11 @@ def check_choice(name: str, value: object, allowed: tuple[object, ...]) -> None:
         raise ValueError(f"{name}={value}: must be one of {', '.join(words)}{did_you_mean(value, words)}")
 
 
+def in_message(value: object) -> str:
+    """Return a value as a message shows it: the items of a tuple without their types."""
+    return f"({', '.join(map(str, value))})" if isinstance(value, tuple) else str(value)
+
+
 def changed(config: C, settings: Mapping[str, Any]) -> C:
     """Return a config with other values. Raise ValueError, with the closest name, for an unknown setting."""
     check_settings(type(config), settings)
@@ -123,15 +128,18 @@ class Registry(dict[str, T]):
 
 
 def check_out(out: Path, hint: str = "") -> None:
-    """Raise ValueError if `out` exists and is not an empty directory, so that nothing is overwritten.
+    """Raise ValueError if `out` exists and is not an empty directory, or is below a file.
 
-    `hint` is a further way to fix it: a sentence and a space.
+    So nothing is overwritten. `hint` is a further way to fix it: a sentence and a space.
     """
     if out.resolve() == Path.cwd():
         raise ValueError(f"out={out}: is the current directory. Choose another directory.")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         fix = f"{hint}Choose another directory, or remove this one."
         raise ValueError(f"out={out}: exists and is not empty. {fix}")
+    file = next((parent for parent in out.parents if parent.is_file()), None)
+    if file is not None:
+        raise ValueError(f"out={out}: {file} is a file. Choose another directory.")
 
 
 def ask_hub(name: str, file: str, revision: str | None = None, token: str | bool | None = None) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from latent_tokens.checkpoints.description import Entries
 from latent_tokens.checkpoints.pretrained import from_pretrained
 from latent_tokens.checkpoints.stored_methods import load_method
 from latent_tokens.core.methods import name_of
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.processes import fastest_device
-from latent_tokens.storage import read_description
-from latent_tokens.tasks import Solvable, Text, described, named
+from latent_tokens.storage import json_bytes, read_description
+from latent_tokens.tasks import Language, Solvable, Text, described, description, named
+
+OF_SEQUENCES = ("padding", "numbers", "length", "tokenizer")
+"""Settings of our tasks that a model and its task must share. How puzzles are made may differ."""
 
 
 def model_of(run: str | Path, method: str | None = None, base: str | Path | None = None) -> Transformer:
@@ -50,20 +55,48 @@ def learned_task(folder: Path, name: str | None = None) -> Solvable | Text:
     if name is not None:
         task = named(name)
         learned = read_description(folder, "config.json", "model").get("task")
-        learned_name = learned.get("name") if isinstance(learned, dict) else None
-        if learned_name not in (None, task.name):
-            problem = f"is {task.name}, and the model learned {learned_name}"
-            raise ValueError(f"task={name}: {problem}. Leave it out.")
+        check_learned(name, task, learned if isinstance(learned, dict) else {})
         if not isinstance(task, Solvable | Text):
             raise ValueError(f"task={name}: has no count_solutions. Inherit from latent_tokens.TaskBase.")
         return task
-    description = read_description(folder, "config.json", "model")
-    if "imported" in description and "task" not in description:
+    config = read_description(folder, "config.json", "model")
+    if "imported" in config and "task" not in config:
         raise ValueError(
             f"{folder}: was imported without a tokenizer, so it cannot generate text. "
             "Import it again with --tokenizer gpt2 or a directory with one."
         )
     try:
-        return described(description.get("task"), folder)
+        return described(config.get("task"), folder)
     except ValueError as error:
         raise ValueError(f"{folder}: {error}. In Python, pass task to load.") from None
+
+
+def learned_text(folder: Path) -> Text:
+    """Return the text that the model of a run directory learned. Raise ValueError if it learned a puzzle."""
+    learned = read_description(folder, "config.json", "model").get("task")
+    name = learned.get("name") if isinstance(learned, dict) else None
+    if name not in (None, Text.name):
+        raise ValueError(f"{folder}: learned {name}, which is not text. Use a text model.")
+    task = learned_task(folder)
+    assert isinstance(task, Text)
+    return task
+
+
+def check_learned(name: str, task: Language, learned: Entries) -> None:
+    """Raise ValueError if a typed task is another one than the learned one, or differs in a setting.
+
+    Args:
+        name: the typed name.
+        task: its task.
+        learned: the description of the learned task, empty if it is not known.
+    """
+    if learned.get("name", task.name) != task.name:
+        problem = f"is {task.name}, and the model learned {learned['name']}"
+        raise ValueError(f"task={name}: {problem}. Leave it out.")
+    is_own = "module" in learned
+    typed = json.loads(json_bytes(description(task)))
+    for setting in sorted(typed.keys() & learned.keys() - {"module"}):
+        if typed[setting] != learned[setting] and (is_own or setting in OF_SEQUENCES):
+            problem = f"has {setting}={typed[setting]}, and the model learned {setting}={learned[setting]}"
+            fix = "Name an instance with this setting, as module:name." if is_own else "Leave it out."
+            raise ValueError(f"task={name}: {problem}. {fix}")

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from latent_tokens import processes
-from latent_tokens.checks import check_int
+from latent_tokens.checks import check_int, in_message
 from latent_tokens.configs import DataConfig
 
 MOST_SHOWN = 1_000
@@ -88,11 +88,11 @@ def check_mode(command: Data) -> None:
         raise ValueError(f"{mode} is for puzzles, not for text. Leave it out.")
     if command.show is not None and command.benchmark:
         raise ValueError("--show with --benchmark: give one of the two")
-    for name in ("out", "num_train", "num_validation", "num_test", "processes"):
-        if getattr(command.config, name) is not None:
+    for name in ("out", "num_train", "num_validation", "num_test", "processes", "split", "apart_from"):
+        value = getattr(command.config, name)
+        if value not in (None, ()):
             raise ValueError(
-                f"{name}={getattr(command.config, name)}: {mode} writes no data set. "
-                "Leave one of the two out."
+                f"{name}={in_message(value)}: {mode} writes no data set. Leave one of the two out."
             )
 
 

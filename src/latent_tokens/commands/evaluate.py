@@ -71,7 +71,6 @@ def run_evaluate(command: Evaluate) -> int:
         if command.json:
             print(json.dumps(with_hash(row)), flush=True)
         if kept is not None:
-            kept.mkdir(parents=True, exist_ok=True)
             append_result(kept / "results.jsonl", row)
 
     task = learned_task(folder, command.own.task)
@@ -86,6 +85,8 @@ def run_evaluate(command: Evaluate) -> int:
             f"judge={command.judge}: is for generated text, and {task.name} has a verifier. Leave it out."
         )
     tracker: AbstractContextManager[Log | None] = resumed_tracker(folder) if command.track else nullcontext()
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)  # before anything is measured
     with tracker as log:
 
         def on_row(row: Row) -> None:

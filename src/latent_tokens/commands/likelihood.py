@@ -52,8 +52,8 @@ class Likelihood:
     latent_policy: PolicyName | None = None
     """Which masked tokens are latent tokens, as for evaluate. relevant needs --data. Default: nearest."""
     seed: int = 0
-    """Random seed of the orders, which are the same for every number of latent tokens, and of a random
-    latent policy."""
+    """Random seed of the orders, which are the same for every number of latent tokens, and of the latent
+    policies decaying, random and relevant."""
     off_distribution: bool = False
     """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results are labeled
     off-distribution."""
@@ -77,7 +77,7 @@ class LikelihoodRow(TypedDict):
 
 def run_likelihood(command: Likelihood) -> int:
     """Run `latent-tokens likelihood`. Print one line per number of latent tokens."""
-    from latent_tokens.checkpoints.opening import learned_task, model_of
+    from latent_tokens.checkpoints.opening import learned_text, model_of
     from latent_tokens.checkpoints.pretrained import check_fits, find
     from latent_tokens.core.decoding import Decoding
     from latent_tokens.core.decoding_checks import is_off_distribution
@@ -87,7 +87,6 @@ def run_likelihood(command: Likelihood) -> int:
     from latent_tokens.evaluation.rows import labeled
     from latent_tokens.evaluation.settings import check_policy, shown_latents
     from latent_tokens.progress import counting
-    from latent_tokens.tasks import Text
     from latent_tokens.tasks.text.task import with_first_given
 
     # Check the options against the model.
@@ -96,11 +95,7 @@ def run_likelihood(command: Likelihood) -> int:
             check_int(name, getattr(command, name), 1)
     check_order(command.order)
     net = model_of(command.run, command.own.method)
-    task = learned_task(find(command.run))
-    if not isinstance(task, Text):
-        raise ValueError(
-            f"run={command.run}: learned {task.name}, and a likelihood is of text. Use a text model."
-        )
+    task = learned_text(find(command.run))
     check_fits(net, task)
     samplings = [
         SamplingConfig(
@@ -114,7 +109,11 @@ def run_likelihood(command: Likelihood) -> int:
     ]
     check_policy(net.method, samplings[0])
     if net.method.is_left_to_right or command.order == "left_to_right":
-        for name, is_ignored in (("orders", (command.orders or 1) > 1), ("seed", command.seed != 0)):
+        is_drawn = command.latent_policy in ("decaying", "random", "relevant")
+        for name, is_ignored in (
+            ("orders", (command.orders or 1) > 1),
+            ("seed", command.seed != 0 and not is_drawn),
+        ):
             if is_ignored:
                 raise ValueError(
                     f"{name}={getattr(command, name)} with order=left_to_right: there is one such order. "

@@ -191,10 +191,11 @@ def verdicts_of(
 ) -> list[tuple[str, dict[str, bool]]]:
     """Return the verdict on each sample, in words and as JSON. Text has none."""
     from latent_tokens.tasks import Text
+    from latent_tokens.tasks.base import scores_of
 
     if isinstance(task, Text):
         return [("", {})] * len(samples)
     return [
         (f"{'' if score else 'not '}{task.metric}", {task.metric: bool(score)})
-        for score in task.score(samples, problems)[task.metric]
+        for score in scores_of(task, samples, problems)[task.metric]
     ]

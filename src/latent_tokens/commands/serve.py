@@ -49,6 +49,9 @@ def run_serve(command: Serve) -> int:
     # Check the options and the installation.
     check_int("at_once", command.at_once, 1)
     check_int("port", command.port, 0)
+    for name in ("task", "method"):
+        if not command.runs and getattr(command.own, name) is not None:
+            raise ValueError(f"{name}={getattr(command.own, name)}: is for run directories. Name one.")
     if command.port > MOST_PORT:
         raise ValueError(f"port={command.port}: must be at most {MOST_PORT}")
     try:

@@ -63,6 +63,7 @@ def run_solve(command: Solve) -> int:
 
     # Read the model and the puzzle.
     check_int("attempts", command.attempts, 1)
+    check_own(command)
     text = puzzle_text(command.puzzle)
     if command.run is None:
         if "," in text or "CLUE_END" in text:
@@ -106,8 +107,16 @@ def run_solve(command: Solve) -> int:
         shown_candidates(net.method, decoding),
         is_off_distribution(net.method, decoding.latents),
     )
-    print(task.decode(attempt.tokens), verdict, cost, num_latents, sep="\n")
+    print(task.decode(attempt.tokens[: problem.lengths[0]]), verdict, cost, num_latents, sep="\n")
     return 1 if attempt.wrong else 0
+
+
+def check_own(command: Solve) -> None:
+    """Raise ValueError for a task or method of a bundled model, which has its own."""
+    for name in ("task", "method"):
+        value = getattr(command.own, name)
+        if command.run is None and value is not None:
+            raise ValueError(f"{name}={value}: is for a model that --run names. Add --run RUN.")
 
 
 def puzzle_text(puzzle: str) -> str:

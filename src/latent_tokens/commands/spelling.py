@@ -10,21 +10,22 @@ from latent_tokens.commands import COMMANDS
 from latent_tokens.commands.options import Option, options_of
 
 NAME_AND_VALUE = re.compile(r"(?<![\w./=(-])([a-z]\w*)=('[^']*'|\([^)]*\)|[^\s:;,]*(?<!\.))")
+IS_FLAG = re.compile(r"--|-[a-z]$")
 AT_THE_START = re.compile(r"([a-z]\w*)=(.*?)(?=: | with [a-z]\w*=| is not supported|$)")
 
 
 def values_of(option: Option, arguments: Sequence[str]) -> list[str]:
-    """Return the values that were typed after an option's last flag."""
+    """Return the values that were typed after an option's last flag: one, unless the option takes several."""
     values: list[str] = []
     reading = False
     for typed in arguments:
         flag, equals, value = typed.partition("=")
-        if typed.startswith("--"):
+        if IS_FLAG.match(typed):
             reading = flag.replace("_", "-") in option.flags
             values = ([value] if equals else []) if reading else values
         elif reading:
             values.append(typed)
-    return values
+    return values if " " in option.metavar else values[:1]
 
 
 def flag_of(option: Option, arguments: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ class EvalConfig(SamplingConfig):
     """Number of latent tokens (n) in the input, one result row each. Numbers or all. With n = 0 the input
     still has the other k - 1 candidates. Default: the method's own, 0 for scdm and esolm."""
     num_samples: int | None = None
-    """Samples per row. Default: 1,000, or all problems of a smaller data set."""
+    """Samples per row. Default: 1,000, all problems of a smaller data set, or 100 for text."""
     data: Path | None = None
     """Data set directory made by `latent-tokens data`, whose test split is used. A model of Sudoku boards
     infills its puzzles. Default: problems of the test split are generated."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from latent_tokens.checks import in_message
 from latent_tokens.configs import DataConfig, Split
 from latent_tokens.data.documents import documents, files_of, has_fields
 from latent_tokens.data.loading import type_entry
@@ -106,7 +107,7 @@ def check_text_config(config: DataConfig) -> None:
     for name in OF_PUZZLES:
         if getattr(config, name):
             raise ValueError(
-                f"{name}={getattr(config, name)}: text has no such setting. "
+                f"{name}={in_message(getattr(config, name))}: text has no such setting. "
                 "Use source, field, tokenizer, length and num_*."
             )
     if not config.from_file:

@@ -203,7 +203,7 @@ def make_problems(task: Task, count: int, seed: int, report: Report = lambda num
         ValueError: The test split is empty.
     """
     sample = task.generate(16, seed)
-    if not sample.known.any():
+    if len(sample) and not sample.known.any():
         return sample.take(np.zeros(count, np.int64))
     splits = make_splits(task, {"test": count}, seed, report=report).examples()
     if "test" not in splits:

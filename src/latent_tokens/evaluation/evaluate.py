@@ -41,7 +41,7 @@ from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
 from latent_tokens.storage import provenance
 from latent_tokens.tasks import Examples, Language, Task, task_or_named
-from latent_tokens.tasks.base import Tokens
+from latent_tokens.tasks.base import Tokens, scores_of
 
 Adjust = Callable[[Transformer, Task, Decoding], Decoding]
 
@@ -151,10 +151,10 @@ def measure(
 
     def on_batch(samples: Tokens, examples: Examples) -> None:
         if watcher is not None:
-            watcher.end(samples, task.score(samples, examples)[task.metric].astype(bool))
+            watcher.end(samples, scores_of(task, samples, examples)[task.metric].astype(bool))
 
     samples, costs = answer(net, problems, config, decoding, watcher, on_batch)
-    scores = task.score(samples, problems)
+    scores = scores_of(task, samples, problems)
     share = float(scores[task.metric].mean())
     others = {name: round(float(values.mean()), 4) for name, values in scores.items() if name != task.metric}
     measured = {

@@ -84,9 +84,7 @@ def evaluate_text(
         raise ValueError(f"protocol={config.protocol}: is for puzzles and boards. Leave it out for text.")
     decodings = checked_decodings(net, task, config)
     count = DEFAULT_TEXTS if config.num_samples is None else config.num_samples
-    problems = Examples.of(np.zeros((count, task.length), np.uint16), 0)
-    if net.method.readout == "left":  # the first token must be given: no slot is to its left
-        problems = task.encode("").take(np.zeros(count, np.int64))
+    problems = text_problems(net, task, count)
     model = in_precision(net, config.precision)
     warn_if_slow(config.precision, device_of(net))
 
@@ -111,6 +109,13 @@ def evaluate_text(
             rows.append(in_percent(row))
             on_row(rows[-1])
     return rows
+
+
+def text_problems(net: Transformer, task: Text, count: int) -> Examples:
+    """Return `count` texts to generate. Only the readout "left" has a given token, the first."""
+    if net.method.readout == "left":  # no slot is to the left of position 0
+        return task.encode("").take(np.zeros(count, np.int64))
+    return Examples.of(np.zeros((count, task.length), np.uint16), 0)
 
 
 def judged(task: Text, samples: Tokens, judge: Judge) -> Measured:

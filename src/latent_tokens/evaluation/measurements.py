@@ -84,7 +84,7 @@ def result_files(runs: Paths) -> tuple[list[Path], list[Path]]:
     """Return (the files of result rows, the run directories that have none).
 
     Raises:
-        ValueError: a path or a pattern matches nothing.
+        ValueError: a path or a pattern matches nothing, or a path is neither a run nor a file of rows.
     """
     files: list[Path] = []
     without_results: list[Path] = []
@@ -100,6 +100,9 @@ def result_files(runs: Paths) -> tuple[list[Path], list[Path]]:
                 files.append(match / "results.jsonl")
             elif (match / "config.json").is_file():
                 without_results.append(match)
+            elif path.exists():  # others that a pattern matches are left out
+                fix = "Name one, a .jsonl, or a pattern in quotes: 'runs/*'."
+                raise ValueError(f"{run}: is not a run directory. {fix}")
     return list(dict.fromkeys(files)), without_results
 
 

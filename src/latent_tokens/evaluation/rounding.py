@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from latent_tokens import processes
 from latent_tokens.configs import EvalConfig, Precision
 from latent_tokens.evaluation.evaluate import answer, checked_decodings, in_precision
+from latent_tokens.evaluation.generative_perplexity import text_problems
 from latent_tokens.evaluation.problems import find_problems, policy_for
+from latent_tokens.evaluation.protocol import with_protocol
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.tasks import Examples, Task, Text
 from latent_tokens.tasks.base import Tokens
@@ -27,7 +27,8 @@ def count_differing_tokens(net: Transformer, task: Task | Text, config: EvalConf
     Raises:
         ValueError: the net is not of the task, or its method cannot decode so.
     """
-    problems = problems_to_compare(task, config)
+    config = config if isinstance(task, Text) else with_protocol(net, task, config)
+    problems = problems_to_compare(net, task, config)
 
     def samples_in(precision: Precision) -> Tokens:
         model = in_precision(net, precision)
@@ -41,11 +42,11 @@ def count_differing_tokens(net: Transformer, task: Task | Text, config: EvalConf
     return differing, decoded, len(problems.tokens)
 
 
-def problems_to_compare(task: Task | Text, config: EvalConfig) -> Examples:
+def problems_to_compare(net: Transformer, task: Task | Text, config: EvalConfig) -> Examples:
     """Return the first problems of an evaluation, at most 64."""
     if isinstance(task, Text):
         count = min(NUM_COMPARED, config.num_samples or NUM_COMPARED)
-        return Examples.of(np.zeros((count, task.length), np.uint16), 0)
+        return text_problems(net, task, count)
     if config.data is None:
         config = replace(config, num_samples=min(NUM_COMPARED, config.num_samples or NUM_COMPARED))
     return find_problems(task, config).take(slice(NUM_COMPARED))

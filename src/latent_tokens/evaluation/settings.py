@@ -46,7 +46,7 @@ def check_counts(
     candidates: NumCandidates | None,
 ) -> None:
     """Raise ValueError if the order ignores the candidates, or if they leave no latent tokens."""
-    if order not in CONFIDENCES and candidates not in (None, 1):
+    if not is_adaptive(order) and candidates not in (None, 1):
         if method.is_left_to_right:
             raise ValueError(
                 f"candidates={candidates} is not supported by {name_of(method)}: it decodes the next token. "

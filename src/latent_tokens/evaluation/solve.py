@@ -10,7 +10,7 @@ from latent_tokens.checkpoints.pretrained import check_fits
 from latent_tokens.core.decoding import Decoding
 from latent_tokens.evaluation.problems import Batch, decode_batch, device_of
 from latent_tokens.network.transformer import Transformer
-from latent_tokens.tasks import Examples, Solvable
+from latent_tokens.tasks import Examples, Solvable, errors_of
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,8 @@ def solve(
     check_solvable(task, problem)
     batch = Batch.of(problem.take(np.zeros(attempts, np.int64)), device_of(net))
     decoded = decode_batch(net, batch, decoding, seed)
-    wrong = [task.verify(answer) for answer in decoded.samples]
+    length = int(problem.lengths[0])
+    wrong = [errors_of(task, answer, length) for answer in decoded.samples]
     number = next((i for i, faults in enumerate(wrong) if not faults), 0)
     processed = int(decoded.generated.processed[number])
     return Attempt(decoded.samples[number], wrong[number], number, processed)

@@ -29,7 +29,7 @@ from latent_tokens.model.prompts import Prompt, problems_of
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
 from latent_tokens.sharing.hub_methods import push_to_hub, save_pretrained
-from latent_tokens.tasks import Language, Task, Text, check_instance
+from latent_tokens.tasks import Language, Task, Text, check_instance, errors_of
 from latent_tokens.training.loop import fit
 
 FOR_SAMPLING = (*(setting.name for setting in fields(SamplingConfig)), "confidence")
@@ -90,13 +90,13 @@ class Model:
         examples = problems_of(self.task, self.net.mask_id, prompt, known, num_samples, seed)
         decoded = decode_batch(self.net, Batch.of(examples, device_of(self.net)), decoding, seed)
         samples = decoded.samples
+        rows = list(zip(samples, examples.lengths.tolist(), strict=True))
         valid = None
         if isinstance(self.task, Task):
-            valid = np.array([not self.task.verify(sample) for sample in samples], np.bool_)
-        texts = zip(samples, examples.lengths, strict=True)
+            valid = np.array([not errors_of(self.task, *row) for row in rows], np.bool_)
         return Samples(
             samples,
-            [self.task.decode(sample[:length]) for sample, length in texts],
+            [self.task.decode(sample[:length]) for sample, length in rows],
             valid,
             decoded.generated.processed.cpu().numpy(),
             decoded.generated.order.cpu().numpy(),
@@ -247,8 +247,10 @@ def train(
     own_task = None if isinstance(task, str) else task
     own_method = None if isinstance(method, str) else method
     folder = fit(config, own_method, net=net, task=own_task)
-    if net is not None:
-        trained = cast(Transformer, unwrap(from_pretrained(folder, net=net)))
-        learned = learned_task(folder, task_name) if own_task is None else own_task
-        return Model(trained, trained.method, learned, folder)
-    return load(folder, task=task if own_task is not None or is_dotted(task_name) else None)
+    # The task of another name is that of the directory, with the settings of its data set.
+    typed = task if own_task is not None or is_dotted(task_name) else None
+    if net is None:
+        return load(folder, task=typed)
+    trained = cast(Transformer, unwrap(from_pretrained(folder, net=net)))
+    learned = learned_task(folder, typed) if typed is None or isinstance(typed, str) else typed
+    return Model(trained, trained.method, learned, folder)

@@ -71,8 +71,7 @@ def card(folder: Path, rows: Sequence[Row], *, license: str | None = None, name:
     Raises:
         ValueError: the directory has no model.
     """
-    if license is not None and re.fullmatch(r"[A-Za-z0-9.+-]+", license) is None:
-        raise ValueError(f"license={license}: must be a licence's short name, like apache-2.0 or mit")
+    check_license(license)
     entries = read_description(folder, "config.json", "model")
     check_about(entries, folder / "config.json")
     origin = cast(Origin, entries)
@@ -103,6 +102,12 @@ net = from_pretrained({quoted})
 
 {figures(rows)}
 """
+
+
+def check_license(license: str | None) -> None:
+    """Raise ValueError unless a license is None or a short name."""
+    if license is not None and re.fullmatch(r"[A-Za-z0-9.+-]+", license) is None:
+        raise ValueError(f"license={license}: must be the short name of a license, like apache-2.0 or mit")
 
 
 def size_of(net: Transformer | HuggingFaceDenoiser) -> str:

@@ -89,8 +89,9 @@ def save_pretrained(
     name: str | None = None,
 ) -> None:
     """Write a model directory with its card (`Transformer.save_pretrained`)."""
-    from latent_tokens.sharing.card import write_card
+    from latent_tokens.sharing.card import check_license, write_card
 
+    check_license(license)
     folder = Path(folder)
     settings, files, rows = carried_over(net)
     task = saved_task(settings.get("task"), net.folder)

@@ -15,6 +15,7 @@ from torch import nn
 
 from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.hugging_face import FILES, is_of_transformers, read_model
+from latent_tokens.checkpoints.opening import learned_text
 from latent_tokens.checkpoints.own_network import check_attributes
 from latent_tokens.checkpoints.pretrained import check_fits, find, from_pretrained
 from latent_tokens.core.methods import Denoiser, Method
@@ -28,8 +29,7 @@ from latent_tokens.evaluation.continuations import (
 from latent_tokens.network.contract import eval_mode
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.sharing.text_codecs import Codec, TextCodec, TransformersCodec, read_codec
-from latent_tokens.storage import read_description
-from latent_tokens.tasks import Text, described
+from latent_tokens.tasks import Text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -179,8 +179,6 @@ def read_text_model(folder_or_name: str | Path) -> TextModel:
         net = HuggingFaceDenoiser(model, None, readout="shifted").eval()
         return with_codec(net, read_codec(folder))
     ours = from_pretrained(folder)
-    task = described(read_description(folder, "config.json", "model").get("task"), folder)
-    if not isinstance(task, Text):
-        raise ValueError(f"{folder}: learned {task.name}, and lm-eval is for text. Use a text model.")
+    task = learned_text(folder)
     check_fits(ours, task)
     return with_codec(ours, TextCodec(task))

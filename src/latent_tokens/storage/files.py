@@ -45,7 +45,8 @@ def write_atomic(contents: dict[Path, bytes]) -> None:
         raise OSError(f"{path}: {problem}. {hint_for(error)}") from error
     finally:
         for unfinished in temporary.values():
-            unfinished.unlink(missing_ok=True)
+            with suppress(OSError):
+                unfinished.unlink(missing_ok=True)
 
 
 def half_written(folder: Path) -> list[Path]:

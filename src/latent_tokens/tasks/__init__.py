@@ -27,7 +27,7 @@ from latent_tokens.tasks.base import (
 from latent_tokens.tasks.countdown.puzzles import ANSWER_LENGTHS_0_1, Countdown
 from latent_tokens.tasks.sudoku.boards import PATTERN_9, SIZES, Sudoku
 from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
-from latent_tokens.tasks.task_base import TaskBase
+from latent_tokens.tasks.task_base import TaskBase, errors_of
 from latent_tokens.tasks.text.task import Text, text_described
 from latent_tokens.tasks.zebra.puzzles import Zebra
 
@@ -87,6 +87,7 @@ __all__ = [
     "configured",
     "described",
     "description",
+    "errors_of",
     "form",
     "hash_rows",
     "joined",
@@ -104,7 +105,7 @@ def named(name: str) -> Language:
     """
     if is_dotted(name) or name in installed("task"):
         return checked_task(name, load_plugin("task", name))
-    check_choice("task", name, (*TASKS, *installed("task"), Text.name))
+    check_choice("task", name, (*TASKS, *installed("task"), Text.name, "module:Name"))
     return Text() if name == Text.name else TASKS[name]
 
 

@@ -149,6 +149,27 @@ def check_tokens(task: Language, tokens: Tokens, where: Known, name: str, fix: s
             raise ValueError(f"{name} with token {token}: {task.name} has {tokens_of_task}. {fix}.")
 
 
+def scores_of(task: Task, tokens: Tokens, truth: Examples | None) -> Scores:
+    """Return `task.score` of N samples (N, L).
+
+    Raises:
+        ValueError: it lacks the metric of the task, or the metric is not a share.
+    """
+    scores = task.score(tokens, truth)
+    if task.metric not in scores:
+        raise ValueError(
+            f"metric={task.metric}: score of {task.name} has {', '.join(scores)}. Correct metric or score."
+        )
+    values = scores[task.metric]
+    wrong = values[~((values >= 0) & (values <= 1))]
+    if len(wrong):
+        raise ValueError(
+            f"metric={task.metric}: score of {task.name} has {wrong[0]:g}, "
+            "and a metric is a share from 0 to 1. Scale it, or name another figure as metric."
+        )
+    return scores
+
+
 def split_by_key(keys: Keys) -> NDArray[np.int8]:
     """Return 1 (validation) for one in HELD_OUT keys, 2 (test) for as many, and 0 (train) for the others."""
     rest = keys % np.uint64(HELD_OUT)

@@ -119,7 +119,7 @@ class Examples:
             pad: The token that follows each sequence.
 
         Raises:
-            ValueError: L is missing, or a sequence is longer.
+            ValueError: L is missing, a sequence is longer, or a token is negative.
 
         Example:
             >>> Examples.padded([[1, 2, 3], [1]], 1, 4).lengths.tolist()
@@ -133,6 +133,9 @@ class Examples:
         longest = max(map(len, sequences), default=0)
         if longest > length:
             raise ValueError(f"length={length}: a sequence has {longest} tokens. Use length={longest}.")
+        smallest = min((min(sequence, default=0) for sequence in sequences), default=0)
+        if smallest < 0:
+            raise ValueError(f"token {smallest}: must be a whole number from 0. Correct the sequences.")
         largest = max((max(sequence, default=0) for sequence in sequences), default=0)
         tokens = np.full((len(sequences), length), pad, smallest_type(max(largest, pad)))
         for row, sequence in zip(tokens, sequences, strict=True):

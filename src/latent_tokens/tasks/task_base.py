@@ -13,6 +13,7 @@ from latent_tokens.tasks.base import (
     Examples,
     Keys,
     Scores,
+    Task,
     Tokens,
     TokensLike,
     as_array,
@@ -102,8 +103,15 @@ class TaskBase(ABC):
         A text without blanks is followed by as many as there is room for.
 
         Raises:
-            ValueError: The text is too long, or has a word that is not in the vocabulary.
+            ValueError: The text is too long, or has a word that is not in the vocabulary. Or the vocabulary
+                has `blank`.
         """
+        ids = {word: token for token, word in enumerate(self.vocab)}
+        if self.blank in ids:
+            raise ValueError(
+                f"blank={self.blank!r}: is a token of {self.name}. "
+                "Set blank of the task to a text that is not in vocab."
+            )
         words = text.split() if self.separator else [*"".join(text.split())]
         if len(words) > self.length:
             raise ValueError(
@@ -111,7 +119,6 @@ class TaskBase(ABC):
             )
         if self.blank not in words:
             words += [self.blank] * (self.length - len(words))
-        ids = {word: token for token, word in enumerate(self.vocab)}
         for word in words:
             if word not in ids and word != self.blank:
                 raise ValueError(f"{word!r}: is not a token of {self.name}{did_you_mean(word, ids)}")
@@ -134,7 +141,9 @@ class TaskBase(ABC):
         rows = as_array(tokens)
         lengths = [rows.shape[1]] * len(rows) if truth is None else truth.lengths.tolist()
         samples = [row[:length] for row, length in zip(rows, lengths, strict=True)]
-        figures = {"valid": np.array([not self.verify(sample) for sample in samples], np.float64)}
+        figures = {
+            "valid": np.array([not errors_of(self, sample, len(sample)) for sample in samples], np.float64)
+        }
         if truth is not None:
             pairs = zip(samples, truth.tokens, strict=True)
             same = [np.array_equal(sample, answer[: len(sample)]) for sample, answer in pairs]
@@ -144,3 +153,25 @@ class TaskBase(ABC):
     def count_solutions(self, problem: Examples, most: int = 2) -> int | None:
         """Return None: the number of answers is not known."""
         return None
+
+
+def errors_of(task: Task, tokens: Tokens, length: int) -> list[str]:
+    """Return the errors of one sequence by the verifier of its task.
+
+    A `TaskBase` verifies the sequence without what follows its end, as its `score` does.
+
+    Args:
+        task: the task.
+        tokens: the sequence, (L,).
+        length: the number of its positions.
+
+    Raises:
+        ValueError: the verifier does not return a list, such as one that returns whether it is valid.
+    """
+    errors: object = task.verify(tokens[:length] if isinstance(task, TaskBase) else tokens)
+    if not isinstance(errors, list | tuple):
+        raise ValueError(
+            f"verify of {task.name} returns {type(errors).__name__}: must be a list of errors, "
+            "empty if the answer is valid. Correct verify."
+        )
+    return list(errors)

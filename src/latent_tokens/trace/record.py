@@ -24,7 +24,7 @@ from latent_tokens.evaluation.settings import (
 )
 from latent_tokens.evaluation.solve import check_solvable
 from latent_tokens.network.transformer import Transformer
-from latent_tokens.tasks import Examples, Language, Solvable
+from latent_tokens.tasks import Examples, Language, Solvable, errors_of
 from latent_tokens.trace.boards import View, view
 from latent_tokens.trace.events import BoardFormat, Brief, End, Frame, Start, StartSettings, Tell, Trace
 from latent_tokens.trace.steps import cells_of
@@ -187,7 +187,7 @@ def decode(request: DecodeRequest, on_step: Callable[[Step], None] | None = None
 def end_of(request: DecodeRequest, result: Generated, seconds: float) -> End:
     """Return the verdict, with the errors in words and their cells, and the cost."""
     tokens = as_numpy(result.tokens[0])
-    wrong = request.model.task.verify(tokens)
+    wrong = errors_of(request.model.task, tokens, int(request.problem.lengths[0]))
     return {
         "right": not wrong,
         "wrong": wrong,

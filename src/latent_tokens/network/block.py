@@ -16,7 +16,7 @@ from torch.nn.attention.flex_attention import BlockMask
 from torch.utils.checkpoint import checkpoint
 
 from latent_tokens.network.compiling import compiled
-from latent_tokens.network.kernels import attend, linear
+from latent_tokens.network.kernels import attend, has_hooks, linear
 from latent_tokens.network.rotary import Rotation, apply_rotary
 from latent_tokens.sizes import Size
 
@@ -98,7 +98,8 @@ class Block(nn.Module):
         width = x.shape[-1]
 
         # Project. For some slots only, the queries are projected below, from `source`.
-        if projected is None and (selection is None or type(self.qkv) is not nn.Linear):
+        is_plain = type(self.qkv) is nn.Linear and not has_hooks(self.qkv)
+        if projected is None and (selection is None or not is_plain):
             projected = self.project(x)
         if projected is None:
             source = self.attention_norm(x)

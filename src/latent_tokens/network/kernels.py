@@ -50,6 +50,14 @@ def linear(layer: nn.Module, x: Float[Tensor, "*N C"]) -> Float[Tensor, "*N D"]:
     return product.t()[:num_rows].reshape(*x.shape[:-1], layer.out_features)
 
 
+def has_hooks(module: nn.Module) -> bool:
+    """Return whether a call of a module, or of one inside it, does more than its forward."""
+    return any(
+        part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
+        for part in module.modules()
+    )
+
+
 def attend(
     q: Float[Tensor, "B H Q C"],
     k: Float[Tensor, "B H S C"],

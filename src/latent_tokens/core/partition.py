@@ -62,7 +62,8 @@ def reverse_process(steps: int) -> Partition:
 def given_partition(sets: Sequence[Sequence[int]]) -> tuple[Order, Partition]:
     """Return `order` and `tokens_per_step` of a Decoding that decodes the positions of sets[t] at step t.
 
-    Known positions are left out of their set.
+    Known positions are left out of their set. `candidates` stays at 1: a step with more candidates than its
+    set has positions decodes the most confident, which may be of later sets.
 
     Args:
         sets: the positions that each step decodes.
@@ -71,16 +72,18 @@ def given_partition(sets: Sequence[Sequence[int]]) -> tuple[Order, Partition]:
         ValueError: the sets are not a partition of 0..L-1.
 
     Example:
-        >>> order, partition = given_partition([[2], [0, 1]])
-        >>> decoding = Decoding(candidates="all", order=order, tokens_per_step=partition)
+        >>> order, sizes = given_partition([range(18, 36), range(18)])
+        >>> known = torch.zeros(1, 36, dtype=torch.bool)
+        >>> samples = generate(net, net.method, known.long(), known, order=order, tokens_per_step=sizes)
+        >>> samples.forward_passes, samples.order[0, :3].tolist()
+        (2, [18, 19, 20])
     """
     schedule = torch.tensor([position for part in sets for position in part])
     step_of = torch.repeat_interleave(torch.arange(len(sets)), torch.tensor([len(part) for part in sets]))
 
     def sizes(masked: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B T"]:
-        in_order = masked[
-            :, schedule.to(masked.device)
-        ].long()  # (B, L): 1 at each masked entry of the schedule
+        # (B, L): 1 at each masked entry of the schedule
+        in_order = masked[:, schedule.to(masked.device)].long()
         counts = torch.zeros(len(masked), len(sets), dtype=torch.int64, device=masked.device)
         return counts.scatter_add(1, step_of.to(masked.device).expand_as(in_order), in_order)
 

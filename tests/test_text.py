@@ -190,6 +190,8 @@ def test_unknown_token_is_shown_without_failing():
         == f"hi{END}\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"
     )
     assert BPE.decode([BPE.vocab_size]) == "\N{REPLACEMENT CHARACTER}"
+    (ids,) = BPE.encode(["été"])
+    assert BPE.decode([*ids, BPE.vocab_size, *ids]) == "été\N{REPLACEMENT CHARACTER}été"
     assert BPE.decode([BPE.end]) == END
 
 

@@ -476,9 +476,12 @@ def test_a_loss_that_is_not_finite_stops_at_the_last_good_state(whole, tmp_path,
     assert (config.folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
-def test_a_step_that_is_not_finite_may_be_left_out(tmp_path, monkeypatch):
+def test_a_step_that_is_not_finite_may_be_left_out(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("latent_tokens.training.step.weighted_nll", infinite_at(3))
     run = fit(tiny_run(tmp_path / "run", on_nan="skip"))
+    lines = capsys.readouterr().err.splitlines()
+    assert "scdm on sudoku-4: 3/12 loss inf, gradient norm nan" in lines
+    assert any(line.startswith("scdm on sudoku-4: 12/12 loss") for line in lines)
     assert [row for row in timeless(rows(run)) if "skipped" in row] == [
         {"step": 3, "skipped": "loss inf, gradient norm nan"}
     ]

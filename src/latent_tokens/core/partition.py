@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from latent_tokens.checks import check_int
 from latent_tokens.core.order import Noise, Order, given
 
 Partition = Callable[[Bool[Tensor, "B L"], Noise], Int[Tensor, "B T"]]
@@ -21,13 +22,13 @@ def equal_parts(steps: int) -> Partition:
         steps: the number of steps T.
 
     Raises:
-        ValueError: `steps` is less than 1.
+        ValueError: `steps` is not a whole number from 1.
 
     Example:
         >>> equal_parts(2)(torch.ones(1, 5, dtype=torch.bool), torch.rand(1, 5)).tolist()
         [[2, 3]]
     """
-    check_steps(steps)
+    check_int("steps", steps, 1)
 
     def sizes(masked: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B T"]:
         ends = masked.sum(1)[:, None] * torch.arange(steps + 1, device=masked.device) // steps
@@ -43,13 +44,13 @@ def reverse_process(steps: int) -> Partition:
         steps: the number of steps T.
 
     Raises:
-        ValueError: `steps` is less than 1.
+        ValueError: `steps` is not a whole number from 1.
 
     Example:
         >>> reverse_process(2)(torch.ones(1, 3, dtype=torch.bool), torch.tensor([[0.1, 0.6, 0.7]])).tolist()
         [[1, 2]]
     """
-    check_steps(steps)
+    check_int("steps", steps, 1)
 
     def sizes(masked: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B T"]:
         drawn = (noise * steps).long()  # a 1 that pads the noise is `steps`, which has its own column
@@ -114,9 +115,3 @@ def sizes_of_steps(
             "a row's steps must add up to its masked positions"
         )
     return sizes.gather(1, (sizes == 0).int().argsort(dim=1, stable=True))
-
-
-def check_steps(steps: int) -> None:
-    """Raise ValueError if `steps` is less than 1."""
-    if steps < 1:
-        raise ValueError(f"steps={steps}: decoding takes at least 1 step")

@@ -77,7 +77,7 @@ def sweep(
     layout, copy, slot = arrangement(order, num_clean, k, n)
     mask = shared_mask(method.attention, num_clean, n, copy, slot)
     ids = method.input_ids(tokens, layout, net.mask_id)
-    logits = net.forward_at(ids, layout.positions, mask[:, None], copy >= 0)  # (sum of N k, V)
+    logits = net(ids, layout.positions, mask, copy >= 0)  # (sum of N k, V)
     logits = exclude_mask_token(net.mask_id, logits).double()
 
     # The copies of a row follow each other, and so do the rows.

@@ -174,8 +174,8 @@ def block_mask(rule: Rule, layout: Layout) -> BlockMask:
         is_independent = None if rows is None else rows[row]
         num_clean = layout.num_clean[row]
         num_shown = layout.num_shown[row]
-        seen = visible(rule, q, k, num_clean, num_shown, is_independent, blocks[row, q], blocks[row, k])
-        return seen if layout.hidden is None else seen & ~layout.hidden[row, q, k]
+        allowed = visible(rule, q, k, num_clean, num_shown, is_independent, blocks[row, q], blocks[row, k])
+        return allowed if layout.hidden is None else allowed & ~layout.hidden[row, q, k]
 
     slots = layout.positions.shape[1]
     return create_block_mask(

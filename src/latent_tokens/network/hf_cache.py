@@ -30,8 +30,7 @@ class CachedModel:
     """Computes the candidates' logits of some rows, step after step (a `sampling.CandidateLogits`).
 
     It keeps keys and values that never change: those of clean slots, and with a shifted readout those of all
-    slots. Rows may have different numbers of them. Nothing attends to the
-    surplus of a row with fewer.
+    slots. Rows may have different numbers of them. In a row with fewer, no slot attends to the padding.
 
     Args:
         net: the network, a decoder.

@@ -12,9 +12,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-FEW_ROWS = (
-    64  # up to this many rows, a product with the weights in front is a sixth faster on a CPU in float32
-)
+# Up to this many rows, a product with the weights in front is a sixth faster on a CPU in float32.
+FEW_ROWS = 64
 FEW_QUERIES = 8  # of a sequence, in `attend_last`
 MANY_ROWS = 8  # sequences from which cached decoding is worth a form of its own
 

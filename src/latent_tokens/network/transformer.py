@@ -154,7 +154,7 @@ class Transformer(nn.Module):
             length: all positions lie below it. None looks for the largest.
         """
         if isinstance(slots, Tensor):
-            slots = select_slots(slots.cpu().numpy(), slots.device, whole=isinstance(mask, BlockMask))
+            slots = select_slots(slots.cpu().numpy(), slots.device, every_query=isinstance(mask, BlockMask))
         begin_pass(self.blocks[0], ids.device)
         x = self.embed(ids, positions)
         rotation = self.rotation(positions, length)

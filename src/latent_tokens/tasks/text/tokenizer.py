@@ -108,11 +108,15 @@ class Learned:
 
     def decode(self, ids: Sequence[int]) -> str:
         # The tokens between two unknown ones are decoded together: one may be a part of a character.
-        runs = groupby(map(int, ids), lambda token: token < self.vocab_size)
+        runs = groupby(map(int, ids), self._is_token)
         with library_errors(f"{self.name}: does not decode these tokens", "Use another tokenizer."):
             return "".join(
                 self._decode(list(run)) if is_token else UNKNOWN * len(list(run)) for is_token, run in runs
             )
+
+    def _is_token(self, number: int) -> bool:
+        """Return whether an id is a token. The ids of a vocabulary may have gaps."""
+        return number < self.vocab_size and self.inner.id_to_token(number) is not None
 
     def _decode(self, tokens: list[int]) -> str:
         return str(self.inner.decode(tokens, skip_special_tokens=False))

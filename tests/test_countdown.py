@@ -10,7 +10,7 @@ from hypothesis import assume, given, strategies as st
 
 from latent_tokens import METHODS, TASKS
 from latent_tokens.configs import TrainConfig
-from latent_tokens.tasks import configured, described, description
+from latent_tokens.tasks import Examples, configured, described, description
 from latent_tokens.tasks.countdown.equations import first_solution, longest_answer, stack_of
 from latent_tokens.tasks.countdown.notation import CHARACTERS, EOS, PAD
 from latent_tokens.tasks.countdown.puzzles import (
@@ -139,6 +139,17 @@ def test_training_from_left_to_right_masks_no_pad_first():
     assert not (first["ar-mtp", PAD] == PAD).any()
     assert (first["ar-mtp", None] == PAD).mean() > 0.2
     assert (first["scdm", PAD] == first["scdm", None]).all()
+
+
+def test_pads_before_the_end_of_an_answer_are_not_counted():
+    tokens = np.array([[1, PAD, PAD, PAD, 1, 2, 3, PAD]] * 64, np.uint8)  # four given tokens
+    examples = Examples.of(tokens, 4)
+    config = TrainConfig("countdown-3", "ar-mtp")
+    layout = draw_examples(examples, METHODS["ar-mtp"], config, 20, 0, 0, PAD).layout
+    assert set(layout.num_clean.tolist()) == {4, 5, 6}
+    tokens[:, 4:] = PAD
+    layout = draw_examples(examples, METHODS["ar-mtp"], config, 20, 0, 0, PAD).layout
+    assert set(layout.num_clean.tolist()) == {4}
 
 
 def reachable(numbers):

@@ -380,6 +380,38 @@ def test_a_subclass_or_a_hook_is_asked_as_it_is():
     assert len(calls) == 4
 
 
+class Loud(Transformer):
+    """A subclass with another forward pass, which takes slots."""
+
+    def forward(self, ids, positions, mask, slots=None):
+        return super().forward(ids, positions, mask, slots) + torch.eye(8)[3] * 100
+
+
+def test_subclass_that_takes_slots_is_called_in_generate():
+    nothing = torch.zeros(2, 4, dtype=torch.bool)
+    net = Loud(Size(32, 2, 3), 7, 4).eval()
+    net.supports_slots = True
+    assert generate(net, METHODS["scdm"], nothing.long(), nothing).tokens.eq(3).all()
+
+
+@pytest.mark.parametrize("part", ["blocks.1", "blocks.2.qkv", "embedding", "norm"])
+@pytest.mark.parametrize("name", ["scdm", "esolm"])
+def test_hooks_inside_a_network_act_as_in_the_reference(part, name):
+    net, method = untrained(), METHODS[name]
+    nothing = torch.zeros(8, LENGTH, dtype=torch.bool)
+    arguments = (nothing.long(), nothing, Decoding(candidates=4), 0)
+    plain = generate(net, method, *arguments)
+    patched = net.get_submodule(part).register_forward_hook(lambda module, inputs, output: 2 * output)
+    samples = generate(net, method, *arguments)
+    assert torch.equal(samples.tokens, reference.generate(net, method, *arguments).tokens)
+    assert not torch.equal(samples.tokens, plain.tokens)
+
+    slots = torch.arange(LENGTH) > torch.arange(8)[:, None]
+    inputs = (plain.tokens, plain.order, torch.ones(8, LENGTH, LENGTH, dtype=torch.bool))
+    torch.testing.assert_close(net(*inputs, slots), net(*inputs)[slots], atol=1e-4, rtol=1e-4)
+    patched.remove()
+
+
 def test_a_replaced_projection_is_used():
     class Doubled(torch.nn.Linear):
         def forward(self, x):

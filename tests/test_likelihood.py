@@ -188,6 +188,19 @@ def test_given_and_padding_positions_have_no_nats(net):
     assert (nats_along_orders(net, examples, orders=8, latents=1, seed=4)[:, 0] != nats[:, 0]).any()
 
 
+@pytest.mark.parametrize("name", ["arm", "esolm", "scdm"])
+def test_row_whose_tokens_are_all_given_has_no_nats(net, name):
+    tokens = every()[:3]
+    order = torch.arange(4).expand(3, -1)
+    num_known, lengths = torch.tensor([4, 1, 2]), torch.tensor([4, 4, 2])
+    nats = log_likelihood(net, METHODS[name], tokens, order, num_known, lengths)
+    alone = log_likelihood(net, METHODS[name], tokens[1:2], order[:1], num_known[1:2], lengths[1:2])
+    assert nats[1].tolist() == pytest.approx(alone[0].tolist(), abs=1e-5)
+    assert (nats[[0, 2]] == 0).all()
+    assert (log_likelihood(net, METHODS[name], tokens, order, lengths, lengths) == 0).all()
+    assert (log_likelihood(net, METHODS[name], tokens, order, 0 * lengths, 0 * lengths) == 0).all()
+
+
 def test_orders_past_the_end_are_free_and_latents_are_checked(net):
     tokens, order = every()[:1], torch.tensor([[0, 1, 3, 2]])
     none, two = torch.tensor([0]), torch.tensor([2])

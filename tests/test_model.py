@@ -87,12 +87,15 @@ def board():
 
 @pytest.mark.parametrize(
     "form",
-    ["numpy", "torch", "one row", "lists", "MASK", "examples", "texts", "item", "items"],
+    ["numpy", "stored", "torch", "one row", "lists", "MASK", "examples", "texts", "item", "items"],
 )
 def test_generate_takes_prompts_in_every_form(small, board, form):
     tokens, known, text = board
+    stored = tokens.astype(np.uint16)
+    stored.setflags(write=False)
     prompts = {
         "numpy": (tokens, known),
+        "stored": (stored, np.broadcast_to(known, (1, 16))),  # read-only, as those of a data set of text
         "torch": (torch.tensor(tokens), torch.tensor(known)),
         "one row": (tokens[0], known[0]),
         "lists": (tokens.tolist(), known.tolist()),

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given as for_all, strategies as st
 
 from helpers.oracle import Oracle, small_joint
+from helpers.refusals import refused
 from latent_tokens import METHODS, Decoding, any_order, generate, given, left_to_right
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.order import first_order, is_left_to_right, is_random, promote, shuffle
@@ -108,6 +109,8 @@ def test_a_partition_that_forgets_positions_is_refused():
         )
     with pytest.raises(ValueError, match="steps=0"):
         reverse_process(0)
+    with refused("steps=9.0: must be a whole number"):
+        equal_parts(36 / 4)
 
 
 def last_first_or_second(known, draw):

@@ -14,13 +14,22 @@ from latent_tokens import (
     EvalConfig,
     Method,
     Transformer,
+    any_order,
     evaluate,
     generate,
     left_to_right,
     log_likelihood,
 )
 from latent_tokens.checkpoints.pretrained import method_from, method_to
-from latent_tokens.core.attention import bidirectional, independent
+from latent_tokens.core import sampling as reference
+from latent_tokens.core.attention import (
+    attends_earlier,
+    attends_later,
+    bidirectional,
+    clean_attends_to_masked,
+    independent,
+    is_cacheable,
+)
 from latent_tokens.core.decoding_checks import check_decoding
 from latent_tokens.core.methods import name_of
 from latent_tokens.evaluation.settings import label, shown_candidates, shown_latents
@@ -71,6 +80,38 @@ def test_latents_that_decoding_can_use_are_accepted(name, change):
 def test_default_latents_are_those_of_decoding(method, default, nano):
     assert method.default_latents == default
     assert shown_latents(method, Decoding()) == default
+
+
+def dilated(q, k, c):
+    """Attend to every second slot, before and after. Two slots next to each other do not show it."""
+    return (q - k) % 2 == 0
+
+
+def dilated_causal(q, k, c):
+    return (k <= q) & dilated(q, k, c)
+
+
+def test_rules_are_tested_on_distant_slots_too():
+    assert attends_later(dilated)
+    assert attends_earlier(dilated_causal)
+    assert clean_attends_to_masked(dilated)
+    assert not clean_attends_to_masked(dilated_causal)
+    assert not is_cacheable(dilated)
+    assert is_cacheable(dilated_causal)
+    assert Method(any_order, dilated).latent_control == "fixed"
+    assert Method(any_order, dilated_causal).latent_control == "free"
+
+
+@pytest.mark.parametrize("rule", [dilated, dilated_causal])
+def test_samples_of_a_dilated_rule_equal_the_reference(rule):
+    torch.manual_seed(0)
+    net = Transformer(SIZES["pico"], vocab_size=4, max_length=12).eval()
+    method = Method(any_order, rule)
+    known = torch.zeros(8, 12, dtype=torch.bool)
+    decoding = Decoding(candidates=4)
+    samples = generate(net, method, known.long(), known, decoding)
+    expected = reference.generate(net, method, known.long(), known, decoding, 0)
+    assert torch.equal(samples.tokens, expected.tokens)
 
 
 def test_window_caps_the_reported_counts(nano):

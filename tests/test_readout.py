@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,6 +10,8 @@ from helpers.oracle import Oracle, frequencies, small_joint, total_variation
 from latent_tokens import (
     METHODS,
     Decoding,
+    Examples,
+    TrainConfig,
     any_order,
     generate,
     left_to_right,
@@ -19,6 +22,7 @@ from latent_tokens.core.layout import Layout
 from latent_tokens.core.likelihood import in_one_pass
 from latent_tokens.core.methods import name_of
 from latent_tokens.core.readout import left_slots
+from latent_tokens.training.data import check_examples
 
 LENGTH = 16
 ALL_SHOWN = METHODS["mdm-left"]
@@ -119,6 +123,15 @@ def test_likelihood_of_left_readout_in_one_pass_is_that_of_the_steps(pico):
         logits = CAUSAL.logits(pico, tokens, layout)[:, -1].double().log_softmax(-1)
         expected = logits.gather(1, tokens[:, step : step + 1])[:, 0]
         torch.testing.assert_close(one[:, step], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_noise_that_masks_the_first_position_is_refused():
+    examples = Examples.of(np.zeros((2, LENGTH), np.uint8), 1)
+    config = TrainConfig("countdown-3", "mdm-left")
+    check_examples(config, ALL_SHOWN, examples)
+    with pytest.raises(ValueError, match="noise=all is not supported by mdm-left: position 0 would be"):
+        check_examples(replace(config, noise="all"), ALL_SHOWN, examples)
+    check_examples(replace(config, noise="all"), METHODS["mdm"], examples)
 
 
 def test_masked_first_position_is_refused(pico):

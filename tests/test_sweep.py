@@ -21,6 +21,15 @@ def state():
     return tokens, torch.rand(tokens.shape, generator=generator).argsort(dim=1)
 
 
+def test_sweep_calls_the_hooks_inside_a_network(nano, state):
+    arguments = (nano, METHODS["scdm"], *state, NUM_CLEAN, [0, 4])
+    plain = sweep(*arguments)
+    doubled = nano.blocks[0].register_forward_hook(lambda module, inputs, output: 2 * output)
+    patched = sweep(*arguments)
+    doubled.remove()
+    assert (patched - plain).nan_to_num().abs().max() > 1e-3
+
+
 @pytest.mark.parametrize("candidates", [1, 3])
 @pytest.mark.parametrize("latents", [[0], [0, 1, 4, 40], [5, 2, 2]])
 @pytest.mark.parametrize("name", ["scdm", "esolm", "sidm", "left-to-right scdm"])

@@ -190,7 +190,11 @@ def test_unknown_token_is_shown_without_failing():
         == f"hi{END}\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"
     )
     assert BPE.decode([BPE.vocab_size]) == "\N{REPLACEMENT CHARACTER}"
+    (ids,) = BPE.encode(["été"])
+    assert BPE.decode([*ids, BPE.vocab_size, *ids]) == "été\N{REPLACEMENT CHARACTER}été"
     assert BPE.decode([BPE.end]) == END
+    with_gap = Learned(Tokenizer(models.WordLevel({"a": 0, "</s>": 2}, unk_token="a")), "with a gap")
+    assert with_gap.decode([0, 1, 2]) == "a\N{REPLACEMENT CHARACTER}</s>"
 
 
 def test_gpt2s_two_files_are_read(tmp_path):

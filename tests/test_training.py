@@ -30,6 +30,7 @@ from latent_tokens.core.methods import name_of
 from latent_tokens.core.objective import weighted_nll
 from latent_tokens.storage import short_hash, write_atomic
 from latent_tokens.training.batches import training_batches
+from latent_tokens.training.finished import is_finished
 from latent_tokens.training.optimizer_state import load_optimizer, optimizer_tensors
 from latent_tokens.training.signals import Preempted
 from latent_tokens.training.state import DIGITS, load_state, saved_states, saved_step
@@ -475,9 +476,12 @@ def test_a_loss_that_is_not_finite_stops_at_the_last_good_state(whole, tmp_path,
     assert (config.folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
-def test_a_step_that_is_not_finite_may_be_left_out(tmp_path, monkeypatch):
+def test_a_step_that_is_not_finite_may_be_left_out(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("latent_tokens.training.step.weighted_nll", infinite_at(3))
     run = fit(tiny_run(tmp_path / "run", on_nan="skip"))
+    lines = capsys.readouterr().err.splitlines()
+    assert "scdm on sudoku-4: 3/12 loss inf, gradient norm nan" in lines
+    assert any(line.startswith("scdm on sudoku-4: 12/12 loss") for line in lines)
     assert [row for row in timeless(rows(run)) if "skipped" in row] == [
         {"step": 3, "skipped": "loss inf, gradient norm nan"}
     ]
@@ -522,6 +526,18 @@ def test_a_signal_ends_the_step_and_saves(whole, tmp_path, number, code, monkeyp
     assert signal.getsignal(number) is not None
     fit(replace(config, resume="auto"))
     assert (config.folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_finished_run_needs_no_setting_at_its_default(tmp_path, monkeypatch):
+    monkeypatch.setattr("latent_tokens.training.data.DEFAULT_NUM_TRAIN", 16)
+    settings = {"size": "pico", "steps": 1, "batch_size": 2, "num_validation": 4, "resume": "auto"}
+    config = TrainConfig("sudoku-4", "scdm", tmp_path / "run", **settings)
+    assert not is_finished(config)
+    fit(config)
+    assert is_finished(config)
+    assert not is_finished(replace(config, steps=2, resume="extend"))
+    with pytest.raises(ValueError, match=r"num_train=8: .* was started with 16"):
+        is_finished(replace(config, num_train=8))
 
 
 def test_checkpoints_are_also_saved_by_the_clock(tmp_path):

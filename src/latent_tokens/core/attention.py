@@ -16,6 +16,8 @@ from latent_tokens.core.blocks import block_of
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.rule import Rule, Slot, Verdict
 
+PROBED_SLOTS = 16  # on which a rule is tested
+
 
 def bidirectional(q: Slot, k: Slot, c: Slot) -> Verdict:
     """Return true: every slot attends to every slot (MDM and AR-MTP)."""
@@ -47,7 +49,8 @@ def attends_later(rule: Rule) -> bool:
 
     If so, leaving one out changes the model.
     """
-    return bool(allows(rule, 0, 1, 0))
+    allowed, is_masked = probe(rule)
+    return bool((allowed & is_masked[:, :, None]).triu(1).any())
 
 
 def attends_earlier(rule: Rule) -> bool:
@@ -55,12 +58,14 @@ def attends_earlier(rule: Rule) -> bool:
 
     If so, latent tokens influence what follows them.
     """
-    return bool(allows(rule, 1, 0, 0))
+    allowed, is_masked = probe(rule)
+    return bool((allowed & is_masked[:, None, :]).tril(-1).any())
 
 
 def clean_attends_to_masked(rule: Rule) -> bool:
     """Return whether a clean slot attends to masked ones."""
-    return bool(allows(rule, 0, 1, 1))
+    allowed, is_masked = probe(rule)
+    return bool((allowed & ~is_masked[:, :, None] & is_masked[:, None, :]).any())
 
 
 def is_cacheable(rule: Rule) -> bool:
@@ -68,7 +73,16 @@ def is_cacheable(rule: Rule) -> bool:
 
     If so, keys and values of clean slots never change. A rule with blocks is not tested for it.
     """
-    return block_of(rule) is None and not any(rule(0, 1, num_clean) for num_clean in (0, 1, 2))
+    return block_of(rule) is None and not bool(probe(rule)[0].triu(1).any())
+
+
+def probe(rule: Rule) -> tuple[Bool[Tensor, "C Q K"], Bool[Tensor, "C K"]]:
+    """Return what a rule allows on PROBED_SLOTS slots, none to all of them clean, and which are masked."""
+    slots = torch.arange(PROBED_SLOTS, device="cpu")
+    num_clean = torch.arange(PROBED_SLOTS + 1, device="cpu")[:, None, None]
+    verdict = torch.as_tensor(allows(rule, slots[:, None], slots, num_clean), device="cpu")
+    allowed = verdict.expand(PROBED_SLOTS + 1, PROBED_SLOTS, PROBED_SLOTS)
+    return allowed, slots >= num_clean[:, 0]
 
 
 def agree(rule: Rule, other: Rule, slots: int) -> bool:
@@ -160,8 +174,8 @@ def block_mask(rule: Rule, layout: Layout) -> BlockMask:
         is_independent = None if rows is None else rows[row]
         num_clean = layout.num_clean[row]
         num_shown = layout.num_shown[row]
-        seen = visible(rule, q, k, num_clean, num_shown, is_independent, blocks[row, q], blocks[row, k])
-        return seen if layout.hidden is None else seen & ~layout.hidden[row, q, k]
+        allowed = visible(rule, q, k, num_clean, num_shown, is_independent, blocks[row, q], blocks[row, k])
+        return allowed if layout.hidden is None else allowed & ~layout.hidden[row, q, k]
 
     slots = layout.positions.shape[1]
     return create_block_mask(

@@ -154,14 +154,13 @@ def in_one_pass(
     rank = torch.arange(length, device=tokens.device)
     masked = (rank >= num_known[:, None]) & (rank < lengths[:, None])
     arranged = tokens.gather(1, order)
+    none = torch.zeros_like(lengths)
+    num_slots = max(1, int(lengths.max()))  # also if every row is empty
     if method.readout == "shifted":
-        layout = next_layout(
-            order, num_known, (lengths - num_known).clamp(min=1), torch.zeros_like(num_known)
-        )
+        layout = next_layout(order, num_known, lengths - num_known, none, num_slots)
         logits = method.logits(net, tokens, layout)
     elif method.readout == "left":
-        none = torch.zeros_like(lengths)
-        logits = method.logits(net, tokens, next_layout(order, lengths, none, none))
+        logits = method.logits(net, tokens, next_layout(order, lengths, none, none, num_slots))
     else:
         before = rank[:, None] > rank
         same_slot = torch.eye(length, dtype=torch.bool, device=tokens.device)

@@ -50,9 +50,8 @@ class Method:
     depth: str = "all"  # or "none:SHARE" or "uniform:SHARE" of the rows (D-38, depth of training)
     # the masked tokens of a training input: in the decoding order, or shuffled (D-40, shuffled slots)
     masked_slots: Literal["in_order", "shuffled"] = "in_order"
-    name: str | None = field(
-        default=None, kw_only=True, compare=False
-    )  # in results, if it is no METHODS entry
+    # in results, if it is not an entry of METHODS
+    name: str | None = field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         if self.name is not None:

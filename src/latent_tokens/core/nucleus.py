@@ -23,7 +23,7 @@ def nucleus(probabilities: Float[Tensor, "A T V"], top_p: float) -> Float[Tensor
     size = (~beyond).sum(-1, keepdim=True)
     least = ranked.gather(-1, size - 1)
     inside = probabilities >= least
-    # Most often all ties belong to the set. A look is cheap on a CPU, and stalls an accelerator.
+    # Most often all ties belong to the set. To test it is cheap on a CPU, but would stall an accelerator.
     if not (is_large and inside.sum(-1, keepdim=True).equal(size)):
         ties = probabilities == least
         num_ties = size - (ranked > least).sum(-1, keepdim=True)

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from latent_tokens.checks import check_int
 from latent_tokens.core.order import Noise, Order, given
 
 Partition = Callable[[Bool[Tensor, "B L"], Noise], Int[Tensor, "B T"]]
@@ -21,13 +22,13 @@ def equal_parts(steps: int) -> Partition:
         steps: the number of steps T.
 
     Raises:
-        ValueError: `steps` is less than 1.
+        ValueError: `steps` is not a whole number from 1.
 
     Example:
         >>> equal_parts(2)(torch.ones(1, 5, dtype=torch.bool), torch.rand(1, 5)).tolist()
         [[2, 3]]
     """
-    check_steps(steps)
+    check_int("steps", steps, 1)
 
     def sizes(masked: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B T"]:
         ends = masked.sum(1)[:, None] * torch.arange(steps + 1, device=masked.device) // steps
@@ -43,13 +44,13 @@ def reverse_process(steps: int) -> Partition:
         steps: the number of steps T.
 
     Raises:
-        ValueError: `steps` is less than 1.
+        ValueError: `steps` is not a whole number from 1.
 
     Example:
         >>> reverse_process(2)(torch.ones(1, 3, dtype=torch.bool), torch.tensor([[0.1, 0.6, 0.7]])).tolist()
         [[1, 2]]
     """
-    check_steps(steps)
+    check_int("steps", steps, 1)
 
     def sizes(masked: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B T"]:
         drawn = (noise * steps).long()  # a 1 that pads the noise is `steps`, which has its own column
@@ -62,7 +63,8 @@ def reverse_process(steps: int) -> Partition:
 def given_partition(sets: Sequence[Sequence[int]]) -> tuple[Order, Partition]:
     """Return `order` and `tokens_per_step` of a Decoding that decodes the positions of sets[t] at step t.
 
-    Known positions are left out of their set.
+    Known positions are left out of their set. `candidates` stays at 1: a step with more candidates than its
+    set has positions decodes the most confident, which may be of later sets.
 
     Args:
         sets: the positions that each step decodes.
@@ -71,16 +73,18 @@ def given_partition(sets: Sequence[Sequence[int]]) -> tuple[Order, Partition]:
         ValueError: the sets are not a partition of 0..L-1.
 
     Example:
-        >>> order, partition = given_partition([[2], [0, 1]])
-        >>> decoding = Decoding(candidates="all", order=order, tokens_per_step=partition)
+        >>> order, sizes = given_partition([range(18, 36), range(18)])
+        >>> known = torch.zeros(1, 36, dtype=torch.bool)
+        >>> samples = generate(net, net.method, known.long(), known, order=order, tokens_per_step=sizes)
+        >>> samples.forward_passes, samples.order[0, :3].tolist()
+        (2, [18, 19, 20])
     """
     schedule = torch.tensor([position for part in sets for position in part])
     step_of = torch.repeat_interleave(torch.arange(len(sets)), torch.tensor([len(part) for part in sets]))
 
     def sizes(masked: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B T"]:
-        in_order = masked[
-            :, schedule.to(masked.device)
-        ].long()  # (B, L): 1 at each masked entry of the schedule
+        # (B, L): 1 at each masked entry of the schedule
+        in_order = masked[:, schedule.to(masked.device)].long()
         counts = torch.zeros(len(masked), len(sets), dtype=torch.int64, device=masked.device)
         return counts.scatter_add(1, step_of.to(masked.device).expand_as(in_order), in_order)
 
@@ -111,9 +115,3 @@ def sizes_of_steps(
             "a row's steps must add up to its masked positions"
         )
     return sizes.gather(1, (sizes == 0).int().argsort(dim=1, stable=True))
-
-
-def check_steps(steps: int) -> None:
-    """Raise ValueError if `steps` is less than 1."""
-    if steps < 1:
-        raise ValueError(f"steps={steps}: decoding takes at least 1 step")

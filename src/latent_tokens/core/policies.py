@@ -147,8 +147,8 @@ def take(step: PolicyInput, worth: Float[Tensor, "A L"]) -> Int[Tensor, "B L"]:
     by_worth = worth_by_entry(step, worth).argsort(dim=1, descending=True, stable=True)
     index = torch.arange(worth.shape[1], device=worth.device).expand_as(by_worth)
     rank = torch.zeros_like(by_worth).scatter(1, by_worth, index)
-    is_left = rank >= (step.start + step.latents)[:, None]
-    return step.order.gather(1, is_left.int().argsort(dim=1, stable=True))
+    is_not_chosen = rank >= (step.start + step.latents)[:, None]
+    return step.order.gather(1, is_not_chosen.int().argsort(dim=1, stable=True))
 
 
 def rank_by(worth: Worth, name: str) -> LatentPolicy:

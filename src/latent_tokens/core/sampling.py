@@ -1,7 +1,7 @@
 """Sampling: one loop for every method, order, number of candidates and of latent tokens (Algorithms 1 to 5).
 
-This is the reference implementation. The network sees exactly the slots of the step, and the loop reads like
-the algorithm.
+This is the reference implementation. The input of the network is exactly the slots of the step, and the loop
+reads like the algorithm.
 """
 
 from __future__ import annotations
@@ -117,22 +117,23 @@ def decode(
         drawn = sample_tokens(logits, picks, decoding, uniform(plan.rows, plan.count))  # (A, T)
         entries = num_clean[:, None] + picks
         positions = order.gather(1, entries.clamp(max=order.shape[1] - 1))
-        holds = None if plan.is_even else torch.arange(picks.shape[1], device=order.device) < count[:, None]
+        rank = torch.arange(picks.shape[1], device=order.device)
+        is_decoded = None if plan.is_even else rank < count[:, None]  # (A, T)
 
         # Algorithm 4, line 10: promote them to clean; then reshuffle what is masked.
-        new_tokens = write_tokens(tokens, positions, drawn, holds)
+        new_tokens = write_tokens(tokens, positions, drawn, is_decoded)
         if not plan.keeps_order:
             order = promote(order, num_clean, entries, count)
         if refresh:
-            start = int(plan.num_clean[0] + plan.count[0]) if plan.is_even else num_clean + count
-            order = shuffle(order, start, uniform(plan.rows, plan.num_masked - plan.count))
+            first_masked = int(plan.num_clean[0] + plan.count[0]) if plan.is_even else num_clean + count
+            order = shuffle(order, first_masked, uniform(plan.rows, plan.num_masked - plan.count))
         state.update(None if takes_all else rows, new_tokens, order, count, num_shown)
 
         if on_step is not None:
             look = partial(method.logits, net, tokens, layout)
-            if holds is not None:
-                positions = positions.masked_fill(~holds, -1)
-                drawn = drawn.masked_fill(~holds, -1)
+            if is_decoded is not None:
+                positions = positions.masked_fill(~is_decoded, -1)
+                drawn = drawn.masked_fill(~is_decoded, -1)
             on_step(Step(rows, number, layout, k, positions, drawn, look))
         if stop is not None and stop(rows, new_tokens):
             return
@@ -173,14 +174,14 @@ def write_tokens(
     tokens: Int[Tensor, "A L"],
     positions: Int[Tensor, "A T"],
     drawn: Int[Tensor, "A T"],
-    holds: Bool[Tensor, "A T"] | None,
+    is_decoded: Bool[Tensor, "A T"] | None,
 ) -> Int[Tensor, "A L"]:
-    """Return the tokens with those drawn at their positions, where they hold. None: all hold."""
-    if holds is None:
+    """Return the tokens with those that are decoded at their positions. None: all that are drawn."""
+    if is_decoded is None:
         return tokens.scatter(1, positions, drawn)
     # The others go to an extra column, which is cut off.
     length = tokens.shape[1]
-    return F.pad(tokens, (0, 1)).scatter(1, positions.masked_fill(~holds, length), drawn)[:, :length]
+    return F.pad(tokens, (0, 1)).scatter(1, positions.masked_fill(~is_decoded, length), drawn)[:, :length]
 
 
 def confidence_of_step(
@@ -211,7 +212,7 @@ def most_confident(
 ) -> Int[Tensor, "A T"]:
     """Return which candidates to decode, the most confident first, ties by order.
 
-    If a row decodes all of its candidates, they keep their order. The first count[a] of row a hold. `most` is
+    If a row decodes all of its candidates, they keep their order. Row a decodes its first count[a]. `most` is
     the largest count, if it is known.
     """
     if logits.shape[1] == 1:

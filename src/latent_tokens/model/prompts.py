@@ -58,14 +58,15 @@ def examples_of(task: Language, mask_id: int, prompt: Prompt, known: ArrayLike |
             raise ValueError("known: is for token ids, and this prompt has its given tokens. Leave it out.")
         return examples
 
-    # Token ids, of torch, numpy or lists.
-    tokens = torch.as_tensor(prompt)
-    given = tokens != mask_id if known is None else torch.as_tensor(known)
+    # Token ids, of torch, numpy or lists. torch has few operations on uint16, the type of stored text.
+    tokens = tensor_of(prompt)
+    if tokens.is_floating_point() or tokens.dtype == torch.bool:
+        raise ValueError(f"prompt of {tokens.dtype}: must be text, or token ids")
+    tokens = tokens.long()
+    given = tokens != mask_id if known is None else tensor_of(known)
     if tokens.dim() == 1:
         tokens = tokens[None]
         given = given.reshape(1, -1)
-    if tokens.is_floating_point() or tokens.dtype == torch.bool:
-        raise ValueError(f"prompt of {tokens.dtype}: must be text, or token ids")
     if tokens.shape[1:] != (task.length,) or given.shape != tokens.shape or given.dtype != torch.bool:
         shapes = f"tokens {tuple(tokens.shape)}, known {tuple(given.shape)} of {given.dtype}"
         raise ValueError(f"{shapes}: must be (N, {task.length}), known of bool")
@@ -76,6 +77,11 @@ def examples_of(task: Language, mask_id: int, prompt: Prompt, known: ArrayLike |
         )
     ids = tokens.masked_fill(~given.to(tokens.device), 0).cpu().numpy()
     return Examples.of(cast(Tokens, ids), given.cpu().numpy())
+
+
+def tensor_of(values: Prompt) -> torch.Tensor:
+    """Return numbers as a tensor. An array is copied, because one of a data set may be read-only."""
+    return torch.as_tensor(np.array(values) if isinstance(values, np.ndarray) else values)
 
 
 def complete_examples(task: Language, prompt: Prompt) -> Examples | None:

@@ -16,7 +16,7 @@ from torch.nn.attention.flex_attention import BlockMask
 from torch.utils.checkpoint import checkpoint
 
 from latent_tokens.network.compiling import compiled
-from latent_tokens.network.kernels import attend, linear
+from latent_tokens.network.kernels import attend, has_hooks, linear
 from latent_tokens.network.rotary import Rotation, apply_rotary
 from latent_tokens.sizes import Size
 
@@ -98,7 +98,8 @@ class Block(nn.Module):
         width = x.shape[-1]
 
         # Project. For some slots only, the queries are projected below, from `source`.
-        if projected is None and (selection is None or type(self.qkv) is not nn.Linear):
+        is_plain = type(self.qkv) is nn.Linear and not has_hooks(self.qkv)
+        if projected is None and (selection is None or not is_plain):
             projected = self.project(x)
         if projected is None:
             source = self.attention_norm(x)
@@ -178,7 +179,7 @@ class Selection:
     groups: list[tuple[slice, int, Int[Tensor, " _"]]]  # rows, first slot, index in the group from there on
 
 
-def select_slots(slots: np.ndarray, device: torch.device, whole: bool = False) -> Selection:
+def select_slots(slots: np.ndarray, device: torch.device, every_query: bool = False) -> Selection:
     """Return the selection of slots that are true in an array (B, Q) on the host.
 
     All rows attend together, from the first slot on that one of them returns. On a CPU rows that return
@@ -187,15 +188,15 @@ def select_slots(slots: np.ndarray, device: torch.device, whole: bool = False) -
     Args:
         slots: true where the output is returned.
         device: where the index is used.
-        whole: every slot attends, as with a mask in blocks.
+        every_query: all slots of all rows attend, as with a mask in blocks.
     """
     num_rows = max(1, len(slots))
-    if device.type == "cpu" and not whole and not (slots == slots[:1]).all():
+    if device.type == "cpu" and not every_query and not (slots == slots[:1]).all():
         num_rows = max(1, TOKENS_PER_GROUP // slots.shape[1])
     groups = []
     for first in range(0, len(slots), num_rows):
         rows = slice(first, first + num_rows)
-        start = 0 if whole else int(slots[rows].argmax(1).min())
+        start = 0 if every_query else int(slots[rows].argmax(1).min())
         groups.append((rows, start, indices(slots[rows, start:], device)))
     return Selection(indices(slots, device), num_rows, groups)
 

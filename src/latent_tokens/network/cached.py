@@ -16,7 +16,7 @@ from latent_tokens.core.methods import Method
 from latent_tokens.core.plan import PlannedStep
 from latent_tokens.network.block import Block, indices, merge_heads
 from latent_tokens.network.compiling import begin_pass
-from latent_tokens.network.kernels import MANY_ROWS, attend, attend_last, linear
+from latent_tokens.network.kernels import MANY_ROWS, attend, attend_last, has_hooks, linear
 from latent_tokens.network.rotary import Rotation, apply_rotary
 from latent_tokens.network.transformer import Transformer
 
@@ -220,8 +220,3 @@ def packed(block: Block, num_rows: int) -> Layer:
     if not is_plain or num_rows < MANY_ROWS or weight.device.type != "cpu" or weight.dtype != torch.float32:
         return block
     return block if torch.is_autocast_enabled("cpu") else PackedBlock(block)
-
-
-def has_hooks(module: nn.Module) -> bool:
-    """Return whether a call of the module does more than its forward."""
-    return bool(module._forward_hooks or module._forward_pre_hooks)

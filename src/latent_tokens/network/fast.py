@@ -33,6 +33,7 @@ from latent_tokens.network.cached import CachedDecoder
 from latent_tokens.network.contract import check_once
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.hf_cache import CachedModel, supports_cache
+from latent_tokens.network.kernels import has_hooks
 from latent_tokens.network.memory import decoding_rows
 from latent_tokens.network.transformer import Transformer
 
@@ -61,9 +62,9 @@ def generate(
 
     For our Transformer in eval mode, without hooks, the logits equal those of the reference implementation up
     to rounding, and so do the samples, unless two choices are that close. So they do for a decoder of
-    `transformers` under a causal rule, with a KV cache. Any other network, or the readout "left", runs the
-    reference implementation, and is tested by `check_network` at its first call. Only our Transformer splits
-    a batch.
+    `transformers` under a causal rule, with a KV cache. Any other network, a subclass, or the readout "left"
+    runs the reference implementation. A network that is not ours is tested by `check_network` at its first
+    call. Only our Transformer splits a batch.
 
     Args:
         net: the network, also in a wrapper: DDP, torch.compile or PEFT.
@@ -122,9 +123,9 @@ def generate(
 def is_plain(net: Transformer) -> bool:
     """Return whether the parts of a network may be called one by one.
 
-    It must be in eval mode, without hooks, and not a subclass whose forward does not take slots.
+    It must be in eval mode, without hooks on it or inside it, and no subclass, whose forward may do more.
     """
-    return supports_slots(net) and not (net.training or net._forward_hooks or net._forward_pre_hooks)
+    return type(net) is Transformer and supports_slots(net) and not (net.training or has_hooks(net))
 
 
 def microbatches(

@@ -18,18 +18,19 @@ from latent_tokens.network.hf import HuggingFaceDenoiser
 def supports_cache(net: HuggingFaceDenoiser, method: Method) -> bool:
     """Return whether the cache is exact for a network: a decoder in eval mode, under a causal rule.
 
-    The readout "left" reads slots that it would have dropped.
+    The readout "left" reads slots that it would have dropped. Hooks on the network, and the forward of a
+    subclass, would not be called. Those of `net.model` are.
     """
     is_exact = is_cacheable(method.attention) and method.readout != "left"
-    return net.has_cache and not net.training and is_exact
+    is_plain = type(net) is HuggingFaceDenoiser and not (net._forward_hooks or net._forward_pre_hooks)
+    return net.has_cache and not net.training and is_exact and is_plain
 
 
 class CachedModel:
     """Computes the candidates' logits of some rows, step after step (a `sampling.CandidateLogits`).
 
     It keeps keys and values that never change: those of clean slots, and with a shifted readout those of all
-    slots. Rows may have different numbers of them. Nothing attends to the
-    surplus of a row with fewer.
+    slots. Rows may have different numbers of them. In a row with fewer, no slot attends to the padding.
 
     Args:
         net: the network, a decoder.

@@ -12,9 +12,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-FEW_ROWS = (
-    64  # up to this many rows, a product with the weights in front is a sixth faster on a CPU in float32
-)
+# Up to this many rows, a product with the weights in front is a sixth faster on a CPU in float32.
+FEW_ROWS = 64
 FEW_QUERIES = 8  # of a sequence, in `attend_last`
 MANY_ROWS = 8  # sequences from which cached decoding is worth a form of its own
 
@@ -48,6 +47,14 @@ def linear(layer: nn.Module, x: Float[Tensor, "*N C"]) -> Float[Tensor, "*N D"]:
     else:
         product = torch.addmm(layer.bias[:, None], layer.weight, columns)
     return product.t()[:num_rows].reshape(*x.shape[:-1], layer.out_features)
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Return whether a call of a module, or of one inside it, does more than its forward."""
+    return any(
+        part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
+        for part in module.modules()
+    )
 
 
 def attend(

@@ -59,8 +59,8 @@ def sweep(
             "sweep: the net is in training mode, and dropout makes its logits random. Call net.eval()."
         )
     has_blocks = block_of(method.attention) is not None
-    is_apart = attends_later(method.attention) or method.readout != "in_place" or has_blocks
-    if is_apart or method.window is not None:
+    needs_own_pass = attends_later(method.attention) or method.readout != "in_place" or has_blocks
+    if needs_own_pass or method.window is not None:
         raise ValueError(
             "sweep: a pass is shared only if masked tokens attend to none after them, "
             "with readout=in_place and without a window. Use scdm or esolm."
@@ -77,7 +77,7 @@ def sweep(
     layout, copy, slot = arrangement(order, num_clean, k, n)
     mask = shared_mask(method.attention, num_clean, n, copy, slot)
     ids = method.input_ids(tokens, layout, net.mask_id)
-    logits = net.forward_at(ids, layout.positions, mask[:, None], copy >= 0)  # (sum of N k, V)
+    logits = net(ids, layout.positions, mask, copy >= 0)  # (sum of N k, V)
     logits = exclude_mask_token(net.mask_id, logits).double()
 
     # The copies of a row follow each other, and so do the rows.
@@ -103,9 +103,7 @@ def arrangement(
     copy = torch.where((at >= shared) & (at < num_shown[:, None]), beyond // k[:, None], -1)
     rank = beyond % k[:, None]
     shared_entry = torch.where(at < clean, at, at + k[:, None])
-    entry = torch.where(
-        copy >= 0, clean + rank, shared_entry
-    )  # (B, S): which entry of the order each slot holds
+    entry = torch.where(copy >= 0, clean + rank, shared_entry)  # (B, S): the entry of the order in each slot
     slot = torch.where(copy >= 0, clean + n.T.gather(1, copy.clamp(min=0)) + rank, at)
     padding = at >= num_shown[:, None]
     positions = order.gather(1, entry.masked_fill(padding, 0)).masked_fill(padding, 0)

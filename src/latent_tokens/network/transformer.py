@@ -20,7 +20,7 @@ from latent_tokens.configs import SizeName
 from latent_tokens.network import hub
 from latent_tokens.network.block import Block, Selection, select_slots
 from latent_tokens.network.compiling import begin_pass
-from latent_tokens.network.kernels import linear
+from latent_tokens.network.kernels import has_hooks, linear
 from latent_tokens.network.rotary import Rotation, rotary_table
 from latent_tokens.network.weight_names import read_both_spellings
 from latent_tokens.sizes import SIZES, Size
@@ -105,25 +105,33 @@ class Transformer(nn.Module):
 
         Args:
             ids, positions: the token id that each slot receives, and its position in the sequence.
-            mask: true if slot i attends to slot j. A BlockMask needs `slots`.
+            mask: true if slot i attends to slot j. A BlockMask needs `slots`, and skips hooks of the blocks.
             slots: the slots whose logits are returned. None is all.
         """
         # A pass for some slots looks up its first projection if the table is smaller than the input.
         # In bf16 the gradient of the table would be summed with too few bits.
-        if slots is not None and (isinstance(mask, BlockMask) or not is_compiling()):
+        if slots is not None and (
+            isinstance(mask, BlockMask) or not (is_compiling() or self.has_hooked_parts)
+        ):
             is_small = 3 * self.table_rows < 2 * ids.numel()
             use_table = is_small and not torch.is_autocast_enabled(ids.device.type)
             qkv_table = self.qkv_table() if use_table else None
             for_heads = mask[:, None] if isinstance(mask, Tensor) else mask
             return self.forward_at(ids, positions, for_heads, slots, qkv_table)
 
-        # The reference computes every slot in every layer, and so does a compiled network, as one graph.
+        # The reference computes every slot in every layer. So does a compiled network, as one graph, and one
+        # with hooks, which would miss the slots that are left out.
         x = self.embed(ids, positions)
         rotation = self.rotation(positions)
         for block in self.blocks:
             x = block(x, rotation, cast(Tensor, mask)[:, None])
         logits = linear(self.head, self.norm(x))
         return logits if slots is None else logits[slots]
+
+    @property
+    def has_hooked_parts(self) -> bool:
+        """Whether a module inside the network has a hook. `forward_at` would skip some hooks."""
+        return any(has_hooks(part) for part in self.children())
 
     def forward_at(
         self,
@@ -146,7 +154,7 @@ class Transformer(nn.Module):
             length: all positions lie below it. None looks for the largest.
         """
         if isinstance(slots, Tensor):
-            slots = select_slots(slots.cpu().numpy(), slots.device, whole=isinstance(mask, BlockMask))
+            slots = select_slots(slots.cpu().numpy(), slots.device, every_query=isinstance(mask, BlockMask))
         begin_pass(self.blocks[0], ids.device)
         x = self.embed(ids, positions)
         rotation = self.rotation(positions, length)

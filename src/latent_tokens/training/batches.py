@@ -61,14 +61,17 @@ def draw_examples(
 ) -> TrainingBatch:
     """Return a corrupted batch. Given tokens are masked only with noise="all" (D-8, noised positions).
 
-    From left to right the first masked token is none of the `pad` tokens at the end of a row.
+    From left to right the first masked token is none of the `pad` tokens at the end of a row, unless its
+    answer has no others.
     """
     tokens, known, lengths = as_tensors(examples)
     known = known & (config.noise == "answer")
     ends = None
     if pad is not None and method.is_left_to_right:
-        inside = torch.arange(tokens.shape[1]) < lengths[:, None]
-        ends = (inside & (tokens != pad)).sum(1)
+        index = torch.arange(tokens.shape[1])
+        inside = index < lengths[:, None]
+        after = (index + 1) * (inside & (tokens != pad))  # (B, L)
+        ends = after.amax(1).maximum((known & inside).sum(1))
     generator = torch.Generator().manual_seed(seed_of(config, step, part))
     openness = 1.0 if config.anneal is None else min(1.0, step / config.anneal)  # 1 in validation
     return corrupt(

@@ -105,6 +105,11 @@ def check_tokenizer(start: str | Path, folder: Path, task: Language) -> None:
 
 def check_examples(config: TrainConfig, method: Method, examples: Examples) -> None:
     """Raise ValueError if the method cannot take the given positions, or a rank would have no example."""
+    if config.noise == "all" and method.readout == "left":
+        raise ValueError(
+            f"noise=all is not supported by {config.method}: position 0 would be masked, and readout=left "
+            "reads no prediction for it. Use noise=answer."
+        )
     for part in chunks_of(examples, CHECKED_AT_ONCE):
         method.check_known(torch.from_numpy(np.array(part.known)))
     world_size = processes.world_size()

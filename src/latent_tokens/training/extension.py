@@ -22,10 +22,10 @@ class Stretch:
 
 def schedule_of(config: TrainConfig, step: int, stretches: tuple[Stretch, ...]) -> Stretch:
     """Return the stretch of a step. A constant schedule has one stretch, of all steps."""
-    whole = Stretch(0, config.steps)
+    all_steps = Stretch(0, config.steps)
     if config.schedule == "constant":
-        return whole
-    return next((stretch for stretch in reversed(stretches) if stretch.begin <= step), whole)
+        return all_steps
+    return next((stretch for stretch in reversed(stretches) if stretch.begin <= step), all_steps)
 
 
 def check_extension(config: TrainConfig, stored_steps: object) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from latent_tokens import processes
 from latent_tokens.configs import TrainConfig
+from latent_tokens.tasks import named
+from latent_tokens.training.data import num_train_of
 from latent_tokens.training.resume import read_started, resume_config
 from latent_tokens.training.state import saved_step
 
@@ -19,5 +23,6 @@ def is_finished(config: TrainConfig) -> bool:
     started = read_started(config)
     if started is None:
         return False
+    config = replace(config, num_train=num_train_of(config, named(config.task)))
     resume_config(config, started, processes.join().device, ignored=())
     return saved_step(config.folder) == config.steps

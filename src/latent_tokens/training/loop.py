@@ -165,6 +165,7 @@ def train(run: Run, observe: Observer) -> None:
                 run.optimizer.zero_grad()
                 state.step += 1
                 run.log({"skipped": str(error)})
+                advance(1, str(error))
             else:
                 num_skipped = 0
                 run.ema.update_parameters(run.net)
@@ -178,10 +179,9 @@ def train(run: Run, observe: Observer) -> None:
 
             # Metrics and validation.
             if (state.step % LOG_EVERY == 0 or is_last) and not num_skipped:
-                mean_loss = sum(state.recent) / len(state.recent)
                 run.log(
                     {
-                        "loss": mean_loss,
+                        "loss": sum(state.recent) / len(state.recent),
                         "grad_norm": grad_norm,
                         "lr": learning_rate(config, state.step - 1, run.stretches),
                         "tokens_per_second": round(speed),

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -106,11 +107,16 @@ class Learned:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        tokens = [int(token) for token in ids]
+        # The tokens between two unknown ones are decoded together: one may be a part of a character.
+        runs = groupby(map(int, ids), self._is_token)
         with library_errors(f"{self.name}: does not decode these tokens", "Use another tokenizer."):
-            if all(token < self.vocab_size for token in tokens):
-                return self._decode(tokens)
-            return "".join(self._decode([token]) if token < self.vocab_size else UNKNOWN for token in tokens)
+            return "".join(
+                self._decode(list(run)) if is_token else UNKNOWN * len(list(run)) for is_token, run in runs
+            )
+
+    def _is_token(self, number: int) -> bool:
+        """Return whether an id is a token. The ids of a vocabulary may have gaps."""
+        return number < self.vocab_size and self.inner.id_to_token(number) is not None
 
     def _decode(self, tokens: list[int]) -> str:
         return str(self.inner.decode(tokens, skip_special_tokens=False))

@@ -109,7 +109,16 @@ def test_a_tensor_file_is_the_same_in_every_process(tmp_path):
 
 def row(recipe, **changes):
     about = {"recipe": recipe, "model": "m", "task": "t", "num_samples": 1, "problems": None, "seed": 0}
-    return {**about, "data_sha256": "d", "problems_sha256": None, **changes}
+    about |= {"cell": {"task": "t"}, "weights_sha256": "w", "data_sha256": "d", "problems_sha256": None}
+    return {**about, **changes}
+
+
+def test_text_of_two_tokenizers_goes_into_one_table(tmp_path):
+    first = row("a", model="nano")
+    other = row("b", model="large", data_sha256="e")
+    with pytest.raises(ValueError, match="differ in data_sha256"):
+        check_together([first, other], tmp_path)
+    check_together([first, {**other, "cell": {"task": "smollm2"}}], tmp_path)
 
 
 def test_rows_of_the_old_hash_and_of_the_new_go_into_one_table(run, tmp_path):

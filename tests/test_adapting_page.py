@@ -34,17 +34,27 @@ def made(tmp_path_factory):
     return folder / "base", data, run
 
 
-@pytest.mark.slow
-def test_adapted_models_are_measured_once_and_rendered(made, tmp_path, monkeypatch):
-    base, data, run = made
+@pytest.fixture
+def run_script(tmp_path, monkeypatch):
+    """Run the script on a page, rows and a figure of its own, with four sequences, or two at a checkpoint."""
     page = tmp_path / "page.md"
-    page.write_text("Before.\n\n<!-- table adapting -->\n<!-- end -->\n\nAfter.\n")
+    page.write_text("".join(f"<!-- table {name} -->\n<!-- end -->\n" for name in ("adapting", "mdm")))
     changes = {"ROWS": tmp_path / "rows" / "rows.jsonl", "PAGE": page, "FIGURE": tmp_path / "figure.png"}
     for name, value in {**changes, "SEQUENCES": 4, "FEW": 2}.items():
         monkeypatch.setattr(adapting, name, value)
-    for arguments in ([base, data], [base, data, run], [base, data, run], ["--render"]):
+
+    def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["adapting.py", *map(str, arguments)])
         adapting.main()
+
+    return run
+
+
+@pytest.mark.slow
+def test_adapted_models_are_measured_once_and_rendered(made, run_script):
+    base, data, run = made
+    for arguments in ([base, data], [base, data, run], [base, data, run], ["--render"]):
+        run_script(*arguments)
 
     rows = [json.loads(line) for line in adapting.ROWS.read_text().splitlines()]
     of_run = [(row["step"], row["latents"], len(row["nats"])) for row in rows[1:]]
@@ -53,7 +63,7 @@ def test_adapted_models_are_measured_once_and_rendered(made, tmp_path, monkeypat
     assert (rows[0]["model"], rows[0]["method"]) == ("base", "arm")
     assert rows[1]["weights_sha256"] != rows[3]["weights_sha256"]
     assert rows[4]["nats"] != rows[3]["nats"]
-    text = page.read_text()
+    text = adapting.PAGE.read_text()
     assert text.count("| run | ar-latents | 4 |") == 4
     assert f"{sum(rows[0]['nats']) / sum(rows[0]['tokens']):.3f} ± " in text
     assert adapting.FIGURE.stat().st_size > 5_000
@@ -73,17 +83,9 @@ def test_scdm_is_measured_at_its_end(made, tmp_path):
 
 
 @pytest.mark.slow
-def test_runs_of_mdm_are_compared_on_the_same_tokens(made, tmp_path, monkeypatch):
-    base, data, _ = made
-    page = tmp_path / "page.md"
-    page.write_text("Before.\n\n<!-- table mdm -->\n<!-- end -->\n\nAfter.\n")
-    changes = {"ROWS": tmp_path / "rows" / "rows.jsonl", "PAGE": page, "FIGURE": tmp_path / "figure.png"}
-    for name, value in {**changes, "SEQUENCES": 4, "FEW": 2}.items():
-        monkeypatch.setattr(adapting, name, value)
+def test_runs_of_mdm_are_compared_on_the_same_tokens(made, tmp_path, run_script):
     for method in ("mdm", "mdm-left"):
-        run = fit_without_cache(made, method, tmp_path / method)
-        monkeypatch.setattr(sys, "argv", ["adapting.py", str(base), str(data), str(run)])
-        adapting.main()
+        run_script(*made[:2], fit_without_cache(made, method, tmp_path / method))
 
     rows = [json.loads(line) for line in adapting.ROWS.read_text().splitlines()]
     assert [(row["method"], row["latents"], row["tokens"]) for row in rows] == [
@@ -91,7 +93,8 @@ def test_runs_of_mdm_are_compared_on_the_same_tokens(made, tmp_path, monkeypatch
         ("mdm-left", "all", [11, 11]),
     ]
     assert all(list(row["validation"]) == ["1", "2"] for row in rows)
-    lines = page.read_text().splitlines()[3:7]
+    _, text = adapting.PAGE.read_text().split("<!-- table mdm -->\n")
+    lines = text.splitlines()
     assert lines[0].startswith("| model | method | loss, 1 steps | loss, 2 steps | nats per token |")
     apart, _ = adapting.difference(rows[1], rows[0])
     assert f"| {apart:+.3f} ± " in lines[3]

@@ -114,7 +114,8 @@ class Transformer(nn.Module):
             isinstance(mask, BlockMask) or not (is_compiling() or self.has_hooked_parts)
         ):
             is_small = 3 * self.table_rows < 2 * ids.numel()
-            use_table = is_small and not torch.is_autocast_enabled(ids.device.type)
+            in_bf16 = torch.is_autocast_enabled(ids.device.type)
+            use_table = is_small and not in_bf16 and not self.has_hooked_embeddings
             qkv_table = self.qkv_table() if use_table else None
             for_heads = mask[:, None] if isinstance(mask, Tensor) else mask
             return self.forward_at(ids, positions, for_heads, slots, qkv_table)
@@ -130,8 +131,13 @@ class Transformer(nn.Module):
 
     @property
     def has_hooked_parts(self) -> bool:
-        """Whether a module inside the network has a hook. `forward_at` would skip some hooks."""
-        return any(has_hooks(part) for part in self.children())
+        """Whether a module behind the embeddings has a hook, which `forward_at` calls for some slots only."""
+        return any(map(has_hooks, (self.blocks, self.norm, self.head)))
+
+    @property
+    def has_hooked_embeddings(self) -> bool:
+        """Whether an embedding has a hook, which `qkv_table` does not call."""
+        return any(has_hooks(part) for part in (self.embedding, self.position_embedding) if part is not None)
 
     def forward_at(
         self,

@@ -210,13 +210,17 @@ def table(rows: Sequence[Row]) -> str:
             continue
         of_n0 = (row["model"], row["weights_sha256"], 0, SEQUENCES)
         first = next((other for other in rows if is_of(other, *of_n0)), row)
-        mean, half = nats_per_token(row)
-        apart, of_apart = difference(row, first)
         bits = sum(row["nats"]) / math.log(2) / row["bytes"]
         cells = [row["model"], row["method"], f"{row['step']:,}", str(row["latents"])]
-        cells += [f"{mean:.3f} ± {half:.3f}", "" if row is first else f"{apart:+.3f} ± {of_apart:.3f}"]
-        lines.append([*cells, f"{bits:.3f}"])
+        lines.append([*cells, *nats_and_difference(row, first), f"{bits:.3f}"])
     return as_markdown(lines)
+
+
+def nats_and_difference(row: Row, first: Row) -> tuple[str, str]:
+    """Return two cells: the nats per token of a row, and the difference to another row, empty for itself."""
+    mean, half = nats_per_token(row)
+    apart, of_apart = difference(row, first)
+    return f"{mean:.3f} ± {half:.3f}", "" if row is first else f"{apart:+.3f} ± {of_apart:.3f}"
 
 
 def table_of_mdm(rows: Sequence[Row]) -> str:
@@ -228,12 +232,8 @@ def table_of_mdm(rows: Sequence[Row]) -> str:
     after = [f"loss, {step} steps" for step in first["validation"]]
     lines = [["model", "method", *after, "nats per token", f"difference to {first['model']}"]]
     for row in of_mdm:
-        mean, half = nats_per_token(row)
-        apart, of_apart = difference(row, first)
-        cells = [row["model"], row["method"], *(f"{loss:.3f}" for loss in row["validation"].values())]
-        lines.append(
-            [*cells, f"{mean:.3f} ± {half:.3f}", "" if row is first else f"{apart:+.3f} ± {of_apart:.3f}"]
-        )
+        losses = (f"{loss:.3f}" for loss in row["validation"].values())
+        lines.append([row["model"], row["method"], *losses, *nats_and_difference(row, first)])
     return as_markdown(lines)
 
 

@@ -117,8 +117,9 @@ def decode(
         drawn = sample_tokens(logits, picks, decoding, uniform(plan.rows, plan.count))  # (A, T)
         entries = num_clean[:, None] + picks
         positions = order.gather(1, entries.clamp(max=order.shape[1] - 1))
-        rank = torch.arange(picks.shape[1], device=order.device)
-        is_decoded = None if plan.is_even else rank < count[:, None]  # (A, T)
+        is_decoded = None  # (A, T); None is all
+        if not plan.is_even:
+            is_decoded = torch.arange(picks.shape[1], device=order.device) < count[:, None]
 
         # Algorithm 4, line 10: promote them to clean; then reshuffle what is masked.
         new_tokens = write_tokens(tokens, positions, drawn, is_decoded)

@@ -114,8 +114,8 @@ class Transformer(nn.Module):
             isinstance(mask, BlockMask) or not (is_compiling() or self.has_hooked_parts)
         ):
             is_small = 3 * self.table_rows < 2 * ids.numel()
-            in_bf16 = torch.is_autocast_enabled(ids.device.type)
-            use_table = is_small and not in_bf16 and not self.has_hooked_embeddings
+            is_exact = not (torch.is_autocast_enabled(ids.device.type) or self.has_hooked_embeddings)
+            use_table = is_small and is_exact
             qkv_table = self.qkv_table() if use_table else None
             for_heads = mask[:, None] if isinstance(mask, Tensor) else mask
             return self.forward_at(ids, positions, for_heads, slots, qkv_table)

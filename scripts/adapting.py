@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Literal, NamedTuple, NotRequired, TypedDict, cast
 
 import matplotlib.pyplot as plt
 import torch
+from page_tables import write_tables
 
 from latent_tokens import METHODS, HuggingFaceDenoiser, Transformer, from_pretrained
 from latent_tokens.checkpoints.hugging_face import read_model
@@ -35,7 +35,7 @@ from latent_tokens.evaluation.intervals import half_interval_of_ratio
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.palette import METHOD_COLORS, PAGE as PAGE_COLORS
 from latent_tokens.progress import counting
-from latent_tokens.storage import append_line, read_lines, write_atomic
+from latent_tokens.storage import append_line, read_lines
 from latent_tokens.storage.versions import source_commit
 from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.base import evenly
@@ -46,7 +46,6 @@ ROOT = Path(__file__).parents[1]
 ROWS = ROOT / "results" / "adapting" / "rows.jsonl"
 PAGE = ROOT / "docs" / "adapting.md"
 FIGURE = ROOT / "docs" / "adapting.png"
-TABLE = r"(<!-- table {} -->\n).*?(<!-- end -->)"
 SEQUENCES, FEW = 32, 8  # measured at the end of training, and at each checkpoint
 MDM = ("mdm", "mdm-left")
 ORDERS = 1  # random orders per sequence of a method that has no order of its own
@@ -288,10 +287,7 @@ def main() -> None:
         ROWS.parent.mkdir(exist_ok=True)
         measure(options.base, options.data, options.run)
     rows = cast(list[Row], read_lines(ROWS))
-    page = PAGE.read_text(encoding="utf-8")
-    for name, text in (("adapting", table(rows)), ("mdm", table_of_mdm(rows))):
-        page = re.sub(TABLE.format(name), rf"\g<1>{text}\g<2>", page, flags=re.S)
-    write_atomic({PAGE: page.encode()})
+    write_tables(PAGE, {"adapting": table(rows), "mdm": table_of_mdm(rows)})
     draw(rows, FIGURE)
 
 

@@ -11,7 +11,6 @@ dead-ends.jsonl also have the step at which a board lost its last solution.
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
 import matplotlib.pyplot as plt
+from page_tables import write_tables
 
 from latent_tokens import load
 from latent_tokens.evaluation.evaluate import Watcher, evaluate
@@ -28,14 +28,12 @@ from latent_tokens.evaluation.rows import DeadEndRecord, Row, metric_of
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.dead_ends import DeadEnds
 from latent_tokens.paper.diversity import Diversity, columns_of
-from latent_tokens.storage import write_atomic
 from latent_tokens.tasks import Sudoku
 
 ROOT = Path(__file__).parents[1]
 ROWS = ROOT / "results" / "confidence" / "rows.jsonl"
 DEAD_ENDS = ROWS.with_name("dead-ends.jsonl")
 PAGE = ROOT / "docs" / "results.md"
-TABLE = re.compile(r"(<!-- table (confidence|dead-ends) -->\n).*?(<!-- end -->)", re.S)
 SAMPLES = 500
 Candidates = Literal[8, "growing", "all"]
 CANDIDATES: tuple[Candidates, ...] = (8, "growing", "all")
@@ -191,10 +189,7 @@ def main() -> None:
         measure(ROWS, settings(), Diversity)
         measure(DEAD_ENDS, settings_of_dead_ends(), DeadEnds)
     tables = {"confidence": table(rows(ROWS)), "dead-ends": dead_ends_table(rows(DEAD_ENDS))}
-    page = TABLE.sub(
-        lambda match: f"{match[1]}{tables[match[2]]}{match[3]}", PAGE.read_text(encoding="utf-8")
-    )
-    write_atomic({PAGE: page.encode()})
+    write_tables(PAGE, tables)
     draw(rows(ROWS), ROWS.with_name("confidence.png"))
 
 

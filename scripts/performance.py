@@ -20,6 +20,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
+from page_tables import filled, names_of
 
 from latent_tokens.bench.bench import bench
 from latent_tokens.configs import BenchConfig
@@ -36,7 +37,6 @@ Row = dict[str, Any]
 ROOT = Path(__file__).parents[1]
 ROWS = ROOT / "results" / "performance" / "rows.jsonl"
 PAGE = ROOT / "docs" / "performance.md"
-TABLE = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.S)
 HEADINGS = [
     "what", "of", "n", "k", "rate", "seconds", "roofline time", "% of roofline", "speedup", "x mdm",
     "predicted",
@@ -165,16 +165,13 @@ def rendered(page: str, rows: Sequence[Row]) -> str:
     Raises:
         ValueError: a part of the page has no rows.
     """
-
-    def table(match: re.Match[str]) -> str:
-        part = match[2]
+    tables = {}
+    for part in names_of(page):
         of_part = [row for row in rows if row["part"] == part]
         if not of_part:
             raise ValueError(f"{PAGE.name} has the table {part}, and {ROWS} has no row of it")
-        renderer = RENDERERS.get(part, bench_table)
-        return f"{match[1]}{renderer(of_part)}{match[3]}"
-
-    return TABLE.sub(table, page)
+        tables[part] = RENDERERS.get(part, bench_table)(of_part)
+    return filled(page, tables)
 
 
 RENDERERS = {

@@ -213,7 +213,7 @@ def test_a_row_says_which_latents_were_shown(nano, name):
 
 
 def test_every_experiment_has_a_name_that_can_be_asked_for():
-    assert set(get_args(ExperimentName)) == {*EXPERIMENTS, *CATALOGUE, "claims", "all"}
+    assert set(get_args(ExperimentName)) == {*EXPERIMENTS, *CATALOGUE, "claims", "missing", "all"}
 
 
 def test_puzzle_to_infill_has_the_length_of_the_models_boards():

@@ -15,9 +15,9 @@ ExperimentName = Literal[
     "ablation-candidates", "ablation-confidence", "ablation-infilling", "ablation-growing",
     "ablation-schedule", "ablation-targets", "ablation-latents", "ablation-relevant", "figure-predictions",
     "figure-dead-ends", "figure-compute", "figure-depth", "figure-equal-compute", "ablation-nats",
-    "table-models", "table-datasets", "table-training", "claims", "all",
+    "table-models", "table-datasets", "table-training", "claims", "missing", "all",
 ]  # fmt: skip
-RUN_NOTHING = ("table-models", "table-datasets", "table-training", "claims")
+RUN_NOTHING = ("table-models", "table-datasets", "table-training", "claims", "missing")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class ReproduceConfig:
     ablation-weight, ablation-candidates, ablation-confidence, ablation-infilling, ablation-growing,
     ablation-schedule, ablation-targets, ablation-latents, ablation-relevant, figure-predictions,
     figure-dead-ends, figure-compute, figure-depth, figure-equal-compute, ablation-nats or all. table-models,
-    table-datasets, table-training and claims run nothing: they summarize the package or its rows."""
+    table-datasets, table-training, claims and missing run nothing: they summarize the package or its results,
+    missing those that are still to run."""
     scale: ScaleName = "cpu"
     """Size of the runs. smoke takes seconds. cpu takes minutes to hours per model, on smaller tasks. paper is
     the published setting."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -11,15 +11,19 @@ from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation.intervals import half_interval, wilson_difference
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.evaluation.rows import Row
+from latent_tokens.paper.cells import OURS, Claim
 from latent_tokens.paper.claim_list import claims
+from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.lines import Line, lines, stand_in
-from latent_tokens.paper.recipes import of_cells
+from latent_tokens.paper.missing import Rates, models_of, rates_of
+from latent_tokens.paper.recipes import Recipe, of_cells
 from latent_tokens.paper.runs import check_together
+from latent_tokens.paper.scales import SCALES
 
 ENOUGH = 3  # training seeds
 HEADINGS = (
     *("task", "claim", "source", "first", "second", "unit"),
-    *("difference (95% interval)", "interval", "verdict"),
+    *("difference (95% interval)", "interval", "verdict", "missing models (seeds), hours: experiment"),
 )
 RULE = (
     "A claim holds (yes) if three or more training seeds decide it: the 95% interval of the difference"
@@ -46,6 +50,32 @@ class Difference:
     num_seeds: int
 
 
+@dataclass(frozen=True)
+class Decided:
+    """A claim with the two lines it compares, over the seeds that both have, and its verdict.
+
+    `missing` are the recipes without a result, of the training seeds that a claim needs.
+    """
+
+    claim: Claim
+    better: Line
+    worse: Line
+    difference: str
+    interval: str
+    verdict: str
+    missing: tuple[Recipe, ...]
+
+    @property
+    def task(self) -> str:
+        """The task that replaces the claim's at this scale."""
+        return stand_in(self.better)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether training seeds are missing for a verdict."""
+        return self.verdict.startswith(("no claim", "not run"))
+
+
 def claims_table(
     scale: ScaleName,
     root: Path,
@@ -53,7 +83,7 @@ def claims_table(
     seeds: int | None = None,
     path: Path = Path("rows.jsonl"),
 ) -> str:
-    """Return a table with one row per claim, from the results that exist.
+    """Return a table with one row per claim, from the results that exist, after one of the paper's claims.
 
     Args:
         scale: the scale of the results.
@@ -66,23 +96,72 @@ def claims_table(
         ValueError: the two sides of a claim have rows of one model with different weights, or of one task
             with different data or problems.
     """
+    listed = decided(scale, root, results, seeds, path)
+    rates = rates_of((recipe for each in listed for recipe in recipes_of(each)), results)
     table: list[tuple[str, ...]] = [HEADINGS]
+    for each in listed:
+        sides = each.better, each.worse
+        values = [line.written(line.mean) if line.rows else "not run" for line in sides]
+        unit = next((line.unit for line in sides if line.rows or line.is_loss), "")
+        table.append(
+            (
+                *(each.task, each.claim.text, each.claim.source, *values, unit),
+                *(each.difference, each.interval, each.verdict),
+                to_run(each, scale, rates) if each.is_open else "",
+            )
+        )
+    return f"{as_markdown(overview(listed))}\n{as_markdown(table)}\n{RULE}\n"
+
+
+def decided(
+    scale: ScaleName, root: Path, results: Mapping[str, Row], seeds: int | None, path: Path
+) -> list[Decided]:
+    """Return every claim with its verdict, as `claims_table` describes it."""
+    listed = []
     for claim in claims(scale):
-        sides = lines(of_cells((claim.better, claim.worse), scale, root, seeds), results)
+        cells = claim.better, claim.worse
+        sides = lines(of_cells(cells, scale, root, seeds), results)
         check_together([row for line in sides for row in line.rows], path)
         better, worse = on_shared_seeds(*sides)
-        values = [line.written(line.mean) if line.rows else "not run" for line in (better, worse)]
-        unit = next((line.unit for line in (better, worse) if line.rows or line.is_loss), "")
-        row = (
-            stand_in(better),
-            claim.text,
-            claim.source,
-            *values,
-            unit,
-            *verdict(better, worse, claim.margin),
-        )
-        table.append(row)
-    return f"{as_markdown(table)}\n{RULE}\n"
+        needed = of_cells(cells, scale, root, max(ENOUGH, seeds or 0))
+        missing = tuple(recipe for recipe in needed if recipe.hash not in results)
+        listed.append(Decided(claim, better, worse, *verdict(better, worse, claim.margin), missing))
+    return listed
+
+
+def recipes_of(each: Decided) -> tuple[Recipe, ...]:
+    """Return the recipes of both sides of a claim."""
+    return (*each.better.recipes, *each.worse.recipes)
+
+
+def to_run(each: Decided, scale: ScaleName, rates: Rates | None) -> str:
+    """Return what a claim without a verdict needs: models with their seeds, hours, and the commands."""
+    cells = dict.fromkeys(recipe.cell for recipe in each.missing)
+    names = dict.fromkeys(
+        next(name for name, experiment in EXPERIMENTS.items() if cell in experiment.cells(SCALES[scale]))
+        for cell in cells
+    )
+    task = each.claim.better.task
+    more = f" --seeds {ENOUGH}" if SCALES[scale].budgets[task].seeds < ENOUGH else ""
+    hours = "" if rates is None else f", {rates.hours(each.missing):.1f} h"
+    return f"{models_of(each.missing)}{hours}: {', '.join(f'`{name}{more}`' for name in names)}"
+
+
+def overview(listed: Sequence[Decided]) -> list[tuple[str, ...]]:
+    """Return a table of the paper's claims alone: the tasks on which each is reproduced, and those not."""
+    columns = ("yes", "no, the reverse", "undecided", "no claim", "not run")
+    table: list[tuple[str, ...]] = [
+        ("claim of the paper", "reproduced", "the reverse", "undecided", "fewer than three seeds", "not run")
+    ]
+    of_paper = [each for each in listed if not each.claim.source.startswith(OURS)]
+    for text in dict.fromkeys(each.claim.text for each in of_paper):
+        cells: dict[str, list[str]] = {column: [] for column in columns}
+        for each in of_paper:
+            if each.claim.text == text:
+                column = next(column for column in columns if each.verdict.startswith(column))
+                cells[column].append(f"{each.task} {each.difference}".strip())
+        table.append((text, *("; ".join(cells[column]) for column in columns)))
+    return table
 
 
 def verdict(better: Line, worse: Line, margin: float = 0) -> tuple[str, str, str]:

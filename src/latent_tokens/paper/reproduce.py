@@ -15,6 +15,7 @@ from latent_tokens.paper.claims import claims_table
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.figures import draw
 from latent_tokens.paper.lines import Line, lines
+from latent_tokens.paper.missing import missing_table
 from latent_tokens.paper.nats_report import draw_nats, nats_markdown
 from latent_tokens.paper.plan import Work, estimate, plan
 from latent_tokens.paper.queue import in_order, read_queue, run_queue
@@ -48,9 +49,12 @@ def reproduce(config: ReproduceConfig) -> str:
         return as_markdown(CATALOGUE[config.experiment]())
     if config.experiment == "claims":
         return write_claims(config)
-    names = tuple(EXPERIMENTS) if config.experiment == "all" else (config.experiment,)
-    judge = config.judge or default_judge(config.scale)
     folder = config.out / config.scale
+    if config.experiment == "missing":
+        stored = measured(folder / ROWS)
+        return as_markdown(missing_table(config.scale, config.runs, stored, config.seeds, config.judge))
+    judge = config.judge or default_judge(config.scale)
+    names = tuple(EXPERIMENTS) if config.experiment == "all" else (config.experiment,)
     requested = {name: recipes(name, config.scale, config.runs, config.seeds, judge) for name in names}
     every = list({recipe.hash: recipe for each in requested.values() for recipe in each}.values())
     if config.model is not None:

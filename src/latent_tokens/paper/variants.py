@@ -240,4 +240,4 @@ def label(variant: str | None) -> str:
     if variant is None:
         return ""
     name = variant.removesuffix(NATS).removesuffix(DIVERSITY)
-    return LABELS.get(name, name)
+    return LABELS.get(name, name).replace(" %", "%")

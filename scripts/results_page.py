@@ -1,0 +1,34 @@
+"""Write the tables of docs/results.md on the paper's claims and on missing results, from results/cpu.
+
+python scripts/results_page.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from page_tables import write_tables
+
+from latent_tokens.evaluation.report import as_markdown
+from latent_tokens.paper.claims import decided, overview
+from latent_tokens.paper.missing import missing_table
+from latent_tokens.paper.runs import measured
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "results.md"
+ROWS = ROOT / "results" / "cpu" / "rows.jsonl"
+RUNS = Path("runs/paper")
+
+
+def tables() -> dict[str, str]:
+    """Return the two tables by their name on the page."""
+    results = measured(ROWS)
+    of_claims = overview(decided("cpu", RUNS, results, None, ROWS))
+    return {
+        "claims": as_markdown(of_claims),
+        "missing": as_markdown(missing_table("cpu", RUNS, results)),
+    }
+
+
+if __name__ == "__main__":
+    write_tables(PAGE, tables())

@@ -1,0 +1,139 @@
+"""Missing results: the models to train with their seeds and hours, of claims and of every experiment."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers.documentation import ROOT
+from latent_tokens.cli import main
+from latent_tokens.paper.cells import Cell
+from latent_tokens.paper.claims import claims_table, decided, overview
+from latent_tokens.paper.experiments import EXPERIMENTS
+from latent_tokens.paper.missing import Rates, missing_table, models_of, rates_of, tokens_of
+from latent_tokens.paper.recipes import of_cells, recipes
+from latent_tokens.paper.runs import measured
+
+sys.path.append(str(ROOT / "scripts"))
+
+import page_tables
+import results_page
+
+RUNS = Path("runs/paper")
+ROWS = ROOT / "results" / "cpu" / "rows.jsonl"
+STORED = measured(ROWS)
+
+
+def test_every_missing_model_is_in_one_line():
+    _, *table, total = missing_table("cpu", RUNS, STORED)
+    every = {recipe.hash: recipe for name in EXPERIMENTS for recipe in recipes(name, "cpu", RUNS)}
+    missing = [recipe for recipe in every.values() if recipe.hash not in STORED]
+    models = {recipe.model for recipe in missing}
+    counted = [number for *_, listed, _, _ in table for number in re.findall(r"\d+(?=[,)])", listed)]
+    assert total[2:4] == (f"{len(models)} models", f"{len(missing):,}")
+    assert sum(int(line[3]) for line in table) == len(missing)
+    assert len(counted) >= len(table)
+    hours = sum(float(line[4]) for line in table)
+    assert float(total[4]) == pytest.approx(hours, abs=0.05 * len(table))
+
+
+def test_a_line_names_the_experiments_that_need_its_models():
+    results = {recipe.hash: {} for name in EXPERIMENTS for recipe in recipes(name, "cpu", RUNS)}
+    of_arm = of_cells([Cell("zebra", "arm", "left_to_right")], "cpu", RUNS)
+    for recipe in of_arm[1:]:
+        del results[recipe.hash]
+    timed = {"train_seconds": 0.0, "evaluate_seconds": 36.0}
+    (line,) = missing_table("cpu", RUNS, dict.fromkeys(results, timed))[1:]
+    assert line == ("zebra-3", "table-ar-mtp", "arm (1, 2)", "2", "")
+
+
+def test_hours_count_a_model_once_and_every_result():
+    both = of_cells([Cell("zebra", "mdm", order) for order in ("uniform", "top_prob")], "cpu", RUNS, 1)
+    assert len({recipe.model for recipe in both}) == 1
+    assert tokens_of(both[0]) == 16_000 * 64 * 96
+    assert Rates(per_token=1e-4, per_result=18).hours(both) == pytest.approx(
+        16_000 * 64 * 96 * 1e-4 / 3600 + 0.01
+    )
+
+
+def test_rates_are_medians_of_models_and_of_results():
+    """Two results of one model are one time of training."""
+    first, second, other = (
+        recipe
+        for order, seeds in (("uniform", 1), ("top_prob", 2))
+        for recipe in of_cells([Cell("zebra", "mdm", order)], "cpu", RUNS, seeds)
+    )
+    tokens = tokens_of(first)
+    times = {first: (tokens, 10), second: (tokens, 20), other: (3 * tokens, 60)}
+    results = {
+        recipe.hash: {"train_seconds": trained, "evaluate_seconds": seconds}
+        for recipe, (trained, seconds) in times.items()
+    }
+    assert rates_of(times, results) == Rates(2, 20)
+    assert rates_of(times, {}) is None
+
+
+def test_models_are_grouped_by_their_seeds_and_named_by_what_their_training_changes():
+    cells = [
+        Cell("sudoku-gen", "mdm", "uniform"),
+        Cell("sudoku-gen", "sidm", "uniform"),
+        Cell("sudoku-gen", "ar-mtp", "left_to_right", variant="elbo"),
+        Cell("sudoku-gen", "arm", "left_to_right", variant="elbo"),
+        Cell("sudoku-gen", "mdm", "top_prob", variant="k=8"),
+    ]
+    listed = of_cells(cells, "cpu", RUNS, 2)
+    assert models_of(listed) == "mdm, sidm (0, 1); ar-mtp, arm [elbo weight] (0, 1)"
+    assert models_of(listed[1:8]) == "mdm (1); sidm (0, 1); ar-mtp, arm [elbo weight] (0, 1)"
+
+
+def test_an_open_claim_names_its_models_hours_and_command():
+    without = {name: row for name, row in STORED.items() if not row["model"].startswith("sudoku-6-arm-2-")}
+    table = claims_table("cpu", RUNS, without).splitlines()
+    (of_claim,) = (line for line in table if line.startswith("| sudoku-6 | ar-mtp > arm |"))
+    assert re.search(r"\| no claim: 2 seeds \| arm \(2\), 0\.\d h: `figure-1` \|$", of_claim)
+    (decided_one,) = (line for line in table if line.startswith("| sudoku-6 | mdm > sidm, top-prob |"))
+    assert decided_one.endswith(" | yes |  |")
+    (of_text,) = (line for line in table if line.startswith("| text | mdm < esolm n=0 |"))
+    assert "mdm, esolm (1, 2), " in of_text
+    assert of_text.endswith(" h: `figure-text --seeds 3` |")
+
+
+def test_claims_without_any_result_have_no_hours():
+    table = claims_table("cpu", RUNS, {})
+    assert "| not run | mdm, sidm (0, 1, 2): `table-1` |" in table
+    assert " h: " not in table
+
+
+def test_the_overview_has_each_claim_of_the_paper_once_per_task():
+    listed = decided("cpu", RUNS, STORED, None, ROWS)
+    headings, *table = overview(listed)
+    of_paper = [each for each in listed if not each.claim.source.startswith("ours")]
+    assert [row[0] for row in table] == list(dict.fromkeys(each.claim.text for each in of_paper))
+    assert sum(len(cell.split("; ")) for row in table for cell in row[1:] if cell) == len(of_paper)
+    cells = {row[0]: dict(zip(headings, row, strict=True)) for row in table}
+    assert cells["mdm top-prob > ar-mtp"]["the reverse"].startswith("sudoku-6 -15.5 (")
+    assert cells["ar-mtp > arm"]["reproduced"].startswith("sudoku-6 +45.3 (")
+    assert cells["scdm n=all > sidm"]["undecided"].startswith("sudoku-6 +1.1 (")
+
+
+def test_the_command_prints_the_table_and_runs_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    main(["reproduce", "missing", "--scale", "smoke"])
+    printed = capsys.readouterr().out
+    assert "| zebra-3 | table-ar-mtp | arm, ar-mtp (0) | 2 |  |" in printed
+    assert re.search(r"^\| all \|  \| \d+ models \| \d+ \|  \|$", printed, re.M)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_page_has_the_tables_of_the_stored_results():
+    page = results_page.PAGE.read_text(encoding="utf-8")
+    assert page_tables.filled(page, results_page.tables()) == page
+
+
+def test_tables_of_a_page_are_replaced_by_name():
+    page = "a\n<!-- table x -->\nold\n<!-- end -->\nb\n<!-- table y -->\nstays\n<!-- end -->\n"
+    assert page_tables.names_of(page) == ["x", "y"]
+    assert page_tables.filled(page, {"x": r"new \1" + "\n"}) == page.replace("old", r"new \1")
+    with pytest.raises(ValueError, match="the page has no <!-- table z -->"):
+        page_tables.filled(page, {"z": ""})

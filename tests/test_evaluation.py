@@ -97,6 +97,8 @@ def test_impossible_evaluation_is_refused_before_sampling(nano):
         ("mdm", {"latents": (4,)}),
         ("arm", {"order": "top_prob"}),
         ("sidm", {"latents": (0, "all")}),
+        ("scdm", {"order": "uniform", "candidates": 8}),
+        ("arm", {"candidates": "growing"}),
     ):
         with pytest.raises(ValueError, match="Use"):
             rows_of(nano, name, **asked)
@@ -125,10 +127,12 @@ def test_a_window_reports_the_latents_it_shows(nano):
     assert own["paper_cost"] == own["relative_cost"]
 
 
-def test_fixed_order_decodes_the_next_token_at_any_k(nano):
-    assert measured(rows_of(nano, "scdm", order="uniform", candidates=8)[0]) == measured(
-        rows_of(nano, "scdm", order="uniform")[0]
-    )
+def test_fixed_order_refuses_candidates_without_effect(nano):
+    message = "candidates=8 with order=uniform: this order decodes its next token. Use candidates=1"
+    with pytest.raises(ValueError, match=message):
+        rows_of(nano, "scdm", order="uniform", candidates=8)
+    (row,) = rows_of(nano, "scdm", order="uniform", candidates=1)
+    assert measured(row) == measured(rows_of(nano, "scdm", order="uniform")[0])
 
 
 def test_wilsons_interval():

@@ -145,6 +145,7 @@ def test_generate_takes_every_setting_of_decoding(small, settings, decoding):
 MISTAKES = {
     "setting=latens: must be one of .* Did you mean latents": {"latens": 4},
     "confidence=margin: must be a function. Use order='margin'": {"confidence": "margin"},
+    "seed=<built-in function len>: must be a whole number": {"seed": len},
     "num_samples=0: must be a whole number from 1": {"num_samples": 0},
     "num_samples=2: there are 3 prompts": {"prompt": ["1" + "." * 15] * 3, "num_samples": 2},
     "latents=-1: must be a whole number": {"latents": -1},

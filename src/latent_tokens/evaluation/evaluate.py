@@ -28,9 +28,11 @@ from latent_tokens.evaluation.protocol import with_protocol
 from latent_tokens.evaluation.results import in_percent
 from latent_tokens.evaluation.rows import Measured, Row, RowCosts, Watched, joined
 from latent_tokens.evaluation.settings import (
+    check_candidates,
     check_policy,
     decoding_for,
     label,
+    order_for,
     row_settings,
     shown_candidates,
     shown_latents,
@@ -124,6 +126,7 @@ def checked_decodings(net: Transformer, task: Language, config: EvalConfig) -> l
         ValueError: the net is not of the task, or its method cannot decode so.
     """
     check_fits(net, task)
+    check_candidates(net.method, order_for(net.method, task, config), config.candidates)
     check_once(net, net.method, task.length)
     decodings = [decoding_for(net.method, task, sampling) for sampling in config.samplings]
     for decoding in decodings:

@@ -39,6 +39,21 @@ def order_for(method: Method, task: Language, config: SamplingConfig) -> str:
     return config.order or default_order(method, task)
 
 
+def check_candidates(method: Method, order: str, candidates: NumCandidates | None) -> None:
+    """Raise ValueError if the order ignores the number of candidates."""
+    if is_adaptive(order) or candidates in (None, 1):
+        return
+    if method.is_left_to_right:
+        raise ValueError(
+            f"candidates={candidates} is not supported by {name_of(method)}: it decodes the next token. "
+            "Use candidates=1."
+        )
+    raise ValueError(
+        f"candidates={candidates} with order={order}: this order decodes its next token. "
+        "Use candidates=1, or order=top_prob."
+    )
+
+
 def check_counts(
     method: Method,
     order: str,
@@ -46,16 +61,7 @@ def check_counts(
     candidates: NumCandidates | None,
 ) -> None:
     """Raise ValueError if the order ignores the candidates, or if they leave no latent tokens."""
-    if not is_adaptive(order) and candidates not in (None, 1):
-        if method.is_left_to_right:
-            raise ValueError(
-                f"candidates={candidates} is not supported by {name_of(method)}: it decodes the next token. "
-                "Use candidates=1."
-            )
-        raise ValueError(
-            f"candidates={candidates} with order={order}: this order decodes its next token. "
-            "Use candidates=1, or order=top_prob."
-        )
+    check_candidates(method, order, candidates)
     is_free = method.latent_control == "free"
     for count in latents if candidates == "all" and method.latent_control != "none" else ():
         if (count == "all" and is_free) or (isinstance(count, int) and count > 0):

@@ -32,6 +32,7 @@ from latent_tokens.sharing.hub_methods import push_to_hub, save_pretrained
 from latent_tokens.tasks import Language, Task, Text, check_instance, errors_of
 from latent_tokens.training.loop import fit
 
+FUNCTIONS = {setting.name for setting in fields(Decoding)}  # the settings that can be functions
 FOR_SAMPLING = (*(setting.name for setting in fields(SamplingConfig)), "confidence")
 
 
@@ -169,7 +170,7 @@ class Model:
         """
         for name in settings:
             check_choice("setting", name, FOR_SAMPLING)
-        functions = {name: value for name, value in settings.items() if callable(value)}
+        functions = {name: settings[name] for name in settings.keys() & FUNCTIONS if callable(settings[name])}
         named = {name: value for name, value in settings.items() if name not in functions}
         if "confidence" in named:
             raise ValueError(f"confidence={named['confidence']}: must be a function. Use order='margin'.")

@@ -199,8 +199,8 @@ IMPOSSIBLE = [
     ("ar-mtp", Decoding(latents=16), "a scdm or esolm model, or train ar-mtp-window-17"),
     ("mdm", Decoding(latents=lambda masked: 1), "Use latents=all, a scdm or esolm model"),
     ("ar-mtp", Decoding(latents=0), "Use latents=all, a scdm or esolm model"),
-    ("ar-mtp-window-2", Decoding(latents=1), "Use latents=all, a scdm or esolm model"),
-    ("ar-ntp-2", Decoding(latents=1), "Use latents=all, a scdm or esolm model"),
+    ("ar-mtp-window-2", Decoding(latents=0), "Use latents=all, a scdm or esolm model"),
+    ("ar-ntp-2", Decoding(latents=2), "Use latents=all, a scdm or esolm model"),
     ("sidm", Decoding(latents=4), "Use latents=0, or a scdm"),
     ("sidm", Decoding(latents="all"), "it has no latent tokens"),
     ("arm", Decoding(latents="all"), "it has no latent tokens"),
@@ -226,6 +226,13 @@ def test_impossible_decoding_is_refused_with_an_alternative(name, decoding, mess
 @pytest.mark.parametrize("name", ["sidm", "arm"])
 def test_zero_latents_are_accepted_by_methods_without_latents(name):
     run(name, Decoding(latents=0))
+
+
+@pytest.mark.parametrize("name", ["ar-mtp-window-2", "ar-ntp-2"])
+def test_latents_of_a_window_can_be_given_as_a_number(name):
+    """Rows and traces report it as the number."""
+    (_, of_all), (_, of_one) = (run(name, Decoding(latents=n)) for n in ("all", 1))
+    assert (of_all.tokens == of_one.tokens).all()
 
 
 @pytest.mark.parametrize("name", ["mdm", "ar-mtp", "ar-mtp-window-2", "ar-ntp-2"])

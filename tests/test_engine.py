@@ -42,7 +42,8 @@ def cases_of(model_and_folder, num_given, most):
     """Return decodes of a model: up to `most` pairs of n and order, every other one at temperature 1."""
     model, folder = model_and_folder
     method = model.net.method
-    latents = {"free": (0, 3, "all", None), "fixed": (None, "all"), "none": (None, 0)}[method.latent_control]
+    fixed = (None, "all") if method.window is None else (None, method.window - 1)
+    latents = {"free": (0, 3, "all", None), "fixed": fixed, "none": (None, 0)}[method.latent_control]
     orders = ADAPTIVE if not method.is_left_to_right else ()
     orders += ("left_to_right",) if method.readout == "shifted" else ("uniform", "left_to_right")
     pairs = list(product(latents, orders))

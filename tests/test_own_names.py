@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from latent_tokens import METHODS, TrainConfig, fit, from_pretrained, load_method
+from latent_tokens import METHODS, TASKS, TrainConfig, fit, from_pretrained, load, load_method, train
 from latent_tokens.checkpoints import stored_methods
 from latent_tokens.checkpoints.opening import learned_task
 from latent_tokens.checkpoints.stored_methods import method_from, method_to
 from latent_tokens.cli import main
+from latent_tokens.configs import DataConfig
 from latent_tokens.core.methods import name_of
+from latent_tokens.data.datasets import make_data
 from latent_tokens.plugins import installed
 from latent_tokens.tasks import configured, named
 from latent_tokens.trace.record import trace
@@ -121,8 +123,26 @@ def test_typed_task_with_other_padding_is_refused(tmp_path, capsys):
     task = configured("sudoku-4", {"padding": "paper"})
     config = TrainConfig("sudoku-4", "scdm", tmp_path / "run", "pico", steps=1, num_train=8, num_validation=2)
     code, _, error = run(capsys, "sample", fit(config, task=task), "--task", "sudoku-4")
-    assert "has padding=none, and the model learned padding=paper. Leave it out." in error
+    message = "has padding=none, and the model learned padding=paper. Leave it out."
+    assert message in error
     assert code == 2
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path / "run", task=TASKS["sudoku-4"])
+    assert load(tmp_path / "run", task=task).task is task
+
+
+def test_task_with_other_settings_than_its_data_set_is_refused(tmp_path):
+    data, run = tmp_path / "data", tmp_path / "run"
+    padded = configured("sudoku-4", {"padding": "paper"})
+    make_data(DataConfig("sudoku-4", data, num_train=8, num_validation=2, num_test=2, padding="paper"))
+    settings = {"data": data, "size": "pico", "steps": 1}
+    with pytest.raises(
+        ValueError, match=r"has padding=paper, and the task padding=none\. Use a task of"
+    ):
+        train(TASKS["sudoku-4"], "scdm", out=run, **settings)
+    assert not run.exists()
+    for number, task in enumerate((padded, "sudoku-4")):
+        assert train(task, "scdm", out=tmp_path / str(number), **settings).task.length == padded.length
 
 
 def test_dotted_task_makes_a_data_set_that_trains(module, capsys):

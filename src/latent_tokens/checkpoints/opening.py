@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from latent_tokens.checkpoints.description import Entries
 from latent_tokens.checkpoints.pretrained import from_pretrained
 from latent_tokens.checkpoints.stored_methods import load_method
 from latent_tokens.core.methods import name_of
@@ -54,8 +53,7 @@ def learned_task(folder: Path, name: str | None = None) -> Solvable | Text:
     """
     if name is not None:
         task = named(name)
-        learned = read_description(folder, "config.json", "model").get("task")
-        check_learned(name, task, learned if isinstance(learned, dict) else {})
+        check_learned(name, task, folder)
         if not isinstance(task, Solvable | Text):
             raise ValueError(f"task={name}: has no count_solutions. Inherit from latent_tokens.TaskBase.")
         return task
@@ -82,14 +80,17 @@ def learned_text(folder: Path) -> Text:
     return task
 
 
-def check_learned(name: str, task: Language, learned: Entries) -> None:
-    """Raise ValueError if a typed task is another one than the learned one, or differs in a setting.
+def check_learned(name: str, task: Language, folder: Path) -> None:
+    """Raise ValueError if a task is another one than the model's, or differs in a setting.
 
     Args:
-        name: the typed name.
-        task: its task.
-        learned: the description of the learned task, empty if it is not known.
+        name: the name of the task, as it was given.
+        task: the task.
+        folder: the run directory of the model. Without a task in its description nothing is compared.
     """
+    learned = read_description(folder, "config.json", "model").get("task")
+    if not isinstance(learned, dict):
+        return
     if learned.get("name", task.name) != task.name:
         problem = f"is {task.name}, and the model learned {learned['name']}"
         raise ValueError(f"task={name}: {problem}. Leave it out.")

@@ -49,7 +49,8 @@ def check_num_latents(method: Method, latents: Count | None, off_distribution: b
     """Raise ValueError if the method cannot decode with this number of latent tokens."""
     n = getattr(latents, "__name__", latents)
     is_fixed = method.latent_control == "fixed"
-    if is_fixed and n is not None and n != "all" and not off_distribution:
+    own = (None, "all") if method.window is None else (None, "all", method.window - 1)
+    if is_fixed and n not in own and not off_distribution:
         reason = "its number of latent tokens is fixed when it is trained"
         raise ValueError(
             f"latents={n} is not supported by {named(method)}: {reason}. "

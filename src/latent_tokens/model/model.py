@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch import nn
 
-from latent_tokens.checkpoints.opening import learned_task, model_of
+from latent_tokens.checkpoints.opening import check_learned, learned_task, model_of
 from latent_tokens.checkpoints.pretrained import check_fits, find, from_pretrained
 from latent_tokens.checks import changed, check_choice, check_settings
 from latent_tokens.configs import EvalConfig, SamplingConfig, TrainConfig
@@ -216,8 +216,12 @@ def load(
     """
     folder = find(folder_or_name)
     net = model_of(folder, method, base)
-    learned = learned_task(folder, task) if task is None or isinstance(task, str) else task
-    check_instance(learned)
+    if task is None or isinstance(task, str):
+        learned: Language = learned_task(folder, task)
+    else:
+        check_instance(task)
+        check_learned(task.name, task, folder)
+        learned = task
     return Model(net, net.method, learned, folder)
 
 

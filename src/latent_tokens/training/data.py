@@ -14,7 +14,17 @@ from latent_tokens.core.methods import Method
 from latent_tokens.data.datasets import load_data
 from latent_tokens.data.splits import chunks_of, make_splits
 from latent_tokens.progress import CONSOLE, counting
-from latent_tokens.tasks import Examples, Language, Task, TaskBase, Text, check_instance, described
+from latent_tokens.storage import json_bytes
+from latent_tokens.tasks import (
+    Examples,
+    Language,
+    Task,
+    TaskBase,
+    Text,
+    check_instance,
+    described,
+    description,
+)
 from latent_tokens.tasks.base import check_tokens
 from latent_tokens.tasks.text.task import with_first_given
 from latent_tokens.tasks.text.tokenizer import FILE
@@ -30,12 +40,12 @@ def num_train_of(config: TrainConfig, task: Language) -> int:
 
 
 def training_data(
-    config: TrainConfig, task: Language, method: Method
+    config: TrainConfig, task: Language, method: Method, *, is_object: bool
 ) -> tuple[Language, dict[Split, Examples]]:
     """Return (the task, its training and validation examples), from the config's data set or generated.
 
-    The task of a data set has more settings than its name. The readout "left" needs a first token that is
-    given. That of a text is an end of document.
+    The task of a data set has more settings than its name. One that is an object must have the same. The
+    readout "left" needs a first token that is given. That of a text is an end of document.
 
     Raises:
         ValueError: the task is a class or needs a data set, or the data set lacks a split or is of another
@@ -47,6 +57,8 @@ def training_data(
     stored_task, splits = load_data(config.data, ("train", "validation"), task)
     if stored_task.name != task.name:
         raise ValueError(f"data={config.data}: contains {stored_task.name}, not {task.name}")
+    if is_object:
+        check_same_settings(config.data, task, stored_task)
     for split in ("train", "validation"):
         if split not in splits or not len(splits[split].tokens):
             problem = f"has no {split} examples, and training takes both splits"
@@ -54,6 +66,16 @@ def training_data(
     if isinstance(stored_task, Text) and method.readout == "left":
         splits = {split: with_first_given(examples) for split, examples in splits.items()}
     return stored_task, splits
+
+
+def check_same_settings(folder: Path, task: Language, stored: Language) -> None:
+    """Raise ValueError with the first setting of a task that its data set has another value of."""
+    wanted, found = (json.loads(json_bytes(description(each))) for each in (task, stored))
+    for setting in sorted(wanted.keys() & found.keys() - {"module", "tokenizer"}):
+        if wanted[setting] != found[setting]:
+            problem = f"has {setting}={found[setting]}, and the task {setting}={wanted[setting]}"
+            fix = "Use a task of the same settings, or make a data set of this one."
+            raise ValueError(f"data={folder}: {problem}. {fix}")
 
 
 def generate_examples(config: TrainConfig, task: Language) -> dict[Split, Examples]:

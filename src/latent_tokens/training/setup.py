@@ -62,13 +62,13 @@ def setup(
     method = with_settings(method, config)
 
     # Check the config, and the run that it resumes.
-    task = named(config.task) if task is None else task
-    config = replace(config, num_train=num_train_of(config, task))
+    wanted = named(config.task) if task is None else task
+    config = replace(config, num_train=num_train_of(config, wanted))
     started = read_started(config)
     requested = config.precision
     config = resume_config(config, started, accelerator.device, ignored)
     unchanged = change_detector(config.data)
-    task, splits = training_data(config, task, method)
+    task, splits = training_data(config, wanted, method, is_object=task is not None)
     check_examples(config, method, splits["train"])
     print_precision(config.precision, requested, started is not None, accelerator.device)
 

@@ -529,7 +529,8 @@ var latentTokens = (() => {
     const control = latentControl(method);
     const name = nameOf(method);
     const trainable = method.order === "left_to_right" ? `ar-mtp-window-${Number(latents) + 1}` : "mdm-depth";
-    if (control === "fixed" && latents !== null && latents !== "all" && !offDistribution) {
+    const own = [null, "all", ...method.window === null ? [] : [method.window - 1]];
+    if (control === "fixed" && !own.includes(latents) && !offDistribution) {
       throw new Error(
         `latents=${latents} is not supported by ${name}: its number of latent tokens is fixed when it is trained. Use latents=all, a scdm or esolm model, or train ${trainable}. Use off_distribution=True to allow it.`
       );

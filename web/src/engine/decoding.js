@@ -144,7 +144,8 @@ function latentsFor(method, latents, offDistribution) {
   const name = nameOf(method);
   const trainable =
     method.order === "left_to_right" ? `ar-mtp-window-${Number(latents) + 1}` : "mdm-depth";
-  if (control === "fixed" && latents !== null && latents !== "all" && !offDistribution) {
+  const own = [null, "all", ...(method.window === null ? [] : [method.window - 1])];
+  if (control === "fixed" && !own.includes(latents) && !offDistribution) {
     throw new Error(
       `latents=${latents} is not supported by ${name}: ` +
         "its number of latent tokens is fixed when it is trained. " +

@@ -136,9 +136,7 @@ def test_task_with_other_settings_than_its_data_set_is_refused(tmp_path):
     padded = configured("sudoku-4", {"padding": "paper"})
     make_data(DataConfig("sudoku-4", data, num_train=8, num_validation=2, num_test=2, padding="paper"))
     settings = {"data": data, "size": "pico", "steps": 1}
-    with pytest.raises(
-        ValueError, match=r"has padding=paper, and the task padding=none\. Use a task of"
-    ):
+    with pytest.raises(ValueError, match=r"has padding=paper, and the task padding=none\. Use a task of"):
         train(TASKS["sudoku-4"], "scdm", out=run, **settings)
     assert not run.exists()
     for number, task in enumerate((padded, "sudoku-4")):

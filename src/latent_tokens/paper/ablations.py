@@ -6,6 +6,7 @@ from latent_tokens.configs import OrderName
 from latent_tokens.paper.cells import MODELS, ORDERS, WITH_LATENTS, Cell, Experiment, boards
 from latent_tokens.paper.nats import boards_in_nats
 from latent_tokens.paper.scales import Latents, Scale
+from latent_tokens.paper.variants import OFF_DISTRIBUTION
 
 CHOICES = (
     "plain",
@@ -40,12 +41,19 @@ def confidences(scale: Scale) -> list[Cell]:
 
 
 def frontier(scale: Scale) -> list[Cell]:
-    """Return models over their numbers of latent tokens, with 4 and 8 candidates and in uniform order."""
-    models: list[tuple[str, Latents]] = [("sidm", None), ("mdm", None)]
-    models += [(method, n) for method in DEPTHS for n in scale.dial_of("sudoku-gen")]
+    """Return models over their numbers of latent tokens with k = 8, and at both ends with k = 4 and uniform.
+
+    With k = 8 there is an mdm off-distribution, too. All are decoded in fp32.
+    """
+    dial = scale.dial_of("sudoku-gen")
+    fixed: list[tuple[str, Latents]] = [("sidm", None), ("mdm", None)]
+    ends = [*fixed, *((method, n) for method in DEPTHS for n in (0, "all"))]
+    every = [*fixed, *((method, n) for method in DEPTHS for n in dial)]
     return [
-        *(boards(method, "top_prob", n, f"k={k}") for k in (4, 8) for method, n in models),
-        *(boards(method, "uniform", n, "plain") for method, n in models),
+        *(boards(method, "top_prob", n, "k=8, fp32") for method, n in every),
+        *(boards("mdm", "top_prob", n, f"k=8, {OFF_DISTRIBUTION}") for n in dial if n != "all"),
+        *(boards(method, "top_prob", n, "k=4, fp32") for method, n in ends),
+        *(boards(method, "uniform", n, "fp32") for method, n in ends),
     ]
 
 
@@ -180,7 +188,7 @@ ABLATIONS: dict[str, Experiment] = {
         "Accuracy by tokens processed, for models trained with other depths",
         frontier,
         "scdm-depth trains half of the rows under the independent rule, mdm-depth half of them with a uniform"
-        " number of masked tokens.",
+        " number of masked tokens. Off-distribution, the input of mdm has fewer of them than in training.",
         over=("decoded",),
     ),
     "figure-equal-compute": Experiment(

@@ -9,9 +9,13 @@ from latent_tokens.evaluation.report import ORDER_NAMES
 from latent_tokens.paper.ablations import CONFIDENCES, MORE_STEPS
 from latent_tokens.paper.cells import MODELS, ORDERS, OURS, WITH_LATENTS, Cell, Claim, boards
 from latent_tokens.paper.scales import BOARDS_9, Latents
+from latent_tokens.paper.variants import OFF_DISTRIBUTION, label
 
 CANDIDATES: tuple[int | str, ...] = (4, 8, 16, "all", "growing")
-WAYS: tuple[tuple[OrderName, str], ...] = (("top_prob", "k=4"), ("top_prob", "k=8"), ("uniform", "plain"))
+WAYS: tuple[tuple[OrderName, str], ...] = (
+    *(("top_prob", "k=4, fp32"), ("top_prob", "k=8, fp32")),
+    ("uniform", "fp32"),
+)
 MARGIN = 3.0  # points of accuracy that a model whose n can be set may lose to sidm
 
 
@@ -135,7 +139,7 @@ def of_depths() -> list[Claim]:
     """Return the claims on models trained with other depths, at both ends of n."""
     listed = []
     for order, variant in WAYS:
-        setting = ORDER_NAMES[order] if variant == "plain" else f"{ORDER_NAMES[order]}, {variant}"
+        setting = ORDER_NAMES[order] if order == "uniform" else f"{ORDER_NAMES[order]}, {label(variant)}"
         sidm = boards("sidm", order, None, variant)
         none = boards("scdm", order, 0, variant)
         every = boards("scdm", order, "all", variant)
@@ -149,6 +153,9 @@ def of_depths() -> list[Claim]:
                     f"{setting}: {method} n=all > scdm n=all", boards(method, order, "all", variant), every
                 ),
             ]
+    with_depth = boards("mdm-depth", "top_prob", 0, "k=8, fp32")
+    without = boards("mdm", "top_prob", 0, f"k=8, {OFF_DISTRIBUTION}")
+    listed.append(Claim(f"top-prob, k=8: mdm-depth n=0 > mdm n=0, {OFF_DISTRIBUTION}", with_depth, without))
     return listed
 
 

@@ -15,14 +15,14 @@ from latent_tokens.paper.cells import Cell, TokenAxis
 from latent_tokens.paper.curves import STYLES, bars, kind, legend_below
 from latent_tokens.paper.lines import Line, stand_in
 from latent_tokens.paper.scales import Latents
-from latent_tokens.paper.variants import VARIANTS
+from latent_tokens.paper.variants import OFF_DISTRIBUTION, VARIANTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Painter = Callable[["Axes", Sequence[Line]], None]
 Key = tuple[str, Latents]
-"""What the points of one curve share: the method, and n unless the curve is over n."""
+"""What the points of one curve share: its name, and n unless the curve is over n."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,13 @@ def way_of_decoding(line: Line) -> str:
 
 def over_latents(cell: Cell) -> tuple[Key, str]:
     """Return the curve of a cell and the note at its point: a curve of a method, and n."""
-    return (cell.method, None), "" if cell.latents is None else f"n={cell.latents}"
+    name = f"{cell.method}, {OFF_DISTRIBUTION}" if is_off_distribution(cell) else cell.method
+    return (name, None), "" if cell.latents is None else f"n={cell.latents}"
+
+
+def is_off_distribution(cell: Cell) -> bool:
+    """Return whether a cell's model has fewer masked tokens in its input than in training."""
+    return OFF_DISTRIBUTION in (cell.variant or "")
 
 
 def over_steps(cell: Cell) -> tuple[Key, str]:
@@ -86,7 +92,7 @@ def token_curves(
     curves: dict[Key, list[Line]] = {}
     for line in lines:
         curves.setdefault(curve_and_note(line.cell)[0], []).append(line)
-    for (method, n), group in curves.items():
+    for (name, n), group in curves.items():
         points = sorted(group, key=lambda line: (NUMBERS[axis](line), trained_tokens(line)))
         places = [NUMBERS[axis](line) for line in points]
         axes.errorbar(
@@ -97,8 +103,8 @@ def token_curves(
             markersize=4,
             capsize=3,
             color=METHOD_COLORS[kind(points[0].cell)],
-            linestyle=STYLES[n == 0],
-            label=method if n is None else f"{method}, n={n}",
+            linestyle=STYLES[n == 0 or is_off_distribution(points[0].cell)],
+            label=name if n is None else f"{name}, n={n}",
         )
         for line, place in zip(points, places, strict=True) if axis == "decoded" else ():
             note = curve_and_note(line.cell)[1]

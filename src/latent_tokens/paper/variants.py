@@ -32,6 +32,9 @@ from latent_tokens.tasks import Solvable, Sudoku, Task
 
 DIVERSITY = ", diversity"
 """The end of the names of variants that measure the diversity of boards. Tables and figures leave it out."""
+FP32 = {"precision": "fp32"}
+IN_FP32 = ", fp32"  # ends the names of variants that differ from others in their precision only
+OFF_DISTRIBUTION = "off-distribution"
 Schedule = Callable[[int, int], int | Callable[[int], int]]
 """(L, size) -> the number of latents, or number masked -> number of latents."""
 
@@ -203,18 +206,21 @@ VARIANTS: Registry[Variant] = Registry(
         "least certain": Variant(adjust=partial(certain, -1)),
         "relevant": Variant(evaluation={"latent_policy": "relevant"}),
         **{f"{name}{NATS}": replace(variant, in_nats=True) for name, variant in IN_NATS.items()},
-        "watched": Variant(watcher=lambda task: Foresight()),
+        "watched": Variant(evaluation=FP32, watcher=lambda task: Foresight()),
+        "fp32": Variant(evaluation=FP32),
+        **{f"k={k}{IN_FP32}": Variant(evaluation={"candidates": k, **FP32}) for k in (4, 8)},
+        f"k=8, {OFF_DISTRIBUTION}": Variant(evaluation={"candidates": 8, "off_distribution": True, **FP32}),
         **{
             f"dead ends, k={k}": Variant(evaluation={"candidates": k}, samples=0.15, watcher=DeadEnds)
             for k in (1, 8, "all", "growing")
         },
         **{
-            f"k={k}{DIVERSITY}": Variant(evaluation={"candidates": k, "precision": "fp32"}, watcher=Diversity)
+            f"k={k}{DIVERSITY}": Variant(evaluation={"candidates": k, **FP32}, watcher=Diversity)
             for k in (8, "all", "growing")
         },
         **{
             f"k={k}, noise {noise:g}{DIVERSITY}": Variant(
-                evaluation={"candidates": k, "confidence_noise": noise, "precision": "fp32"},
+                evaluation={"candidates": k, "confidence_noise": noise, **FP32},
                 watcher=Diversity,
             )
             for k in (8, "all", "growing")
@@ -225,6 +231,7 @@ VARIANTS: Registry[Variant] = Registry(
 
 LABELS = {
     "plain": "default",
+    "fp32": "default",
     "as printed": "not reshuffled",
     "a share": "proportional",
     "early": "all early, then none",
@@ -239,5 +246,5 @@ def label(variant: str | None) -> str:
     """Return the name of a variant in tables and figures."""
     if variant is None:
         return ""
-    name = variant.removesuffix(NATS).removesuffix(DIVERSITY)
+    name = variant.removesuffix(NATS).removesuffix(DIVERSITY).removesuffix(IN_FP32)
     return LABELS.get(name, name).replace(" %", "%")

@@ -28,6 +28,7 @@ from latent_tokens.checkpoints.tensor_files import tensors_sha256
 from latent_tokens.cli import main
 from latent_tokens.network.hf_adapter import Adapter, add_lora, merged
 from latent_tokens.network.hf_model import FAMILIES
+from latent_tokens.sharing.text_model import open_model
 from latent_tokens.tasks.text.tokenizer import learn_bpe
 from latent_tokens.training.state import saved_states
 from latent_tokens.training.step import ema_update, place_ema
@@ -324,16 +325,47 @@ def test_adapter_is_refused_with_another_base(adapted, data, bases, tmp_path):
     other = tiny_model("llama", vocab_size=MASK["llama"])
     other.lm_head.weight.data[0, 0] += 1
     other.save_pretrained(moved)
-    message = rf"{run}: adapts {bases / 'llama'} with SHA-256 \w+, and {moved} has \w+. In Python, name its"
+    message = rf"{run}: adapts {bases / 'llama'} with SHA-256 \w+, and {moved} has \w+. Name its directory"
     with pytest.raises(ValueError, match=message) as error:
         from_pretrained(run, base=moved)
     assert "\n" not in str(error.value)
     with pytest.raises(ValueError, match=r"has a LoRA adapter. Use base=DIR instead"):
         from_pretrained(run, net=from_transformers(bases / "llama", "new"))
-    with pytest.raises(ValueError, match=r"adapts .*not found.*In Python, name its directory"):
+    with pytest.raises(ValueError, match=r"adapts .*not found.*Name its directory with base=DIR"):
         from_pretrained(run, base=tmp_path / "nowhere")
     with pytest.raises(ValueError, match=r"start=.*: is a run whose weights are not merged. Export"):
         fit(lora_config(tmp_path / "run", data, run))
+
+
+def test_commands_take_the_place_of_a_base_that_moved(adapted, data, bases, tmp_path, monkeypatch, capsys):
+    run = shutil.copytree(adapted["llama"], tmp_path / "run")
+    moved = shutil.copytree(bases / "llama", tmp_path / "moved")
+    config = json.loads((run / "config.json").read_text())
+    config["model"]["adapter"]["base"] = "gone"
+    (run / "config.json").write_text(json.dumps(config))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("a text")
+    commands = (
+        f"sample {run} --prompt a",
+        f"evaluate {run} --data {data} --num-samples 2 --out rows",
+        f"likelihood {run} --text a.txt",
+        f"export {run} merged",
+    )
+    for command in commands:
+        assert main(command.split()) == 2
+        error = capsys.readouterr().err
+        assert "adapts gone. " in error
+        assert "Name its directory with --base DIR" in error
+        assert main([*command.split(), "--base", str(moved)]) == 0, capsys.readouterr().err
+        capsys.readouterr()
+    with pytest.raises(ValueError, match="adapts gone"):
+        open_model(run, None)
+    opened = open_model(run, None, moved)
+    assert torch.equal(logits_of(opened.net), logits_of(load(run, base=moved).net))
+    with pytest.raises(ValueError, match=r"has no LoRA adapter\. Leave base out"):
+        open_model(moved, None, bases / "llama")
+    assert main(["sample", "sudoku-6-scdm", "--num-samples", "1", "--base", "x"]) == 2
+    assert "--base x: " in capsys.readouterr().err
 
 
 def test_run_opened_by_from_transformers_is_refused(adapted):

@@ -128,8 +128,7 @@ def read_base(adapter: Adapter, folder: Path, base: str | Path | None) -> PreTra
         ValueError: it is missing, or another one.
     """
     name = str(base or adapter.base)
-    in_python = f"from_pretrained({str(folder)!r}, base=...)"
-    hint = f"In Python, name its directory: {in_python}, or start=DIR to resume it."
+    hint = "Name its directory with base=DIR, or start=DIR to resume it."
     try:
         path = find(name, partial(fetch, files=FILES))
     except ValueError as error:

@@ -59,7 +59,7 @@ def run_evaluate(command: Evaluate) -> int:
     from latent_tokens.tasks import Text
     from latent_tokens.training.tracking import resumed_tracker
 
-    net = model_of(command.run, command.own.method)
+    net = model_of(command.run, command.own.method, command.own.base)
     folder = find(command.run)
     if command.out is not None:
         check_out(command.out)

@@ -24,7 +24,7 @@ class Export:
     """Model to export. A run directory, a bundled model, or a name on the Hugging Face Hub."""
     out: Positional[Path]
     """Model directory to write. It must be missing or empty."""
-    own: Annotated[OwnCode, Settings(("method",))] = field(default_factory=OwnCode)
+    own: Annotated[OwnCode, Settings(("method", "base"))] = field(default_factory=OwnCode)
     precision: Literal["fp32", "bf16"] = "fp32"
     """Floating-point format of the weights. bf16 halves the size of the file."""
     license: str | None = None
@@ -40,8 +40,7 @@ def run_export(command: Export) -> int:
 
     check_out(command.out)
     dtype = torch.bfloat16 if command.precision == "bf16" else torch.float32
-    save_pretrained(
-        opened(command.run, command.own.method), command.out, dtype=dtype, license=command.license
-    )
+    net = opened(command.run, command.own.method, command.own.base)
+    save_pretrained(net, command.out, dtype=dtype, license=command.license)
     print(command.out)
     return 0

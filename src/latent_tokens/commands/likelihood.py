@@ -33,7 +33,7 @@ class Likelihood:
 
     run: Positional[str]
     """Text model. A run directory, a model directory, or a name on the Hugging Face Hub."""
-    own: Annotated[OwnCode, Settings(("method",))] = field(default_factory=OwnCode)
+    own: Annotated[OwnCode, Settings(("method", "base"))] = field(default_factory=OwnCode)
     text: Path | None = None
     """UTF-8 text file to measure. Give either --text or --data."""
     data: Path | None = None
@@ -94,7 +94,7 @@ def run_likelihood(command: Likelihood) -> int:
         if getattr(command, name) is not None:
             check_int(name, getattr(command, name), 1)
     check_order(command.order)
-    net = model_of(command.run, command.own.method)
+    net = model_of(command.run, command.own.method, command.own.base)
     task = learned_text(find(command.run))
     check_fits(net, task)
     samplings = [

@@ -34,7 +34,7 @@ class LmEval:
     """Tasks of lm-eval, or groups of them."""
     include_path: Path | None = None
     """Directory with tasks of your own, as YAML files."""
-    own: Annotated[OwnCode, Settings(("method",))] = field(default_factory=OwnCode)
+    own: Annotated[OwnCode, Settings(("method", "base"))] = field(default_factory=OwnCode)
     latents: int | Literal["all"] | None = None
     """Number of latent tokens (n) in the input. A number or all. There is one candidate. Default: the
     method's own, 0 for scdm and esolm."""
@@ -104,6 +104,7 @@ def run_lm_eval(command: LmEval) -> int:
         batch_size=command.batch_size,
         device=processes.fastest_device(),
         off_distribution=command.off_distribution,
+        base=command.own.base,
     )
 
     # Evaluate it, print and write the results.

@@ -82,7 +82,7 @@ def run_sample(command: Sample) -> int:
     if count is None:
         count = 1 if command.show else 2
     check_int("num_samples", count, 1)
-    net = model_of(command.run, command.own.method)
+    net = model_of(command.run, command.own.method, command.own.base)
     if command.compile:
         compile_blocks(net)
     task = learned_task(find(command.run), command.own.task)

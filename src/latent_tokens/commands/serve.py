@@ -10,11 +10,12 @@ import threading
 import webbrowser
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional
 
 from latent_tokens.checks import check_int
+from latent_tokens.commands.options import Settings
 from latent_tokens.commands.shared import OwnCode
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Serve:
 
     runs: Positional[tuple[str, ...]] = ()
     """Run directories to offer in addition to the bundled models."""
-    own: OwnCode = field(default_factory=OwnCode)
+    own: Annotated[OwnCode, Settings(("task", "method"))] = field(default_factory=OwnCode)
     host: str = "127.0.0.1"
     """Host name or address to listen on. One that is not of this machine alone lets others decode here."""
     allow_host: tuple[str, ...] = ()

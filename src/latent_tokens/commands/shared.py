@@ -9,12 +9,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class OwnCode:
-    """Code of a user that a model needs. A module is imported only if its name is typed."""
+    """What a model directory lacks: code of a user, or the base of a LoRA adapter if it was moved.
+
+    A module is imported only if its name is typed.
+    """
 
     task: str | None = None
     """Task of the model if it is your own, as module:Name. Default: that of the model."""
     method: str | None = None
     """Method of the model if it has functions of your own, as module:name. Default: that of the model."""
+    base: str | None = None
+    """Base of a LoRA adapter, by directory or name. Default: the one that it was trained with."""
 
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc

@@ -39,7 +39,7 @@ class Solve:
             helps={"seed": "Random seed. Attempt i depends on (seed, i) only."},
         ),
     ] = field(default_factory=SamplingConfig)
-    own: OwnCode = field(default_factory=OwnCode)
+    own: Annotated[OwnCode, Settings(("task", "method"))] = field(default_factory=OwnCode)
     attempts: int = 1
     """Number of answers to try. The first valid one is shown."""
 

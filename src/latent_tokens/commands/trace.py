@@ -42,7 +42,7 @@ class Trace:
             helps={"seed": "Random seed. The decode is the first attempt of solve with this seed."},
         ),
     ] = field(default_factory=SamplingConfig)
-    own: OwnCode = field(default_factory=OwnCode)
+    own: Annotated[OwnCode, Settings(("task", "method"))] = field(default_factory=OwnCode)
     replace: bool = False
     """Overwrite files that exist."""
 

@@ -68,6 +68,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         device: the device of the network. None leaves it where it is.
         off_distribution: allow any n for a method whose n is fixed in training.
         max_batch_size: not used, but passed by lm-eval.
+        base: the model that a LoRA adapter belongs to, as for `from_pretrained`.
 
     Raises:
         ImportError: lm-eval is not installed.
@@ -93,12 +94,13 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         device: str | torch.device | None = None,
         off_distribution: bool = False,
         max_batch_size: int | None = None,
+        base: str | Path | None = None,
     ) -> None:
         super().__init__()
         # Open the model, and check the settings against its method.
         self.settings = LikelihoodSettings(latents, order, orders, suffix, seed, off_distribution)
         self.rows_at_once = rows_at_once(batch_size)
-        self.model = open_model(model, tokenizer)
+        self.model = open_model(model, tokenizer, base)
         self.schedule, self.num_orders = orders_of(self.model.method, self.settings)
         self.decoding = Decoding(latents=latents, order=self.schedule, off_distribution=off_distribution)
         check_decoding(self.model.method, self.decoding)

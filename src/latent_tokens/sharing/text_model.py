@@ -143,8 +143,14 @@ def with_codec(net: nn.Module, codec: Codec) -> TextModel:
     return TextModel(net, codec, cast(Method, inner.method), cast(int, inner.max_length))
 
 
-def open_model(model: str | Path | nn.Module, tokenizer: Text | PreTrainedTokenizerBase | None) -> TextModel:
+def open_model(
+    model: str | Path | nn.Module,
+    tokenizer: Text | PreTrainedTokenizerBase | None,
+    base: str | Path | None = None,
+) -> TextModel:
     """Return the model of a path or a name, or a network with its tokenizer.
+
+    `base` is the model that a LoRA adapter belongs to, as for `from_pretrained`.
 
     Raises:
         ValueError: the model cannot be read, or the tokenizer is missing or not needed.
@@ -152,7 +158,7 @@ def open_model(model: str | Path | nn.Module, tokenizer: Text | PreTrainedTokeni
     if not isinstance(model, nn.Module):
         if tokenizer is not None:
             raise ValueError("tokenizer: a model of a path or a name has its own. Leave it out.")
-        return read_text_model(model)
+        return read_text_model(model, base)
     if tokenizer is None:
         raise ValueError(
             "tokenizer=None: it is not part of a network. Pass its Text, or a tokenizer of transformers."
@@ -161,7 +167,7 @@ def open_model(model: str | Path | nn.Module, tokenizer: Text | PreTrainedTokeni
     return with_codec(model, codec)
 
 
-def read_text_model(folder_or_name: str | Path) -> TextModel:
+def read_text_model(folder_or_name: str | Path, base: str | Path | None = None) -> TextModel:
     """Return the language model of a path or a name, on the CPU.
 
     A directory of transformers is opened as it is, as an autoregressive model (`arm`).
@@ -171,6 +177,8 @@ def read_text_model(folder_or_name: str | Path) -> TextModel:
     """
     folder = find(folder_or_name, partial(fetch, files=(*FILES, "*.jinja")))
     if is_of_transformers(folder):
+        if base is not None:
+            raise ValueError(f"base={base}: {folder} has no LoRA adapter. Leave base out.")
         model = read_model(folder)
         if type(model).__name__.endswith("ForMaskedLM"):
             problem = "is a masked language model, which does not predict the next token"
@@ -178,7 +186,7 @@ def read_text_model(folder_or_name: str | Path) -> TextModel:
             raise ValueError(f"{folder}: {problem}. {fix}.")
         net = HuggingFaceDenoiser(model, None, readout="shifted").eval()
         return with_codec(net, read_codec(folder))
-    ours = from_pretrained(folder)
+    ours = from_pretrained(folder, base=base)
     task = learned_text(folder)
     check_fits(ours, task)
     return with_codec(ours, TextCodec(task))

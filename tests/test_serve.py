@@ -414,6 +414,13 @@ def test_incomplete_model_is_refused_before_it_is_served(slow, tmp_path, damage)
         ModelCache([*shipped_names(), str(folder)], learned_task)
 
 
+def test_named_run_is_the_first_model(tmp_path):
+    """The page opens with it, even if its method fixes the number of latent tokens."""
+    run = str(shutil.copytree(find("sudoku-6-mdm"), tmp_path / "run"))
+    names = [entry["name"] for entry in ModelCache([run, "sudoku-6-arm", MODEL], learned_task).entries]
+    assert names == [run, MODEL, "sudoku-6-arm"]
+
+
 def test_few_models_are_kept(models):
     names = shipped_names()
     few = ModelCache(names, learned_task, most=2)

@@ -48,7 +48,7 @@ class ModelCache:
         self.folders = {name: find(name) for name in names}
         self.tasks = {name: solvable(name, task_of(folder)) for name, folder in self.folders.items()}
         entries = [checked_entry(name, self.folders[name], task) for name, task in self.tasks.items()]
-        self.entries = sorted(entries, key=lambda entry: not entry["dial"])
+        self.entries = sorted(entries, key=lambda entry: entry["in_page"] and not entry["dial"])
         self.loaded: OrderedDict[str, LoadedModel] = OrderedDict()
         self.lock = Lock()
 

@@ -75,6 +75,20 @@ def test_networks_that_the_page_cannot_compute_have_a_reason(six):
     assert "models of sudoku-4, sudoku-6, sudoku-9 and sudoku-16 only" in inlined.why_recorded([zebra])
 
 
+@pytest.mark.parametrize(
+    ("name", "setting", "reason"),
+    [
+        ("sudoku-6-scdm", {"order": "blockwise:6"}, "A page does not decode in the order blockwise:6."),
+        ("sudoku-6-mdm", {"off_distribution": True}, "A page does not decode off-distribution."),
+    ],
+)
+def test_trace_page_is_fixed_if_it_cannot_repeat_the_decode(name, setting, reason):
+    own = model(name)
+    page = page_with([decoded(own, SIX, latents=4, **setting)], models=[own])
+    assert reason in page
+    assert '<script type="application/json" id="entries">null</script>' in page
+
+
 @pytest.mark.slow
 def test_trace_page_decodes_with_its_own_model(opened, six, tmp_path):
     file = tmp_path / "trace.html"

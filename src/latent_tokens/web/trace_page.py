@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from latent_tokens.configs.sampling import block_in
 from latent_tokens.storage import sha256_of
-from latent_tokens.trace.events import Start, Trace
+from latent_tokens.trace.events import Start, StartSettings, Trace
 from latent_tokens.trace.frozen import PageRecord
 from latent_tokens.trace.record import LoadedModel
 from latent_tokens.web.curves import curves
@@ -22,8 +23,8 @@ NO_MODEL = "This file has no model in it."
 def page_with(traces: Sequence[Trace], caption: str = "", models: Sequence[LoadedModel] = ()) -> str:
     """Return the page that opens on recorded decodes.
 
-    The page decodes with the models if `why_recorded` accepts them. Else it has the recorded steps only, and
-    states why its slider is fixed.
+    The page decodes with the models if `why_recorded` accepts them and `why_not_repeated` the settings. Else
+    it has the recorded steps only, and states why its slider is fixed.
 
     Args:
         traces: one decode, or two to compare.
@@ -40,6 +41,8 @@ def page_with(traces: Sequence[Trace], caption: str = "", models: Sequence[Loade
             "Use fewer latent tokens, a smaller board, or one decode."
         )
     reason = why_recorded(models) if models else NO_MODEL
+    reasons = [reason, *(why_not_repeated(trace["start"]["settings"]) for trace in traces)]
+    reason = next(filter(None, reasons), "")
     contents: dict[str, object] = {
         "curves": curves(),
         "traces": traces,
@@ -51,6 +54,15 @@ def page_with(traces: Sequence[Trace], caption: str = "", models: Sequence[Loade
         contents["weights"] = {name: inlined(model) for name, model in by_name.items()}
         contents["record"] = record_of(models)
     return with_policy(document_with(contents))
+
+
+def why_not_repeated(settings: StartSettings) -> str:
+    """Return why the engine cannot decode with these settings, in one sentence, or ""."""
+    if block_in(settings["order"]) is not None:
+        return f"A page does not decode in the order {settings['order']}."
+    if settings.get("off_distribution", False):
+        return "A page does not decode off-distribution."
+    return ""
 
 
 def entry_with(model: LoadedModel, start: Start, caption: str) -> ModelEntry:

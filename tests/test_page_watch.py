@@ -110,3 +110,12 @@ def test_play_is_within_a_few_tabs_of_the_board(opened, file):
         presses += 1
         assert presses <= 5
     screen(page, "keyboard-play")
+
+
+def test_address_takes_any_k_and_a_long_seed(opened, file):
+    page = opened(f"{file}#tab=watch&k=3&seed=1234567", offline=True)
+    ended(page)
+    assert page.locator("#fault").is_hidden()
+    settings(page)
+    assert page.get_by_label("Candidates").first.input_value() == "3"
+    assert page.get_by_label("Seed").first.input_value() == "1234567"

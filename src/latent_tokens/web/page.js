@@ -102,13 +102,16 @@
   var ANY = rule("", () => true);
   var LATENTS = rule("must be a number of latent tokens or all", (value) => TURNS.test(value));
   var STEP = rule("must be a whole number from 0 to 9999", (value) => /^\d{1,4}$/.test(value));
-  var SEED = rule("must be a whole number from 0 to 999999", (value) => /^\d{1,6}$/.test(value));
+  var SEED = rule("must be a whole number of at most 15 digits", (value) => /^\d{1,15}$/.test(value));
   var CELLS = rule("must be cells with a dot between them", (value) => /^\d+(\.\d+)*$/.test(value));
   var PATTERN = rule(
     "must be a method and a number, such as scdm.4 or scdm.4.kept",
     (value) => /^(mdm|sidm|scdm|esolm)\.\d{1,3}(\.kept)?$/.test(value)
   );
-  var K = oneOf(CANDIDATES.map(([k]) => k));
+  var K = rule(
+    "must be a number of candidates from 1, all or growing",
+    (value) => /^([1-9]\d{0,3}|all|growing)$/.test(value)
+  );
   var ORDER = oneOf(ORDERS.map(([order]) => order));
   var RULES = {
     tab: ANY,
@@ -135,7 +138,7 @@
     const address = {};
     const problems = [];
     for (const [name, value] of new URLSearchParams(text)) {
-      if (!(name in RULES)) problems.push(problemOf(name, value, "is not a setting of the page"));
+      if (!Object.hasOwn(RULES, name)) problems.push(problemOf(name, value, "is not a setting of the page"));
       else if (!RULES[name].isValid(value)) problems.push(problemOf(name, value, RULES[name].words));
       else address[name] = value;
     }

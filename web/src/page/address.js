@@ -1,6 +1,6 @@
 /** The address: the part after # has the state of the page, so that a link leads to the same view. */
 
-import { CANDIDATES, ORDERS } from "./settings.js";
+import { ORDERS } from "./settings.js";
 import { settled } from "./dom.js";
 
 /** @typedef {Record<string, string>} Address */
@@ -17,12 +17,14 @@ const TURNS = /^(all|\d{1,4})(,(all|\d{1,4})@\d{1,4})*$/; // such as all,4@7
 const ANY = rule("", () => true);
 const LATENTS = rule("must be a number of latent tokens or all", (value) => TURNS.test(value));
 const STEP = rule("must be a whole number from 0 to 9999", (value) => /^\d{1,4}$/.test(value));
-const SEED = rule("must be a whole number from 0 to 999999", (value) => /^\d{1,6}$/.test(value));
+const SEED = rule("must be a whole number of at most 15 digits", (value) => /^\d{1,15}$/.test(value));
 const CELLS = rule("must be cells with a dot between them", (value) => /^\d+(\.\d+)*$/.test(value));
 const PATTERN = rule("must be a method and a number, such as scdm.4 or scdm.4.kept", (value) =>
   /^(mdm|sidm|scdm|esolm)\.\d{1,3}(\.kept)?$/.test(value),
 );
-const K = oneOf(CANDIDATES.map(([k]) => k));
+const K = rule("must be a number of candidates from 1, all or growing", (value) =>
+  /^([1-9]\d{0,3}|all|growing)$/.test(value),
+);
 const ORDER = oneOf(ORDERS.map(([order]) => order));
 
 /** @type {Record<string, Rule>} The entries of an address. Those that end in 2 are of the second board. */
@@ -58,7 +60,7 @@ export function readAddress() {
   const address = {};
   const problems = [];
   for (const [name, value] of new URLSearchParams(text)) {
-    if (!(name in RULES)) problems.push(problemOf(name, value, "is not a setting of the page"));
+    if (!Object.hasOwn(RULES, name)) problems.push(problemOf(name, value, "is not a setting of the page"));
     else if (!RULES[name].isValid(value)) problems.push(problemOf(name, value, RULES[name].words));
     else address[name] = value;
   }

@@ -950,6 +950,10 @@ def test_a_larger_puzzle_takes_a_larger_model(opened, left_to_right):
     page.get_by_role("button", name="Use").click()
     assert "The board keeps its puzzle." in words.inner_text()
     assert text.get_attribute("aria-invalid") == "true"
+    text.fill("x" * 81)
+    page.get_by_role("button", name="Use").click()
+    assert '"x" in row 1 column 1: must be 1 to 9' in words.inner_text()
+    assert page.get_by_label("Model").first.input_value() == "sudoku-6-scdm"
     text.fill("1" + "." * 80)
     page.get_by_role("button", name="Use").click()
     assert page.get_by_label("Model").first.input_value() == "sudoku-9-scdm"

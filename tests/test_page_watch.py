@@ -119,3 +119,13 @@ def test_address_takes_any_k_and_a_long_seed(opened, file):
     settings(page)
     assert page.get_by_label("Candidates").first.input_value() == "3"
     assert page.get_by_label("Seed").first.input_value() == "1234567"
+
+
+def test_address_names_a_wrong_puzzle(opened, file):
+    page = opened(f"{file}#tab=watch&puzzle=12&constructor=1", offline=True)
+    ended(page)
+    page.locator("#puzzle-words", has_text="The puzzle has one solution.").wait_for()
+    fault = page.locator("#fault").inner_text()
+    assert "puzzle=12 in the address: A puzzle of 2 characters: 6x6 has 36, row by row, " in fault
+    assert "constructor=1 in the address: is not a setting of the page." in fault
+    assert page.locator("#text").get_attribute("aria-invalid") is None

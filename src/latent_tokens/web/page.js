@@ -3230,24 +3230,34 @@
       return writeSudoku(readSudoku(puzzle, this.board.side));
     }
     /**
-     * Load a puzzle. A Sudoku of another size is loaded with a model of that size.
+     * Load a puzzle, or write why it cannot be read.
      *
      * @param {string} text
      * @param {number} at the step from which it is shown
      */
     load(text, at = 1) {
-      if (!this.isSudoku) return this.replace(text, [], at);
-      const side = sideOf(text);
-      if (side && side !== this.board.side) this.actions.takeSide(side);
       try {
-        const empty = Array(this.board.side ** 2).fill(null);
-        const digits = text ? readSudoku(text, this.board.side) : empty;
-        return this.replace(writeSudoku(digits), digits, at);
+        return this.take(text, at);
       } catch (error) {
         if (!(error instanceof Fault)) throw error;
         this.field.setAttribute("aria-invalid", "true");
         return write(this.words, `${error.message} The board keeps its puzzle.`, true);
       }
+    }
+    /**
+     * Take a puzzle. A Sudoku of another size is taken with a model of that size, if there is one.
+     *
+     * @param {string} text
+     * @param {number} at the step from which it is shown
+     * @throws {Fault} the text is not a puzzle; the board and its model stay
+     */
+    take(text, at) {
+      if (!this.isSudoku) return this.replace(text, [], at);
+      const sideOfText = sideOf(text) ?? 0;
+      const side = this.actions.offersSide(sideOfText) ? sideOfText : this.board.side;
+      const digits = text ? readSudoku(text, side) : Array(side ** 2).fill(null);
+      if (side !== this.board.side) this.actions.takeSide(side);
+      return this.replace(writeSudoku(digits), digits, at);
     }
     /**
      * @param {string} text
@@ -3399,6 +3409,7 @@
       });
       this.puzzle = new Puzzle({
         model: () => this.model,
+        offersSide: (side) => this.modelsOf(side).length > 0,
         takeSide: (side) => this.takeSide(side),
         changed: (at) => this.newPuzzle(at)
       });
@@ -3440,17 +3451,23 @@
       this.addLane().settings.offer(models, models[0].name);
     }
     /**
+     * Return the offered models of boards of a side.
+     *
+     * @param {number} side
+     */
+    modelsOf(side) {
+      return this.lanes[0].settings.offered.filter((model) => model.kind === "sudoku" && model.side === side);
+    }
+    /**
      * Take a model of boards of a side, with the method of the present one if there is one.
      *
      * @param {number} side
      */
     takeSide(side) {
-      const { settings } = this.lanes[0];
-      const models = settings.offered.filter((model2) => model2.kind === "sudoku" && model2.side === side);
+      const models = this.modelsOf(side);
       const model = models.find(({ method }) => method === this.model.method) ?? models[0];
-      if (!model) return;
       if (this.comparison.isOn) this.comparison.end();
-      settings.setModel(model.name);
+      this.lanes[0].settings.setModel(model.name);
       this.task = model.task;
       this.puzzle.forget();
     }
@@ -3564,8 +3581,8 @@
   function restore(watch, address) {
     const { model, puzzle, n, k, order, seed, step, keep, same } = address;
     const { settings } = watch.lanes[0];
-    const problems = unknownModels(watch, address);
-    if (model && !problems.length) settings.setModel(model);
+    const unknown = unknownModels(watch, address);
+    if (model && !unknown.length) settings.setModel(model);
     if (k) settings.wished.candidates = k;
     if (order) settings.wished.order = order;
     if (seed) watch.seed.value = seed;
@@ -3573,9 +3590,9 @@
     settings.apply();
     watch.task = watch.model.task;
     watch.puzzle.loadFirst();
-    if (puzzle !== void 0) watch.puzzle.load(puzzle, 0);
+    const problems = [...unknown, ...restorePuzzle(watch, puzzle)];
     if (n) settings.wished.latents = n;
-    restoreSecond(watch, address, problems.length ? watch.model.name : address.model2);
+    restoreSecond(watch, address, unknown.length ? watch.model.name : address.model2);
     watch.comparison.isSame = same === "1" && watch.comparison.isOn;
     if (step) watch.player.at = Number(step);
     const { steps } = watch;
@@ -3586,6 +3603,16 @@
   function unknownModels(watch, address) {
     const names = watch.lanes[0].settings.offered.map(({ name }) => name);
     return ["model", "model2"].filter((entry) => address[entry] && !names.includes(address[entry])).map((entry) => problemOf(entry, address[entry], `the page offers ${names.join(", ")}`));
+  }
+  function restorePuzzle(watch, puzzle) {
+    if (puzzle === void 0) return [];
+    try {
+      watch.puzzle.take(puzzle, 0);
+      return [];
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error;
+      return [problemOf("puzzle", puzzle, error.message.replace(/\.$/, ""))];
+    }
   }
   function restoreSecond({ comparison, lanes, model: first }, { n, n2, k2, order2, model2 }, model) {
     if (comparison.isOn) comparison.end();

@@ -8,7 +8,8 @@ import { SIGNS, clashes, readSudoku, sideOf, writeSudoku } from "./sudoku.js";
 /**
  * @typedef {object} PuzzleActions
  * @property {() => ModelEntry} model the model that reads the puzzle
- * @property {(side: number) => void} takeSide take a model of boards of that side, if there is one
+ * @property {(side: number) => boolean} offersSide whether there is a model of boards of that side
+ * @property {(side: number) => void} takeSide take a model of boards of that side
  * @property {(at: number) => void} changed there is another puzzle, shown from a step on
  */
 
@@ -111,24 +112,35 @@ export class Puzzle {
   }
 
   /**
-   * Load a puzzle. A Sudoku of another size is loaded with a model of that size.
+   * Load a puzzle, or write why it cannot be read.
    *
    * @param {string} text
    * @param {number} at the step from which it is shown
    */
   load(text, at = 1) {
-    if (!this.isSudoku) return this.replace(text, [], at);
-    const side = sideOf(text);
-    if (side && side !== this.board.side) this.actions.takeSide(side);
     try {
-      const empty = Array(this.board.side ** 2).fill(null);
-      const digits = text ? readSudoku(text, this.board.side) : empty;
-      return this.replace(writeSudoku(digits), digits, at);
+      return this.take(text, at);
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       this.field.setAttribute("aria-invalid", "true");
       return write(this.words, `${error.message} The board keeps its puzzle.`, true);
     }
+  }
+
+  /**
+   * Take a puzzle. A Sudoku of another size is taken with a model of that size, if there is one.
+   *
+   * @param {string} text
+   * @param {number} at the step from which it is shown
+   * @throws {Fault} the text is not a puzzle; the board and its model stay
+   */
+  take(text, at) {
+    if (!this.isSudoku) return this.replace(text, [], at);
+    const sideOfText = sideOf(text) ?? 0;
+    const side = this.actions.offersSide(sideOfText) ? sideOfText : this.board.side;
+    const digits = text ? readSudoku(text, side) : Array(side ** 2).fill(null);
+    if (side !== this.board.side) this.actions.takeSide(side);
+    return this.replace(writeSudoku(digits), digits, at);
   }
 
   /**

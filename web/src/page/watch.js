@@ -46,6 +46,7 @@ export class Watch {
     });
     this.puzzle = new Puzzle({
       model: () => this.model,
+      offersSide: (side) => this.modelsOf(side).length > 0,
       takeSide: (side) => this.takeSide(side),
       changed: (at) => this.newPuzzle(at),
     });
@@ -93,17 +94,24 @@ export class Watch {
   }
 
   /**
+   * Return the offered models of boards of a side.
+   *
+   * @param {number} side
+   */
+  modelsOf(side) {
+    return this.lanes[0].settings.offered.filter((model) => model.kind === "sudoku" && model.side === side);
+  }
+
+  /**
    * Take a model of boards of a side, with the method of the present one if there is one.
    *
    * @param {number} side
    */
   takeSide(side) {
-    const { settings } = this.lanes[0];
-    const models = settings.offered.filter((model) => model.kind === "sudoku" && model.side === side);
+    const models = this.modelsOf(side);
     const model = models.find(({ method }) => method === this.model.method) ?? models[0];
-    if (!model) return;
     if (this.comparison.isOn) this.comparison.end();
-    settings.setModel(model.name);
+    this.lanes[0].settings.setModel(model.name);
     this.task = model.task;
     this.puzzle.forget();
   }

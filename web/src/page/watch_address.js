@@ -1,6 +1,7 @@
 /** The part of the address that the tab Watch has. */
 
 import { problemOf } from "./address.js";
+import { Fault } from "./server.js";
 
 /** @typedef {import("./address.js").Address} Address */
 /** @typedef {import("./lane.js").Lane} Lane */
@@ -16,8 +17,8 @@ import { problemOf } from "./address.js";
 export function restore(watch, address) {
   const { model, puzzle, n, k, order, seed, step, keep, same } = address;
   const { settings } = watch.lanes[0];
-  const problems = unknownModels(watch, address);
-  if (model && !problems.length) settings.setModel(model);
+  const unknown = unknownModels(watch, address);
+  if (model && !unknown.length) settings.setModel(model);
   if (k) settings.wished.candidates = k;
   if (order) settings.wished.order = order;
   if (seed) watch.seed.value = seed;
@@ -25,9 +26,9 @@ export function restore(watch, address) {
   settings.apply();
   watch.task = watch.model.task;
   watch.puzzle.loadFirst();
-  if (puzzle !== undefined) watch.puzzle.load(puzzle, 0);
+  const problems = [...unknown, ...restorePuzzle(watch, puzzle)];
   if (n) settings.wished.latents = n; // another puzzle forgets at which steps n changes
-  restoreSecond(watch, address, problems.length ? watch.model.name : address.model2);
+  restoreSecond(watch, address, unknown.length ? watch.model.name : address.model2);
   watch.comparison.isSame = same === "1" && watch.comparison.isOn;
   if (step) watch.player.at = Number(step);
   const { steps } = watch;
@@ -47,6 +48,24 @@ function unknownModels(watch, address) {
   return ["model", "model2"]
     .filter((entry) => address[entry] && !names.includes(address[entry]))
     .map((entry) => problemOf(entry, address[entry], `the page offers ${names.join(", ")}`));
+}
+
+/**
+ * Load the puzzle of an address, if it has one.
+ *
+ * @param {Watch} watch
+ * @param {string | undefined} puzzle
+ * @returns {string[]} why it cannot be read
+ */
+function restorePuzzle(watch, puzzle) {
+  if (puzzle === undefined) return [];
+  try {
+    watch.puzzle.take(puzzle, 0);
+    return [];
+  } catch (error) {
+    if (!(error instanceof Fault)) throw error;
+    return [problemOf("puzzle", puzzle, error.message.replace(/\.$/, ""))];
+  }
 }
 
 /**

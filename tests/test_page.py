@@ -283,6 +283,20 @@ def test_both_boards_show_the_same_state(opened, address):
     assert page.locator(".instead").count() == 0
 
 
+def test_same_board_is_for_models_in_the_page(opened, own):
+    with serving([own, "sudoku-6-scdm"]) as address:
+        page = opened(f"{address}#tab=watch&model=sudoku-6-scdm&n=0&n2=all&same=1")
+        ended(page, 1)
+        same = page.get_by_role("button", name="Same board")
+        assert same.get_attribute("aria-pressed") == "true"
+        settings(page)
+        page.get_by_label("Model").nth(1).select_option(own)
+        ended(page, 1)
+        until(page, "!location.hash.includes('same=1')")
+        assert same.is_hidden()
+        assert not page.locator(".lane h2").nth(1).inner_text().endswith("on the board of A")
+
+
 def test_a_decode_is_saved_as_a_gif(opened, static_pages):
     page = opened((static_pages / "latent-tokens.html").as_uri() + "#watch", offline=True)
     ended(page)

@@ -2511,8 +2511,8 @@
   var Comparison = class {
     latentsAlone = "all";
     // n of the first lane before the comparison
-    isSame = false;
-    // whether B shows the board of A
+    isSameChosen = false;
+    // whether B is to show the board of A
     line = $("#parting");
     /**
      * @param {Watch} watch
@@ -2523,12 +2523,21 @@
       this.same = engine && new SameBoard(engine, () => watch.drawSoon());
       onPress($("#compare"), () => this.toggle());
       onPress($("#same"), () => {
-        this.isSame = !this.isSame;
+        this.isSameChosen = !this.isSameChosen;
         watch.draw();
       });
     }
     get isOn() {
       return this.watch.lanes.length > 1;
+    }
+    /** Whether B can show the board of A: the page predicts it with B's model. */
+    get isSameOffered() {
+      const { lanes, puzzle } = this.watch;
+      return this.isOn && this.same !== null && puzzle.isSudoku && lanes[1].model.in_page;
+    }
+    /** Whether B shows the board of A. */
+    get isSame() {
+      return this.isSameChosen && this.isSameOffered;
     }
     /** Compare no latent tokens with all, or end the comparison. */
     toggle() {
@@ -2565,7 +2574,7 @@
       second.root.remove();
       second.settings.root.remove();
       watch.waiting.delete(second);
-      this.isSame = false;
+      this.isSameChosen = false;
       watch.lanes[0].settings.wish({ latents: this.latentsAlone });
       watch.draw();
     }
@@ -2584,7 +2593,7 @@
     /** Draw the buttons, and the step in which A and B part. */
     draw() {
       $("#compare").setAttribute("aria-pressed", String(this.isOn));
-      $("#same").hidden = !this.isOn || !this.same || !this.watch.puzzle.isSudoku;
+      $("#same").hidden = !this.isSameOffered;
       $("#same").setAttribute("aria-pressed", String(this.isSame));
       $("#lead").hidden = this.isOn;
       this.line.hidden = !this.isOn;
@@ -3593,7 +3602,7 @@
     const problems = [...unknown, ...restorePuzzle(watch, puzzle)];
     if (n) settings.wished.latents = n;
     restoreSecond(watch, address, unknown.length ? watch.model.name : address.model2);
-    watch.comparison.isSame = same === "1" && watch.comparison.isOn;
+    watch.comparison.isSameChosen = same === "1";
     if (step) watch.player.at = Number(step);
     const { steps } = watch;
     if (steps && Number(step) > steps) problems.push(problemOf("step", step, `the decode has ${steps} steps`));

@@ -16,7 +16,7 @@ const SAME_WORDS = "Both boards are that of A, with its candidates. B predicts t
 
 export class Comparison {
   latentsAlone = "all"; // n of the first lane before the comparison
-  isSame = false; // whether B shows the board of A
+  isSameChosen = false; // whether B is to show the board of A
   line = $("#parting");
 
   /**
@@ -28,13 +28,24 @@ export class Comparison {
     this.same = engine && new SameBoard(engine, () => watch.drawSoon());
     onPress($("#compare"), () => this.toggle());
     onPress($("#same"), () => {
-      this.isSame = !this.isSame;
+      this.isSameChosen = !this.isSameChosen;
       watch.draw();
     });
   }
 
   get isOn() {
     return this.watch.lanes.length > 1;
+  }
+
+  /** Whether B can show the board of A: the page predicts it with B's model. */
+  get isSameOffered() {
+    const { lanes, puzzle } = this.watch;
+    return this.isOn && this.same !== null && puzzle.isSudoku && lanes[1].model.in_page;
+  }
+
+  /** Whether B shows the board of A. */
+  get isSame() {
+    return this.isSameChosen && this.isSameOffered;
   }
 
   /** Compare no latent tokens with all, or end the comparison. */
@@ -74,7 +85,7 @@ export class Comparison {
     second.root.remove();
     second.settings.root.remove();
     watch.waiting.delete(second);
-    this.isSame = false;
+    this.isSameChosen = false;
     watch.lanes[0].settings.wish({ latents: this.latentsAlone });
     watch.draw();
   }
@@ -95,7 +106,7 @@ export class Comparison {
   /** Draw the buttons, and the step in which A and B part. */
   draw() {
     $("#compare").setAttribute("aria-pressed", String(this.isOn));
-    $("#same").hidden = !this.isOn || !this.same || !this.watch.puzzle.isSudoku;
+    $("#same").hidden = !this.isSameOffered;
     $("#same").setAttribute("aria-pressed", String(this.isSame));
     $("#lead").hidden = this.isOn;
     this.line.hidden = !this.isOn;

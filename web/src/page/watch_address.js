@@ -29,7 +29,7 @@ export function restore(watch, address) {
   const problems = [...unknown, ...restorePuzzle(watch, puzzle)];
   if (n) settings.wished.latents = n; // another puzzle forgets at which steps n changes
   restoreSecond(watch, address, unknown.length ? watch.model.name : address.model2);
-  watch.comparison.isSame = same === "1" && watch.comparison.isOn;
+  watch.comparison.isSameChosen = same === "1";
   if (step) watch.player.at = Number(step);
   const { steps } = watch;
   if (steps && Number(step) > steps) problems.push(problemOf("step", step, `the decode has ${steps} steps`));

@@ -129,3 +129,16 @@ def test_address_names_a_wrong_puzzle(opened, file):
     assert "puzzle=12 in the address: A puzzle of 2 characters: 6x6 has 36, row by row, " in fault
     assert "constructor=1 in the address: is not a setting of the page." in fault
     assert page.locator("#text").get_attribute("aria-invalid") is None
+
+
+def test_arrow_at_an_edge_stays_in_its_column(opened, file):
+    page = opened(file + PUZZLE, offline=True)
+    ended(page)
+    cell(page, 1, 4).focus()
+    focus = "document.activeElement.getAttribute('aria-label')"
+    for key, place in (("ArrowUp", "row 1 column 4"), ("ArrowLeft", "row 1 column 3")):
+        page.keyboard.press(key)
+        assert page.evaluate(focus).startswith(place)
+    cell(page, 6, 2).focus()
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(focus).startswith("row 6 column 2")

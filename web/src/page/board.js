@@ -58,7 +58,7 @@ export class BoardGrid {
     if (cell < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
     const goal = this.neighbor(event.key, cell);
     const isPress = this.actions.pressed && (event.key === "Enter" || event.key === " ");
-    if (goal !== null) this.cells[Math.min(Math.max(goal, 0), this.cells.length - 1)].focus();
+    if (goal !== null) this.cells[goal]?.focus();
     else if (isPress) this.actions.pressed?.(cell);
     else if (event.key === "Delete" || event.key === "Backspace" || /^[^ ]$/.test(event.key)) {
       return this.actions.typed(cell, event.key);

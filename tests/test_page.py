@@ -815,6 +815,9 @@ def test_the_attention_pattern_is_drawn_on_the_board(opened, static_pages):
     proof.filter(has_text="without the 17 cells").wait_for()
     without, with_later = re.findall(r"\d \([\d.]+%\)", proof.inner_text())
     assert without == with_later
+    page.locator("#attention-dial").fill("21")
+    proof.filter(has_text="No empty cell comes after the blue one.").wait_for()
+    page.locator("#attention-dial").fill("4")
     page.get_by_label("Skip the cells after the blue one").uncheck()
     assert page.locator("#attention-board .later.ignored").count() == 17
     assert "does not attend to the other 17 cells" in story.inner_text()

@@ -859,10 +859,10 @@
         if (version !== this.version) return void 0;
         const words = [skipped, kept].map(({ beliefs }) => this.predictionOf(beliefs[target]));
         const count2 = plural(others.length - latents, "cell");
-        return write(
-          line,
-          `The model predicts ${words[0]} without the ${count2} after the blue one, and ${words[1]} with them.`
-        );
+        const comparison = ` without the ${count2} after the blue one, and ${words[1]} with them.`;
+        const isLast = latents === others.length;
+        const rest = isLast ? ". No empty cell comes after the blue one." : comparison;
+        return write(line, `The model predicts ${words[0]}${rest}`);
       } catch (error) {
         if (!(error instanceof Fault)) throw error;
         return write(line, error.message, true);

@@ -170,10 +170,10 @@ export class Attention {
       if (version !== this.version) return undefined;
       const words = [skipped, kept].map(({ beliefs }) => this.predictionOf(beliefs[target]));
       const count = plural(others.length - latents, "cell");
-      return write(
-        line,
-        `The model predicts ${words[0]} without the ${count} after the blue one, and ${words[1]} with them.`,
-      );
+      const comparison = ` without the ${count} after the blue one, and ${words[1]} with them.`;
+      const isLast = latents === others.length;
+      const rest = isLast ? ". No empty cell comes after the blue one." : comparison;
+      return write(line, `The model predicts ${words[0]}${rest}`);
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       return write(line, error.message, true);

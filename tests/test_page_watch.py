@@ -142,3 +142,29 @@ def test_arrow_at_an_edge_stays_in_its_column(opened, file):
     cell(page, 6, 2).focus()
     page.keyboard.press("ArrowDown")
     assert page.evaluate(focus).startswith("row 6 column 2")
+
+
+OVERFULL = """all => all.filter((one) => {
+    const copy = one.cloneNode();
+    copy.append(new Option(one.selectedOptions[0].text));
+    copy.style = "position: absolute; width: max-content; max-width: none";
+    one.after(copy);
+    const isOverfull = copy.offsetWidth > one.offsetWidth;
+    copy.remove();
+    return isOverfull;
+}).map((one) => one.id || one.className)"""
+
+
+def test_selects_fit_their_text_in_a_narrow_window(opened, file):
+    page = opened(file + PUZZLE, viewport={"width": 320, "height": 640}, offline=True)
+    ended(page)
+    settings(page)
+    for tab in ("Curve", "Watch"):
+        page.get_by_role("tab", name=tab).click()
+        selects = page.locator("select:visible")
+        assert selects.count() >= 4
+        assert selects.evaluate_all(OVERFULL) == []
+        assert set(selects.evaluate_all("all => all.map((one) => getComputedStyle(one).textOverflow)")) == {
+            "ellipsis"
+        }
+        fits(page)

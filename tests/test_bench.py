@@ -156,6 +156,18 @@ def test_growth_is_drawn_and_its_rows_kept(tmp_path, capsys):
     assert "not empty" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("several", ["--sizes nano tiny", "--precisions fp32 bf16"])
+def test_growth_refuses_settings_that_it_would_ignore(tmp_path, capsys, several):
+    assert main(["bench", *several.split(), "--growth", str(tmp_path / "growth")]) == 2
+    assert f"{several} with --growth: growth measures one of them." in capsys.readouterr().err
+
+
+def test_growth_names_its_own_flag_for_a_full_directory(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert main(["bench", "--growth", str(tmp_path)]) == 2
+    assert f"--growth {tmp_path}: exists and is not empty." in capsys.readouterr().err
+
+
 WRONG = [
     "--train tiny:64",
     "--train huge:4x4",

@@ -127,19 +127,20 @@ class Registry(dict[str, T]):
         return value
 
 
-def check_out(out: Path, hint: str = "") -> None:
+def check_out(out: Path, hint: str = "", name: str = "out") -> None:
     """Raise ValueError if `out` exists and is not an empty directory, or is below a file.
 
-    So nothing is overwritten. `hint` is a further way to fix it: a sentence and a space.
+    So nothing is overwritten. `hint` is a further way to fix it: a sentence and a space. `name` is that of
+    the setting.
     """
     if out.resolve() == Path.cwd():
-        raise ValueError(f"out={out}: is the current directory. Choose another directory.")
+        raise ValueError(f"{name}={out}: is the current directory. Choose another directory.")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         fix = f"{hint}Choose another directory, or remove this one."
-        raise ValueError(f"out={out}: exists and is not empty. {fix}")
+        raise ValueError(f"{name}={out}: exists and is not empty. {fix}")
     file = next((parent for parent in out.parents if parent.is_file()), None)
     if file is not None:
-        raise ValueError(f"out={out}: {file} is a file. Choose another directory.")
+        raise ValueError(f"{name}={out}: {file} is a file. Choose another directory.")
 
 
 def ask_hub(name: str, file: str, revision: str | None = None, token: str | bool | None = None) -> None:

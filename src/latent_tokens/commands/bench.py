@@ -47,7 +47,13 @@ def run_bench(command: Bench) -> int:
     if command.check:
         return print_check(command)
     if command.growth is not None:
-        check_out(command.growth)
+        check_out(command.growth, name="growth")
+        for name in ("sizes", "precisions"):
+            values = getattr(command.config, name) or ()
+            if len(values) > 1:
+                raise ValueError(
+                    f"{name}={values} with --growth: growth measures one of them. Leave the others out."
+                )
         if command.config.off_distribution:
             raise ValueError(
                 "off_distribution=True with --growth: growth measures each method as it is trained. "

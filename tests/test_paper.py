@@ -451,6 +451,12 @@ def test_claims_compare_the_same_seeds_of_the_same_weights():
         claims_table("cpu", RUNS, changed)
 
 
+def test_claims_on_text_are_those_of_the_evaluator():
+    verdicts = claims_table("cpu", RUNS, measured(ROWS), judge="trigrams").splitlines()
+    (line,) = (line for line in verdicts if line.startswith("| text | mdm < esolm n=0 |"))
+    assert "| not run | not run |" in line
+
+
 def test_chance_level_of_zebra():
     table = markdown(lines(recipes("table-ar-mtp", "cpu", Path("runs")), {}), "table-ar-mtp", "cpu")
     assignments = (

@@ -82,6 +82,7 @@ def claims_table(
     results: Mapping[str, Row],
     seeds: int | None = None,
     path: Path = Path("rows.jsonl"),
+    judge: str | None = None,
 ) -> str:
     """Return a table with one row per claim, from the results that exist, after one of the paper's claims.
 
@@ -91,12 +92,13 @@ def claims_table(
         results: rows by the hash of their recipe.
         seeds: training seeds of each model. None: as many as the scale has.
         path: the file of the results, for messages.
+        judge: the evaluator model of generated text. None: the scale's.
 
     Raises:
         ValueError: the two sides of a claim have rows of one model with different weights, or of one task
             with different data or problems.
     """
-    listed = decided(scale, root, results, seeds, path)
+    listed = decided(scale, root, results, seeds, path, judge)
     rates = rates_of((recipe for each in listed for recipe in recipes_of(each)), results)
     table: list[tuple[str, ...]] = [HEADINGS]
     for each in listed:
@@ -114,16 +116,21 @@ def claims_table(
 
 
 def decided(
-    scale: ScaleName, root: Path, results: Mapping[str, Row], seeds: int | None, path: Path
+    scale: ScaleName,
+    root: Path,
+    results: Mapping[str, Row],
+    seeds: int | None,
+    path: Path,
+    judge: str | None = None,
 ) -> list[Decided]:
     """Return every claim with its verdict, as `claims_table` describes it."""
     listed = []
     for claim in claims(scale):
         cells = claim.better, claim.worse
-        sides = lines(of_cells(cells, scale, root, seeds), results)
+        sides = lines(of_cells(cells, scale, root, seeds, judge), results)
         check_together([row for line in sides for row in line.rows], path)
         better, worse = on_shared_seeds(*sides)
-        needed = of_cells(cells, scale, root, max(ENOUGH, seeds or 0))
+        needed = of_cells(cells, scale, root, max(ENOUGH, seeds or 0), judge)
         missing = tuple(recipe for recipe in needed if recipe.hash not in results)
         listed.append(Decided(claim, better, worse, *verdict(better, worse, claim.margin), missing))
     return listed

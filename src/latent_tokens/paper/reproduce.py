@@ -139,7 +139,8 @@ def write_claims(config: ReproduceConfig) -> str:
     """Write the verdict on each claim, and return the table."""
     folder = config.out / config.scale
     path = folder / ROWS
-    verdicts = claims_table(config.scale, config.runs, measured(path), config.seeds, path)
+    stored = measured(path)
+    verdicts = claims_table(config.scale, config.runs, stored, config.seeds, path, config.judge)
     table = f"{verdicts}\n`latent-tokens reproduce claims --scale {config.scale}`\n"
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic({folder / "claims.md": table.encode()})

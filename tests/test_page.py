@@ -380,6 +380,21 @@ def test_the_masks_are_those_of_the_rules(opened, address):
     assert page.locator("#diagram line").count() == 2
 
 
+def test_a_late_answer_does_not_replace_a_newer_mask(opened, address):
+    page = opened(address.replace("#watch", "#masks"))
+    page.locator("#mask tbody tr").first.wait_for()
+    held = []
+    page.route("**/api/masks?method=mdm*", lambda route: held.append(route))
+    page.locator("#mask-method").select_option("mdm")
+    page.wait_for_timeout(400)
+    page.locator("#mask-method").select_option("sidm")
+    page.locator("#mask-words", has_text="clean tokens and itself").wait_for()
+    assert len(held) == 1
+    held[0].continue_()
+    page.wait_for_timeout(500)
+    assert "clean tokens and itself" in page.locator("#mask-words").inner_text()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_page_is_accessible(opened, address, scheme):
     page = opened(address, scheme=scheme)

@@ -1901,6 +1901,8 @@
     shown = null;
     chosen = 0;
     // the slot whose attention is drawn
+    version = 0;
+    // of the latest request
     /** @type {Figure | null} */
     figure = null;
     constructor() {
@@ -1938,7 +1940,9 @@
         $(`#${slider.id}-out`).textContent = slider.value;
       this.load();
     }
+    /** Ask for the mask of the settings. An answer that is overtaken is not drawn. */
     async request() {
+      const version = ++this.version;
       const isFree = FREE.includes(this.method.value);
       this.latents.disabled = !isFree;
       this.candidates.disabled = LEFT_TO_RIGHT.includes(this.method.value);
@@ -1946,11 +1950,14 @@
       const latents = isFree ? { latents: this.latents.value } : {};
       const counts = { clean: this.clean.value, candidates: this.candidates.value, ...latents };
       try {
-        this.shown = await get(`/api/masks?${query({ method: this.method.value, length: LENGTH, ...counts })}`);
+        const path = `/api/masks?${query({ method: this.method.value, length: LENGTH, ...counts })}`;
+        const mask = await get(path);
+        if (version !== this.version) return;
+        this.shown = mask;
         this.draw();
       } catch (error) {
         if (!(error instanceof Fault)) throw error;
-        write(this.note, error.message, true);
+        if (version === this.version) write(this.note, error.message, true);
       }
     }
     draw() {

@@ -198,6 +198,8 @@ def test_two_settings_are_compared(opened, nine):
     page.get_by_role("button", name="Compare two settings").click()
     ended(page, 0)
     ended(page, 1)
+    assert page.get_by_role("region", name="Board A").get_by_role("slider").count() == 1
+    assert page.get_by_role("region", name="Board B").get_by_role("slider").count() == 1
     until(
         page,
         "[...document.querySelectorAll('.lane h2')].map(h => h.textContent.match(/n = (\\w+)/)?.[1]).join() "

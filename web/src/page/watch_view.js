@@ -18,6 +18,8 @@ export function drawHeads(lanes, isServed, isSame) {
   $("#lanes").classList.toggle("two", isTwo);
   lanes.forEach((lane, i) => {
     const name = isTwo ? `${"AB"[i]}. ` : "";
+    for (const part of [lane.root, lane.settings.root])
+      part.setAttribute("aria-label", isTwo ? `Board ${"AB"[i]}` : "Board");
     const trace = drawnTrace(lane.decode, 0);
     const where = isSame && i === 1 ? ", on the board of A" : "";
     const words = trace ? settingWords(trace.start) + where : "";

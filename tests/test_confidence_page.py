@@ -68,3 +68,15 @@ def test_tables_of_the_page_are_those_of_the_rows():
     assert len(with_dead_ends) == len(confidence.settings_of_dead_ends())
     assert confidence.table(stored) in page
     assert confidence.dead_ends_table(with_dead_ends) in page
+
+
+def test_intercalates_on_the_page_are_those_of_the_rows():
+    page = " ".join(confidence.PAGE.read_text(encoding="utf-8").split())
+    rises = [
+        100 * (row["intercalates"] / row["reference_intercalates"] - 1)
+        for row in confidence.rows(confidence.ROWS)
+        if (row["order"], row["candidates"]) == ("entropy", "all")
+    ]
+    assert len(rises) == 4
+    assert f"are {min(rises):.0f} to {max(rises):.0f}% more frequent than in boards of the solver" in page
+    assert "Their intercalates at k = all (2x2 Latin squares inside a board)" in page

@@ -603,6 +603,19 @@ def test_the_page_says_of_others_puzzles_what_the_rows_say():
             assert f"{row['valid']:g}" in boards
 
 
+def test_hours_of_training_on_the_page_are_those_of_the_rows():
+    page = (ROWS.parents[2] / "docs" / "results.md").read_text()
+    minutes = {}
+    for row in measured(ROWS).values():
+        if row["train_seconds"]:
+            minutes.setdefault(row["task"], []).append(row["train_seconds"] / 60)
+    low, high = min(minutes["sudoku-6"]), max(minutes["sudoku-6"])
+    assert f" {low:.0f} to {high:.0f} minutes per 6x6 model" in page
+    for task, name in (("sudoku-9", "9x9"), ("text", "text")):
+        low, high = min(minutes[task]) / 60, max(minutes[task]) / 60
+        assert f" {low:.1f} to {high:.1f} hours per {name} model" in page
+
+
 def test_gain_of_latents_is_paired_by_sequence():
     first = {"held_out_nats": [10.0, 20.0, 30.0], "held_out_tokens": 30}
     row = {"held_out_nats": [9.0, 18.0, 27.0], "held_out_tokens": 30}

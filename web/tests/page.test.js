@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { shortName } from "../src/page/dom.js";
 import { IDLE, drawnTrace, hasArrived, loading, traceOf, withEvent } from "../src/page/decode.js";
 import { solutions } from "../src/page/solver.js";
 import { clashes, readSudoku, sharedUnit, sideOf, writeSudoku } from "../src/page/sudoku.js";
@@ -60,4 +61,10 @@ test("the previous trace is drawn until the new one has come as far", () => {
   decode = withEvent(decode, ["end", "end"]);
   assert.equal(traceOf(decode)?.frames.length, 2);
   assert.equal(drawnTrace(IDLE, 1), null);
+});
+
+test("a run has the name of its directory", () => {
+  assert.equal(shortName("sudoku-6-scdm"), "sudoku-6-scdm");
+  assert.equal(shortName("runs/mine"), "mine");
+  assert.equal(shortName("runs/mine/"), "mine");
 });

@@ -85,7 +85,7 @@
   var percent = (share) => share > 0 && share < 5e-3 ? "<1%" : `${Math.round(100 * share)}%`;
   var times = (ratio) => `${ratio.toFixed(2)}×`;
   var plural = (count2, noun) => `${count2} ${noun}${count2 === 1 ? "" : "s"}`;
-  var shortName = (name) => name.split("/").at(-1) ?? name;
+  var shortName = (name) => name.replace(/\/+$/, "").split("/").at(-1) || name;
   function clone(selector) {
     const element = find(selector, HTMLTemplateElement).content.firstElementChild?.cloneNode(true);
     return (

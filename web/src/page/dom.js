@@ -142,7 +142,7 @@ export const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"
  *
  * @param {string} name
  */
-export const shortName = (name) => name.split("/").at(-1) ?? name;
+export const shortName = (name) => name.replace(/\/+$/, "").split("/").at(-1) || name;
 
 /**
  * Return a copy of the element in a template.

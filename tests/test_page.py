@@ -162,6 +162,7 @@ def test_a_puzzle_is_typed_and_contradictions_show_at_once(opened, address):
     page.keyboard.type("3")
     assert page.locator("#puzzle-words").inner_text().endswith("row 1 holds 3 twice; box 1 holds 3 twice.")
     assert count(page, "clash") == 2
+    assert page.locator(".lane .story").inner_text() == "34 empty cells."
     screen(page, "conflict")
     page.keyboard.press("Delete")
     assert count(page, "clash") == 0

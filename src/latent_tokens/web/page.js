@@ -368,9 +368,9 @@
     return `attribute ${start2.heads[Math.floor(cell / start2.columns)]}, house ${cell % start2.columns + 1}`;
   }
   var signOf = (start2, token) => start2.signs[token] || "(blank)";
-  function storyAt({ start: start2, frames, end }, at) {
-    if (!at)
-      return start2.tokens.length ? `${plural(numEmpty(start2), "empty cell")}. Press play, or step forward.` : "";
+  function storyAt({ start: start2, frames, end }, at, isDecoded) {
+    const hint = isDecoded ? " Press play, or step forward." : "";
+    if (!at) return start2.tokens.length ? `${plural(numEmpty(start2), "empty cell")}.${hint}` : "";
     const frame = frames[at - 1];
     const decoded = frame.chosen.map(([cell, token]) => {
       const probability = frame.beliefs[cell]?.find(([id]) => id === token)?.[1];
@@ -3091,7 +3091,8 @@
       const mistaken = isMade ? mistake.cell : null;
       this.board.draw({ start: start2, cells, chosen, clash, broken, mistaken, editable: served && isSudoku });
       this.root.dataset.state = this.decode.kind;
-      write($(".story", this.root), storyAt(shown, reached));
+      const isDecoded = ["loading", "playing"].includes(this.decode.kind);
+      write($(".story", this.root), storyAt(shown, reached, isDecoded));
       if (served) this.drawDial(start2);
       else if (trace) this.drawFixedDial(trace.start, reason);
       drawOutcome($(".outcome", this.root), this.decode, this.seen);

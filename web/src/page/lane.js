@@ -173,7 +173,8 @@ export class Lane {
 
     // The step in words, the verdict and the cost.
     this.root.dataset.state = this.decode.kind;
-    write($(".story", this.root), storyAt(shown, reached));
+    const isDecoded = ["loading", "playing"].includes(this.decode.kind);
+    write($(".story", this.root), storyAt(shown, reached, isDecoded));
     if (served) this.drawDial(start);
     else if (trace) this.drawFixedDial(trace.start, reason);
     drawOutcome($(".outcome", this.root), this.decode, this.seen);

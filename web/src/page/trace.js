@@ -107,12 +107,11 @@ export const signOf = (start, token) => start.signs[token] || "(blank)";
  *
  * @param {Drawn} trace
  * @param {number} at
+ * @param {boolean} isDecoded whether there are steps to play, or they are awaited
  */
-export function storyAt({ start, frames, end }, at) {
-  if (!at)
-    return start.tokens.length
-      ? `${plural(numEmpty(start), "empty cell")}. Press play, or step forward.`
-      : "";
+export function storyAt({ start, frames, end }, at, isDecoded) {
+  const hint = isDecoded ? " Press play, or step forward." : "";
+  if (!at) return start.tokens.length ? `${plural(numEmpty(start), "empty cell")}.${hint}` : "";
   const frame = frames[at - 1];
   const decoded = frame.chosen.map(([cell, token]) => {
     const probability = frame.beliefs[cell]?.find(([id]) => id === token)?.[1];

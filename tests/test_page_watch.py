@@ -131,6 +131,20 @@ def test_address_names_a_wrong_puzzle(opened, file):
     assert page.locator("#text").get_attribute("aria-invalid") is None
 
 
+def test_link_of_a_uniform_order_keeps_k_of_the_others(opened, file):
+    page = opened(f"{file}#tab=watch&k=2", offline=True)
+    ended(page)
+    settings(page)
+    page.locator(".order").select_option("uniform")
+    until(page, "location.hash.includes('order=uniform')")
+    assert page.get_by_label("Candidates").first.input_value() == "1"
+    other = opened(page.url, offline=True)
+    ended(other)
+    settings(other)
+    other.locator(".order").select_option("entropy")
+    assert other.get_by_label("Candidates").first.input_value() == "2"
+
+
 def test_arrow_at_an_edge_stays_in_its_column(opened, file):
     page = opened(file + PUZZLE, offline=True)
     ended(page)

@@ -2939,7 +2939,8 @@
      * @param {import("./types.js").Start} start
      */
     recall({ model, settings: { latents, candidates, order } }) {
-      Object.assign(this.wished, { latents: String(latents), candidates: String(candidates), order });
+      const k = isAdaptive(order) ? String(candidates) : "";
+      Object.assign(this.wished, { latents: String(latents), candidates: k, order });
       this.setModel(model);
     }
     /** Put the wished order and k in force, as far as the model allows. */
@@ -3647,9 +3648,14 @@
     const address = { ...first, puzzle: puzzle.text, ...second, ...counts };
     return comparison.isSame ? { ...address, same: "1" } : address;
   }
-  function settingsOf({ requested: { model, latents, candidates, order } }, suffix) {
-    const settings = { [`model${suffix}`]: model, [`k${suffix}`]: candidates, [`order${suffix}`]: order };
-    return latents === void 0 ? settings : { ...settings, [`n${suffix}`]: latents };
+  function settingsOf({ requested: { model, latents, candidates, order }, settings }, suffix) {
+    const k = settings.candidates.disabled ? settings.wished.candidates : candidates;
+    const entries = {
+      [`model${suffix}`]: model,
+      ...k ? { [`k${suffix}`]: k } : {},
+      [`order${suffix}`]: order
+    };
+    return latents === void 0 ? entries : { ...entries, [`n${suffix}`]: latents };
   }
 
   // src/page/index.js

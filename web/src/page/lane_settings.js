@@ -79,7 +79,8 @@ export class LaneSettings {
    * @param {import("./types.js").Start} start
    */
   recall({ model, settings: { latents, candidates, order } }) {
-    Object.assign(this.wished, { latents: String(latents), candidates: String(candidates), order });
+    const k = isAdaptive(order) ? String(candidates) : "";
+    Object.assign(this.wished, { latents: String(latents), candidates: k, order });
     this.setModel(model);
   }
 

@@ -98,13 +98,19 @@ export function addressOf({ lanes, puzzle, seed, keep, player, comparison }) {
 }
 
 /**
- * Return the settings of a board. A number of latent tokens that the model decides is left out.
+ * Return the settings of a board. A number of latent tokens that the model decides is left out. If the order
+ * ignores k, the address has the k of the other orders.
  *
  * @param {Lane} lane
  * @param {string} suffix of the names of the entries
  * @returns {Address}
  */
-function settingsOf({ requested: { model, latents, candidates, order } }, suffix) {
-  const settings = { [`model${suffix}`]: model, [`k${suffix}`]: candidates, [`order${suffix}`]: order };
-  return latents === undefined ? settings : { ...settings, [`n${suffix}`]: latents };
+function settingsOf({ requested: { model, latents, candidates, order }, settings }, suffix) {
+  const k = settings.candidates.disabled ? settings.wished.candidates : candidates;
+  const entries = {
+    [`model${suffix}`]: model,
+    ...(k ? { [`k${suffix}`]: k } : {}),
+    [`order${suffix}`]: order,
+  };
+  return latents === undefined ? entries : { ...entries, [`n${suffix}`]: latents };
 }

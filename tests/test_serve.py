@@ -386,6 +386,25 @@ def test_work_waits_for_a_reader_and_what_it_raises_is_told():
     asyncio.run(read())
 
 
+def test_failed_work_makes_room_before_it_is_told():
+    """So the next request of the same client is not refused."""
+    ended = threading.Event()
+
+    def on_end():
+        time.sleep(0.05)
+        ended.set()
+
+    def work(job):
+        raise ValueError("no")
+
+    async def read():
+        job = Job(work, MINUTE, on_end)
+        assert await job.next() == ("fault", {"detail": "no"})
+        assert ended.is_set()
+
+    asyncio.run(read())
+
+
 def test_decode_ends_at_its_deadline(models, slow):
     with serving(app_for(models, at_once=1, seconds=0.5)) as port:
         got = events(port, "/api/decode", model=slow, puzzle="." * 256)

@@ -48,16 +48,19 @@ class Job:
         threading.Thread(target=self._run, name="decode", daemon=True).start()
 
     def _run(self) -> None:
+        fault: Event | None = None
         try:
             self.work(self)
         except DisconnectedError:
             pass
         except Exception as error:
-            self._put(("fault", {"detail": error_detail(error)}))
+            fault = ("fault", {"detail": error_detail(error)})
             if not isinstance(error, ValueError | MemoryError | OSError):
                 raise
         finally:
             self.on_end()
+            if fault is not None:
+                self._put(fault)
             self._put(None)
 
     def _put(self, event: Event | None) -> None:

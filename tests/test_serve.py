@@ -274,6 +274,12 @@ def test_malformed_request_gets_one_line(port, kind):
     assert said["content-type"] == "application/json"
 
 
+def test_body_that_is_not_json_is_named(port):
+    headers = {"Content-Type": "application/json"}
+    status, _, content = call(port, "POST", "/api/solve", headers, b'{"model": ')
+    assert (status, json.loads(content)["detail"]) == (422, "body: JSON decode error")
+
+
 def test_request_that_is_not_http_is_refused(port):
     with socket.create_connection(("127.0.0.1", port)) as speaker:
         speaker.sendall(b"\x16\x03\x01 hello\r\n\r\n")

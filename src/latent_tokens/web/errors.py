@@ -37,8 +37,11 @@ def validation_message(error: RequestValidationError) -> str:
     messages: dict[str, list[str]] = {}
     for fault in error.errors():
         location = fault["loc"]
+        if fault["type"] == "json_invalid":  # its location is the number of a character
+            messages.setdefault(str(location[0]), []).append(fault["msg"])
+            continue
         field = str(location[1]) if len(location) > 1 else str(location[0])
-        if fault["type"] not in ("missing", "json_invalid"):
+        if fault["type"] != "missing":
             field += f"={shortened(fault['input'])}"
         message = fault["msg"]
         messages.setdefault(field, []).append(message[:1].lower() + message[1:])

@@ -117,8 +117,8 @@ def test_trace_page_opens_on_the_recorded_decodes(opened, six, tmp_path):
     ended(page, 1)
     heads = page.locator(".lane h2").all_inner_texts()
     assert [head.partition(": ")[2] for head in heads] == [
-        "n = 0, k = 3, top-prob",
-        "n = all, k = 3, top-prob",
+        "n = 0, k = 3, top-prob, temperature 1",
+        "n = all, k = 3, top-prob, temperature 1",
     ]
     assert page.locator("#caption").inner_text() == "Chosen <example>: 40 of 150 & more"
     at(page, 20)
@@ -133,6 +133,8 @@ def test_trace_page_opens_on_the_recorded_decodes(opened, six, tmp_path):
     ended(page, 1)
     assert page.locator(".lane h2").all_inner_texts() == heads
     assert page.locator("#step").inner_text() == "Step 20 of 20"
+    page.get_by_role("button", name="Compare two settings").click()
+    assert page.locator(".lane h2").inner_text().endswith("temperature 1")
 
 
 @pytest.mark.slow

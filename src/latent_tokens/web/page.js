@@ -396,8 +396,9 @@
     return { clean: processed - latent - candidate, latent, candidate, out: Math.max(0, all - processed) };
   }
   function settingWords({ model, settings }) {
-    const { candidates, order } = settings;
-    return `${shortName(model)}: n = ${latentWords(settings)}, k = ${candidates}, ${orderName(order)}`;
+    const { candidates, order, temperature } = settings;
+    const rest = temperature ? `, temperature ${temperature}` : "";
+    return `${shortName(model)}: n = ${latentWords(settings)}, k = ${candidates}, ${orderName(order)}${rest}`;
   }
   var latentWords = ({ latents, off_distribution }) => `${inWords(String(latents))}${off_distribution ? " (off-distribution)" : ""}`;
 
@@ -3361,7 +3362,8 @@
       const trace = drawnTrace(lane.decode, 0);
       const where = isSame && i === 1 ? ", on the board of A" : "";
       const words = trace ? settingWords(trace.start) + where : "";
-      write($("h2", lane.root), isTwo || !isServed ? name + words : "");
+      const isSampled = Boolean(trace?.start.settings.temperature);
+      write($("h2", lane.root), isTwo || !isServed || isSampled ? name + words : "");
       write($("h3", lane.settings.root), isTwo ? `Board ${"AB"[i]}` : "");
     });
   }

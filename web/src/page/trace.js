@@ -155,8 +155,9 @@ export function inputAt({ frames }, at) {
  * @param {import("./types.js").Start} start
  */
 export function settingWords({ model, settings }) {
-  const { candidates, order } = settings;
-  return `${shortName(model)}: n = ${latentWords(settings)}, k = ${candidates}, ${orderName(order)}`;
+  const { candidates, order, temperature } = settings;
+  const rest = temperature ? `, temperature ${temperature}` : "";
+  return `${shortName(model)}: n = ${latentWords(settings)}, k = ${candidates}, ${orderName(order)}${rest}`;
 }
 
 /**

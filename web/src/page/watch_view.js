@@ -23,7 +23,8 @@ export function drawHeads(lanes, isServed, isSame) {
     const trace = drawnTrace(lane.decode, 0);
     const where = isSame && i === 1 ? ", on the board of A" : "";
     const words = trace ? settingWords(trace.start) + where : "";
-    write($("h2", lane.root), isTwo || !isServed ? name + words : "");
+    const isSampled = Boolean(trace?.start.settings.temperature); // the settings do not show it
+    write($("h2", lane.root), isTwo || !isServed || isSampled ? name + words : "");
     write($("h3", lane.settings.root), isTwo ? `Board ${"AB"[i]}` : "");
   });
 }

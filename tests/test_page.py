@@ -300,6 +300,21 @@ def test_same_board_is_for_models_in_the_page(opened, own):
         assert not page.locator(".lane h2").nth(1).inner_text().endswith("on the board of A")
 
 
+def test_same_board_is_not_for_a_model_that_cannot_infill(opened, left_to_right):
+    empty = "." * 36
+    page = opened(
+        left_to_right.replace("#watch", f"#tab=watch&model=sudoku-6-scdm&puzzle={empty}&n2=all&same=1")
+    )
+    ended(page, 1)
+    assert page.get_by_role("button", name="Same board").is_visible()
+    settings(page)
+    page.get_by_label("Model").nth(1).select_option("sudoku-6-arm")
+    ended(page, 1)
+    page.locator("#parting", has_text="A and B part in step").wait_for()
+    assert page.get_by_role("button", name="Same board").is_hidden()
+    assert not page.locator(".lane h2").nth(1).inner_text().endswith("on the board of A")
+
+
 def test_a_decode_is_saved_as_a_gif(opened, static_pages):
     page = opened((static_pages / "latent-tokens.html").as_uri() + "#watch", offline=True)
     ended(page)
@@ -387,7 +402,11 @@ def test_a_late_answer_does_not_replace_a_newer_mask(opened, address):
     page = opened(address.replace("#watch", "#masks"))
     page.locator("#mask tbody tr").first.wait_for()
     held = []
-    page.route("**/api/masks?method=mdm*", lambda route: held.append(route))
+
+    def hold(route):
+        held.append(route)
+
+    page.route("**/api/masks?method=mdm*", hold)
     page.locator("#mask-method").select_option("mdm")
     page.wait_for_timeout(400)
     page.locator("#mask-method").select_option("sidm")

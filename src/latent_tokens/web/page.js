@@ -2538,10 +2538,11 @@
     get isOn() {
       return this.watch.lanes.length > 1;
     }
-    /** Whether B can show the board of A: the page predicts it with B's model. */
+    /** Whether B can show the board of A: the page has B's model, which can infill. */
     get isSameOffered() {
       const { lanes, puzzle } = this.watch;
-      return this.isOn && this.same !== null && puzzle.isSudoku && lanes[1].model.in_page;
+      if (!this.isOn || !this.same || !puzzle.isSudoku) return false;
+      return lanes[1].model.in_page && !lanes[1].model.continues_prefix;
     }
     /** Whether B shows the board of A. */
     get isSame() {

@@ -107,6 +107,8 @@ def test_curve_in_the_page_is_that_of_python(opened, file):
     run(page, 3)
     sampled = Curve(model("sudoku-6-scdm"), 3, SamplingConfig(candidates=4, order="top_prob", seed=0))
     assert [row[1:3] for row in rows(page) if "stored" not in row[0]] == told(sampled)
+    words = page.locator("#curve-words").inner_text()
+    assert words.startswith("Measured sudoku-6-scdm, top-prob, k = 4. n = 0: ")
 
 
 def test_curve_keeps_colors_and_refuses_more_than_fit(opened, file):

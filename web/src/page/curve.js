@@ -143,7 +143,7 @@ export class Curve {
       const shares = [...series.points.values()].map(
         (p) => `n = ${p.latents}: ${percent(p.right / p.done)} correct`,
       );
-      write(this.words, `${shares.join(", ")}.`);
+      write(this.words, `Measured ${series.name}. ${shares.join(", ")}.`);
     } catch (error) {
       if (control.signal.aborted) write(this.words, "Stopped. The points measured so far remain.");
       else if (error instanceof Fault) write(this.words, error.message, true);
@@ -189,10 +189,8 @@ export class Curve {
   take(series, point) {
     series.points.set(String(point.latents), point);
     const { latents, done, of, right } = point;
-    write(
-      this.words,
-      `n = ${latents}: ${right} of ${done} correct${done < of ? `, ${of - done} to go` : ""}.`,
-    );
+    const rest = done < of ? `, ${of - done} to go` : "";
+    write(this.words, `Measuring ${series.name}. n = ${latents}: ${right} of ${done} correct${rest}.`);
     this.drawSoon();
   }
 

@@ -511,7 +511,8 @@ def test_the_table_of_claims_runs_nothing(done, tmp_path):
     assert text.count("no claim: 1 seed") > 20
     assert "| yes |" not in text
     assert re.search(
-        r"^\| sudoku-4 \| arm < ar-mtp-window-4 .* \| soft loss \| [+-]\d+\.\d\d \|  \| no claim: 1 seed \|$",
+        r"^\| sudoku-4 \| arm < ar-mtp-window-4 .* \| soft loss \| [+-]\d+\.\d\d \|  \| no claim: 1 seed \|"
+        r" arm, ar-mtp-window-4 \(1, 2\), \d\.\d h: `figure-sudoku-large --seeds 3` \|$",
         text,
         re.M,
     )

@@ -146,6 +146,8 @@ def test_a_name_that_comes_along_and_other_precisions():
     assert (
         LatentTokensForMaskedLM.from_pretrained("sudoku-6-scdm", dtype=torch.bfloat16).dtype == torch.bfloat16
     )
+    older = LatentTokensForMaskedLM.from_pretrained("sudoku-6-scdm", torch_dtype=torch.bfloat16)
+    assert older.dtype == torch.bfloat16
     with pytest.raises(ValueError, match="not found: not a run directory"):
         LatentTokensForMaskedLM.from_pretrained("nowhere")
 

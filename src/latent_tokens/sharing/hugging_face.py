@@ -67,7 +67,9 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         with_loading_info = kwargs.pop("output_loading_info", False)
         options = {name: kwargs.pop(name) for name in HUB_OPTIONS if kwargs.get(name) is not None}
         folder = find(pretrained_model_name_or_path, partial(fetch, **options))
-        defaults = {"dtype": torch.float32, "key_mapping": NEW_SPELLING}
+        defaults: dict[str, Any] = {"key_mapping": NEW_SPELLING}
+        if "torch_dtype" not in kwargs:  # the older name of dtype, which transformers still reads
+            defaults["dtype"] = torch.float32
         arguments = {**defaults, **kwargs, "output_loading_info": True}
         model, loading_info = cast(Any, super().from_pretrained)(folder, *model_args, **arguments)
         check_loaded(model, folder, loading_info, kwargs.get("quantization_config") is not None)

@@ -155,6 +155,16 @@ def test_new_mask_token_has_the_mean_embedding(tied, tokens):
     assert logits[..., :VOCAB].isfinite().all()
 
 
+@pytest.mark.parametrize("family", [*DECODERS, *ENCODERS])
+def test_new_mask_token_keeps_the_config_of_the_caller(family):
+    model = tiny_model(family)
+    config = model.config
+    net = HuggingFaceDenoiser(model, None)
+    assert (config.vocab_size, net.model.config.vocab_size) == (VOCAB, VOCAB + 1)
+    configs = {id(module.config) for module in model.modules() if hasattr(module, "config")}
+    assert configs == {id(model.config)}
+
+
 @pytest.mark.parametrize("family", DECODERS)
 def test_shifted_readout_is_the_autoregressive_model_itself(family, tokens):
     """It reads BOS and all tokens but the last, at positions from 0, as GPT-2's learned embedding needs."""

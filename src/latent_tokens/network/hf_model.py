@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -78,7 +79,15 @@ def bos_token(model: PreTrainedModel) -> int:
 
 @torch.no_grad()
 def add_row(model: PreTrainedModel) -> None:
-    """Add a token to the vocabulary. Its embeddings are the mean of the others."""
+    """Add a token to the vocabulary. Its embeddings are the mean of the others.
+
+    The model gets a config of its own, as that of the caller may be shared with other models.
+    """
+    config = model.config
+    copied = deepcopy(config)
+    for module in model.modules():
+        if getattr(module, "config", None) is config:
+            module.config = copied
     model.resize_token_embeddings(model.config.vocab_size + 1, mean_resizing=False)
     layers = [model.get_input_embeddings(), model.get_output_embeddings()]  # type: ignore[no-untyped-call]
     for layer in layers:

@@ -23,6 +23,7 @@ from latent_tokens import (
 )
 from latent_tokens.checkpoints.pretrained import SHIPPED, find
 from latent_tokens.cli import main
+from latent_tokens.evaluation.results import read_results
 from latent_tokens.sharing.card import CARD
 from latent_tokens.sharing.hub_methods import MODULE, RESULTS
 from latent_tokens.storage import append_line, read_description
@@ -215,6 +216,17 @@ def test_changed_weights_are_saved_without_old_results(run, tmp_path):
     assert "It is not known how it was trained" in card
     assert "None were measured" in card
     assert same(from_pretrained(tmp_path / "given"), net)
+
+
+def test_saving_over_a_model_removes_its_results(run, tmp_path):
+    from_pretrained(run).save_pretrained(tmp_path / "given")
+    net = from_pretrained(tmp_path / "given")
+    with torch.no_grad():
+        net.head.bias[0] += 0.5
+    net.save_pretrained(tmp_path / "given")
+    assert read_results(tmp_path / "given" / RESULTS) == []
+    from_pretrained(tmp_path / "given").save_pretrained(tmp_path / "again")
+    assert "None were measured" in (tmp_path / "again" / CARD).read_text()
 
 
 def test_a_model_made_in_code_or_whose_folder_is_gone(nano, run, tmp_path):

@@ -57,7 +57,7 @@ def save_pretrained(
     weights have changed since, only the task is.
 
     Args:
-        folder: the directory. It must be missing or empty.
+        folder: the directory. A model in it is replaced.
         dtype: the precision on disk. None is that of the weights.
         license: the license that the card names, as spelled on the hub. None names no license.
         name: the name of the model on the card.

@@ -96,6 +96,8 @@ def save_pretrained(
     settings, files, rows = carried_over(net)
     task = saved_task(settings.get("task"), net.folder)
     files |= tokenizer_files(task, net.vocab_size, net.max_length, net.mask_id)
+    if RESULTS not in files and (folder / RESULTS).exists():
+        files[RESULTS] = b""  # the rows are those of an earlier model in this directory
     if isinstance(net, HuggingFaceDenoiser):
         write_for_transformers(net, folder, settings, files, dtype)
     else:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoTokenizer
 
 from helpers.published_layouts import CONFIGS, MASK, random_weights, reference, write
 from helpers.tiny_models import tiny_model
@@ -311,6 +312,23 @@ def test_tokenizer_that_texts_cannot_use_is_copied(tmp_path, capsys):
     assert (tmp_path / "out" / "tokenizer.json").read_bytes() == (source / "tokenizer.json").read_bytes()
     assert main(["sample", str(tmp_path / "out")]) == 2
     assert "was imported without a tokenizer" in capsys.readouterr().err
+    assert main(["export", str(tmp_path / "out"), str(tmp_path / "again")]) == 0
+    assert (tmp_path / "again" / "tokenizer.json").read_bytes() == (source / "tokenizer.json").read_bytes()
+
+
+def test_export_keeps_the_tokenizer_of_an_imported_model(tmp_path):
+    source = tmp_path / "source"
+    write(source, "SDAR")
+    write_tokenizer(source)
+    special = {"bos_token": "w2", "eos_token": "<|endoftext|>", "mask_token": "<|mask|>", "pad_token": "w3"}
+    chat = {"chat_template": "{{ messages[0].content }}"}
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", **special, **chat}
+    (source / "tokenizer_config.json").write_text(json.dumps(config))
+    assert main(["import", str(source), str(tmp_path / "out")]) == 0
+    assert main(["export", str(tmp_path / "out"), str(tmp_path / "again"), "--precision", "bf16"]) == 0
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "again")
+    assert {name: getattr(tokenizer, name) for name in special} == special
+    assert tokenizer.apply_chat_template([{"content": "w4"}], tokenize=False) == "w4"
 
 
 def test_imported_model_without_tokenizer_computes_logits(tmp_path, capsys):

@@ -11,10 +11,12 @@ from typing import cast
 import torch
 from torch import nn
 
+from latent_tokens.checkpoints.adapted import is_for_transformers, of_transformers
+from latent_tokens.checkpoints.layout_settings import copied_tokenizer
 from latent_tokens.checkpoints.pretrained import describe
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.hf_adapter import merged
-from latent_tokens.storage import Json, json_bytes, write_atomic
+from latent_tokens.storage import Json, json_bytes, read_description, write_atomic
 
 
 def write_for_transformers(
@@ -39,10 +41,20 @@ def write_for_transformers(
         model.save_pretrained(temporary, max_shard_size="1TB")
         files = {file.name: file.read_bytes() for file in Path(temporary).iterdir()}
     description = {**describe(net), "model": without_weights(net), **about}
-    config = {**json.loads(files.pop("config.json")), **description}
+    config = {**of_transformers(json.loads(files.pop("config.json"))), **description}
     folder.mkdir(parents=True, exist_ok=True)
     others = {folder / name: content for name, content in {**files, **beside}.items()}
     write_atomic({**others, folder / "config.json": json_bytes(config)})
+
+
+def copied_tokenizer_of(net: HuggingFaceDenoiser) -> dict[str, bytes] | None:
+    """Return the tokenizer's files in the directory of a network, by name, or None if it is a run.
+
+    An imported model keeps the tokenizer of its authors, with their special tokens and chat template.
+    """
+    if net.folder is None or not is_for_transformers(read_description(net.folder, "config.json", "model")):
+        return None
+    return copied_tokenizer(net.folder)
 
 
 def without_weights(net: HuggingFaceDenoiser) -> dict[str, Json]:

@@ -10,8 +10,10 @@ from transformers import AutoTokenizer
 
 from helpers.published_layouts import CONFIGS, MASK, random_weights, reference, write
 from helpers.tiny_models import tiny_model
-from latent_tokens import METHODS, from_pretrained, from_transformers, load
+from latent_tokens import METHODS, HuggingFaceDenoiser, from_pretrained, from_transformers, load
+from latent_tokens.checkpoints.finding import SHIPPED
 from latent_tokens.cli import main
+from latent_tokens.sharing.hub_methods import save_pretrained
 
 torch.set_num_threads(1)
 LENGTH = 9
@@ -343,6 +345,19 @@ def test_imported_model_without_tokenizer_computes_logits(tmp_path, capsys):
         (tmp_path / "out" / "config.json").write_text(json.dumps(changed))
         with pytest.raises(ValueError, match=r"mask_id=99|readout=right|vocab_size=many|max_length=None"):
             from_pretrained(tmp_path / "out")
+
+
+def test_exported_model_is_not_taken_for_a_published_one(tmp_path, capsys):
+    """A Qwen2 whose tokenizer names MASK could be an Open-dCoder, which is an mdm-left."""
+    net = HuggingFaceDenoiser(tiny_model("qwen2"), None)
+    net.method = METHODS["esolm"]
+    save_pretrained(net, tmp_path / "exported")
+    with pytest.raises(ValueError, match=r"was written by latent_tokens. Open it with load\('.*exported'\)"):
+        from_transformers(tmp_path / "exported")
+    assert from_pretrained(tmp_path / "exported").method == METHODS["esolm"]
+    for source in (tmp_path / "exported", SHIPPED / "sudoku-6-scdm"):
+        assert main(["import", str(source), str(tmp_path / "out")]) == 2
+        assert "was written by latent-tokens. Use it without an import." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("opened", [from_pretrained, load])

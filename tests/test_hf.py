@@ -280,6 +280,8 @@ def test_readout_that_does_not_suit_the_model_is_refused():
     for token in (None, VOCAB):  # GPT-2 sets 50256 by default, also for a smaller vocabulary
         with pytest.raises(ValueError, match="the model has no BOS token"):
             HuggingFaceDenoiser(tiny_model("llama", bos_token_id=token, eos_token_id=token), None, "shifted")
+    several_ends = tiny_model("llama", bos_token_id=None, eos_token_id=[2, 3])
+    assert HuggingFaceDenoiser(several_ends, None, "shifted").bos_id == 2
     with pytest.raises(ValueError, match="readout=left_of: must be one of in_place"):
         HuggingFaceDenoiser(tiny_model("llama"), MASK, "left_of")
 

@@ -72,9 +72,11 @@ def bos_token(model: PreTrainedModel) -> int:
     """Return the id in front of a text, BOS or else EOS. Raise ValueError if the vocabulary has neither."""
     for kind in ("bos", "eos"):
         token = getattr(model.config, f"{kind}_token_id", None)
+        if isinstance(token, list):  # several tokens end a text
+            token = next(iter(token), None)
         if isinstance(token, int) and 0 <= token < model.config.vocab_size:
             return token
-    raise ValueError("readout=shifted: the model has no BOS token. Set model.config.bos_token_id.")
+    raise ValueError("readout=shifted: the model has no BOS token. Set bos_token_id of its config.")
 
 
 @torch.no_grad()

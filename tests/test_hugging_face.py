@@ -180,6 +180,30 @@ def test_missing_unexpected_or_other_weights_are_refused(model_of, tmp_path):
             AutoModelForMaskedLM.from_pretrained(tmp_path)
 
 
+def test_model_in_a_subfolder_is_saved_again(model_of, tmp_path):
+    model_of(METHODS["scdm"]).save_pretrained(tmp_path / "all" / "scdm")
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "all", subfolder="scdm")
+    model.save_pretrained(tmp_path / "again")
+    again = from_pretrained(tmp_path / "again")
+    assert torch.equal(again.head.weight, model.net.head.weight)
+
+
+def test_directory_of_another_network_is_refused(model_of, tmp_path):
+    model_of(METHODS["scdm"]).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    others = {"transformers": "its network is a model of transformers", "own": "holds weights of your own"}
+    for network, message in others.items():
+        (tmp_path / "config.json").write_text(json.dumps({**config, "model": {"network": network}}))
+        with pytest.raises(ValueError, match=message) as error:
+            LatentTokensForMaskedLM.from_pretrained(tmp_path)
+        assert "\n" not in str(error.value)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    content = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=r"model.safetensors: corrupt \(.*\). Save the model again"):
+        LatentTokensForMaskedLM.from_pretrained(tmp_path)
+
+
 def test_the_config_says_what_transformers_asks(model_of, tmp_path):
     model_of(METHODS["scdm"])
     config = AutoConfig.from_pretrained(tmp_path)

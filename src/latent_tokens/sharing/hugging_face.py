@@ -26,7 +26,7 @@ from latent_tokens.sharing.generation_settings import (
     seed_from,
 )
 from latent_tokens.sharing.hub_methods import for_transformers, push_to_hub, save_pretrained
-from latent_tokens.sharing.loading import check_loaded
+from latent_tokens.sharing.loading import check_directory, check_loaded
 from latent_tokens.sharing.model_config import LatentTokensConfig
 from latent_tokens.sharing.model_inputs import arranged_logits, attended_slots, mean_nats
 from latent_tokens.sharing.saving import SavingOptions, check_saving, for_hub
@@ -66,7 +66,8 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         """
         with_loading_info = kwargs.pop("output_loading_info", False)
         options = {name: kwargs.pop(name) for name in HUB_OPTIONS if kwargs.get(name) is not None}
-        folder = find(pretrained_model_name_or_path, partial(fetch, **options))
+        folder = find(pretrained_model_name_or_path, partial(fetch, **options)) / kwargs.pop("subfolder", "")
+        check_directory(folder)
         defaults: dict[str, Any] = {"key_mapping": NEW_SPELLING}
         if "torch_dtype" not in kwargs:  # the older name of dtype, which transformers still reads
             defaults["dtype"] = torch.float32

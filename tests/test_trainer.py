@@ -12,7 +12,15 @@ pytest.importorskip("transformers")
 
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
-from latent_tokens import METHODS, DiffusionCollator, Examples, as_tensors, loss
+from latent_tokens import (
+    METHODS,
+    DiffusionCollator,
+    Examples,
+    HuggingFaceDenoiser,
+    as_tensors,
+    from_pretrained,
+    loss,
+)
 from latent_tokens.core.methods import exclude_mask_token
 from latent_tokens.hugging_face import LatentTokensForMaskedLM, LatentTokensTrainer
 
@@ -147,6 +155,10 @@ def test_trainer_takes_another_method_and_network(tmp_path):
     llama = LlamaForCausalLM(config)
     with pytest.raises(ValueError, match=r"method and mask_id: not set by LlamaForCausalLM\. Pass"):
         LatentTokensTrainer(llama, SETTINGS(tmp_path / "run"))
+    with pytest.raises(ValueError, match=r"is not of transformers. Pass net.model, method and mask_id"):
+        LatentTokensTrainer(HuggingFaceDenoiser(LlamaForCausalLM(config), 4), SETTINGS(tmp_path / "run"))
+    with pytest.raises(ValueError, match=r"model=Transformer: is not of transformers. Save it, and open"):
+        LatentTokensTrainer(from_pretrained("sudoku-6-scdm"), SETTINGS(tmp_path / "run"))
     examples = examples_of()
     settings = SETTINGS(tmp_path / "run", max_steps=2, gradient_accumulation_steps=2)
     data = {"train_dataset": examples, "eval_dataset": examples}

@@ -20,7 +20,7 @@ from latent_tokens.checkpoints.own_network import (
     check_can_build,
     load_weights,
 )
-from latent_tokens.checkpoints.saving import describe, save_pretrained
+from latent_tokens.checkpoints.saving import describe, has_lora, save_pretrained
 from latent_tokens.checkpoints.stored_methods import ORDERS, RULES, check_loaded, method_from, method_to
 from latent_tokens.checkpoints.tensor_files import (
     first_difference,
@@ -124,6 +124,8 @@ def from_pretrained(
             f"{folder / 'config.json'}: corrupt ({first_line(error)}). Save the model again."
         ) from None
     shapes = {name: tuple(tensor.shape) for name, tensor in ours.state_dict().items()}
+    if has_lora(stored):
+        raise ValueError(f"{weights}: has a LoRA adapter of peft. Give its network in Python: net=...")
     if (name := first_difference(stored, shapes)) is not None:
         difference = (
             f"{name[:80]} is {stored.get(name, 'missing')}, and {shapes.get(name, 'nothing')} by its config"

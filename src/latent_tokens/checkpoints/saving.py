@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import cast
@@ -60,6 +60,18 @@ def save_pretrained(
             folder / "config.json": config,
         }
     )
+
+
+def check_has_no_lora(net: nn.Module) -> None:
+    """Raise ValueError if a `Transformer` has an adapter of peft, with which no directory can be opened."""
+    if isinstance(net, Transformer) and has_lora(net.state_dict()):
+        fix = "Save the adapter by itself, or call merge_and_unload() first"
+        raise ValueError(f"net=Transformer: has a LoRA adapter of peft. {fix}.")
+
+
+def has_lora(names: Iterable[str]) -> bool:
+    """Return whether some weights, by their names, are those of an adapter of peft."""
+    return any(".lora_" in name for name in names)
 
 
 def describe(net: nn.Module) -> dict[str, Json]:

@@ -89,7 +89,7 @@ def add_row(model: PreTrainedModel) -> None:
     copied = deepcopy(config)
     for module in model.modules():
         if getattr(module, "config", None) is config:
-            module.config = copied
+            cast("PreTrainedModel", module).config = copied
     model.resize_token_embeddings(model.config.vocab_size + 1, mean_resizing=False)
     layers = [model.get_input_embeddings(), model.get_output_embeddings()]  # type: ignore[no-untyped-call]
     for layer in layers:

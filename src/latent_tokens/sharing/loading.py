@@ -47,6 +47,7 @@ def check_loaded(
             "Save the model again."
         )
     tolerance = FINGERPRINT_TOLERANCE.get(model.dtype)
-    if tolerance is not None and not is_quantized:
+    has_adapter = getattr(model, "_hf_peft_config_loaded", False)  # transformers loads one of peft, too
+    if tolerance is not None and not is_quantized and not has_adapter:
         net = cast(Transformer, model.net)
         check_fingerprint(net, getattr(model.config, "fingerprint", None), folder, tolerance)

@@ -70,7 +70,7 @@ class TextModel:
     def encode(self, text: str, add_special_tokens: bool | None = None) -> list[int]:
         """Return the tokens of a text, as the codec does. Raise ValueError if the network lacks one."""
         tokens = self.codec.encode(text, add_special_tokens)
-        num_tokens = cast(int, unwrap(self.net).vocab_size)
+        num_tokens = cast(int, cast(nn.Module, unwrap(self.net)).vocab_size)
         if max(tokens, default=0) >= num_tokens:
             problem = f"makes token {max(tokens):,}, and the model has {num_tokens:,} tokens"
             raise ValueError(f"tokenizer: {problem}. Use the one that the model was trained with.")

@@ -12,6 +12,9 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import Trainer, TrainingArguments
 
 from latent_tokens.core.methods import Method
+from latent_tokens.core.wrappers import unwrap
+from latent_tokens.network.hf import HuggingFaceDenoiser
+from latent_tokens.network.transformer import Transformer
 from latent_tokens.sharing.collator import DiffusionCollator
 from latent_tokens.tasks import Examples
 from latent_tokens.tasks.examples import Example
@@ -33,7 +36,7 @@ class LatentTokensTrainer(Trainer):
         options: of `Trainer`.
 
     Raises:
-        ValueError: the model has no method, and none is set.
+        ValueError: the model is not one of transformers, or has no method, and none is set.
 
     Example:
         >>> LatentTokensTrainer(model, TrainingArguments("runs/tuned"), train_dataset=examples).train()
@@ -50,6 +53,7 @@ class LatentTokensTrainer(Trainer):
         eval_dataset: ItemDataset | None = None,
         **options: Any,
     ) -> None:
+        check_is_of_transformers(model)
         if method is None:
             method = getattr(getattr(model, "net", None), "method", None)
         if mask_id is None:
@@ -90,3 +94,15 @@ class LatentTokensTrainer(Trainer):
             return super().get_eval_dataloader(eval_dataset)
         finally:
             self.data_collator = self.collator
+
+
+def check_is_of_transformers(model: nn.Module) -> None:
+    """Raise ValueError if a model is a `Transformer` or a `HuggingFaceDenoiser`, which `fit` trains."""
+    inner = unwrap(model)
+    if isinstance(inner, HuggingFaceDenoiser):
+        raise ValueError(
+            "model=HuggingFaceDenoiser: is not of transformers. Pass net.model, method and mask_id."
+        )
+    if isinstance(inner, Transformer):
+        fix = "Save it, and open the directory with AutoModelForMaskedLM"
+        raise ValueError(f"model=Transformer: is not of transformers. {fix}.")

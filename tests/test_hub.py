@@ -130,6 +130,7 @@ def test_uploaded_model_is_fetched_and_cached_without_the_hub(run, tmp_path):
         "model.safetensors",
         "results.jsonl",
         "tokenizer.json",
+        "tokenizer_config.json",
     }  # nothing that could be executed
     said, wrong = script(AGAIN, address, tmp_path)
     kept, not_fetched, not_put, *_ = said.splitlines()

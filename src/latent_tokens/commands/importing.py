@@ -223,10 +223,11 @@ def fetch_source(source: str) -> Path:
         )
     from huggingface_hub import snapshot_download
 
+    from latent_tokens.checkpoints.hub import TOKENIZER_FILES
     from latent_tokens.checkpoints.hugging_face import FILES
 
     try:
-        return Path(snapshot_download(source, allow_patterns=list(FILES)))
+        return Path(snapshot_download(source, allow_patterns=[*FILES, *TOKENIZER_FILES]))
     except Exception as error:
         raise ValueError(
             f"source={source}: is not a directory, "

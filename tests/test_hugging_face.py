@@ -417,6 +417,17 @@ def test_generate_refuses_an_unknown_argument(model_of):
         model_of(METHODS["mdm"]).generate(boards(3), num_beams=4)
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.uint8])  # uint8 is that of a data set
+def test_inputs_have_any_type_of_whole_numbers(dtype, model_of):
+    model, ids = model_of(METHODS["scdm"]), boards(3)
+    labels = ids.masked_fill(ids == MASK, 0)
+    expected = model(ids, labels=labels)
+    output = model(ids.to(dtype), torch.arange(16, dtype=dtype), labels=labels.to(dtype))
+    assert torch.equal(output.logits, expected.logits)
+    assert output.loss == expected.loss
+    assert torch.equal(model.generate(ids.to(dtype), seed=1).sequences, model.generate(ids, seed=1).sequences)
+
+
 def test_inputs_that_cannot_be_get_one_line(model_of):
     model, ids = model_of(METHODS["scdm"]), boards(3)
     mistakes = {
@@ -425,6 +436,7 @@ def test_inputs_that_cannot_be_get_one_line(model_of):
         "position_ids: must lie in 0..15": (ids, {"position_ids": torch.arange(1, 17)}),
         "names a position twice": (ids, {"position_ids": torch.zeros(16, dtype=torch.long)}),
         "all of them must be": (ids, {"attention_mask": torch.ones(3, 4)}),
+        r"input_ids \(16,\): must be \(rows, slots\)": (ids[0], {}),
         "labels .* must be of the shape": (ids, {"labels": torch.full((3, 16), MASK)}),
     }
     for message, (tokens, options) in mistakes.items():

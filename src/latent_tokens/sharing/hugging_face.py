@@ -235,8 +235,8 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         decoding = config.decoding(self.net.method, known_task(self.config))
         seed = seed_from(config.settings["seed"], generator)
         repeats = config.settings["num_return_sequences"] or 1
-        repeated_ids = input_ids.repeat_interleave(repeats, dim=0)
         attended = attended_slots(input_ids, attention_mask).repeat_interleave(repeats, dim=0)
+        repeated_ids = input_ids.repeat_interleave(repeats, dim=0)
         output = decode_masked(
             self, repeated_ids, attended, decoding, seed, callback_on_step_end, output_trace
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,8 @@ ItemDataset = Dataset[Example] | Sequence[Example] | Examples
 
 class LatentTokensTrainer(Trainer):
     """A Trainer whose loss is `latent_tokens.loss`. Every evaluation draws the same random numbers.
+
+    Evaluations use no worker processes of a DataLoader.
 
     Args:
         model: a LatentTokensForMaskedLM, also with adapters of peft, or another network of transformers that
@@ -88,11 +91,29 @@ class LatentTokensTrainer(Trainer):
         return (loss, {"logits": outputs.logits}) if return_outputs else loss
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
-        """Return the batches of an evaluation, drawn by a new collator."""
+        """Return the batches of an evaluation, drawn by a new collator in this process."""
+        with self.drawing_anew():
+            return super().get_eval_dataloader(eval_dataset)
+
+    def get_test_dataloader(self, test_dataset: Any) -> DataLoader[Any]:
+        """Return the batches of `predict`, drawn by a new collator in this process."""
+        with self.drawing_anew():
+            return super().get_test_dataloader(test_dataset)
+
+    @contextmanager
+    def drawing_anew(self) -> Iterator[None]:
+        """Use a new collator and no worker processes, which would draw other numbers each time."""
+        args = self.args
+        self.args = copy(args)
+        self.args.dataloader_num_workers = 0
+        self.args.dataloader_persistent_workers = False
+        self.args.dataloader_prefetch_factor = None
+        self.args.dataloader_multiprocessing_context = None
         self.data_collator = replace(self.collator)
         try:
-            return super().get_eval_dataloader(eval_dataset)
+            yield
         finally:
+            self.args = args
             self.data_collator = self.collator
 
 

@@ -1,5 +1,7 @@
 """A task of a user: four members are enough for every function and command with a task."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -184,6 +186,21 @@ def test_task_without_validation_examples_is_refused(tmp_path):
     config = TrainConfig("one", "scdm", tmp_path / "run", size="pico", steps=1)
     with pytest.raises(ValueError, match=r"task=One: has no .* examples. Widen the task"):
         fit(config, task=One())
+
+
+def test_example_without_an_unknown_position_is_refused(tmp_path):
+    class Given(Palindrome):
+        def generate(self, count, seed, first=0):
+            examples = super().generate(count, seed, first)
+            known = examples.known.copy()
+            known[[number for number in range(count) if first + number == 3]] = True
+            return replace(examples, known=known)
+
+    config = TrainConfig("given", "scdm", tmp_path / "run", size="pico", steps=1, num_validation=2, threads=1)
+    with pytest.raises(ValueError, match=r"train example \d+: has nothing to predict"):
+        fit(config, task=Given())
+    assert not (tmp_path / "run").exists()
+    fit(replace(config, noise="all"), task=Given())
 
 
 @pytest.mark.parametrize(

@@ -128,10 +128,10 @@ def test_likelihood_of_left_readout_in_one_pass_is_that_of_the_steps(pico):
 def test_noise_that_masks_the_first_position_is_refused():
     examples = Examples.of(np.zeros((2, LENGTH), np.uint8), 1)
     config = TrainConfig("countdown-3", "mdm-left")
-    check_examples(config, ALL_SHOWN, examples)
+    check_examples(config, ALL_SHOWN, {"train": examples})
     with pytest.raises(ValueError, match="noise=all is not supported by mdm-left: position 0 would be"):
-        check_examples(replace(config, noise="all"), ALL_SHOWN, examples)
-    check_examples(replace(config, noise="all"), METHODS["mdm"], examples)
+        check_examples(replace(config, noise="all"), ALL_SHOWN, {"train": examples})
+    check_examples(replace(config, noise="all"), METHODS["mdm"], {"train": examples})
 
 
 def test_masked_first_position_is_refused(pico):

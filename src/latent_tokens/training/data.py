@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -125,15 +126,25 @@ def check_tokenizer(start: str | Path, folder: Path, task: Language) -> None:
         )
 
 
-def check_examples(config: TrainConfig, method: Method, examples: Examples) -> None:
-    """Raise ValueError if the method cannot take the given positions, or a rank would have no example."""
+def check_examples(config: TrainConfig, method: Method, splits: Mapping[Split, Examples]) -> None:
+    """Raise ValueError if the method cannot take the given positions, or a rank would have no example.
+
+    In each example at least one position must not be given.
+    """
     if config.noise == "all" and method.readout == "left":
         raise ValueError(
             f"noise=all is not supported by {config.method}: position 0 would be masked, and readout=left "
             "reads no prediction for it. Use noise=answer."
         )
-    for part in chunks_of(examples, CHECKED_AT_ONCE):
-        method.check_known(torch.from_numpy(np.array(part.known)))
+    for split, examples in splits.items():
+        for number, part in enumerate(chunks_of(examples, CHECKED_AT_ONCE)):
+            inside = np.arange(part.known.shape[1]) < part.lengths[:, None]
+            is_given = (part.known | ~inside).all(1)
+            if config.noise == "answer" and is_given.any():
+                example = number * CHECKED_AT_ONCE + int(is_given.argmax())
+                fix = "Leave out examples whose every position is given."
+                raise ValueError(f"{split} example {example}: has nothing to predict. {fix}")
+            method.check_known(torch.from_numpy(np.array(part.known)))
     world_size = processes.world_size()
     if config.batch_size < world_size:
         raise ValueError(f"batch_size={config.batch_size}: must be at least the world size, {world_size}")

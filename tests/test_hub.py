@@ -219,6 +219,16 @@ def test_changed_weights_are_saved_without_old_results(run, tmp_path):
     assert same(from_pretrained(tmp_path / "given"), net)
 
 
+def test_changed_method_is_saved_without_old_results(run, tmp_path):
+    net = from_pretrained(run)
+    net.method = METHODS["sidm"]
+    net.save_pretrained(tmp_path / "given")
+    about = read_description(tmp_path / "given", "config.json", "model")
+    assert about["name"] == "sidm"
+    assert not {"training", "made_with", "data_sha256"} & set(about)
+    assert "None were measured" in (tmp_path / "given" / CARD).read_text()
+
+
 def test_saving_over_a_model_removes_its_results(run, tmp_path):
     from_pretrained(run).save_pretrained(tmp_path / "given")
     net = from_pretrained(tmp_path / "given")

@@ -54,7 +54,7 @@ def save_pretrained(
     """Write a model directory with its card, README.md, which transformers opens too.
 
     Task, training and results are carried over from the directory that the network was read from. If its
-    weights have changed since, only the task is.
+    weights or its method have changed since, only the task is.
 
     Args:
         folder: the directory. A model in it is replaced.

@@ -19,9 +19,10 @@ from latent_tokens.checkpoints.adapted import is_for_transformers
 from latent_tokens.checkpoints.description import KINDS, Entries, check_about
 from latent_tokens.checkpoints.hub import FILES, check_links, fetch, is_name, upload
 from latent_tokens.checkpoints.hugging_face import read_model
-from latent_tokens.checkpoints.pretrained import SHIPPED, describe, find, fingerprint
+from latent_tokens.checkpoints.pretrained import SHIPPED, describe, find, fingerprint, method_from
 from latent_tokens.checkpoints.saving import check_has_no_lora
 from latent_tokens.checkpoints.tensor_files import read_tensor_file
+from latent_tokens.core.methods import name_of
 from latent_tokens.evaluation.results import read_results
 from latent_tokens.evaluation.rows import Row
 from latent_tokens.network.hf import HuggingFaceDenoiser
@@ -198,8 +199,11 @@ def carried_over(
         settings["task"] = description(text)
         files |= text.files()
 
-    # Training and results are those of the stored weights.
-    if not unchanged(net, folder, config):
+    # Training and results are those of the stored weights and the stored method.
+    has_same_method = method_from(config["method"]) == net.method
+    if not has_same_method:
+        settings["name"] = name_of(net.method)
+    if not has_same_method or not unchanged(net, folder, config):
         return {name: settings[name] for name in OF_THE_TASK if name in settings}, files, []
     rows = read_results((SHIPPED if is_bundled else folder) / RESULTS, IN_RESULTS)
     if is_bundled:

@@ -1,6 +1,7 @@
 """Published masked diffusion models: their files are read into classes of transformers, with equal logits."""
 
 import json
+import resource
 
 import pytest
 import torch
@@ -345,6 +346,21 @@ def test_imported_model_without_tokenizer_computes_logits(tmp_path, capsys):
         (tmp_path / "out" / "config.json").write_text(json.dumps(changed))
         with pytest.raises(ValueError, match=r"mask_id=99|readout=right|vocab_size=many|max_length=None"):
             from_pretrained(tmp_path / "out")
+
+
+def test_export_on_a_full_disk_is_one_line(tmp_path):
+    net = HuggingFaceDenoiser(tiny_model("llama"), None)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, limits[1]))
+    try:
+        with pytest.raises(
+            OSError, match=r"full: cannot be written \(.*File too large.*\). Free some"
+        ) as error:
+            save_pretrained(net, tmp_path / "full")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "\n" not in str(error.value)
+    assert not list((tmp_path / "full").iterdir())
 
 
 def test_exported_model_is_not_taken_for_a_published_one(tmp_path, capsys):

@@ -68,10 +68,9 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         options = {name: kwargs.pop(name) for name in HUB_OPTIONS if kwargs.get(name) is not None}
         folder = find(pretrained_model_name_or_path, partial(fetch, **options)) / kwargs.pop("subfolder", "")
         check_directory(folder)
-        defaults: dict[str, Any] = {"key_mapping": NEW_SPELLING}
-        if "torch_dtype" not in kwargs:  # the older name of dtype, which transformers still reads
-            defaults["dtype"] = torch.float32
-        arguments = {**defaults, **kwargs, "output_loading_info": True}
+        has_dtype = "torch_dtype" in kwargs  # the older name of dtype, which transformers still reads
+        dtype = {} if has_dtype else {"dtype": torch.float32}
+        arguments = {"key_mapping": NEW_SPELLING, **dtype, **kwargs, "output_loading_info": True}
         model, loading_info = cast(Any, super().from_pretrained)(folder, *model_args, **arguments)
         check_loaded(model, folder, loading_info, kwargs.get("quantization_config") is not None)
         model.config.update(for_transformers(model.net))

@@ -371,6 +371,8 @@ def test_exported_model_is_not_taken_for_a_published_one(tmp_path, capsys):
     with pytest.raises(ValueError, match=r"was written by latent_tokens. Open it with load\('.*exported'\)"):
         from_transformers(tmp_path / "exported")
     assert from_pretrained(tmp_path / "exported").method == METHODS["esolm"]
+    with pytest.raises(ValueError, match=r"exported has a model of transformers. Leave net out"):
+        from_pretrained(tmp_path / "exported", net=net)
     for source in (tmp_path / "exported", SHIPPED / "sudoku-6-scdm"):
         assert main(["import", str(source), str(tmp_path / "out")]) == 2
         assert "was written by latent-tokens. Use it without an import." in capsys.readouterr().err

@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from latent_tokens.checkpoints.adapted import is_adapted, open_adapted
+from latent_tokens.checkpoints.adapted import is_adapted, is_for_transformers, open_adapted
 from latent_tokens.checkpoints.description import Entries, check_model
 from latent_tokens.checkpoints.finding import SHIPPED, find, shipped_names
 from latent_tokens.checkpoints.fingerprint import check_fingerprint, fingerprint
@@ -161,6 +161,8 @@ def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
     inner: Any = unwrap(net)
     if is_adapted(config) and "adapter" in config["model"]:
         raise ValueError(f"net={type(inner).__name__}: {folder} has a LoRA adapter. Use base=DIR instead.")
+    if is_for_transformers(config):
+        raise ValueError(f"net={type(inner).__name__}: {folder} has a model of transformers. Leave net out.")
     try:
         numbers = {name: config["model"][name] for name in ("vocab_size", "max_length")}
         method = method_from(config["method"])

@@ -10,6 +10,7 @@ import torch
 import yaml
 
 from helpers.hub import Cut, Stalled, serving
+from helpers.refusals import refused
 from latent_tokens import (
     METHODS,
     DataConfig,
@@ -227,6 +228,14 @@ def test_changed_method_is_saved_without_old_results(run, tmp_path):
     assert about["name"] == "sidm"
     assert not {"training", "made_with", "data_sha256"} & set(about)
     assert "None were measured" in (tmp_path / "given" / CARD).read_text()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", torch.int8])
+def test_weights_of_no_floating_point_type_are_refused(dtype, nano, tmp_path):
+    nano.method = METHODS["scdm"]
+    with refused("must be a floating-point type, such as torch.bfloat16."):
+        nano.save_pretrained(tmp_path / "given", dtype=dtype)
+    assert not (tmp_path / "given").exists()
 
 
 def test_saving_over_a_model_removes_its_results(run, tmp_path):

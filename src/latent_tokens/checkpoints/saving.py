@@ -62,8 +62,10 @@ def save_pretrained(
     )
 
 
-def check_has_no_lora(net: nn.Module) -> None:
-    """Raise ValueError if a `Transformer` has an adapter of peft, with which no directory can be opened."""
+def check_can_save(net: nn.Module, dtype: torch.dtype | None) -> None:
+    """Raise ValueError for a `Transformer` with an adapter of peft, or a type that weights cannot have."""
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ValueError(f"dtype={dtype}: must be a floating-point type, such as torch.bfloat16.")
     if isinstance(net, Transformer) and has_lora(net.state_dict()):
         fix = "Save the adapter by itself, or call merge_and_unload() first"
         raise ValueError(f"net=Transformer: has a LoRA adapter of peft. {fix}.")

@@ -20,7 +20,7 @@ from latent_tokens.checkpoints.description import KINDS, Entries, check_about
 from latent_tokens.checkpoints.hub import FILES, check_links, fetch, is_name, upload
 from latent_tokens.checkpoints.hugging_face import read_model
 from latent_tokens.checkpoints.pretrained import SHIPPED, describe, find, fingerprint, method_from
-from latent_tokens.checkpoints.saving import check_has_no_lora
+from latent_tokens.checkpoints.saving import check_can_save
 from latent_tokens.checkpoints.tensor_files import read_tensor_file
 from latent_tokens.core.methods import name_of
 from latent_tokens.evaluation.results import read_results
@@ -96,7 +96,7 @@ def save_pretrained(
     from latent_tokens.sharing.card import check_license, write_card
 
     check_license(license)
-    check_has_no_lora(net)
+    check_can_save(net, dtype)
     folder = Path(folder)
     settings, files, rows = carried_over(net)
     task = saved_task(settings.get("task"), net.folder)

@@ -95,7 +95,7 @@ class LatentTokensTrainer(Trainer):
         with self.drawing_anew():
             return super().get_eval_dataloader(eval_dataset)
 
-    def get_test_dataloader(self, test_dataset: ItemDataset) -> DataLoader[dict[str, Tensor]]:
+    def get_test_dataloader(self, test_dataset: Dataset[Example]) -> DataLoader[dict[str, Tensor]]:
         """Return the batches of `predict`, drawn by a new collator in this process."""
         with self.drawing_anew():
             return super().get_test_dataloader(test_dataset)

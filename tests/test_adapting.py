@@ -29,6 +29,7 @@ from latent_tokens.cli import main
 from latent_tokens.network.hf_adapter import Adapter, add_lora, merged
 from latent_tokens.network.hf_model import FAMILIES
 from latent_tokens.sharing.text_model import open_model
+from latent_tokens.storage import append_line
 from latent_tokens.tasks.text.tokenizer import learn_bpe
 from latent_tokens.training.state import saved_states
 from latent_tokens.training.step import ema_update, place_ema
@@ -247,6 +248,40 @@ def test_exported_model_opens_in_transformers(whole, data, tmp_path, capsys, fam
     assert tokenizer.mask_token_id == (BYTES if family == "gpt2" else None)
     run = fit(config_of(tmp_path / "run", data, tmp_path / "model", steps=1))
     assert from_pretrained(run).mask_id == net.mask_id
+
+
+ROW = {
+    "task": "text",
+    "method": "esolm",
+    "order": "uniform",
+    "candidates": 1,
+    "latents": 0,
+    "metric": "perplexity",
+    "perplexity": 3.0,
+    "ci95": None,
+    "num_samples": 2,
+    "relative_cost": 1.0,
+    "units": 2,
+}
+
+
+@pytest.mark.parametrize("family", ["llama", TIED])
+def test_exported_model_saved_again_is_the_same(whole, tmp_path, family):
+    load(whole[family]).save_pretrained(tmp_path / "first")
+    append_line(tmp_path / "first" / "results.jsonl", ROW)
+    load(tmp_path / "first").save_pretrained(tmp_path / "second")
+    names = ("config.json", "model.safetensors", "results.jsonl", "tokenizer_config.json")
+    for name in names:
+        assert (tmp_path / "second" / name).read_bytes() == (tmp_path / "first" / name).read_bytes()
+    assert "training" in description(tmp_path / "second")
+
+    changed = load(tmp_path / "second")
+    with torch.no_grad():
+        changed.net.model.get_input_embeddings().weight[0] += 1
+    changed.save_pretrained(tmp_path / "third")
+    assert not {"training", "start", "made_with", "data_sha256"} & description(tmp_path / "third").keys()
+    assert not (tmp_path / "third" / "results.jsonl").exists()
+    assert load(tmp_path / "third").method == changed.method
 
 
 @pytest.fixture(scope="module")

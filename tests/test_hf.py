@@ -155,6 +155,16 @@ def test_new_mask_token_has_the_mean_embedding(tied, tokens):
     assert logits[..., :VOCAB].isfinite().all()
 
 
+@pytest.mark.parametrize("family", [*DECODERS, *ENCODERS])
+def test_new_mask_token_keeps_the_config_of_the_caller(family):
+    model = tiny_model(family)
+    config = model.config
+    net = HuggingFaceDenoiser(model, None)
+    assert (config.vocab_size, net.model.config.vocab_size) == (VOCAB, VOCAB + 1)
+    configs = {id(module.config) for module in model.modules() if hasattr(module, "config")}
+    assert configs == {id(model.config)}
+
+
 @pytest.mark.parametrize("family", DECODERS)
 def test_shifted_readout_is_the_autoregressive_model_itself(family, tokens):
     """It reads BOS and all tokens but the last, at positions from 0, as GPT-2's learned embedding needs."""
@@ -270,6 +280,8 @@ def test_readout_that_does_not_suit_the_model_is_refused():
     for token in (None, VOCAB):  # GPT-2 sets 50256 by default, also for a smaller vocabulary
         with pytest.raises(ValueError, match="the model has no BOS token"):
             HuggingFaceDenoiser(tiny_model("llama", bos_token_id=token, eos_token_id=token), None, "shifted")
+    several_ends = tiny_model("llama", bos_token_id=None, eos_token_id=[2, 3])
+    assert HuggingFaceDenoiser(several_ends, None, "shifted").bos_id == 2
     with pytest.raises(ValueError, match="readout=left_of: must be one of in_place"):
         HuggingFaceDenoiser(tiny_model("llama"), MASK, "left_of")
 

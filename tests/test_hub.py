@@ -10,6 +10,7 @@ import torch
 import yaml
 
 from helpers.hub import Cut, Stalled, serving
+from helpers.refusals import refused
 from latent_tokens import (
     METHODS,
     DataConfig,
@@ -23,6 +24,7 @@ from latent_tokens import (
 )
 from latent_tokens.checkpoints.pretrained import SHIPPED, find
 from latent_tokens.cli import main
+from latent_tokens.evaluation.results import read_results
 from latent_tokens.sharing.card import CARD
 from latent_tokens.sharing.hub_methods import MODULE, RESULTS
 from latent_tokens.storage import append_line, read_description
@@ -129,6 +131,7 @@ def test_uploaded_model_is_fetched_and_cached_without_the_hub(run, tmp_path):
         "model.safetensors",
         "results.jsonl",
         "tokenizer.json",
+        "tokenizer_config.json",
     }  # nothing that could be executed
     said, wrong = script(AGAIN, address, tmp_path)
     kept, not_fetched, not_put, *_ = said.splitlines()
@@ -215,6 +218,35 @@ def test_changed_weights_are_saved_without_old_results(run, tmp_path):
     assert "It is not known how it was trained" in card
     assert "None were measured" in card
     assert same(from_pretrained(tmp_path / "given"), net)
+
+
+def test_changed_method_is_saved_without_old_results(run, tmp_path):
+    net = from_pretrained(run)
+    net.method = METHODS["sidm"]
+    net.save_pretrained(tmp_path / "given")
+    about = read_description(tmp_path / "given", "config.json", "model")
+    assert about["name"] == "sidm"
+    assert not {"training", "made_with", "data_sha256"} & set(about)
+    assert "None were measured" in (tmp_path / "given" / CARD).read_text()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", torch.int8])
+def test_weights_of_no_floating_point_type_are_refused(dtype, nano, tmp_path):
+    nano.method = METHODS["scdm"]
+    with refused("must be a floating-point type, such as torch.bfloat16."):
+        nano.save_pretrained(tmp_path / "given", dtype=dtype)
+    assert not (tmp_path / "given").exists()
+
+
+def test_saving_over_a_model_removes_its_results(run, tmp_path):
+    from_pretrained(run).save_pretrained(tmp_path / "given")
+    net = from_pretrained(tmp_path / "given")
+    with torch.no_grad():
+        net.head.bias[0] += 0.5
+    net.save_pretrained(tmp_path / "given")
+    assert read_results(tmp_path / "given" / RESULTS) == []
+    from_pretrained(tmp_path / "given").save_pretrained(tmp_path / "again")
+    assert "None were measured" in (tmp_path / "again" / CARD).read_text()
 
 
 def test_a_model_made_in_code_or_whose_folder_is_gone(nano, run, tmp_path):

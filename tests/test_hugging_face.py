@@ -146,6 +146,8 @@ def test_a_name_that_comes_along_and_other_precisions():
     assert (
         LatentTokensForMaskedLM.from_pretrained("sudoku-6-scdm", dtype=torch.bfloat16).dtype == torch.bfloat16
     )
+    older = LatentTokensForMaskedLM.from_pretrained("sudoku-6-scdm", torch_dtype=torch.bfloat16)
+    assert older.dtype == torch.bfloat16
     with pytest.raises(ValueError, match="not found: not a run directory"):
         LatentTokensForMaskedLM.from_pretrained("nowhere")
 
@@ -176,6 +178,30 @@ def test_missing_unexpected_or_other_weights_are_refused(model_of, tmp_path):
         save_file(weights, tmp_path / "model.safetensors")
         with pytest.raises(ValueError, match=message):
             AutoModelForMaskedLM.from_pretrained(tmp_path)
+
+
+def test_model_in_a_subfolder_is_saved_again(model_of, tmp_path):
+    model_of(METHODS["scdm"]).save_pretrained(tmp_path / "all" / "scdm")
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "all", subfolder="scdm")
+    model.save_pretrained(tmp_path / "again")
+    again = from_pretrained(tmp_path / "again")
+    assert torch.equal(again.head.weight, model.net.head.weight)
+
+
+def test_directory_of_another_network_is_refused(model_of, tmp_path):
+    model_of(METHODS["scdm"]).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    others = {"transformers": "its network is a model of transformers", "own": "holds weights of your own"}
+    for network, message in others.items():
+        (tmp_path / "config.json").write_text(json.dumps({**config, "model": {"network": network}}))
+        with pytest.raises(ValueError, match=message) as error:
+            LatentTokensForMaskedLM.from_pretrained(tmp_path)
+        assert "\n" not in str(error.value)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    content = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=r"model.safetensors: corrupt \(.*\). Save the model again"):
+        LatentTokensForMaskedLM.from_pretrained(tmp_path)
 
 
 def test_the_config_says_what_transformers_asks(model_of, tmp_path):
@@ -391,6 +417,17 @@ def test_generate_refuses_an_unknown_argument(model_of):
         model_of(METHODS["mdm"]).generate(boards(3), num_beams=4)
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.uint8])  # uint8 is that of a data set
+def test_inputs_have_any_type_of_whole_numbers(dtype, model_of):
+    model, ids = model_of(METHODS["scdm"]), boards(3)
+    labels = ids.masked_fill(ids == MASK, 0)
+    expected = model(ids, labels=labels)
+    output = model(ids.to(dtype), torch.arange(16, dtype=dtype), labels=labels.to(dtype))
+    assert torch.equal(output.logits, expected.logits)
+    assert output.loss == expected.loss
+    assert torch.equal(model.generate(ids.to(dtype), seed=1).sequences, model.generate(ids, seed=1).sequences)
+
+
 def test_inputs_that_cannot_be_get_one_line(model_of):
     model, ids = model_of(METHODS["scdm"]), boards(3)
     mistakes = {
@@ -399,6 +436,7 @@ def test_inputs_that_cannot_be_get_one_line(model_of):
         "position_ids: must lie in 0..15": (ids, {"position_ids": torch.arange(1, 17)}),
         "names a position twice": (ids, {"position_ids": torch.zeros(16, dtype=torch.long)}),
         "all of them must be": (ids, {"attention_mask": torch.ones(3, 4)}),
+        r"input_ids \(16,\): must be \(rows, slots\)": (ids[0], {}),
         "labels .* must be of the shape": (ids, {"labels": torch.full((3, 16), MASK)}),
     }
     for message, (tokens, options) in mistakes.items():

@@ -1,16 +1,20 @@
 """Published masked diffusion models: their files are read into classes of transformers, with equal logits."""
 
 import json
+import resource
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoTokenizer
 
 from helpers.published_layouts import CONFIGS, MASK, random_weights, reference, write
 from helpers.tiny_models import tiny_model
-from latent_tokens import METHODS, from_pretrained, from_transformers, load
+from latent_tokens import METHODS, HuggingFaceDenoiser, from_pretrained, from_transformers, load
+from latent_tokens.checkpoints.finding import SHIPPED
 from latent_tokens.cli import main
+from latent_tokens.sharing.hub_methods import save_pretrained
 
 torch.set_num_threads(1)
 LENGTH = 9
@@ -311,6 +315,23 @@ def test_tokenizer_that_texts_cannot_use_is_copied(tmp_path, capsys):
     assert (tmp_path / "out" / "tokenizer.json").read_bytes() == (source / "tokenizer.json").read_bytes()
     assert main(["sample", str(tmp_path / "out")]) == 2
     assert "was imported without a tokenizer" in capsys.readouterr().err
+    assert main(["export", str(tmp_path / "out"), str(tmp_path / "again")]) == 0
+    assert (tmp_path / "again" / "tokenizer.json").read_bytes() == (source / "tokenizer.json").read_bytes()
+
+
+def test_export_keeps_the_tokenizer_of_an_imported_model(tmp_path):
+    source = tmp_path / "source"
+    write(source, "SDAR")
+    write_tokenizer(source)
+    special = {"bos_token": "w2", "eos_token": "<|endoftext|>", "mask_token": "<|mask|>", "pad_token": "w3"}
+    chat = {"chat_template": "{{ messages[0].content }}"}
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", **special, **chat}
+    (source / "tokenizer_config.json").write_text(json.dumps(config))
+    assert main(["import", str(source), str(tmp_path / "out")]) == 0
+    assert main(["export", str(tmp_path / "out"), str(tmp_path / "again"), "--precision", "bf16"]) == 0
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "again")
+    assert {name: getattr(tokenizer, name) for name in special} == special
+    assert tokenizer.apply_chat_template([{"content": "w4"}], tokenize=False) == "w4"
 
 
 def test_imported_model_without_tokenizer_computes_logits(tmp_path, capsys):
@@ -325,6 +346,36 @@ def test_imported_model_without_tokenizer_computes_logits(tmp_path, capsys):
         (tmp_path / "out" / "config.json").write_text(json.dumps(changed))
         with pytest.raises(ValueError, match=r"mask_id=99|readout=right|vocab_size=many|max_length=None"):
             from_pretrained(tmp_path / "out")
+
+
+def test_export_on_a_full_disk_is_one_line(tmp_path):
+    net = HuggingFaceDenoiser(tiny_model("llama"), None)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, limits[1]))
+    try:
+        with pytest.raises(
+            OSError, match=r"full: cannot be written \(.*File too large.*\). Free some"
+        ) as error:
+            save_pretrained(net, tmp_path / "full")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "\n" not in str(error.value)
+    assert not list((tmp_path / "full").iterdir())
+
+
+def test_exported_model_is_not_taken_for_a_published_one(tmp_path, capsys):
+    """A Qwen2 whose tokenizer names MASK could be an Open-dCoder, which is an mdm-left."""
+    net = HuggingFaceDenoiser(tiny_model("qwen2"), None)
+    net.method = METHODS["esolm"]
+    save_pretrained(net, tmp_path / "exported")
+    with pytest.raises(ValueError, match=r"was written by latent_tokens. Open it with load\('.*exported'\)"):
+        from_transformers(tmp_path / "exported")
+    assert from_pretrained(tmp_path / "exported").method == METHODS["esolm"]
+    with pytest.raises(ValueError, match=r"exported has a model of transformers. Leave net out"):
+        from_pretrained(tmp_path / "exported", net=net)
+    for source in (tmp_path / "exported", SHIPPED / "sudoku-6-scdm"):
+        assert main(["import", str(source), str(tmp_path / "out")]) == 2
+        assert "was written by latent-tokens. Use it without an import." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("opened", [from_pretrained, load])

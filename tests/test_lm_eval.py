@@ -335,6 +335,9 @@ def test_unsupported_settings_of_lm_eval_are_refused(lm_class, text_net):
     with pytest.raises(ValueError, match="learned sudoku-6, which is not text"):
         lm_class("sudoku-6-scdm")
     lm = lm_class(text_net, Text(LENGTH))
+    small = HuggingFaceDenoiser(tiny_model("llama", vocab_size=9), None, "shifted")
+    with pytest.raises(ValueError, match="makes token 11, and the model has 9 tokens"):
+        lm_class(small, tokenizer_of()).loglikelihood(requests(("ab", "ci")), disable_tqdm=True)
     with pytest.raises(ValueError, match="20 tokens after the context: the model has 16 positions"):
         lm.loglikelihood(requests(("a", "b" * 20)), disable_tqdm=True)
     with pytest.raises(ValueError, match="this model has no chat template"):
@@ -348,6 +351,7 @@ def test_unsupported_settings_of_lm_eval_are_refused(lm_class, text_net):
         (("--tasks", "x", "--include-path", "none"), "--include-path none: is not a directory"),
         (("--tasks", "x", "--limit", "0"), "--limit 0: must be a whole number from 1"),
         (("--tasks", "x", "--out", "none/x.json"), "--out none/x.json: its directory is missing"),
+        (("--tasks", "x", "--out", "."), "--out .: is a directory. Name a file."),
     ],
 )
 def test_mistake_with_lm_eval_gets_one_line(options, message, capsys):
@@ -433,6 +437,23 @@ def test_tokenizer_that_cannot_be_read_is_named(folder, tmp_path):
             read_codec(model)
         assert str(error.value).startswith(f"{model}: ")
         assert "\n" not in str(error.value)
+
+
+def test_directory_without_a_token_that_ends_texts_is_named(folder, tmp_path):
+    model = shutil.copytree(folder, tmp_path / "model")
+    config = json.loads((model / "tokenizer_config.json").read_text())
+    (model / "tokenizer_config.json").write_text(json.dumps({**config, "eos_token": None}))
+    with pytest.raises(
+        ValueError, match=r"model: its tokenizer has no EOS token. Name eos_token in tokenizer_"
+    ):
+        read_codec(model)
+
+
+@pytest.mark.slow
+def test_other_method_than_that_of_the_model_is_refused(folder, tasks, capsys):
+    command = ["lm-eval", str(folder), "--tasks", "choice", "--include-path", str(tasks), "--method", "scdm"]
+    assert main(command) == 2
+    assert "--method scdm: the model has another method, arm. Leave it out." in capsys.readouterr().err
 
 
 @pytest.mark.slow

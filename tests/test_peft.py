@@ -8,7 +8,7 @@ import torch
 pytest.importorskip("peft")
 
 from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import TrainingArguments
+from transformers import AutoModelForMaskedLM, TrainingArguments
 
 from latent_tokens import (
     METHODS,
@@ -20,6 +20,7 @@ from latent_tokens import (
     from_pretrained,
     generate,
     loss,
+    save_pretrained,
 )
 from latent_tokens.hugging_face import LatentTokensForMaskedLM, LatentTokensTrainer
 
@@ -112,6 +113,8 @@ def test_lora_on_the_model_of_transformers(folder, tmp_path):
     model.save_pretrained(tmp_path / "adapter")
     again = PeftModel.from_pretrained(LatentTokensForMaskedLM.from_pretrained(folder), tmp_path / "adapter")
     assert torch.equal(again.generate(input_ids=masked, seed=1).sequences, sequences)
+    opened = AutoModelForMaskedLM.from_pretrained(tmp_path / "adapter")  # which opens the base, too
+    assert torch.equal(opened.generate(masked, seed=1).sequences, sequences)
     again.merge_and_unload().save_pretrained(tmp_path / "merged")
     merged = LatentTokensForMaskedLM.from_pretrained(tmp_path / "merged")
     assert torch.equal(merged.generate(masked, seed=1).sequences, sequences)
@@ -127,6 +130,20 @@ def test_lora_learns_under_gradient_checkpointing(folder):
     gradients = [weight.grad for weight in adapted.parameters() if weight.requires_grad]
     assert gradients
     assert all(gradient is not None and gradient.any() for gradient in gradients)
+
+
+def test_adapter_is_not_saved_as_a_model(folder, tmp_path):
+    model = LatentTokensForMaskedLM.from_pretrained(folder)
+    get_peft_model(model, lora())
+    with pytest.raises(ValueError, match=r"has a LoRA adapter of peft.* call merge_and_unload\(\) first"):
+        model.save_pretrained(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+    save_pretrained(model.net, tmp_path / "weights")  # its reader is given the network
+    with pytest.raises(ValueError, match=r"has a LoRA adapter of peft. Give its network in Python: net="):
+        from_pretrained(tmp_path / "weights")
+    adapted = get_peft_model(from_pretrained(folder), lora())
+    weights = from_pretrained(tmp_path / "weights", net=adapted).base_model.model.state_dict()
+    assert all(torch.equal(weight, weights[name]) for name, weight in model.net.state_dict().items())
 
 
 def test_adapter_of_a_bundled_model_is_saved(tmp_path):

@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from latent_tokens.storage import append_line, read_lines, write_atomic
+from latent_tokens.storage import append_line, atomic_directory, read_lines, write_atomic
 
 TAILS = {
     "half a row": b'{"step": 2, "lo',
@@ -50,6 +50,18 @@ def test_append_line_on_a_full_disk_leaves_the_old_rows(tmp_path):
 def append_many(path, process):
     for number in range(50):
         append_line(path, {"process": process, "number": number, "text": "x" * 5_000})
+
+
+def test_atomic_directory_fills_the_target_of_a_link(tmp_path):
+    (tmp_path / "disk").mkdir()
+    for name in ("empty", "missing"):
+        (tmp_path / name).symlink_to(tmp_path / "disk" / name)
+    (tmp_path / "disk" / "empty").mkdir()
+    for name in ("empty", "missing"):
+        with atomic_directory(tmp_path / name) as unfinished:
+            (unfinished / "rows.csv").write_text("1")
+        assert [path.name for path in (tmp_path / "disk" / name).iterdir()] == ["rows.csv"]
+        assert (tmp_path / name).is_symlink()
 
 
 def test_write_atomic_below_a_file_names_the_path(tmp_path):

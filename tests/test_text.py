@@ -637,6 +637,8 @@ def test_tokenizer_end_and_vocabulary_size_are_checked(tmp_path):
     assert Learned(Tokenizer(models.WordLevel(words)), "").end == 2
     del words[END]
     assert Learned(Tokenizer(models.WordLevel(words)), "").end == 0
+    for other in ("<|end_of_text|>", "[SEP]"):  # of Llama 3 and BERT
+        assert Learned(Tokenizer(models.WordLevel({"a": 1, other: 0})), "").end == 0
     for size, kind in ((65_535, np.uint16), (65_536, np.uint32)):
         learned = Learned(Tokenizer(models.WordLevel({**words, "b": size - 1}, unk_token="a")), "")
         assert learned.vocab_size == size

@@ -12,7 +12,15 @@ pytest.importorskip("transformers")
 
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
-from latent_tokens import METHODS, DiffusionCollator, Examples, as_tensors, loss
+from latent_tokens import (
+    METHODS,
+    DiffusionCollator,
+    Examples,
+    HuggingFaceDenoiser,
+    as_tensors,
+    from_pretrained,
+    loss,
+)
 from latent_tokens.core.methods import exclude_mask_token
 from latent_tokens.hugging_face import LatentTokensForMaskedLM, LatentTokensTrainer
 
@@ -85,6 +93,8 @@ def test_trainer_has_the_loss_of_the_method(model, tmp_path):
     examples = examples_of()
     trainer = LatentTokensTrainer(model, SETTINGS(tmp_path / "run", seed=3), eval_dataset=examples)
     measured = [trainer.evaluate()["eval_loss"] for _ in range(2)]
+    predicted = [trainer.predict(examples).metrics["test_loss"] for _ in range(2)]
+    assert predicted == pytest.approx(measured)
     tokens, known, lengths = as_tensors(examples)
     expected = loss(
         model.net, model.net.method, tokens, known, torch.Generator().manual_seed(3), lengths=lengths
@@ -99,6 +109,15 @@ def test_trainer_has_the_loss_of_the_method(model, tmp_path):
         eval_dataset=items_of(examples),
     )
     assert plain.evaluate()["eval_loss"] == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_evaluations_with_workers_draw_the_same(model, tmp_path):
+    workers = {"dataloader_num_workers": 1, "dataloader_persistent_workers": True}
+    settings = SETTINGS(tmp_path / "run", dataloader_prefetch_factor=2, **workers)
+    trainer = LatentTokensTrainer(model, settings, eval_dataset=examples_of())
+    measured = [trainer.evaluate()["eval_loss"] for _ in range(2)]
+    trainer.args.dataloader_num_workers = 0
+    assert measured == pytest.approx([trainer.evaluate()["eval_loss"]] * 2)
 
 
 def test_trainer_lowers_the_loss_in_ten_steps(model, tmp_path):
@@ -147,6 +166,10 @@ def test_trainer_takes_another_method_and_network(tmp_path):
     llama = LlamaForCausalLM(config)
     with pytest.raises(ValueError, match=r"method and mask_id: not set by LlamaForCausalLM\. Pass"):
         LatentTokensTrainer(llama, SETTINGS(tmp_path / "run"))
+    with pytest.raises(ValueError, match=r"is not of transformers. Pass net.model, method and mask_id"):
+        LatentTokensTrainer(HuggingFaceDenoiser(LlamaForCausalLM(config), 4), SETTINGS(tmp_path / "run"))
+    with pytest.raises(ValueError, match=r"model=Transformer: is not of transformers. Save it, and open"):
+        LatentTokensTrainer(from_pretrained("sudoku-6-scdm"), SETTINGS(tmp_path / "run"))
     examples = examples_of()
     settings = SETTINGS(tmp_path / "run", max_steps=2, gradient_accumulation_steps=2)
     data = {"train_dataset": examples, "eval_dataset": examples}

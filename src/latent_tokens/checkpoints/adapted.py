@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 TRANSFORMERS = "transformers"  # the network of config.json
-OF_THIS_PACKAGE = (*KINDS, "format", "model", "method", "start", "stretches", "transformers_version")
+OF_THIS_PACKAGE = (*KINDS, "format", "model", "method", "start", "stretches")
 """Entries of config.json that are not of a config of transformers."""
 CORRUPT = (KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, OSError)
 
@@ -52,11 +53,19 @@ def describe_adapted(net: HuggingFaceDenoiser) -> dict[str, Json]:
         return {**entry, "adapter": asdict(net.adapter)}
     if net.has_frozen_embeddings:
         entry["freeze_embeddings"] = True
-    config = net.model.config.to_diff_dict()
-    return {
-        **entry,
-        "config": {name: value for name, value in config.items() if name not in OF_THIS_PACKAGE},
-    }
+    config = of_transformers(net.model.config.to_diff_dict())
+    config.pop("transformers_version", None)
+    return {**entry, "config": config}
+
+
+def of_transformers(config: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the entries of a config of transformers, without those that this package added to its file."""
+    return {name: value for name, value in config.items() if name not in OF_THIS_PACKAGE}
+
+
+def is_for_transformers(config: Entries) -> bool:
+    """Return whether config.json describes a network of transformers that transformers opens, too."""
+    return is_adapted(config) and not {"config", "adapter"} & config["model"].keys()
 
 
 def open_adapted(config: Entries, folder: Path, base: str | Path | None = None) -> HuggingFaceDenoiser:

@@ -8,11 +8,17 @@ from pathlib import Path
 
 from latent_tokens.checks import ask_hub, first_line
 
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+)
 FILES = [
     "config.json",
     "model.safetensors",
-    "tokenizer.json",
     "results.jsonl",
+    *TOKENIZER_FILES,
 ]  # what is fetched: nothing that could be executed
 REFUSED = (400, 401, 403, 404, 410)  # answers of a hub that is there: no such name, not yours to read
 

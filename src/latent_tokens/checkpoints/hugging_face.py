@@ -56,6 +56,8 @@ def from_transformers(
     check_installed(folder_or_name)
     folder = find(folder_or_name, partial(fetch, files=FILES))
     config, layout = published_layout(folder)
+    if mask_token is None and "format" in config:  # its method and MASK are in config.json
+        raise written_here(folder)
     if layout is None or readout == "shifted" or (layout.only_with_mask and mask_token is not None):
         if mask_token is None:
             raise ValueError(
@@ -139,13 +141,27 @@ def check_installed(name: str | Path) -> None:
         ) from None
 
 
+def written_here(folder: Path) -> ValueError:
+    """Return the error for a directory of this package, which has its own reader."""
+    return ValueError(f"{folder}: was written by latent_tokens. Open it with load({str(folder)!r}).")
+
+
 def is_of_transformers(folder: Path) -> bool:
     """Return whether a directory was written by transformers, and not by this package."""
+    return "model_type" in entries_of(folder) and not is_ours(folder)
+
+
+def is_ours(folder: Path) -> bool:
+    """Return whether a directory was written by this package."""
+    return "format" in entries_of(folder)
+
+
+def entries_of(folder: Path) -> dict[str, Json]:
+    """Return the entries of config.json in a directory, or none if that is missing or corrupt."""
     try:
-        config = read_json(folder / "config.json")
+        return read_json(folder / "config.json")
     except ValueError:
-        return False
-    return "model_type" in config and "format" not in config
+        return {}
 
 
 def mask_id_of(folder: Path, mask_token: int | str, name: str = "mask_token") -> int:
@@ -179,8 +195,8 @@ def check_is_native(folder: Path) -> None:
     if kind in PUBLISHED and kind not in FAMILIES:
         problem = "is a published masked diffusion model, which has code of its own"
         raise ValueError(f"{folder}: {problem}. Convert it (latent-tokens import {folder} DIR), and use DIR.")
-    if "format" in config and "model_type" not in config:
-        raise ValueError(f"{folder}: was written by latent_tokens. Open it with load({str(folder)!r}).")
+    if "format" in config and kind not in FAMILIES:
+        raise written_here(folder)
 
 
 def read_model(folder: Path) -> PreTrainedModel:

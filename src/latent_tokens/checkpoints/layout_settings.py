@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from latent_tokens.checkpoints.hub import check_links
+from latent_tokens.checkpoints.hub import TOKENIZER_FILES, check_links
 from latent_tokens.checkpoints.layouts import PublishedLayout, Readout
 from latent_tokens.checks import first_line, is_whole
 from latent_tokens.core.methods import METHODS, Method
@@ -27,7 +27,6 @@ ABOUT_CODE = (
     "_attn_implementation",
 )
 CONFIG = "tokenizer_config.json"
-TOKENIZER_FILES = ("tokenizer.json", CONFIG, "special_tokens_map.json", "chat_template.jinja")
 
 
 def read_json(file: Path) -> dict[str, Json]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from latent_tokens.checkpoints.pretrained import from_pretrained
 from latent_tokens.checkpoints.stored_methods import load_method
-from latent_tokens.core.methods import name_of
+from latent_tokens.core.methods import Method, name_of
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.processes import fastest_device
 from latent_tokens.storage import json_bytes, read_description
@@ -35,10 +35,15 @@ def opened(run: str | Path, method: str | None = None, base: str | Path | None =
     """Return the model of `model_of`, on the CPU. Raise as it does."""
     loaded = None if method is None else load_method(method)
     net = from_pretrained(run, base=base)
-    if loaded is not None and net.method != loaded:
-        other = name_of(net.method)
-        raise ValueError(f"method={method}: the model has another method, {other}. Leave it out.")
+    if loaded is not None:
+        check_method(str(method), loaded, net.method)
     return net
+
+
+def check_method(name: str, typed: Method, trained: Method) -> None:
+    """Raise ValueError if the typed method, of this name, is not the one that a model was trained with."""
+    if typed != trained:
+        raise ValueError(f"method={name}: the model has another method, {name_of(trained)}. Leave it out.")
 
 
 def learned_task(folder: Path, name: str | None = None) -> Solvable | Text:

@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from latent_tokens.checkpoints.adapted import is_adapted, open_adapted
+from latent_tokens.checkpoints.adapted import is_adapted, is_for_transformers, open_adapted
 from latent_tokens.checkpoints.description import Entries, check_model
 from latent_tokens.checkpoints.finding import SHIPPED, find, shipped_names
 from latent_tokens.checkpoints.fingerprint import check_fingerprint, fingerprint
@@ -20,7 +20,7 @@ from latent_tokens.checkpoints.own_network import (
     check_can_build,
     load_weights,
 )
-from latent_tokens.checkpoints.saving import describe, save_pretrained
+from latent_tokens.checkpoints.saving import describe, has_lora, save_pretrained
 from latent_tokens.checkpoints.stored_methods import ORDERS, RULES, check_loaded, method_from, method_to
 from latent_tokens.checkpoints.tensor_files import (
     first_difference,
@@ -124,6 +124,8 @@ def from_pretrained(
             f"{folder / 'config.json'}: corrupt ({first_line(error)}). Save the model again."
         ) from None
     shapes = {name: tuple(tensor.shape) for name, tensor in ours.state_dict().items()}
+    if has_lora(stored):
+        raise ValueError(f"{weights}: has a LoRA adapter of peft. Give its network in Python: net=...")
     if (name := first_difference(stored, shapes)) is not None:
         difference = (
             f"{name[:80]} is {stored.get(name, 'missing')}, and {shapes.get(name, 'nothing')} by its config"
@@ -159,6 +161,8 @@ def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
     inner: Any = unwrap(net)
     if is_adapted(config) and "adapter" in config["model"]:
         raise ValueError(f"net={type(inner).__name__}: {folder} has a LoRA adapter. Use base=DIR instead.")
+    if is_for_transformers(config):
+        raise ValueError(f"net={type(inner).__name__}: {folder} has a model of transformers. Leave net out.")
     try:
         numbers = {name: config["model"][name] for name in ("vocab_size", "max_length")}
         method = method_from(config["method"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import cast
@@ -60,6 +60,20 @@ def save_pretrained(
             folder / "config.json": config,
         }
     )
+
+
+def check_can_save(net: nn.Module, dtype: torch.dtype | None) -> None:
+    """Raise ValueError for a `Transformer` with an adapter of peft, or a type that weights cannot have."""
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ValueError(f"dtype={dtype}: must be a floating-point type, such as torch.bfloat16.")
+    if isinstance(net, Transformer) and has_lora(net.state_dict()):
+        fix = "Save the adapter by itself, or call merge_and_unload() first"
+        raise ValueError(f"net=Transformer: has a LoRA adapter of peft. {fix}.")
+
+
+def has_lora(names: Iterable[str]) -> bool:
+    """Return whether some weights, by their names, are those of an adapter of peft."""
+    return any(".lora_" in name for name in names)
 
 
 def describe(net: nn.Module) -> dict[str, Json]:

@@ -55,7 +55,7 @@ class Import:
 
 def run_import(command: Import) -> int:
     """Run `latent-tokens import`. Print a summary of the model, and the directory."""
-    from latent_tokens.checkpoints.hugging_face import is_language_model
+    from latent_tokens.checkpoints.hugging_face import is_language_model, is_ours
     from latent_tokens.checkpoints.pretrained import fingerprint, save_pretrained
     from latent_tokens.checkpoints.published import import_checkpoint
     from latent_tokens.core.methods import name_of
@@ -64,6 +64,8 @@ def run_import(command: Import) -> int:
 
     check_out(command.out)
     source = fetch_source(command.source)
+    if is_ours(source):
+        raise ValueError(f"source={command.source}: was written by latent-tokens. Use it without an import.")
     if is_language_model(source):
         return import_published(command, source)
     if command.length is not None:
@@ -221,10 +223,11 @@ def fetch_source(source: str) -> Path:
         )
     from huggingface_hub import snapshot_download
 
+    from latent_tokens.checkpoints.hub import TOKENIZER_FILES
     from latent_tokens.checkpoints.hugging_face import FILES
 
     try:
-        return Path(snapshot_download(source, allow_patterns=list(FILES)))
+        return Path(snapshot_download(source, allow_patterns=[*FILES, *TOKENIZER_FILES]))
     except Exception as error:
         raise ValueError(
             f"source={source}: is not a directory, "

@@ -77,6 +77,8 @@ def run_lm_eval(command: LmEval) -> int:
         )
     if command.out is not None and not command.out.absolute().parent.is_dir():
         raise ValueError(f"out={command.out}: its directory is missing. Create it first.")
+    if command.out is not None and command.out.is_dir():
+        raise ValueError(f"out={command.out}: is a directory. Name a file.")
     try:
         from lm_eval import simple_evaluate
         from lm_eval.utils import handle_non_serializable, make_table
@@ -87,13 +89,13 @@ def run_lm_eval(command: LmEval) -> int:
             f"lm-eval needs {error.name}, which is not installed. "
             "Install the extra lm-eval from a clone: pip install -e '.[lm-eval]'"
         ) from None
+    from latent_tokens.checkpoints.opening import check_method
     from latent_tokens.checkpoints.stored_methods import load_method
     from latent_tokens.storage import json_bytes, provenance, write_atomic
 
     # Find the tasks, open the model.
     manager = find_tasks(command.tasks, command.include_path)
-    if command.own.method is not None:
-        load_method(command.own.method)
+    typed = None if command.own.method is None else load_method(command.own.method)
     model = LatentTokensLM(
         command.run,
         latents=command.latents,
@@ -106,6 +108,8 @@ def run_lm_eval(command: LmEval) -> int:
         off_distribution=command.off_distribution,
         base=command.own.base,
     )
+    if typed is not None:
+        check_method(str(command.own.method), typed, model.model.method)
 
     # Evaluate it, print and write the results.
     results = simple_evaluate(

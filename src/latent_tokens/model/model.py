@@ -139,7 +139,7 @@ class Model:
         """Write a model directory with its card (`Transformer.save_pretrained`).
 
         Args:
-            folder: the directory. It must be missing or empty.
+            folder: the directory. A model in it is replaced.
             **options: as those of `Transformer.save_pretrained`.
 
         Example:

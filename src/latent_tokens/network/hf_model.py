@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -71,14 +72,24 @@ def bos_token(model: PreTrainedModel) -> int:
     """Return the id in front of a text, BOS or else EOS. Raise ValueError if the vocabulary has neither."""
     for kind in ("bos", "eos"):
         token = getattr(model.config, f"{kind}_token_id", None)
+        if isinstance(token, list):  # several tokens end a text
+            token = next(iter(token), None)
         if isinstance(token, int) and 0 <= token < model.config.vocab_size:
             return token
-    raise ValueError("readout=shifted: the model has no BOS token. Set model.config.bos_token_id.")
+    raise ValueError("readout=shifted: the model has no BOS token. Set bos_token_id of its config.")
 
 
 @torch.no_grad()
 def add_row(model: PreTrainedModel) -> None:
-    """Add a token to the vocabulary. Its embeddings are the mean of the others."""
+    """Add a token to the vocabulary. Its embeddings are the mean of the others.
+
+    The model gets a config of its own, as that of the caller may be shared with other models.
+    """
+    config = model.config
+    copied = deepcopy(config)
+    for module in model.modules():
+        if getattr(module, "config", None) is config:
+            cast("PreTrainedModel", module).config = copied
     model.resize_token_embeddings(model.config.vocab_size + 1, mean_resizing=False)
     layers = [model.get_input_embeddings(), model.get_output_embeddings()]  # type: ignore[no-untyped-call]
     for layer in layers:

@@ -54,10 +54,10 @@ def save_pretrained(
     """Write a model directory with its card, README.md, which transformers opens too.
 
     Task, training and results are carried over from the directory that the network was read from. If its
-    weights have changed since, only the task is.
+    weights or its method have changed since, only the task is.
 
     Args:
-        folder: the directory. It must be missing or empty.
+        folder: the directory. A model in it is replaced.
         dtype: the precision on disk. None is that of the weights.
         license: the license that the card names, as spelled on the hub. None names no license.
         name: the name of the model on the card.

@@ -9,12 +9,16 @@ from tempfile import TemporaryDirectory
 from typing import cast
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
+from latent_tokens.checkpoints.adapted import is_for_transformers, of_transformers
+from latent_tokens.checkpoints.layout_settings import copied_tokenizer
 from latent_tokens.checkpoints.pretrained import describe
+from latent_tokens.checks import first_line
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.hf_adapter import merged
-from latent_tokens.storage import Json, json_bytes, write_atomic
+from latent_tokens.storage import Json, json_bytes, read_description, write_atomic
 
 
 def write_for_transformers(
@@ -32,17 +36,38 @@ def write_for_transformers(
         about: entries that are added to config.json.
         beside: other files by name.
         dtype: the precision on disk. None is that of the network.
+
+    Raises:
+        OSError: the disk is full.
     """
-    model = merged(net)
-    with TemporaryDirectory() as temporary:
-        cast(nn.Module, model).to(dtype or model.dtype)
-        model.save_pretrained(temporary, max_shard_size="1TB")
-        files = {file.name: file.read_bytes() for file in Path(temporary).iterdir()}
     description = {**describe(net), "model": without_weights(net), **about}
-    config = {**json.loads(files.pop("config.json")), **description}
+
+    # Transformers writes its files beside the final ones, as /tmp can be small.
+    model = merged(net)
+    cast(nn.Module, model).to(dtype or model.dtype)
     folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder, prefix=".") as temporary:
+        try:
+            model.save_pretrained(temporary, max_shard_size="1TB")
+        except SafetensorError as error:
+            problem = f"cannot be written ({first_line(error)})"
+            raise OSError(f"{folder}: {problem}. Free some space, then run the same command again") from None
+        files = {file.name: file.read_bytes() for file in Path(temporary).iterdir()}
+
+    # Add what this package needs.
+    config = {**of_transformers(json.loads(files.pop("config.json"))), **description}
     others = {folder / name: content for name, content in {**files, **beside}.items()}
     write_atomic({**others, folder / "config.json": json_bytes(config)})
+
+
+def copied_tokenizer_of(net: HuggingFaceDenoiser) -> dict[str, bytes] | None:
+    """Return the tokenizer's files in the directory of a network, by name, or None if it is a run.
+
+    An imported model keeps the tokenizer of its authors, with their special tokens and chat template.
+    """
+    if net.folder is None or not is_for_transformers(read_description(net.folder, "config.json", "model")):
+        return None
+    return copied_tokenizer(net.folder)
 
 
 def without_weights(net: HuggingFaceDenoiser) -> dict[str, Json]:

@@ -69,6 +69,7 @@ def decode_masked(
     check_inputs(net, input_ids, torch.arange(input_ids.shape[1], device=input_ids.device), attended)
     if (attended[:, 1:] & ~attended[:, :-1]).any():
         raise ValueError("attention_mask: padding must be at the end of a row")
+    input_ids = input_ids.long()
     known = (input_ids != net.mask_id) | ~attended
 
     # Decode.

@@ -15,16 +15,20 @@ from tempfile import TemporaryDirectory
 import torch
 
 from latent_tokens.checkpoints import pretrained
-from latent_tokens.checkpoints.description import KINDS, check_about
+from latent_tokens.checkpoints.adapted import is_for_transformers
+from latent_tokens.checkpoints.description import KINDS, Entries, check_about
 from latent_tokens.checkpoints.hub import FILES, check_links, fetch, is_name, upload
-from latent_tokens.checkpoints.pretrained import SHIPPED, describe, find, fingerprint
+from latent_tokens.checkpoints.hugging_face import read_model
+from latent_tokens.checkpoints.pretrained import SHIPPED, describe, find, fingerprint, method_from
+from latent_tokens.checkpoints.saving import check_can_save
 from latent_tokens.checkpoints.tensor_files import read_tensor_file
+from latent_tokens.core.methods import name_of
 from latent_tokens.evaluation.results import read_results
 from latent_tokens.evaluation.rows import Row
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.network.weight_names import stored_name
-from latent_tokens.sharing.adapted import write_for_transformers
+from latent_tokens.sharing.adapted import copied_tokenizer_of, write_for_transformers
 from latent_tokens.sharing.tokenizer_files import tokenizer_files
 from latent_tokens.storage import Json, read_description
 from latent_tokens.tasks import Language, Text, described, description
@@ -92,10 +96,13 @@ def save_pretrained(
     from latent_tokens.sharing.card import check_license, write_card
 
     check_license(license)
+    check_can_save(net, dtype)
     folder = Path(folder)
     settings, files, rows = carried_over(net)
     task = saved_task(settings.get("task"), net.folder)
-    files |= tokenizer_files(task, net.vocab_size, net.max_length, net.mask_id)
+    files |= tokenizer_of(net, task)
+    if RESULTS not in files and (folder / RESULTS).exists():
+        files[RESULTS] = b""  # the rows are those of an earlier model in this directory
     if isinstance(net, HuggingFaceDenoiser):
         write_for_transformers(net, folder, settings, files, dtype)
     else:
@@ -105,6 +112,14 @@ def save_pretrained(
         files[f"{MODULE}.py"] = CODE.encode()
         pretrained.save_pretrained(net, folder, dtype=dtype, about=settings, beside=files)
     write_card(folder, rows, license=license, name=name)
+
+
+def tokenizer_of(net: Transformer | HuggingFaceDenoiser, task: Language | None) -> dict[str, bytes]:
+    """Return the files of a model's tokenizer: a copy of those it has for transformers, or new ones."""
+    copied = copied_tokenizer_of(net) if isinstance(net, HuggingFaceDenoiser) else None
+    if copied is not None and task is None:
+        return copied
+    return {**tokenizer_files(task, net.vocab_size, net.max_length, net.mask_id), **(copied or {})}
 
 
 def saved_task(entries: Json, folder: Path | None) -> Language | None:
@@ -184,8 +199,11 @@ def carried_over(
         settings["task"] = description(text)
         files |= text.files()
 
-    # Training and results are those of the stored weights.
-    if not unchanged(net, folder):
+    # Training and results are those of the stored weights and the stored method.
+    has_same_method = method_from(config["method"]) == net.method
+    if not has_same_method:
+        settings["name"] = name_of(net.method)
+    if not has_same_method or not unchanged(net, folder, config):
         return {name: settings[name] for name in OF_THE_TASK if name in settings}, files, []
     rows = read_results((SHIPPED if is_bundled else folder) / RESULTS, IN_RESULTS)
     if is_bundled:
@@ -196,11 +214,17 @@ def carried_over(
     return settings, files, rows
 
 
-def unchanged(net: Transformer | HuggingFaceDenoiser, folder: Path) -> bool:
+def unchanged(net: Transformer | HuggingFaceDenoiser, folder: Path, config: Entries) -> bool:
     """Return whether a network still has the weights of a directory, in its own precision."""
-    tensors = read_tensor_file(folder / "model.safetensors")
-    stored = {stored_name(name): tensor for name, tensor in tensors.items()}
-    weights = net.state_dict()
+    if isinstance(net, HuggingFaceDenoiser) and is_for_transformers(config):
+        stored = read_model(
+            folder
+        ).state_dict()  # the file may have other names, and one name of tied weights
+        weights = net.model.state_dict()
+    else:
+        tensors = read_tensor_file(folder / "model.safetensors")
+        stored = {stored_name(name): tensor for name, tensor in tensors.items()}
+        weights = net.state_dict()
     return stored.keys() == weights.keys() and all(
         torch.equal(stored[name].to(weight.dtype), weight.cpu()) for name, weight in weights.items()
     )

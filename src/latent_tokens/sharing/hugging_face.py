@@ -26,7 +26,7 @@ from latent_tokens.sharing.generation_settings import (
     seed_from,
 )
 from latent_tokens.sharing.hub_methods import for_transformers, push_to_hub, save_pretrained
-from latent_tokens.sharing.loading import check_loaded
+from latent_tokens.sharing.loading import check_directory, check_loaded
 from latent_tokens.sharing.model_config import LatentTokensConfig
 from latent_tokens.sharing.model_inputs import arranged_logits, attended_slots, mean_nats
 from latent_tokens.sharing.saving import SavingOptions, check_saving, for_hub
@@ -66,9 +66,11 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         """
         with_loading_info = kwargs.pop("output_loading_info", False)
         options = {name: kwargs.pop(name) for name in HUB_OPTIONS if kwargs.get(name) is not None}
-        folder = find(pretrained_model_name_or_path, partial(fetch, **options))
-        defaults = {"dtype": torch.float32, "key_mapping": NEW_SPELLING}
-        arguments = {**defaults, **kwargs, "output_loading_info": True}
+        folder = find(pretrained_model_name_or_path, partial(fetch, **options)) / kwargs.pop("subfolder", "")
+        check_directory(folder)
+        has_dtype = "torch_dtype" in kwargs  # the older name of dtype, which transformers still reads
+        dtype = {} if has_dtype else {"dtype": torch.float32}
+        arguments = {"key_mapping": NEW_SPELLING, **dtype, **kwargs, "output_loading_info": True}
         model, loading_info = cast(Any, super().from_pretrained)(folder, *model_args, **arguments)
         check_loaded(model, folder, loading_info, kwargs.get("quantization_config") is not None)
         model.config.update(for_transformers(model.net))
@@ -232,8 +234,8 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         decoding = config.decoding(self.net.method, known_task(self.config))
         seed = seed_from(config.settings["seed"], generator)
         repeats = config.settings["num_return_sequences"] or 1
-        repeated_ids = input_ids.repeat_interleave(repeats, dim=0)
         attended = attended_slots(input_ids, attention_mask).repeat_interleave(repeats, dim=0)
+        repeated_ids = input_ids.repeat_interleave(repeats, dim=0)
         output = decode_masked(
             self, repeated_ids, attended, decoding, seed, callback_on_step_end, output_trace
         )

@@ -46,7 +46,9 @@ def check_inputs(net: Transformer, input_ids: Tensor, positions: Tensor, attende
 
 
 def attended_slots(input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """Return which slots (B, S) are not padding."""
+    """Return which slots (B, S) are not padding. Raise ValueError if tokens have another shape."""
+    if input_ids.dim() != 2:
+        raise ValueError(f"input_ids {tuple(input_ids.shape)}: must be (rows, slots)")
     if attention_mask is None:
         return torch.ones_like(input_ids, dtype=torch.bool)
     return attention_mask.bool()
@@ -65,7 +67,7 @@ def arranged_logits(
     if position_ids is None:
         position_ids = torch.arange(input_ids.shape[1], device=input_ids.device)
     check_inputs(net, input_ids, position_ids, attended)
-    tokens, layout, slot_of = arrange(net, input_ids, position_ids, attended)
+    tokens, layout, slot_of = arrange(net, input_ids.long(), position_ids.long(), attended)
 
     # The logits of the arranged slots, in the order of the input.
     logits = method.logits(net, tokens, layout).masked_fill(~layout.shown[..., None], 0)
@@ -130,5 +132,5 @@ def mean_nats(logits: Tensor, labels: Tensor, predicted: Tensor, vocab_size: int
             f"and 0..{vocab_size - 1}, or {IGNORED_LABEL} for none"
         )
     scored = has_label & predicted
-    total = F.cross_entropy(logits[scored].float(), labels[scored], reduction="sum")
+    total = F.cross_entropy(logits[scored].float(), labels[scored].long(), reduction="sum")
     return total / scored.sum().clamp(min=1)

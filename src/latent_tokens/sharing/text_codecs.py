@@ -135,4 +135,8 @@ def read_codec(folder: Path) -> TransformersCodec:
         raise ValueError(
             f"{folder}: its tokenizer cannot be read ({first_line(error)}). Copy it again."
         ) from None
+    if tokenizer.eos_token_id is None:
+        raise ValueError(
+            f"{folder}: its tokenizer has no EOS token. Name eos_token in tokenizer_config.json."
+        )
     return TransformersCodec(tokenizer)

@@ -67,6 +67,15 @@ class TextModel:
         """The number of tokens that a window of a long text predicts, after one token of context."""
         return self.max_length if self.feeds_first else self.max_length - 1 - self.codec.starts_inputs
 
+    def encode(self, text: str, add_special_tokens: bool | None = None) -> list[int]:
+        """Return the tokens of a text, as the codec does. Raise ValueError if the network lacks one."""
+        tokens = self.codec.encode(text, add_special_tokens)
+        num_tokens = cast(int, cast(nn.Module, unwrap(self.net)).vocab_size)
+        if max(tokens, default=0) >= num_tokens:
+            problem = f"makes token {max(tokens):,}, and the model has {num_tokens:,} tokens"
+            raise ValueError(f"tokenizer: {problem}. Use the one that the model was trained with.")
+        return tokens
+
     def fitted(self, context: Sequence[int], num_new: int) -> list[int]:
         """Return the last tokens of a context, so that it and the new tokens fit into the network.
 

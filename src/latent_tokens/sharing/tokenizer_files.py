@@ -24,7 +24,7 @@ BYTE_LEVEL: dict[str, Json] = {
 def tokenizer_files(
     task: Language | None, vocab_size: int, length: int, mask_id: int | None = None
 ) -> dict[str, bytes]:
-    """Return tokenizer.json and tokenizer_config.json by name. MASK is the token `vocab_size`.
+    """Return tokenizer.json and tokenizer_config.json by name.
 
     The tokens of a puzzle are the task's `symbols`. If all of these are single characters, "." is MASK.
     A learned tokenizer keeps its own tokenizer.json, and only the config names MASK.
@@ -33,10 +33,11 @@ def tokenizer_files(
         task: the task of the model. None has a word for each token, its number.
         vocab_size: the number of tokens without MASK.
         length: the number of positions.
-        mask_id: MASK of a text, if it is another token.
+        mask_id: MASK. None is the token `vocab_size`.
     """
+    mask_id = vocab_size if mask_id is None else mask_id
     if isinstance(task, Text):
-        return text_files(task, vocab_size if mask_id is None else mask_id)
+        return text_files(task, mask_id)
     symbols: Sequence[str] = getattr(task, "symbols", ())
     if len(symbols) != vocab_size:
         symbols = [str(token) for token in range(vocab_size)]
@@ -47,15 +48,18 @@ def tokenizer_files(
     mask = "." if are_characters and "." not in symbols else MASK_NAMES[0]
     special = {role: symbol for symbol, role in roles.items() if role} | {"mask_token": mask}
 
+    # A model of transformers may have unused tokens before MASK.
+    tokens = {**numbered(symbols), mask: mask_id}
+
     # Characters are read one by one, without frames and spaces. Other words have spaces between them.
     skipped = "".join(re.escape(character) for character in FRAME if character not in symbols)
     tokenizer: dict[str, Json] = {
         "normalizer": replace_all(rf"[\s{skipped}]") if are_characters else None,
         "pre_tokenizer": split_characters() if are_characters else {"type": "WhitespaceSplit"},
         "decoder": {"type": "Fuse"} if are_characters else None,
-        "model": {"type": "WordLevel", "vocab": numbered([*symbols, mask]), "unk_token": ""},
+        "model": {"type": "WordLevel", "vocab": tokens, "unk_token": ""},
     }
-    added = {token: name for token, name in enumerate([*symbols, mask]) if name in roles or name == mask}
+    added = {token: name for name, token in tokens.items() if name in roles or name == mask}
     return {FILE: tokenizer_bytes(tokenizer, added), CONFIG: config_bytes(length, special)}
 
 
@@ -93,7 +97,7 @@ def is_special(symbol: str) -> bool:
     return re.fullmatch(r"\[[A-Z]+\]|<[A-Z]+>", symbol) is not None
 
 
-def numbered(names: Iterable[str]) -> dict[str, Json]:
+def numbered(names: Iterable[str]) -> dict[str, int]:
     """Return the number of each name, from 0."""
     return {name: number for number, name in enumerate(names)}
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,9 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import Trainer, TrainingArguments
 
 from latent_tokens.core.methods import Method
+from latent_tokens.core.wrappers import unwrap
+from latent_tokens.network.hf import HuggingFaceDenoiser
+from latent_tokens.network.transformer import Transformer
 from latent_tokens.sharing.collator import DiffusionCollator
 from latent_tokens.tasks import Examples
 from latent_tokens.tasks.examples import Example
@@ -21,6 +25,8 @@ ItemDataset = Dataset[Example] | Sequence[Example] | Examples
 
 class LatentTokensTrainer(Trainer):
     """A Trainer whose loss is `latent_tokens.loss`. Every evaluation draws the same random numbers.
+
+    Evaluations use no worker processes of a DataLoader.
 
     Args:
         model: a LatentTokensForMaskedLM, also with adapters of peft, or another network of transformers that
@@ -33,7 +39,7 @@ class LatentTokensTrainer(Trainer):
         options: of `Trainer`.
 
     Raises:
-        ValueError: the model has no method, and none is set.
+        ValueError: the model is not one of transformers, or has no method, and none is set.
 
     Example:
         >>> LatentTokensTrainer(model, TrainingArguments("runs/tuned"), train_dataset=examples).train()
@@ -50,6 +56,7 @@ class LatentTokensTrainer(Trainer):
         eval_dataset: ItemDataset | None = None,
         **options: Any,
     ) -> None:
+        check_is_of_transformers(model)
         if method is None:
             method = getattr(getattr(model, "net", None), "method", None)
         if mask_id is None:
@@ -84,9 +91,39 @@ class LatentTokensTrainer(Trainer):
         return (loss, {"logits": outputs.logits}) if return_outputs else loss
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
-        """Return the batches of an evaluation, drawn by a new collator."""
+        """Return the batches of an evaluation, drawn by a new collator in this process."""
+        with self.drawing_anew():
+            return super().get_eval_dataloader(eval_dataset)
+
+    def get_test_dataloader(self, test_dataset: Dataset[Example]) -> DataLoader[dict[str, Tensor]]:
+        """Return the batches of `predict`, drawn by a new collator in this process."""
+        with self.drawing_anew():
+            return super().get_test_dataloader(test_dataset)
+
+    @contextmanager
+    def drawing_anew(self) -> Iterator[None]:
+        """Use a new collator and no worker processes, which would draw other numbers each time."""
+        args = self.args
+        self.args = copy(args)
+        self.args.dataloader_num_workers = 0
+        self.args.dataloader_persistent_workers = False
+        self.args.dataloader_prefetch_factor = None
+        self.args.dataloader_multiprocessing_context = None
         self.data_collator = replace(self.collator)
         try:
-            return super().get_eval_dataloader(eval_dataset)
+            yield
         finally:
+            self.args = args
             self.data_collator = self.collator
+
+
+def check_is_of_transformers(model: nn.Module) -> None:
+    """Raise ValueError if a model is a `Transformer` or a `HuggingFaceDenoiser`, which `fit` trains."""
+    inner = unwrap(model)
+    if isinstance(inner, HuggingFaceDenoiser):
+        raise ValueError(
+            "model=HuggingFaceDenoiser: is not of transformers. Pass net.model, method and mask_id."
+        )
+    if isinstance(inner, Transformer):
+        fix = "Save it, and open the directory with AutoModelForMaskedLM"
+        raise ValueError(f"model=Transformer: is not of transformers. {fix}.")

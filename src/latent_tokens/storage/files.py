@@ -88,7 +88,7 @@ def atomic_directory(folder: Path) -> Iterator[Path]:
         with atomic_directory(Path("data/four")) as unfinished:
             (unfinished / "train.tokens.npy").write_bytes(content)
     """
-    target = folder.absolute()
+    target = folder.resolve()  # of a link, such as one to a larger disk
     unfinished = target.with_name(f".{target.name}.unfinished")
     new_parents = [parent for parent in target.parents if not parent.exists()]
     try:

@@ -25,7 +25,8 @@ Ids = NDArray[np.uint16 | np.uint32]
 FILE = "tokenizer.json"
 UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 END = "<|endoftext|>"
-ENDS = (END, "</s>", "<eos>", "[EOS]", "<|im_end|>")  # tokens that end documents in published tokenizers
+# Tokens that end documents in published tokenizers. Those of Llama 3 and BERT are the last two.
+ENDS = (END, "</s>", "<eos>", "[EOS]", "<|im_end|>", "<|end_of_text|>", "[SEP]")
 GPT2_FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))  # by their two names
 BATCH_CHARACTERS = 1 << 20  # tokenized in one call
 MAX_TOKENS = 1_048_575  # a limit for corrupt files: published vocabularies have up to 902,000

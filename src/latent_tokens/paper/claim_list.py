@@ -48,7 +48,7 @@ def claims(scale: ScaleName) -> list[Claim]:
         *printed_of_text(SCALES[scale]),
         *questions(),
         *(questions_of_9() if has_boards_9 else ()),
-        *(questions_in_nats() if SCALES[scale].num_boards else ()),
+        *(questions_in_nats(SCALES[scale]) if SCALES[scale].num_boards else ()),
     ]
 
 

@@ -28,7 +28,7 @@ def boards_in_nats(scale: Scale) -> list[Cell]:
     return listed
 
 
-def questions_in_nats() -> list[Claim]:
+def questions_in_nats(scale: Scale) -> list[Claim]:
     """Return the claims on policies and timing, in nats of held-out boards. A < B: A is better.
 
     In a recorded order the nearest latent tokens are those that are decoded next, which decoding cannot know.
@@ -45,7 +45,7 @@ def questions_in_nats() -> list[Claim]:
                 (4, "constrained of a unit"),
                 (4, "random"),
             ),
-            ("4 relevant latents < n=all", (4, "relevant"), ("all", "random")),
+            *((f"{n} relevant latents < n=all", (n, "relevant"), ("all", "random")) for n in scale.chosen),
         ]
         if order == "top_prob":
             pairs.append(("4 nearest latents < 4 random ones", (4, "nearest"), (4, "random")))

@@ -99,6 +99,24 @@ def of_confidence() -> list[Claim]:
         other = boards(method, order, n_of_other, f"k={k}{noise}, diversity")
         text = f"{name}: top-prob, k=growing > {ORDER_NAMES[order]}, k={k}{noise}"
         listed.append(Claim(text, growing, other))
+    return [*listed, *with_entropy()]
+
+
+def with_entropy() -> list[Claim]:
+    """Return the claims on latent tokens if the candidate of lowest entropy is decoded."""
+    listed = []
+    for k in (8, "growing", "all"):
+        none, every, sidm, mdm = (boards(method, "entropy", n, f"k={k}, diversity") for method, n in MODELS)
+        name = "scdm at any n" if k == "all" else "scdm n=all"
+        listed += [
+            Claim(f"entropy, k={k}: {name} > sidm", every, sidm),
+            Claim(f"entropy, k={k}: mdm > {name}", mdm, every),
+        ]
+        if k != "all":
+            listed += [
+                Claim(f"entropy, k={k}: scdm n=all > n=0", every, none),
+                Claim(f"entropy, k={k}: sidm > scdm n=0", sidm, none),
+            ]
     return listed
 
 

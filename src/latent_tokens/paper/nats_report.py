@@ -13,6 +13,7 @@ from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.report import as_markdown, save_sheet
 from latent_tokens.palette import METHOD_COLORS, PAGE
+from latent_tokens.paper.curves import legend_below
 from latent_tokens.paper.entropy import NATS_PER_CELL
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.lines import Line, stand_in
@@ -126,7 +127,7 @@ def draw_nats(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
     orders = list(dict.fromkeys(line.cell.order for line in shown))
     if not orders:
         return []
-    sheet = Figure(figsize=(max(8, 5.5 * len(orders)), 5.2), layout="constrained")
+    sheet = Figure(figsize=(max(8, 5.5 * len(orders)), 5.8), layout="constrained")
     panels = sheet.subplots(1, len(orders), squeeze=False, sharey=True)[0]
     for axes, order in zip(panels, orders, strict=True):
         over_cost(axes, [line for line in shown if line.cell.order == order])
@@ -169,4 +170,4 @@ def over_cost(axes: Axes, lines: Sequence[Line]) -> None:
     axes.set_xlabel("tokens processed, relative to all masked tokens")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.3)
-    axes.legend(fontsize=7, frameon=False)
+    legend_below(axes)

@@ -81,6 +81,15 @@ def test_likelihoods_are_frequencies_of_samples(net, name, latents):
     assert (seen - wanted).abs().sum() < 3 * (2 / torch.pi / count * wanted * (1 - wanted)).sqrt().sum()
 
 
+@pytest.mark.parametrize("name", ["mdm", "esolm", "arm"])
+def test_tokens_have_any_type_of_whole_numbers(net, name):
+    tokens, order = every()[:3], order_of(name, 3)
+    known, ends = torch.zeros(3, dtype=torch.long), torch.full((3,), 4)
+    expected = log_likelihood(net, METHODS[name], tokens, order, known, ends)
+    narrow = (each.to(torch.int16) for each in (tokens, order, known, ends))
+    assert torch.equal(log_likelihood(net, METHODS[name], *narrow), expected)
+
+
 @pytest.mark.parametrize("name", ["esolm", "arm"])
 def test_one_pass_gives_what_every_step_gives(net, name):
     method, tokens = METHODS[name], every()[:40]

@@ -176,6 +176,11 @@ def test_unknown_model_is_refused_with_the_closest_one():
         ({"experiment": "table-1", "workers": 2}, "workers=2 without queue: .* Add --queue FILE."),
         ({"experiment": "claims", "status": True}, "claims with status, model or queue: it runs nothing."),
         ({"experiment": "table-models", "model": "a"}, "table-models with status, model or queue"),
+        (
+            {"experiment": "table-training", "seeds": 2},
+            "table-training with seeds or judge: it has no results",
+        ),
+        ({"experiment": "table-models", "judge": "a"}, "table-models with seeds or judge"),
     ],
 )
 def test_settings_without_effect_are_refused(settings, reason):

@@ -17,7 +17,8 @@ ExperimentName = Literal[
     "figure-dead-ends", "figure-compute", "figure-depth", "figure-equal-compute", "ablation-nats",
     "table-models", "table-datasets", "table-training", "claims", "missing", "all",
 ]  # fmt: skip
-RUN_NOTHING = ("table-models", "table-datasets", "table-training", "claims", "missing")
+OF_THE_PACKAGE = ("table-models", "table-datasets", "table-training")
+RUN_NOTHING = (*OF_THE_PACKAGE, "claims", "missing")
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ class ReproduceConfig:
             raise ValueError(
                 f"{self.experiment} with status, model or queue: it runs nothing. Leave them out."
             )
+        if self.experiment in OF_THE_PACKAGE and (self.seeds or self.judge):
+            raise ValueError(f"{self.experiment} with seeds or judge: it has no results. Leave them out.")
         if self.queue is not None and self.model is not None:
             raise ValueError(
                 f"model={self.model} with queue={self.queue}: a queue names the models. Leave one out."

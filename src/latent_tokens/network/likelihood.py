@@ -85,8 +85,8 @@ def log_likelihood(
     scores = token_scores(
         net,
         method,
-        tokens,
-        order,
+        tokens.long(),
+        order.long(),
         num_known,
         lengths,
         latents,

@@ -27,8 +27,11 @@ MODELS = Path(__file__).parents[1] / "results" / "cpu" / "models"
 INDEX = "models.json"
 
 
-def copy(run: Path, models: Path) -> None:
-    """Copy the model of a run directory to `models`, and add it to the index. An older copy is replaced."""
+def copy(run: Path, models: Path) -> Path:
+    """Copy the model of a run directory to `models`, add it to the index, and return the directory.
+
+    An older copy is replaced.
+    """
     name, _, _ = run.name.rpartition("-")
     shutil.rmtree(models / name, ignore_errors=True)
     about = read_description(run, "config.json", "run")
@@ -40,13 +43,13 @@ def copy(run: Path, models: Path) -> None:
     weights = tensors_sha256(read_tensor_file(run / "model.safetensors"))
     index[name] = {"model": run.name, "weights_sha256": weights}
     write_atomic({path: json_bytes(dict(sorted(index.items())))})
+    return models / name
 
 
 def main(runs: Sequence[str]) -> None:
     """Copy the model of each run directory."""
     for run in runs:
-        copy(Path(run), MODELS)
-        print(MODELS / Path(run).name.rpartition("-")[0])
+        print(copy(Path(run), MODELS))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from latent_tokens.cli import main
 from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.claims import claims_table, decided, overview
 from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.missing import Rates, missing_table, models_of, rates_of, tokens_of
+from latent_tokens.paper.missing import Rates, missing_table, models_of, rates_of
 from latent_tokens.paper.recipes import of_cells, recipes
 from latent_tokens.paper.runs import measured
 
@@ -51,7 +51,7 @@ def test_a_line_names_the_experiments_that_need_its_models():
 def test_hours_count_a_model_once_and_every_result():
     both = of_cells([Cell("zebra", "mdm", order) for order in ("uniform", "top_prob")], "cpu", RUNS, 1)
     assert len({recipe.model for recipe in both}) == 1
-    assert tokens_of(both[0]) == 16_000 * 64 * 96
+    assert both[0].trained_tokens == 16_000 * 64 * 96
     assert Rates(per_token=1e-4, per_result=18).hours(both) == pytest.approx(
         16_000 * 64 * 96 * 1e-4 / 3600 + 0.01
     )
@@ -64,7 +64,7 @@ def test_rates_are_medians_of_models_and_of_results():
         for order, seeds in (("uniform", 1), ("top_prob", 2))
         for recipe in of_cells([Cell("zebra", "mdm", order)], "cpu", RUNS, seeds)
     )
-    tokens = tokens_of(first)
+    tokens = first.trained_tokens
     times = {first: (tokens, 10), second: (tokens, 20), other: (3 * tokens, 60)}
     results = {
         recipe.hash: {"train_seconds": trained, "evaluate_seconds": seconds}

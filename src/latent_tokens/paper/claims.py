@@ -11,7 +11,7 @@ from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation.intervals import half_interval, wilson_difference
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.evaluation.rows import Row
-from latent_tokens.paper.cells import OURS, Claim
+from latent_tokens.paper.cells import OURS, Cell, Claim
 from latent_tokens.paper.claim_list import claims
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.lines import Line, lines, stand_in
@@ -100,6 +100,10 @@ def claims_table(
     """
     listed = decided(scale, root, results, seeds, path, judge)
     rates = rates_of((recipe for each in listed for recipe in recipes_of(each)), results)
+    first_with: dict[Cell, str] = {}
+    for name, experiment in EXPERIMENTS.items():
+        for cell in experiment.cells(SCALES[scale]):
+            first_with.setdefault(cell, name)
     table: list[tuple[str, ...]] = [HEADINGS]
     for each in listed:
         sides = each.better, each.worse
@@ -109,7 +113,7 @@ def claims_table(
             (
                 *(each.task, each.claim.text, each.claim.source, *values, unit),
                 *(each.difference, each.interval, each.verdict),
-                to_run(each, scale, rates) if each.is_open else "",
+                to_run(each, scale, rates, first_with) if each.is_open else "",
             )
         )
     return f"{as_markdown(overview(listed))}\n{as_markdown(table)}\n{RULE}\n"
@@ -141,13 +145,12 @@ def recipes_of(each: Decided) -> tuple[Recipe, ...]:
     return (*each.better.recipes, *each.worse.recipes)
 
 
-def to_run(each: Decided, scale: ScaleName, rates: Rates | None) -> str:
-    """Return what a claim without a verdict needs: models with their seeds, hours, and the commands."""
-    cells = dict.fromkeys(recipe.cell for recipe in each.missing)
-    names = dict.fromkeys(
-        next(name for name, experiment in EXPERIMENTS.items() if cell in experiment.cells(SCALES[scale]))
-        for cell in cells
-    )
+def to_run(each: Decided, scale: ScaleName, rates: Rates | None, first_with: Mapping[Cell, str]) -> str:
+    """Return what a claim without a verdict needs: models with their seeds, hours, and the commands.
+
+    `first_with` is the first experiment with each cell.
+    """
+    names = dict.fromkeys(first_with[recipe.cell] for recipe in each.missing)
     task = each.claim.better.task
     more = f" --seeds {ENOUGH}" if SCALES[scale].budgets[task].seeds < ENOUGH else ""
     hours = "" if rates is None else f", {rates.hours(each.missing):.1f} h"

@@ -8,12 +8,10 @@ from pathlib import Path
 from statistics import median
 
 from latent_tokens.configs import ScaleName
-from latent_tokens.data.datasets import task_of
 from latent_tokens.evaluation.rows import Row
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.recipes import Recipe, recipes
 from latent_tokens.paper.variants import VARIANTS, label
-from latent_tokens.tasks import Text
 
 HOUR = 3600
 HEADINGS = ("task", "experiments", "models to train (seeds)", "results", "hours")
@@ -28,15 +26,15 @@ class Rates:
 
     def hours(self, missing: Sequence[Recipe]) -> float:
         """Return the hours to train the models of some recipes, each once, and to measure the recipes."""
-        trained = {recipe.model: tokens_of(recipe) for recipe in missing if is_trained_here(recipe)}
+        trained = {recipe.model: recipe.trained_tokens for recipe in missing if recipe.is_trained_here}
         return (sum(trained.values()) * self.per_token + len(missing) * self.per_result) / HOUR
 
 
 def rates_of(listed: Iterable[Recipe], results: Mapping[str, Row]) -> Rates | None:
     """Return the measured rates of the recipes that have a result, or None if none was trained here."""
-    done = [recipe for recipe in listed if recipe.hash in results and is_trained_here(recipe)]
+    done = [recipe for recipe in listed if recipe.hash in results and recipe.is_trained_here]
     per_token = {
-        recipe.model: seconds / tokens_of(recipe)
+        recipe.model: seconds / recipe.trained_tokens
         for recipe in done
         if (seconds := results[recipe.hash]["train_seconds"])
     }
@@ -45,18 +43,6 @@ def rates_of(listed: Iterable[Recipe], results: Mapping[str, Row]) -> Rates | No
     return Rates(
         median(per_token.values()), median(results[recipe.hash]["evaluate_seconds"] for recipe in done)
     )
-
-
-def is_trained_here(recipe: Recipe) -> bool:
-    """Return whether a recipe's model is neither published nor adapted from a published one."""
-    return not recipe.imported and recipe.training.size is not None
-
-
-def tokens_of(recipe: Recipe) -> int:
-    """Return the number of tokens that a recipe's training processes."""
-    training, data = recipe.training, recipe.data
-    length = data.length or Text.length if data.task == "text" else task_of(data).length
-    return training.steps * training.batch_size * length
 
 
 def missing_table(

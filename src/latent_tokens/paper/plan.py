@@ -13,11 +13,9 @@ from accelerate import Accelerator
 from latent_tokens.bench.cases import training_step
 from latent_tokens.bench.machine import seconds
 from latent_tokens.configs import SizeName
-from latent_tokens.data.datasets import task_of
 from latent_tokens.evaluation.problems import DEFAULT_SAMPLES
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.runs import measured
-from latent_tokens.tasks import Text
 from latent_tokens.training.state import saved_step
 
 STEPS = 5  # measured for an estimate
@@ -71,10 +69,10 @@ def estimate(works: Iterable[Work]) -> float:
     """
     total = 0.0
     for work in works:
-        training, data = work.recipes[0].training, work.recipes[0].data
-        if not work.missing or work.recipes[0].imported or training.size is None:
+        first = work.recipes[0]
+        training, length = first.training, first.length
+        if not work.missing or first.imported or training.size is None:
             continue
-        length = data.length or Text.length if data.task == "text" else task_of(data).length
         rate = step_seconds(training.size, training.batch_size, length)
         total += work.steps_left * rate
         for recipe in work.missing:

@@ -8,6 +8,7 @@ from math import ceil
 from pathlib import Path
 
 from latent_tokens.configs import DataConfig, EvalConfig, ScaleName, TrainConfig
+from latent_tokens.data.datasets import task_of
 from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.hashes import (
@@ -20,6 +21,7 @@ from latent_tokens.paper.hashes import (
 from latent_tokens.paper.reference import ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS
 from latent_tokens.paper.scales import SCALES, SMOLLM2, Budget, Scale
 from latent_tokens.paper.variants import VARIANTS, Variant
+from latent_tokens.tasks import Text
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,21 @@ class Recipe:
             return f"{self.training.task}-{self.training.method}-imported"
         content = {"data": data_content(self.data), "training": training_content(self.training)}
         return f"{self.training.task}-{self.training.method}-{self.training.seed}-{hash_of(content)}"
+
+    @property
+    def is_trained_here(self) -> bool:
+        """Whether the model is neither published nor adapted from a published one."""
+        return not self.imported and self.training.size is not None
+
+    @property
+    def length(self) -> int:
+        """The number of positions of a sequence."""
+        return self.data.length or Text.length if self.data.task == "text" else task_of(self.data).length
+
+    @property
+    def trained_tokens(self) -> int:
+        """The tokens that training processes: all positions of every example of every step."""
+        return self.training.steps * self.training.batch_size * self.length
 
     @property
     def hash(self) -> str:

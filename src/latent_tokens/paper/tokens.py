@@ -8,7 +8,6 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from latent_tokens.data.datasets import task_of
 from latent_tokens.evaluation.report import ORDER_NAMES
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.cells import Cell, TokenAxis
@@ -122,9 +121,8 @@ def token_curves(
 
 
 def trained_tokens(line: Line) -> float:
-    """Return the tokens that training has processed: all positions of every example of every step."""
-    recipe = line.recipes[0]
-    return recipe.training.steps * recipe.training.batch_size * task_of(recipe.data).length
+    """Return the tokens that training has processed."""
+    return line.recipes[0].trained_tokens
 
 
 def decoded_tokens(line: Line) -> float:

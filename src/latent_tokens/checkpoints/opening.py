@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from latent_tokens.checkpoints.pretrained import from_pretrained
@@ -10,8 +9,8 @@ from latent_tokens.checkpoints.stored_methods import load_method
 from latent_tokens.core.methods import Method, name_of
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.processes import fastest_device
-from latent_tokens.storage import json_bytes, read_description
-from latent_tokens.tasks import Language, Solvable, Text, described, description, named
+from latent_tokens.storage import read_description
+from latent_tokens.tasks import Language, Solvable, Text, described, differing_settings, named
 
 OF_SEQUENCES = ("padding", "numbers", "length", "tokenizer")
 """Settings of our tasks that a model and its task must share. How puzzles are made may differ."""
@@ -100,9 +99,8 @@ def check_learned(name: str, task: Language, folder: Path) -> None:
         problem = f"is {task.name}, and the model learned {learned['name']}"
         raise ValueError(f"task={name}: {problem}. Leave it out.")
     is_own = "module" in learned
-    typed = json.loads(json_bytes(description(task)))
-    for setting in sorted(typed.keys() & learned.keys() - {"module"}):
-        if typed[setting] != learned[setting] and (is_own or setting in OF_SEQUENCES):
-            problem = f"has {setting}={typed[setting]}, and the model learned {setting}={learned[setting]}"
+    for setting, (value, other) in differing_settings(task, learned).items():
+        if is_own or setting in OF_SEQUENCES:
+            problem = f"has {setting}={value}, and the model learned {setting}={other}"
             fix = "Name an instance with this setting, as module:name." if is_own else "Leave it out."
             raise ValueError(f"task={name}: {problem}. {fix}")

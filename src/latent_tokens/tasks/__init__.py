@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import cast
 
 from latent_tokens.checks import LONGEST_LABEL, Registry, check_choice, one_line
 from latent_tokens.plugins import installed, is_dotted, load_plugin
-from latent_tokens.storage import Json
+from latent_tokens.storage import Json, json_bytes
 from latent_tokens.tasks.base import (
     SPLITS,
     Examples,
@@ -87,6 +88,7 @@ __all__ = [
     "configured",
     "described",
     "description",
+    "differing_settings",
     "errors_of",
     "form",
     "hash_rows",
@@ -145,6 +147,16 @@ def description(task: Language) -> dict[str, Json]:
     if isinstance(task, TaskBase):
         entries["module"] = f"{type(task).__module__}:{type(task).__qualname__}"
     return entries | settings
+
+
+def differing_settings(task: Language, entries: Mapping[str, Json]) -> dict[str, tuple[Json, Json]]:
+    """Return the settings of a task that stored entries of `description` have other values of: both, by name.
+
+    Settings that one of the two lacks are left out, and so is the module of a task of a user.
+    """
+    own: dict[str, Json] = json.loads(json_bytes(description(task)))
+    names = sorted(own.keys() & entries.keys() - {"module"})
+    return {name: (own[name], entries[name]) for name in names if own[name] != entries[name]}
 
 
 def form(task: Language) -> str:

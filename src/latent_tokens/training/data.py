@@ -15,7 +15,7 @@ from latent_tokens.core.methods import Method
 from latent_tokens.data.datasets import load_data
 from latent_tokens.data.splits import chunks_of, make_splits
 from latent_tokens.progress import CONSOLE, counting
-from latent_tokens.storage import json_bytes
+from latent_tokens.storage import Json, json_bytes
 from latent_tokens.tasks import (
     Examples,
     Language,
@@ -25,6 +25,7 @@ from latent_tokens.tasks import (
     check_instance,
     described,
     description,
+    differing_settings,
 )
 from latent_tokens.tasks.base import check_tokens
 from latent_tokens.tasks.text.task import with_first_given
@@ -71,10 +72,10 @@ def training_data(
 
 def check_same_settings(folder: Path, task: Language, stored: Language) -> None:
     """Raise ValueError with the first setting of a task that its data set has another value of."""
-    wanted, found = (json.loads(json_bytes(description(each))) for each in (task, stored))
-    for setting in sorted(wanted.keys() & found.keys() - {"module", "tokenizer"}):
-        if wanted[setting] != found[setting]:
-            problem = f"has {setting}={found[setting]}, and the task {setting}={wanted[setting]}"
+    found: dict[str, Json] = json.loads(json_bytes(description(stored)))
+    for setting, (value, other) in differing_settings(task, found).items():
+        if setting != "tokenizer":  # the name of a file, whose hash is a setting, too
+            problem = f"has {setting}={other}, and the task {setting}={value}"
             fix = "Use a task of the same settings, or make a data set of this one."
             raise ValueError(f"data={folder}: {problem}. {fix}")
 

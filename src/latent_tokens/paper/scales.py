@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pydoc_data.topics
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -95,12 +95,10 @@ def published(task: TaskName, name: str, **data: Any) -> Budget:
     return Budget(task, training, {"padding": "paper", "num_train": entry.num_train, **data})
 
 
-def cpu_budget(
-    task: TaskName, *, candidates: int, seeds: int, num_thorough: int | None = None, **training: Any
-) -> Budget:
+def cpu_budget(task: TaskName, *, candidates: int, seeds: int, **training: Any) -> Budget:
     """Return the budget of a smaller task that trains on two cores."""
     training = {"size": "nano", "precision": "fp32", **training}
-    return Budget(task, training, {"num_train": 100_000}, candidates, seeds, num_thorough=num_thorough)
+    return Budget(task, training, {"num_train": 100_000}, candidates, seeds)
 
 
 def longer_budget(task: TaskName, num_train: int, **training: Any) -> dict[str, Any]:
@@ -156,8 +154,10 @@ SCALES: Registry[Scale] = Registry(
                     dial=(0, 4, 8, 16, 32, "all"),
                     windows=(8, 32),
                 ),
-                "sudoku-puzzle": cpu_budget(
-                    "sudoku-6-puzzle", candidates=4, seeds=3, num_thorough=4_000, steps=2_400
+                "sudoku-puzzle": replace(
+                    cpu_budget("sudoku-6-puzzle", candidates=4, seeds=3, steps=2_400),
+                    num_thorough=4_000,
+                    precision="fp32",
                 ),
                 "zebra": Budget(
                     **longer_budget(

@@ -11,10 +11,11 @@ from latent_tokens import METHODS, TASKS, Decoding, log_likelihood
 from latent_tokens.core.cost import tokens_processed
 from latent_tokens.evaluation.problems import Batch
 from latent_tokens.evaluation.settings import POLICIES
+from latent_tokens.paper.claims import difference_of, verdict
 from latent_tokens.paper.entropy import NATS_PER_CELL, entropy_per_cell
-from latent_tokens.paper.held_out_boards import random_order, recorded_order, row_of_boards
+from latent_tokens.paper.held_out_boards import random_order, row_of_boards, top_prob_order
 from latent_tokens.paper.lines import lines
-from latent_tokens.paper.nats import boards_in_nats
+from latent_tokens.paper.nats import boards_in_nats, questions_in_nats
 from latent_tokens.paper.nats_report import draw_nats, nats_markdown
 from latent_tokens.paper.recipes import of_cells
 from latent_tokens.paper.scales import SCALES
@@ -44,7 +45,7 @@ def test_row_of_boards_has_the_nats_along_its_order(scdm, order):
     if order == "uniform":
         along = random_order(batch, 0)
     else:
-        along = recorded_order(scdm, batch, Decoding(candidates=4), 0)
+        along = top_prob_order(scdm, batch, Decoding(candidates=4), 0)
     nats = -log_likelihood(scdm, scdm.method, batch.tokens, along, batch.known.sum(1), batch.lengths, 4)
     assert row["held_out_nats"] == pytest.approx(nats.sum(1).tolist(), abs=1e-4)
     assert row["nats_per_token"] == pytest.approx(nats.mean().item(), abs=1e-4)
@@ -117,7 +118,7 @@ def test_table_of_nats_has_paired_differences_and_the_entropy(shown):
     assert len(cells) == 36
     for _, method, kind, n, policy, nats, seeds, less, over_boards, above, cost, boards in cells:
         taken = (int(n) if n.isdigit() else 9) / 360
-        assert kind in ("fixed", "recorded")
+        assert kind in ("uniform", "top-prob")
         assert (policy == "") == (method != "scdm")
         assert nats == f"{1 - taken:.4f}"
         assert seeds == " ".join([nats] * 3)
@@ -129,6 +130,29 @@ def test_table_of_nats_has_paired_differences_and_the_entropy(shown):
 
 def test_figure_of_nats_has_a_panel_per_kind_of_order(shown, tmp_path):
     drawn = draw_nats(shown, NAME, "a command", tmp_path / NAME)[1].read_text()
-    for text in ("sudoku-6, fixed order", "sudoku-6, recorded order", "scdm, relevant", "mdm", "a command"):
+    for text in ("sudoku-6, uniform order", "sudoku-6, top-prob order", "scdm, relevant", "mdm", "a command"):
         assert f"<!-- {text} -->" in drawn
     assert draw_nats([replace(line, rows=()) for line in shown], NAME, "", tmp_path / "none") == []
+
+
+def test_verdict_is_of_the_nats_and_not_of_their_rounding():
+    """Means of 0.50004 and 0.49996 are both 0.5 in four digits, so rounding would leave no difference."""
+    claim = questions_in_nats(SCALES["cpu"])[0]
+    sides = lines(of_cells((claim.better, claim.worse), "cpu", Path("runs")), {})
+
+    def measured(line, values):
+        rows = []
+        for seed, value in enumerate(values):
+            nats = {
+                "held_out_nats": [36 * value] * 2,
+                "held_out_tokens": 72,
+                "nats_per_token": round(value, 4),
+            }
+            rows.append({"metric": "nats_per_token", "train_seed": seed, "num_samples": 2, **nats})
+        return replace(line, rows=tuple(rows))
+
+    less = measured(sides[0], [0.49996, 0.50996, 0.51996])
+    more = measured(sides[1], [0.50004, 0.51004, 0.52004])
+    difference = difference_of(less, more)
+    assert difference.mean == pytest.approx(-8e-5)
+    assert verdict(less, more)[2] == "yes"

@@ -20,11 +20,11 @@ BETWEEN = (
     'Figure 1: "interpolates between a fast, independent-prediction model (SIDM) and an accurate,'
     ' joint-prediction model (MDM)"'
 )
-MOST_TASKS = (
-    'Section 4.3.2, of most tasks: "increasing the number of latent tokens yields consistent improvements"'
+MOST_SETTINGS = (
+    'Section 4.3.2, of most settings: "increasing the number of latent tokens yields consistent improvements"'
 )
 GAP = 'Section 4.3.2: "On most tasks, a gap persists"'
-LIKE_FIGURE_1 = 'Figure 4, of most settings: "interpolating between SIDM"'
+LIKE_FIGURE_1 = 'Figure 4: "interpolating between SIDM"'
 NO_TREND = 'ours; Section 4.3.2: "does not exhibit a strong scaling trend"'
 INFILLING = 'Section 4.3.2: "the model trained on unconditional generation does"'
 WINDOWS_IMPROVE = (
@@ -78,8 +78,8 @@ def printed_of_latents(has_boards_9: bool) -> list[Claim]:
     sizes = (BOARDS_9, "sudoku-gen") if has_boards_9 else ("sudoku-gen",)
     return [
         *(claim for task in sizes for claim in with_latents(task, None, (ON_BOARDS, BETWEEN, GAP))),
-        *with_latents("zebra", None, (MOST_TASKS, LIKE_FIGURE_1, GAP)),
-        *with_latents("countdown", None, (MOST_TASKS, LIKE_FIGURE_1, GAP)),
+        *with_latents("zebra", None, (MOST_SETTINGS, LIKE_FIGURE_1, GAP)),
+        *with_latents("countdown", None, (MOST_SETTINGS, LIKE_FIGURE_1, GAP)),
         *with_latents("sudoku-puzzle", None, (NO_TREND, OURS, GAP)),
         *with_latents("sudoku-gen", "sudoku-puzzle", (INFILLING, OURS, OURS)),
         *(mdm_and_sidm(task, "top_prob", BETWEEN) for task in sizes),

@@ -67,7 +67,8 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
 
     notes = measurement(shown)
     if not {ahead, lost} & set(painters) and all(line.interval is not None for line in shown):
-        notes.append("95% intervals of all samples together")
+        repeated = any(line.num_independent < line.num_samples for line in shown)
+        notes.append("95% intervals of all samples together" + ", each puzzle once" * repeated)
     caption = f"{', '.join(notes)}\n{command}"
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
 

@@ -50,7 +50,7 @@ def row_of_boards(net: Transformer, task: Task, recipe: Recipe, examples: Exampl
     if recipe.evaluation.order == "uniform":
         order = random_order(batch, seed)
     else:
-        order = recorded_order(net, batch, decoding, seed)
+        order = top_prob_order(net, batch, decoding, seed)
     nats = nats_along(net, batch, order, scoring, seed)
     seconds = time.perf_counter() - begun
 
@@ -65,7 +65,7 @@ def random_order(batch: Batch, seed: int) -> Int[Tensor, "B L"]:
     return first_order(any_order, batch.known, batch.lengths, draw)
 
 
-def recorded_order(net: Transformer, batch: Batch, decoding: Decoding, seed: int) -> Int[Tensor, "B L"]:
+def top_prob_order(net: Transformer, batch: Batch, decoding: Decoding, seed: int) -> Int[Tensor, "B L"]:
     """Return the order in which the model decodes each board by teacher forcing, at n = all if n is free."""
     latents: Count | None = "all" if net.method.latent_control == "free" else None
     with_latents = replace(decoding, latents=latents)

@@ -10,6 +10,7 @@ from typing import cast
 from latent_tokens.evaluation.intervals import half_interval, wilson
 from latent_tokens.evaluation.rows import Row, value_of
 from latent_tokens.paper.cells import Cell
+from latent_tokens.paper.held_out import held_out
 from latent_tokens.paper.recipes import Recipe
 
 STEPS_AHEAD = (1, 4, 16)  # steps between a latent's prediction and its decoding
@@ -50,8 +51,13 @@ class Line:
 
     @property
     def by_seed(self) -> dict[int, float]:
-        """The value of each training seed: percent correct, or a loss."""
-        return {row["train_seed"]: value_of(row, self.metric) for row in self.rows}
+        """The value of each training seed: percent correct, or a loss.
+
+        Nats are those of the sequences, because a row rounds their mean.
+        """
+        exact = {row["train_seed"]: held_out(row) for row in self.rows if self.metric == "nats_per_token"}
+        every = {row["train_seed"]: value_of(row, self.metric) for row in self.rows}
+        return every | {seed: nats for seed, nats in exact.items() if nats is not None}
 
     def of_seeds(self, seeds: Sequence[int]) -> Line:
         """Return the line with the results of some training seeds only."""

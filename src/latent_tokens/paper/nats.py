@@ -31,7 +31,7 @@ def boards_in_nats(scale: Scale) -> list[Cell]:
 def questions_in_nats(scale: Scale) -> list[Claim]:
     """Return the claims on policies and timing, in nats of held-out boards. A < B: A is better.
 
-    In a recorded order the nearest latent tokens are those that are decoded next, which decoding cannot know.
+    In top-prob order the nearest latent tokens are those that are decoded next, which decoding cannot know.
     """
     listed = []
     for order in ORDERS:

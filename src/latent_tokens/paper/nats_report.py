@@ -11,7 +11,7 @@ import numpy as np
 
 from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation.intervals import half_interval
-from latent_tokens.evaluation.report import as_markdown, save_sheet
+from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown, save_sheet
 from latent_tokens.palette import METHOD_COLORS, PAGE
 from latent_tokens.paper.curves import legend_below
 from latent_tokens.paper.entropy import NATS_PER_CELL
@@ -27,18 +27,17 @@ HEADINGS = (
     *("over boards", "above the entropy", "relative cost", "boards"),
 )
 LEGEND = (
-    "Nats are exact, of the same held-out boards in every line. The fixed order is a random one per board."
-    " The recorded order is the one in which the model decodes the board in top-prob order, by teacher"
-    " forcing with all its latent tokens. One token is scored per step. The difference is to scdm with n = 0"
+    "Nats are exact, of the same held-out boards in every line. The uniform order is a random one per board."
+    " The top-prob order is the one in which the model decodes the board, by teacher forcing with all its"
+    " latent tokens. One token is scored per step. The difference is to scdm with n = 0"
     " along the same kind of order, with the 95% interval over training seeds (Student's t), paired by seed"
     ' and board. "Over boards" is half of the 95% interval of its mean over boards. Latent tokens are random'
-    " unless a policy is named, as in decoding, which reshuffles its schedule. In the recorded order the"
-    " `nearest` are those that are decoded next. In the fixed order they are random, too. The entropy of the"
-    " solver's boards is the lower bound, 0.4691 nats per 6x6 cell. Equally likely boards would have"
+    " unless a policy is named, as in decoding, which reshuffles its schedule. In the top-prob order the"
+    " `nearest` are those that are decoded next. In the uniform order they are random, too. The entropy of"
+    " the solver's boards is the lower bound, 0.4691 nats per 6x6 cell. Equally likely boards would have"
     " ln(28,200,960) / 36 = 0.4765. Relative cost is tokens processed, relative to all masked tokens in every"
     " step."
 )
-KINDS = {"uniform": "fixed", "top_prob": "recorded"}
 MARKERS = dict(zip(IN_NATS, ("s", "o", "D", "^", "P", "X", "<", ">"), strict=True))
 
 
@@ -90,7 +89,7 @@ def cells_of(line: Line, lines: Sequence[Line]) -> tuple[str, ...]:
     """Return one line of the table."""
     n = line.cell.latents
     names = (
-        *(stand_in(line), line.cell.method, KINDS[line.cell.order]),
+        *(stand_in(line), line.cell.method, ORDER_NAMES[line.cell.order]),
         *("" if n is None else str(n), policy_of(line)),
     )
     if not line.rows:
@@ -131,7 +130,7 @@ def draw_nats(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
     panels = sheet.subplots(1, len(orders), squeeze=False, sharey=True)[0]
     for axes, order in zip(panels, orders, strict=True):
         over_cost(axes, [line for line in shown if line.cell.order == order])
-        axes.set_title(f"{stand_in(shown[0])}, {KINDS[order]} order", fontsize=10)
+        axes.set_title(f"{stand_in(shown[0])}, {ORDER_NAMES[order]} order", fontsize=10)
     panels[0].set_ylabel("nats per cell")
     counts = {len(line.rows) for line in shown}
     seeds = "-".join(map(str, sorted(counts)))

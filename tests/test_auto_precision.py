@@ -202,6 +202,6 @@ def test_rounding_is_compared_by_the_protocol():
     torch.manual_seed(0)
     task = configured("zebra-3", {"padding": "paper"})
     net = Transformer(SIZES["pico"], task.vocab_size, task.length)
-    net.method = METHODS["scdm"]
+    net.method = METHODS["sidm"]
     by_protocol = count_differing_tokens(net, task, EvalConfig(protocol="paper"))
     assert by_protocol == count_differing_tokens(net, task, EvalConfig(candidates="all"))

@@ -86,6 +86,21 @@ def test_other_orders(nano, order):
     assert row["candidates"] == (8 if order in ("margin", "entropy") else 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("scdm", {"tokens_per_step": 2}),
+        ("scdm", {"order": "blockwise:4"}),
+        ("block-mdm-4", {"order": "uniform"}),
+    ],
+    ids=["tokens per step", "order", "rule"],
+)
+def test_papers_formula_has_no_blocks_and_one_token_per_step(nano, name, settings):
+    (row,) = rows_of(nano, name, **settings)
+    assert row["relative_cost"] < 1
+    assert row["paper_cost"] is None
+
+
 def test_bf16(nano):
     (row,) = rows_of(nano, "scdm", precision="bf16")
     assert row["precision"] == "bf16"

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from latent_tokens import TASKS, TrainConfig, evaluate, fit, from_pretrained
+from latent_tokens import METHODS, TASKS, DataConfig, TrainConfig, evaluate, fit, from_pretrained, make_data
 from latent_tokens.cli import main
 from latent_tokens.configs import EvalConfig
+from latent_tokens.data.datasets import task_of
 from latent_tokens.evaluation.protocol import NUM_ZEBRA, with_protocol
+from latent_tokens.evaluation.settings import check_candidates, check_counts, order_for
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.tasks import configured
@@ -32,11 +34,33 @@ def trained(tmp_path_factory):
     return train
 
 
-@pytest.mark.parametrize(("name", "k", "count"), [("zebra-3", "all", NUM_ZEBRA), ("sudoku-4", 8, None)])
-def test_protocol_sets_candidates_and_samples(trained, name, k, count):
+@pytest.mark.parametrize(
+    ("name", "method", "order", "k", "count"),
+    [
+        ("zebra-3", "mdm", None, "all", NUM_ZEBRA),
+        ("zebra-3", "sidm", None, "all", NUM_ZEBRA),
+        ("zebra-3", "scdm", None, 8, NUM_ZEBRA),  # all candidates leave no latent tokens
+        ("sudoku-4", "scdm", None, 8, None),
+        ("sudoku-4", "mdm", "uniform", None, None),
+        ("sudoku-4", "arm", None, None, None),
+    ],
+)
+def test_protocol_sets_candidates_and_samples(trained, name, method, order, k, count):
     task = configured(name, {"padding": "paper"})
-    config = with_protocol(trained(0.9), task, PAPER)
+    net = trained(0.9)
+    net.method = METHODS[method]
+    config = with_protocol(net, task, replace(PAPER, order=order))
     assert (config.candidates, config.num_samples, config.protocol) == (k, count, None)
+
+
+@pytest.mark.parametrize(("method", "order"), [("arm", None), ("ar-mtp", None), ("mdm", "uniform")])
+def test_protocol_suits_orders_without_candidates(trained, method, order, tmp_path):
+    task = configured("sudoku-4", {"padding": "paper"})
+    net = trained(0.9)
+    net.method = METHODS[method]
+    folder = make_data(DataConfig("sudoku-4", tmp_path / "data", num_train=4, num_test=2, padding="paper"))
+    (row,) = evaluate(net, task, replace(PAPER, order=order, data=folder))
+    assert row["candidates"] == 1
 
 
 @pytest.mark.slow
@@ -73,7 +97,8 @@ def test_models_that_do_not_suit_the_protocol_are_refused(trained):
         with_protocol(trained(0.0), configured("sudoku-4", {"padding": "paper"}), PAPER)
 
 
-def test_recipes_of_the_paper_scale_follow_the_protocol():
+def test_recipes_of_the_paper_scale_follow_the_protocol(trained):
+    net = trained(0.9)
     of_puzzles = [
         recipe
         for name in EXPERIMENTS
@@ -84,6 +109,13 @@ def test_recipes_of_the_paper_scale_follow_the_protocol():
         assert (recipe.evaluation.protocol == "paper") == (recipe.cell.variant is None)
         if recipe.cell.task == "zebra":
             assert recipe.data.num_test == NUM_ZEBRA
+        # No recipe is refused after its training, and none has latent tokens that k leaves no room for.
+        task = task_of(recipe.data)
+        net.method = METHODS[recipe.training.method]
+        config = with_protocol(net, task, recipe.evaluation)
+        check_candidates(net.method, order_for(net.method, task, config), config.candidates)
+        if recipe.cell.variant is None:
+            check_counts(net.method, config.order, config.latents or (), config.candidates)
 
 
 def test_published_zebra_files_are_said_to_share_puzzles(tmp_path, capsys):

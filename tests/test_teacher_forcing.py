@@ -1,4 +1,4 @@
-"""The recorded order of a sequence is the one in which the model would have decoded it."""
+"""The teacher-forced order of a sequence is the one in which the model would have decoded it."""
 
 from functools import partial
 
@@ -42,7 +42,7 @@ def by_hand(net, method, row, k, n, seed, number):
 
 
 @pytest.mark.parametrize(("name", "k", "n"), [("scdm", 3, LENGTH), ("scdm", 2, 1), ("mdm", 3, None)])
-def test_recorded_order_is_that_of_a_plain_loop(net, name, k, n):
+def test_teacher_forced_order_is_that_of_a_plain_loop(net, name, k, n):
     tokens = net.outcomes[[7, 100, 242]]
     decoding = Decoding(candidates=k, latents=n)
     order = teacher_forced_order(net, METHODS[name], tokens, torch.zeros_like(tokens).bool(), decoding, 3)
@@ -50,7 +50,7 @@ def test_recorded_order_is_that_of_a_plain_loop(net, name, k, n):
     assert order.tolist() == [plain(row, number=number) for number, row in enumerate(tokens)]
 
 
-def test_recorded_order_of_a_sample_is_that_of_its_decoding(net):
+def test_teacher_forced_order_of_a_sample_is_that_of_its_decoding(net):
     """With the same seed, the sample is what teacher forcing writes. Known positions and lengths count."""
     known = torch.zeros(64, LENGTH, dtype=torch.bool)
     known[::2, 1] = True

@@ -357,6 +357,16 @@ def test_captions_name_samples_seeds_candidates_and_threads(tmp_path):
     assert all(line in caption for line in (expected, "a command"))
 
 
+def test_caption_names_intervals_that_count_each_puzzle_once(tmp_path):
+    row = {"metric": "valid", "valid": 40.0, "num_samples": 1_000, "train_seed": 0, "order": "top_prob"}
+    measured = row | {"candidates": 4, "device": "cpu", "threads": 1, "forward_passes": 36}
+    measured |= {"problems_sha256": "same"}
+    asked = recipes("ablation-infilling", "cpu", Path("runs"))
+    shown = lines(asked, {recipe.hash: measured for recipe in asked})
+    draw(shown, "ablation-infilling", "a command", tmp_path / "a")
+    assert "95% intervals of all samples together, each puzzle once" in (tmp_path / "a.svg").read_text()
+
+
 def test_caption_names_the_candidates_of_panels_without_adaptive_ones():
     shown = [
         replace(line, rows=tuple({**row, "order": "top_prob", "candidates": k} for row in line.rows))

@@ -75,7 +75,8 @@ def run_evaluate(command: Evaluate) -> int:
 
     task = learned_task(folder, command.own.task)
     order = order_for(net.method, task, command.config)
-    check_counts(net.method, order, command.config.latents or (), command.config.candidates)
+    config = command.config
+    check_counts(net.method, order, config.latents or (), config.candidates, config.latent_policy)
     if order == "left_to_right" and not command.config.refresh:
         raise ValueError(
             "refresh=False with order=left_to_right: there is no random order to reshuffle. Leave it out."
@@ -95,7 +96,7 @@ def run_evaluate(command: Evaluate) -> int:
                 log(tracked(row), row.get("train_steps"))
 
         if isinstance(task, Text):
-            judge = judge_of(command.judge, command.config.data, task, next(net.parameters()).device)
+            judge = judge_of(command.judge, config, task, next(net.parameters()).device)
             rows = evaluate_text(net, task, command.config, judge, on_row=on_row)
         else:
             rows = evaluate(net, task, command.config, on_row=on_row)

@@ -85,7 +85,7 @@ def run_likelihood(command: Likelihood) -> int:
     from latent_tokens.evaluation.held_out import check_order, nats_along_orders, num_bytes
     from latent_tokens.evaluation.problems import policy_for
     from latent_tokens.evaluation.rows import labeled
-    from latent_tokens.evaluation.settings import check_policy, shown_latents
+    from latent_tokens.evaluation.settings import check_chosen, check_policy, shown_latents
     from latent_tokens.progress import counting
     from latent_tokens.tasks.text.task import with_first_given
 
@@ -108,6 +108,7 @@ def run_likelihood(command: Likelihood) -> int:
         for latents in command.latents or (None,)
     ]
     check_policy(net.method, samplings[0])
+    check_chosen(net.method, command.latents or (), command.latent_policy)
     if net.method.is_left_to_right or command.order == "left_to_right":
         is_drawn = command.latent_policy in ("decaying", "random", "relevant")
         for name, is_ignored in (

@@ -27,7 +27,7 @@ class Trace:
     puzzle: Positional[str]
     """Puzzle as for solve: cells, numbers and target, clue tokens, or a file with one."""
     out: Path | None = None
-    """HTML page to write. A Sudoku model of at most 4 MB goes into it, and its slider turns."""
+    """HTML page to write. A Sudoku model of at most 4 MB goes into it, and its slider changes n."""
     gif: Path | None = None
     """Animation to write."""
     png: Path | None = None

@@ -28,14 +28,16 @@ class EvalConfig(SamplingConfig):
     """Samples per row. Default: 1,000, all problems of a smaller data set, or 100 for text."""
     data: Path | None = None
     """Data set directory made by `latent-tokens data`, whose test split is used. A model of Sudoku boards
-    infills its puzzles. Default: problems of the test split are generated."""
+    infills its puzzles. For text, the evaluator trigrams learns from its validation split. Default: problems
+    of the test split are generated."""
     batch_size: int = 250
     """Samples decoded together. The samples do not depend on it."""
     precision: Precision = "fp32"
     """Floating-point format of the network. In bf16 single samples may depend on the batch."""
     protocol: Literal["paper"] | None = None
-    """Protocol that sets candidates and samples. paper: all candidates on Zebra and 8 elsewhere, the first
-    1,280 problems of Zebra, and only models of padded sequences with EMA weights. Default: none."""
+    """Protocol that sets candidates and samples. paper: all candidates on Zebra (8 if n can be set) and 8
+    elsewhere, the first 1,280 problems of Zebra, and only models of padded sequences with EMA weights.
+    Default: none."""
     threads: int | None = None
     """Number of CPU threads. Default: all cores."""
 

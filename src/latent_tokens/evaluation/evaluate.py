@@ -17,8 +17,9 @@ from latent_tokens.checkpoints.pretrained import check_fits
 from latent_tokens.checks import changed
 from latent_tokens.configs import EvalConfig, Precision
 from latent_tokens.core.cost import relative_cost
-from latent_tokens.core.decoding import Decoding, Step
+from latent_tokens.core.decoding import Decoding, Step, blocks_of
 from latent_tokens.core.decoding_checks import check_decoding
+from latent_tokens.core.methods import Method
 from latent_tokens.core.wrappers import unwrap
 from latent_tokens.data.datasets import fingerprint
 from latent_tokens.evaluation.intervals import wilson
@@ -228,9 +229,7 @@ def answer(
     costs = RowCosts(
         processed=sum(all_processed) / count,
         relative_cost=round(sum(all_processed) / sum(all_most), 4),
-        paper_cost=paper_cost(
-            length, shown_candidates(net.method, decoding), shown_latents(net.method, decoding)
-        ),
+        paper_cost=paper_cost_of(net.method, decoding, length),
         forward_passes=max(all_passes),
         seconds=round(slowest, 3),
         samples_per_second=round(count / slowest, 2),
@@ -243,6 +242,13 @@ def answer(
         threads=torch.get_num_threads(),
     )
     return processes.gather_rows(np.concatenate(samples)), costs
+
+
+def paper_cost_of(method: Method, decoding: Decoding, length: int) -> float | None:
+    """Return `paper_cost`, or None for several tokens per step or blocks, which the formula does not have."""
+    if decoding.tokens_per_step != 1 or blocks_of(method, decoding) is not None:
+        return None
+    return paper_cost(length, shown_candidates(method, decoding), shown_latents(method, decoding))
 
 
 def paper_cost(length: int, candidates: int | str, latents: int | str) -> float | None:

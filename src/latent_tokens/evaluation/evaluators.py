@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latent_tokens.checks import ask_hub, first_line
+from latent_tokens.configs import EvalConfig
 from latent_tokens.evaluation.ngram import NGram
 from latent_tokens.evaluation.problems import read_split
 from latent_tokens.tasks import Examples, Text
@@ -220,10 +221,15 @@ def find_judge(name: str, task: Text, held_out: Examples | None, device: torch.d
     return Trigrams(task, held_out)
 
 
-def judge_of(name: str | None, data: Path | None, task: Text, device: torch.device) -> Judge:
+def judge_of(name: str | None, config: EvalConfig, task: Text, device: torch.device) -> Judge:
     """Return the evaluator model of a name, by default trigrams.
 
-    Raise ValueError if the data set that it learns from has other tokens.
+    Raise ValueError if the data set that it learns from has other tokens, or if nothing uses the data set.
     """
+    data = config.data
+    if data is not None and name not in (None, "trigrams") and config.latent_policy != "relevant":
+        raise ValueError(
+            f"data={data} with judge={name}: only trigrams learn from a data set. Leave one of the two out."
+        )
     held_out = None if data is None else read_split(task, data, "validation")
     return find_judge(name or "trigrams", task, held_out, device)

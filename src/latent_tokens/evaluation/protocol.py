@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig
+from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig, NumCandidates
+from latent_tokens.evaluation.settings import is_adaptive, order_for
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Task, Zebra
@@ -16,7 +17,9 @@ def with_protocol(net: Transformer, task: Task, config: EvalConfig) -> EvalConfi
     """Return the config with what its protocol sets. Without a protocol it is returned as it is.
 
     The protocol "paper" takes all masked tokens as candidates on Zebra and 8 elsewhere, the first 1,280
-    problems of Zebra, sequences with the paper's padding, and EMA weights (D-39, the paper's protocol).
+    problems of Zebra, sequences with the paper's padding, and EMA weights (D-39, the paper's protocol). An
+    order that is not adaptive has no candidates to set. A method whose n is set at inference has 8 on Zebra
+    too, as all candidates leave no latent tokens.
 
     Raises:
         ValueError: the model learned sequences without padding, or was trained without EMA weights.
@@ -35,12 +38,12 @@ def with_protocol(net: Transformer, task: Task, config: EvalConfig) -> EvalConfi
             "Train it with ema=0.9999, or leave the protocol out."
         )
     is_zebra = isinstance(task, Zebra)
-    return replace(
-        config,
-        protocol=None,
-        candidates="all" if is_zebra else DEFAULT_CANDIDATES,
-        num_samples=NUM_ZEBRA if is_zebra else None,
-    )
+    candidates: NumCandidates | None = DEFAULT_CANDIDATES
+    if not is_adaptive(order_for(net.method, task, config)):
+        candidates = None
+    elif is_zebra and net.method.latent_control != "free":
+        candidates = "all"
+    return replace(config, protocol=None, candidates=candidates, num_samples=NUM_ZEBRA if is_zebra else None)
 
 
 def has_ema(net: Transformer) -> bool:

@@ -66,7 +66,7 @@ class RowCosts(TypedDict):
 
     processed: float  # tokens processed per sample
     relative_cost: float  # relative to an input with all masked tokens
-    paper_cost: float | None  # the same by the paper's formula; None if n or k is a rule
+    paper_cost: float | None  # the same by the paper's formula; None if it has none
     forward_passes: int  # of the longest batch
     seconds: NotRequired[float]  # of decoding; not in rows that are shown for other hardware
     samples_per_second: NotRequired[float]

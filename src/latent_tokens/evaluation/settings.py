@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from latent_tokens.configs import DEFAULT_CANDIDATES, NumCandidates, NumLatents, SamplingConfig
+from latent_tokens.configs import (
+    DEFAULT_CANDIDATES,
+    NumCandidates,
+    NumLatents,
+    PolicyName,
+    SamplingConfig,
+)
 from latent_tokens.configs.sampling import block_in
 from latent_tokens.core.blocks import block_of, blockwise
 from latent_tokens.core.confidence import Confidence, entropy, margin, top_prob
@@ -57,11 +63,16 @@ def check_candidates(method: Method, order: str, candidates: NumCandidates | Non
 def check_counts(
     method: Method,
     order: str,
-    latents: Sequence[NumLatents | None],
+    latents: Sequence[NumLatents | Callable[[int], int] | None],
     candidates: NumCandidates | None,
+    policy: PolicyName | None = None,
 ) -> None:
-    """Raise ValueError if the order ignores the candidates, or if they leave no latent tokens."""
+    """Raise ValueError if the order ignores the candidates, or if they leave no latent tokens.
+
+    Or if there is a latent policy for no latent tokens.
+    """
     check_candidates(method, order, candidates)
+    check_chosen(method, latents, policy)
     is_free = method.latent_control == "free"
     for count in latents if candidates == "all" and method.latent_control != "none" else ():
         if (count == "all" and is_free) or (isinstance(count, int) and count > 0):
@@ -70,6 +81,20 @@ def check_counts(
                 f"latents={count} with candidates=all: {reason}. "
                 f"Use candidates={DEFAULT_CANDIDATES}, or latents=0."
             )
+
+
+def check_chosen(
+    method: Method,
+    latents: Sequence[NumLatents | Callable[[int], int] | None],
+    policy: PolicyName | None,
+) -> None:
+    """Raise ValueError if a latent policy has no latent tokens to choose, for any of the numbers n."""
+    counts = [method.default_latents if count is None else count for count in latents or (None,)]
+    if policy not in (None, "nearest") and method.latent_control != "none" and set(counts) == {0}:
+        raise ValueError(
+            f"latent_policy={policy} with latents=0: there are no latent tokens to choose. "
+            "Use latents=4, or leave latent_policy out."
+        )
 
 
 def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Decoding:

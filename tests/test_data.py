@@ -582,3 +582,10 @@ def test_only_a_compiled_task_is_called_compiled(monkeypatch, capsys):
     monkeypatch.setattr(time, "perf_counter", itertools.count(0, 5).__next__)
     compile_kernels(TASKS["sudoku-4"])
     assert capsys.readouterr().err == ""
+
+
+def test_data_config_takes_paths():
+    config = DataConfig("text", source=Path("book.txt"), tokenizer=Path("tokenizer.json"))
+    assert (config.source, config.tokenizer) == ("book.txt", "tokenizer.json")
+    with pytest.raises(ValueError, match="source=int: must be a directory or a name"):
+        DataConfig("text", source=3)

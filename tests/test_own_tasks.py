@@ -1,11 +1,13 @@
 """A task of a user: four members are enough for every function and command with a task."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from latent_tokens import (
+    DataConfig,
     Decoding,
     EvalConfig,
     Examples,
@@ -13,14 +15,18 @@ from latent_tokens import (
     Task,
     TaskBase,
     TrainConfig,
+    dataset,
     evaluate,
     fit,
     from_pretrained,
+    load_data,
+    make_data,
 )
 from latent_tokens.data.splits import make_problems
 from latent_tokens.evaluation.solve import solve
-from latent_tokens.tasks import Solvable, errors_of
+from latent_tokens.tasks import Solvable, errors_of, named
 from latent_tokens.tasks.base import scores_of
+from latent_tokens.trace.boards import examples as examples_of
 
 
 class Palindrome(TaskBase):
@@ -89,6 +95,27 @@ def test_prompt_without_blanks_is_followed_by_them():
 def test_prompt_that_is_not_of_the_task_is_refused(task, text, message):
     with pytest.raises(ValueError, match=message):
         task.encode(text)
+
+
+def test_prompt_keeps_the_white_space_of_a_vocabulary():
+    maze = type("Maze", (Palindrome,), {"vocab": "# SG"})()
+    problem = maze.encode("#  SG.\n")
+    assert problem.tokens[0, :5].tolist() == [0, 1, 1, 2, 3]
+    assert problem.known[0].tolist() == [*[True] * 5, *[False] * 5]
+    assert maze.decode(problem.tokens[0, :5]) == "#  SG"
+
+
+@pytest.mark.parametrize(
+    ("vocab", "message"),
+    [
+        ("aba", "vocab of Other: 'a' is in it twice. Name each token once"),
+        (("New York", "Rome"), "vocab of Other: 'New York' has white space, which separates words. Use one"),
+        (("", "Rome"), "vocab of Other: '' is empty"),
+    ],
+)
+def test_vocabulary_that_no_prompt_can_name_is_refused(vocab, message):
+    with pytest.raises(ValueError, match=message):
+        type("Other", (Palindrome,), {"vocab": vocab})().encode("Rome")
 
 
 def test_keys_differ_by_sequence_and_not_by_what_is_given():
@@ -218,9 +245,108 @@ def test_examples_that_do_not_fit_the_task_are_refused(tmp_path, changes, messag
         fit(config, task=short)
 
 
+@pytest.mark.parametrize(
+    ("generate", "problem"),
+    [
+        (lambda count, seed: None, "has no parameter first"),
+        (lambda n, s: None, "has no parameter first"),
+        (lambda count, first: None, "has no parameter seed"),
+        (lambda count: None, "has no parameter seed and first"),
+        (lambda count, seed, *, first=0: None, "has no parameter first"),
+        (lambda count, seed, first, level: None, "has a parameter level without a default"),
+        (lambda seed, count, first=0: None, "has the parameters seed, count, first in another order"),
+    ],
+)
+def test_generate_with_other_parameters_is_refused(generate, problem):
+    task = Palindrome()
+    task.generate = generate
+    message = rf"^generate of Palindrome: {problem}. Define generate\(self, count, seed, first=0\)\.$"
+    with pytest.raises(ValueError, match=message):
+        dataset(task, "train", 4)
+    with pytest.raises(ValueError, match=message):
+        make_problems(task, 4, seed=0)
+
+
+@pytest.mark.parametrize(
+    "generate",
+    [lambda n, s, f: TASK.generate(count=n, seed=s, first=f), lambda *n: TASK.generate(n[0], *n[1:])],
+    ids=["other names", "any number"],
+)
+def test_generate_is_called_by_position(generate):
+    task = Palindrome()
+    task.generate = generate
+    assert (dataset(task, "train", 4).tokens == dataset(TASK, "train", 4).tokens).all()
+    assert len(make_problems(task, 4, seed=0)) == 4
+    assert len(examples_of(task)) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"tokens": np.full((1, 10), 0.5)}, "tokens of type float64: must be whole numbers from 0"),
+        ({"tokens": np.full((1, 10), -1)}, "tokens of type int64: must be whole numbers from 0"),
+        ({"tokens": np.zeros(10, np.int64)}, r"returns tokens \(10,\), known \(1, 10\) and lengths \(1,\)"),
+        ({"known": np.ones((1, 10), np.int64)}, "returns known of type int64, must be bool"),
+        ({"lengths": np.array([11])}, "returns a length of 11 in 10 positions"),
+    ],
+)
+def test_examples_of_other_arrays_are_refused(changes, problem):
+    task = Palindrome()
+    task.generate = lambda count, seed, first: replace(TASK.generate(1, seed), **changes)
+    with pytest.raises(ValueError, match=f"^generate of Palindrome: {problem}"):
+        dataset(task, "train", 4)
+
+
+@pytest.mark.parametrize("returned", [None, [[0, 1, 1, 0]], np.zeros((4, 10), np.uint8)])
+def test_generate_that_returns_no_examples_is_refused(returned):
+    task = Palindrome()
+    task.generate = lambda count, seed, first: returned
+    message = f"generate of Palindrome: returns {type(returned).__name__}, and must return Examples"
+    with pytest.raises(ValueError, match=message):
+        dataset(task, "train", 4)
+
+
+def test_examples_of_int64_are_stored_in_the_types_of_data_sets(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("wide.py").write_text(
+        "import numpy as np\n"
+        "from latent_tokens import Examples, TaskBase\n"
+        "class Wide(TaskBase):\n"
+        "    length = 10\n"
+        "    vocab = 'abcd'\n"
+        "    def generate(self, count, seed, first=0):\n"
+        "        numbers = range(first, first + count)\n"
+        "        rows = [np.random.default_rng((seed, i)).integers(4, size=10) for i in numbers]\n"
+        "        known = np.tile(np.arange(10) < 2, (count, 1))\n"
+        "        return Examples(np.array(rows), known, np.full(count, 10))\n"
+        "    def verify(self, tokens):\n"
+        "        return []\n"
+    )
+    counts = {"num_train": 8, "num_validation": 2, "num_test": 2}
+    folder = make_data(DataConfig("wide:Wide", tmp_path / "data", processes=1, **counts))
+    task = named("wide:Wide")
+    _, splits = load_data(folder, task=task)
+    assert [part.dtype for part in splits["train"]] == [np.uint8, np.bool_, np.uint16]
+    assert len(splits["train"]) == 8
+
+
 def test_class_in_place_of_a_task_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"task=Palindrome: is a class. Use Palindrome\(\)"):
         fit(TrainConfig("Palindrome", "scdm", tmp_path / "class"), task=Palindrome)
+
+
+def test_task_that_is_no_complete_object_is_refused(tmp_path):
+    class Short(TaskBase):
+        vocab = "ab"
+        generate = Palindrome.generate
+        verify = Palindrome.verify
+
+    with pytest.raises(ValueError, match=r"^task=Short: lacks length. Set it in the class"):
+        fit(TrainConfig("Short", "scdm", tmp_path / "run"), task=Short())
+    with pytest.raises(ValueError, match=r"^task=Short: lacks length. Set it in the class"):
+        dataset(Short(), "train", 4)
+    with pytest.raises(ValueError, match=r"^task=Palindrome: is a class. Use Palindrome\(\)"):
+        dataset(Palindrome, "train", 4)
 
 
 def test_padded_examples_have_the_lengths_of_their_sequences():

@@ -9,6 +9,7 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -640,6 +641,22 @@ def test_a_config_out_of_range_is_refused(wrong):
 def test_a_setting_that_is_infinite_is_refused(tmp_path, name):
     with pytest.raises(ValueError, match=f"{name}=inf: must be a finite number"):
         tiny_run(tmp_path / "run", **{name: math.inf})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lr": "1e-3"}, "lr='1e-3': must be a number above 0"),  # as YAML reads 1e-3
+        ({"clip": None}, "clip=None: must be a number above 0"),
+        ({"lr": np.float32(0.1)}, r"lr=np.float32\(0.1\): must be a number above 0"),
+        ({"weight_decay": "0.1"}, "weight_decay='0.1': must be a number from 0"),
+        ({"task": TASKS["sudoku-4"]}, r"task=Sudoku: must be a name. Use fit\(config, task=...\)"),
+        ({"method": METHODS["mdm"]}, r"method=Method: must be a name. Use fit\(config, method=...\)"),
+    ],
+)
+def test_setting_of_another_type_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        replace(TrainConfig("sudoku-4", "scdm"), **changes)
 
 
 def test_divergence_at_the_last_step_is_noticed(tmp_path):

@@ -29,6 +29,7 @@ from latent_tokens.tasks import (
     configured,
     description,
 )
+from latent_tokens.tasks.generating import generate_checked
 from latent_tokens.tasks.readers.sources import read_source
 
 OF_GENERATORS = ("source", "clues", "guessing")  # settings that do not describe puzzles of a file
@@ -121,7 +122,7 @@ def preview(task: Solvable, config: DataConfig, count: int) -> Examples:
     """Return the first examples that `make_data` would consider."""
     if config.from_file:
         return read_source(task, Path(str(config.source)), config.skip_bad, most=count)[0]
-    return task.generate(2 * count, config.seed).take(slice(count))
+    return generate_checked(task, 2 * count, config.seed).take(slice(count))
 
 
 def task_of(config: DataConfig) -> Solvable:

@@ -23,6 +23,7 @@ from latent_tokens.configs import Split
 from latent_tokens.progress import CONSOLE
 from latent_tokens.tasks import SPLITS, Examples, Keys, Task, joined, task_or_named
 from latent_tokens.tasks.base import HELD_OUT
+from latent_tokens.tasks.generating import generate_checked
 
 CHUNK = 1_024  # numbers of the seed tried in one call, at most
 CHUNKS_PER_ROUND = 8  # of each process, at most, before the splits are checked again
@@ -177,7 +178,7 @@ def compile_kernels(task: Task) -> None:
 def generate_chunk(task: Task, count: int, seed: int, first: int, parent: int) -> SplitExamples:
     """Return (examples, keys, splits) of numbers of a seed, in `parent` or a process that ends with it."""
     end_with(parent)
-    examples = task.generate(count, seed, first)
+    examples = generate_checked(task, count, seed, first)
     return examples, task.keys(examples), task.splits(examples)
 
 
@@ -202,7 +203,7 @@ def make_problems(task: Task, count: int, seed: int, report: Report = lambda num
     Raises:
         ValueError: The test split is empty.
     """
-    sample = task.generate(16, seed)
+    sample = generate_checked(task, 16, seed)
     if len(sample) and not sample.known.any():
         return sample.take(np.zeros(count, np.int64))
     splits = make_splits(task, {"test": count}, seed, report=report).examples()
@@ -234,7 +235,7 @@ def dataset(task: Task | str, split: Split, count: int, seed: int = 0) -> Exampl
     check_choice("split", split, SPLITS)
     task = task_or_named(task)
     examples = make_splits(task, {split: count}, seed).examples()
-    return examples[split] if split in examples else task.generate(0, seed)
+    return examples[split] if split in examples else generate_checked(task, 1, seed).take(slice(0))
 
 
 def chunks_of(examples: Examples, size: int) -> Iterator[Examples]:

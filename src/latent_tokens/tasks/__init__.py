@@ -113,7 +113,10 @@ def named(name: str) -> Language:
 
 def task_or_named(task: Task | str) -> Task:
     """Return a task, or that of a name. Raise ValueError if there is no such task with a verifier."""
-    return checked_task(task, named(task)) if isinstance(task, str) else task
+    if isinstance(task, str):
+        return checked_task(task, named(task))
+    check_instance(task)
+    return task
 
 
 def checked_task(name: str, task: object) -> Task:
@@ -132,9 +135,13 @@ def checked_task(name: str, task: object) -> Task:
 
 
 def check_instance(task: Language) -> None:
-    """Raise ValueError if a task is a class, which has no values of its properties."""
+    """Raise ValueError if a task is a class, which has no values of its properties, or lacks a member."""
     if isinstance(task, type):
         raise ValueError(f"task={task.__name__}: is a class. Use {task.__name__}().")
+    needs = {"length": "length", "vocab": "vocab_size"}  # a task may compute its size without vocab
+    missing = [member for member, value in needs.items() if not hasattr(task, value)]
+    if isinstance(task, TaskBase) and missing:
+        raise ValueError(f"task={task.name}: lacks {' and '.join(missing)}. Set it in the class.")
 
 
 def description(task: Language) -> dict[str, Json]:

@@ -104,15 +104,17 @@ class TaskBase(ABC):
 
         Raises:
             ValueError: The text is too long, or has a word that is not in the vocabulary. Or the vocabulary
-                has `blank`.
+                has `blank`, a word twice, or one that no text can name.
         """
-        ids = {word: token for token, word in enumerate(self.vocab)}
+        ids = ids_of(self.vocab, self.name, self.separator)
         if self.blank in ids:
             raise ValueError(
                 f"blank={self.blank!r}: is a token of {self.name}. "
                 "Set blank of the task to a text that is not in vocab."
             )
-        words = text.split() if self.separator else [*"".join(text.split())]
+        words = text.split()
+        if not self.separator:
+            words = [word for word in text if word in ids or not word.isspace()]
         if len(words) > self.length:
             raise ValueError(
                 f"{len(words)} tokens: {self.name} has {self.length} positions. Shorten the text."
@@ -153,6 +155,19 @@ class TaskBase(ABC):
     def count_solutions(self, problem: Examples, most: int = 2) -> int | None:
         """Return None: the number of answers is not known."""
         return None
+
+
+def ids_of(vocab: Sequence[str], name: str, separator: str) -> dict[str, int]:
+    """Return the token of each text of the vocabulary of a task. Raise ValueError if two are the same."""
+    ids = {word: token for token, word in enumerate(vocab)}
+    twice = [word for token, word in enumerate(vocab) if ids[word] != token]
+    spaced = [word for word in vocab if separator and word.split() != [word]]
+    if twice:
+        raise ValueError(f"vocab of {name}: {twice[0]!r} is in it twice. Name each token once.")
+    if spaced:
+        problem = "has white space, which separates words" if spaced[0] else "is empty"
+        raise ValueError(f"vocab of {name}: {spaced[0]!r} {problem}. Use one word.")
+    return ids
 
 
 def errors_of(task: Task, tokens: Tokens, length: int) -> list[str]:

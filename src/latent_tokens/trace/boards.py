@@ -16,6 +16,7 @@ from latent_tokens.storage import sha256_of
 from latent_tokens.tasks import Countdown, Examples, Solvable, Sudoku, SudokuPuzzle, TaskBase, Zebra
 from latent_tokens.tasks.base import Tokens
 from latent_tokens.tasks.countdown.notation import CHARACTERS, texts
+from latent_tokens.tasks.generating import generate_checked
 from latent_tokens.tasks.sudoku.grid import Cells, Grid
 from latent_tokens.tasks.zebra import clues, puzzles as zebra
 from latent_tokens.trace.equations import broken_equations
@@ -187,7 +188,7 @@ def examples(task: Solvable) -> list[str]:
     """Return example puzzles, as `task.encode` reads them."""
     if isinstance(task, Sudoku | SudokuPuzzle):
         return sudoku_examples(task)
-    problems = task.generate(3, seed=0)
+    problems = generate_checked(task, 3, seed=0)
     if isinstance(task, TaskBase):
         shown = np.where(problems.known, problems.tokens.astype(np.int64), task.vocab_size)
         return [task.decode(row[:length]) for row, length in zip(shown, problems.lengths, strict=True)]

@@ -53,7 +53,7 @@ def fit(
 ) -> Path:
     """Train a model and return its run directory.
 
-    The directory holds config.json, model.safetensors (EMA weights at the lowest validation loss),
+    The directory contains config.json, model.safetensors (EMA weights at the lowest validation loss),
     metrics.jsonl and the checkpoints. Under torchrun or accelerate launch each rank takes its share of every
     batch. Results do not depend on the world size, except for rounding and dropout.
 

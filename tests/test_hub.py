@@ -147,6 +147,34 @@ def test_uploaded_model_is_fetched_and_cached_without_the_hub(run, tmp_path):
         assert len(rows.readlines()) == 1  # rows of a model of someone else are printed and not stored
 
 
+SUBFOLDER = """
+from latent_tokens.core.methods import name_of
+from latent_tokens.sharing.hugging_face import LatentTokensForMaskedLM
+from transformers import AutoModelForMaskedLM
+for options in ({}, {"local_files_only": True}):
+    model = AutoModelForMaskedLM.from_pretrained("someone/all", subfolder="small/mine", **options)
+    print(name_of(model.net.method))
+try:
+    LatentTokensForMaskedLM.from_pretrained("someone/all", subfolder="mine")
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_model_in_a_subfolder_of_the_hub_is_fetched_alone(run, tmp_path):
+    from_pretrained(run).save_pretrained(tmp_path / "saved")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "saved").iterdir()}
+    with serving() as (address, repositories, asked):
+        repositories["someone/all"] = {f"small/mine/{name}": content for name, content in files.items()}
+        repositories["someone/all"]["model.safetensors"] = b"another model"
+        said, _ = script(SUBFOLDER, address, tmp_path / "home")
+    fetched, stored, refused = said.splitlines()
+    assert fetched == stored == "scdm"
+    assert "there is no such model, or you may not read it: 404" in refused
+    assert not any(path.endswith("/main/model.safetensors") for _, path in asked)
+
+
 # huggingface_hub waits a second before each of five retries.
 HALF_WAY = """
 import time

@@ -152,6 +152,14 @@ def test_a_name_that_comes_along_and_other_precisions():
         LatentTokensForMaskedLM.from_pretrained("nowhere")
 
 
+def test_dtype_auto_is_the_precision_of_the_saved_weights(tmp_path):
+    for dtype in (torch.bfloat16, torch.float32):
+        from_pretrained("sudoku-6-scdm").save_pretrained(tmp_path, dtype=dtype)
+        model = LatentTokensForMaskedLM.from_pretrained(tmp_path, dtype="auto")
+        assert model.dtype == model.config.dtype == dtype
+        assert LatentTokensForMaskedLM.from_pretrained(tmp_path).dtype == torch.float32
+
+
 def test_a_new_network_is_drawn_as_its_class_draws_it(model_of):
     config = model_of(METHODS["mdm"]).config
     torch.manual_seed(7)

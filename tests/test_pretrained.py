@@ -88,7 +88,7 @@ CONFIGS = {  # wrong entries of a config: (key, value, error)
     "a text for a number": (("model", "vocab_size"), "4", "vocab_size=4: must be a whole number"),
     "long sequences": (("model", "max_length"), 1 << 40, "max_length=1099511627776: must be at most 65,535"),
     "other positions": (("model", "positions"), ["both"], "must be one of both, rotary, learned"),
-    "another dropout": (("model", "dropout"), "0", "dropout=0: must be a number"),
+    "another dropout": (("model", "dropout"), "0", "dropout='0': must be a number"),
     "latents in words": (("method", "latents"), "x", "corrupt"),
     "a window in words": (("method", "window"), "x", "corrupt"),
     "a list for a model": (("model",), [], "corrupt"),

@@ -37,24 +37,27 @@ def fetch(
     local_files_only: bool = False,
     force_download: bool = False,
     files: Sequence[str] = FILES,
+    subfolder: str = "",
 ) -> Path:
     """Return the directory of a name on the hub, or its last fetched version if the hub is not reached.
 
-    `files` are the names of what is fetched. Raises ValueError if neither exists. Without a network it fails
-    at once.
+    `files` are the names of what is fetched, in a subfolder of the repository if one is named. Raises
+    ValueError if neither exists. Without a network it fails at once.
     """
     from huggingface_hub import snapshot_download
 
+    prefix = f"{subfolder.strip('/')}/" if subfolder else ""
+    patterns = [prefix + file for file in files]
     reason = "it was not fetched before, and local_files_only=True"
     if not local_files_only:
         try:
-            ask_hub(name, "config.json", revision, token)
+            ask_hub(name, f"{prefix}config.json", revision, token)
             folder = snapshot_download(
                 name,
                 revision=revision,
                 token=token,
                 cache_dir=cache_dir,
-                allow_patterns=list(files),
+                allow_patterns=patterns,
                 force_download=force_download,
             )
             return Path(folder)
@@ -68,7 +71,7 @@ def fetch(
                 name,
                 revision=revision,
                 cache_dir=cache_dir,
-                allow_patterns=list(files),
+                allow_patterns=patterns,
                 local_files_only=True,
             )
         )

@@ -31,7 +31,7 @@ def save_pretrained(
 ) -> None:
     """Write config.json and model.safetensors, in `dtype` if it is set.
 
-    A wrapper of the network is looked through. `about` is added to the config, and `beside` are other files.
+    The inner network of a wrapper is saved. `about` is added to the config, and `beside` are other files.
     Existing files stay if an error is raised.
 
     Args:

@@ -122,9 +122,9 @@ class Model:
         """
         config = changed(EvalConfig(), settings)
         order = order_for(self.method, self.task, config)
-        check_counts(self.method, order, config.latents or (), config.candidates)
+        check_counts(self.method, order, config.latents or (), config.candidates, config.latent_policy)
         if isinstance(self.task, Text):
-            judge_model = judge_of(evaluator, config.data, self.task, device_of(self.net))
+            judge_model = judge_of(evaluator, config, self.task, device_of(self.net))
             rows = evaluate_text(self.net, self.task, config, judge_model)
         elif evaluator is not None:
             raise ValueError(
@@ -177,7 +177,8 @@ class Model:
         config = SamplingConfig(**named)
         decoding = decoding_for(self.method, self.task, config)
         order = order_for(self.method, self.task, config)
-        check_counts(self.method, order, [config.latents], config.candidates)
+        latents = functions.get("latents", config.latents)
+        check_counts(self.method, order, [latents], config.candidates, config.latent_policy)
         if "order" in functions and "candidates" not in settings:
             decoding = replace(decoding, candidates=1)
         policy = EvalConfig(
@@ -245,6 +246,8 @@ def train(
     """
     if not isinstance(task, str) and not isinstance(getattr(task, "name", None), str):
         raise ValueError(f"task={task!r}: must be a task, or its name like 'sudoku-4'")
+    if not isinstance(method, str | Method):
+        raise ValueError(f"method={method!r}: must be a method, or its name like 'scdm'")
     task_name = task if isinstance(task, str) else task.name
     method_name = method if isinstance(method, str) else name_of(method)
     check_settings(TrainConfig, settings)

@@ -22,7 +22,7 @@ WIDTH = 110  # columns of a printed table
 
 @dataclass(frozen=True)
 class Samples:
-    """What `Model.generate` returns, for N samples of L positions.
+    """The samples that `Model.generate` returns: N of L positions.
 
     Example:
         >>> load("sudoku-6-scdm").generate(num_samples=2, latents=4).tokens.shape
@@ -40,7 +40,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """What `Model.evaluate` returns: one row per number of latent tokens. It prints as a table.
+    """The results that `Model.evaluate` returns: one row per number of latent tokens. It prints as a table.
 
     Example:
         >>> load("sudoku-6-scdm").evaluate(latents=(0, 4), num_samples=2).rows[1]["latents"]

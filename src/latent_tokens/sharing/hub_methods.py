@@ -108,7 +108,9 @@ def save_pretrained(
     else:
         # The fingerprint is that of the weights as they are stored.
         stored = deepcopy(net).to("cpu", dtype).float().eval()
-        settings = {**settings, "fingerprint": fingerprint(stored), **for_transformers(stored)}
+        precision = dtype or net.embedding.weight.dtype
+        entries = {**for_transformers(stored), "dtype": str(precision).removeprefix("torch.")}
+        settings = {**settings, "fingerprint": fingerprint(stored), **entries}
         files[f"{MODULE}.py"] = CODE.encode()
         pretrained.save_pretrained(net, folder, dtype=dtype, about=settings, beside=files)
     write_card(folder, rows, license=license, name=name)
@@ -188,7 +190,7 @@ def carried_over(
     if isinstance(net, HuggingFaceDenoiser):
         settings = {name: config[name] for name in OF_THE_RUN if name in config}
     else:
-        written = {*describe(net), *for_transformers(net), "fingerprint"}
+        written = {*describe(net), *for_transformers(net), "dtype", "fingerprint"}
         settings = {name: value for name, value in config.items() if name not in written}
     check_about(settings, folder / "config.json")
 
@@ -246,5 +248,4 @@ def for_transformers(net: Transformer) -> dict[str, Json]:
         "hidden_size": net.size.width,
         "num_attention_heads": net.size.heads,
         "num_hidden_layers": net.size.layers,
-        "dtype": "float32",
     }

@@ -66,7 +66,9 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         """
         with_loading_info = kwargs.pop("output_loading_info", False)
         options = {name: kwargs.pop(name) for name in HUB_OPTIONS if kwargs.get(name) is not None}
-        folder = find(pretrained_model_name_or_path, partial(fetch, **options)) / kwargs.pop("subfolder", "")
+        subfolder = kwargs.pop("subfolder", "")
+        fetch_model = partial(fetch, subfolder=subfolder, **options)
+        folder = find(pretrained_model_name_or_path, fetch_model) / subfolder
         check_directory(folder)
         has_dtype = "torch_dtype" in kwargs  # the older name of dtype, which transformers still reads
         dtype = {} if has_dtype else {"dtype": torch.float32}

@@ -413,6 +413,11 @@ REFUSED = [
     ("evaluate run --num-samples 0", "--num-samples 0: must be"),
     ("evaluate sudoku-6-scdn", "Did you mean sudoku-6-scdm?"),
     ("evaluate sudoku-6-scdm --judge trigrams", "--judge trigrams: is for generated text"),
+    (
+        "evaluate sudoku-6-scdm --latent-policy random",
+        "--latent-policy random with --latents 0: there are no latent tokens to choose. Use --latents 4",
+    ),
+    ("evaluate sudoku-6-scdm --latents 0 --latent-policy relevant", "there are no latent tokens to choose"),
     ("evaluate sudoku-6-scdm --evaluator trigrams", "--evaluator trigrams: is for generated text"),
     ("sample sudoku-6-scdm --prompt a", "--prompt a: is for text"),
     ("serve --task my_task:Mine --no-open", "--task my_task:Mine: is for run directories. Name one."),

@@ -82,6 +82,16 @@ def test_a_wrong_number_of_threads_is_refused(threads):
         DemoConfig(threads=threads)
 
 
+@pytest.mark.parametrize("wrong", [{"scale": "tiny"}, {"precision": "fp16"}, {"seed": -1}])
+def test_demo_refuses_an_unknown_value(wrong):
+    with pytest.raises(ValueError, match=f"^{next(iter(wrong))}="):
+        DemoConfig(**wrong)
+
+
+def test_demo_takes_the_text_of_a_directory():
+    assert DemoConfig("runs/demo").out == Path("runs/demo")
+
+
 def test_threads_are_an_option_of_three_commands(tmp_path, capsys):
     for command in ("train sudoku-4 scdm", "evaluate sudoku-6-scdm", "demo"):
         assert main([*command.split(), "--threads", "0", "--out", str(tmp_path / "run")]) == 2

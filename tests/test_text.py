@@ -389,6 +389,12 @@ MISTAKES = {
     "evaluate {run} --judge {run}/nowhere": (
         "must be a directory or a name on the Hub with a causal language model"
     ),
+    "evaluate {run} --data {run} --judge smollm2": (
+        "with --judge smollm2: only trigrams learn from a data set. Leave one of the two out"
+    ),
+    "likelihood {run} --text README.md --latent-policy random": (
+        "--latent-policy random with --latents 0: there are no latent tokens to choose"
+    ),
     "likelihood {run}": "--text with --data: exactly one is needed, --text FILE or --data DIR",
     "likelihood {run} --text {run}/nowhere": "nowhere: not found. Name a text file",
     "likelihood {run} --text {run}/config.json --latents -2": "--latents -2: must be a whole number from 0",

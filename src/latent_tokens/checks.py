@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -21,8 +21,19 @@ INT64_END = 1 << 63  # the first whole number that no tensor can store
 
 def check_min(name: str, value: object, least: int) -> None:
     """Raise ValueError if `value` is not a number, or below `least`."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not value >= least:
-        raise ValueError(f"{name}={value}: must be a number from {least}")
+    if not is_number(value) or not value >= least:
+        raise ValueError(f"{name}={value!r}: must be a number from {least}")
+
+
+def check_positive(name: str, value: object) -> None:
+    """Raise ValueError if `value` is not a number above 0. A file of settings may have text for one."""
+    if not is_number(value) or not value > 0:
+        raise ValueError(f"{name}={value!r}: must be a number above 0")
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is an int or a float of Python, and not a bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_whole(value: object, least: int | None = None) -> bool:

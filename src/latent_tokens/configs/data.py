@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from latent_tokens.checks import check_choice, check_int
-from latent_tokens.configs.forms import set_paths, set_tuple
+from latent_tokens.configs.forms import set_paths, set_texts, set_tuple
 
 TaskName = Literal[
     "sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36", "sudoku-puzzle", "sudoku-6-puzzle",
@@ -81,6 +81,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         set_paths(self, "out")
+        set_texts(self, "source", "tokenizer")
         set_tuple(self, "apart_from")
         object.__setattr__(self, "apart_from", tuple(map(Path, self.apart_from)))
         for name in ("num_train", "num_validation", "num_test"):

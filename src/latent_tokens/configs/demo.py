@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-from latent_tokens.checks import check_threads
+from latent_tokens.checks import check_choice, check_int, check_threads
+from latent_tokens.configs.forms import set_paths
 from latent_tokens.configs.names import PrecisionSetting
 
 
@@ -33,4 +34,8 @@ class DemoConfig:
     """Random seed of training and samples."""
 
     def __post_init__(self) -> None:
+        set_paths(self, "out")
+        check_choice("scale", self.scale, ("full", "smoke"))
+        check_choice("precision", self.precision, get_args(PrecisionSetting))
         check_threads(self.threads)
+        check_int("seed", self.seed, 0)

@@ -20,6 +20,19 @@ def set_paths(config: object, *names: str) -> None:
             raise ValueError(f"{name}={value}: must be a path.")
 
 
+def set_texts(config: object, *names: str) -> None:
+    """Replace a path by its text in fields of a frozen config that take a name, too.
+
+    Raises:
+        ValueError: a value is neither None, nor text or a path.
+    """
+    for name in names:
+        value = getattr(config, name)
+        check_folder_or_name(name, value)
+        if value is not None:
+            object.__setattr__(config, name, str(value))
+
+
 def check_folder_or_name(name: str, value: object) -> None:
     """Raise ValueError unless a value is None, a path or text."""
     if value is not None and not isinstance(value, str | PathLike):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from latent_tokens.checks import check_choice, check_int, check_min, check_threads
+from latent_tokens.checks import check_choice, check_int, check_min, check_positive, check_threads
 from latent_tokens.configs.forms import check_folder_or_name, set_paths
 from latent_tokens.configs.names import LoraTargets, PositionName, PrecisionSetting, SizeName
 from latent_tokens.sizes import SIZES
@@ -90,17 +90,17 @@ class TrainConfig:
     """GELU of the MLP. exact, or tanh, the paper's approximation: it differs by at most 5e-4 and is slower on
     a CPU. Default: exact, or that of --from."""
     weight: Literal["elbo", "flat"] | None = None
-    """Normalization of a sequence's loss. elbo: the number of its targets. flat: the number of its unknown
-    positions. Default: the method's own."""
+    """Normalization of a sequence's loss. elbo: the number of its targets. flat: the number of its tokens to
+    decode. Default: the method's own."""
     targets: Literal["all", "next"] | None = None
     """Masked tokens that are learned. all of the input, or the next one only. Default: the method's own."""
     noise: Literal["answer", "all"] = "answer"
     """Tokens that are masked and learned. answer, or all: the prompt too, as in the paper's runs on puzzles
     (docs/decisions.md, D-8, noised positions)."""
     anneal: int | None = None
-    """Number of steps in which attention opens from causal to that of the method. An entry of the mask that
-    the causal rule hides is open with probability step / anneal. Default: the method's attention at every
-    step."""
+    """Number of steps in which attention opens from causal to that of the method. A pair of slots that the
+    causal rule does not let attend does so with probability step / anneal. Default: the method's attention
+    at every step."""
     precision: PrecisionSetting = "auto"
     """Floating-point format. auto is bf16 on an accelerator and on a CPU with AVX512-BF16 or AMX, and fp32 on
     another CPU. A resumed run keeps its format."""
@@ -158,6 +158,7 @@ class TrainConfig:
     This takes less memory and more time."""
 
     def __post_init__(self) -> None:
+        self._check_names()
         set_paths(self, "out", "data")
         check_folder_or_name("start", self.start)
         self._set_default_shape()
@@ -189,12 +190,11 @@ class TrainConfig:
         check_choice("parallel", self.parallel, ("ddp", "fsdp"))
         check_choice("on_nan", self.on_nan, ("stop", "skip"))
         check_choice("resume", self.resume, ("no", "yes", "auto", "extend"))
+        for name in ("lr", "clip", "save_minutes"):
+            check_positive(name, getattr(self, name))
         for name in ("lr", "weight_decay"):
             if not math.isfinite(getattr(self, name)):
                 raise ValueError(f"{name}={getattr(self, name)}: must be a finite number")
-        for name in ("lr", "clip", "save_minutes"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}={getattr(self, name)}: must be above 0")
         for name in ("ema", "dropout"):
             if getattr(self, name) >= 1:
                 raise ValueError(f"{name}={getattr(self, name)}: must be below 1")
@@ -209,6 +209,13 @@ class TrainConfig:
             raise ValueError(
                 f"compile=True with dropout={self.dropout}: {problem}. Leave one of the two out."
             )
+
+    def _check_names(self) -> None:
+        for name in ("task", "method"):
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                fix = f"Use fit(config, {name}=...)."
+                raise ValueError(f"{name}={type(value).__name__}: must be a name. {fix}")
 
     def _check_adaptation(self) -> None:
         check_choice("lora_targets", self.lora_targets, (None, *get_args(LoraTargets)))

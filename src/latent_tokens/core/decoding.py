@@ -86,7 +86,7 @@ class Decoding:
 
 @dataclass(frozen=True)
 class Generated:
-    """What `generate` returns, for B rows of L positions.
+    """The samples that `generate` returns: B rows of L positions.
 
     Example:
         >>> known = torch.zeros(1, 36, dtype=torch.bool)

@@ -121,7 +121,7 @@ class Method:
         """Draw a training layout: an order and a number of clean tokens per row.
 
         The number of clean tokens is uniform on {#known .. end-1}, and stratified over the batch. The end of
-        a row is its length unless `ends` says otherwise.
+        a row is its length unless `ends` is set.
 
         With targets="next" the target is the last slot, as at inference: behind all other masked tokens of
         the input, or behind a uniform number of them if the number is free. A shifted readout trains every
@@ -172,7 +172,7 @@ class Method:
             )
 
     def max_visible(self, num_masked: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
-        """Return how many of a row's masked tokens the input may hold: all, or the window."""
+        """Return how many of a row's masked tokens the input may contain: all, or the window."""
         return num_masked if self.window is None else num_masked.clamp(max=self.window)
 
     def num_visible(

@@ -253,7 +253,7 @@ def test_a_comparison_marks_the_first_wrong_digit(opened, address):
     assert all(digit_at(page, where) == solution[where] + 1 for where in decoded)
     assert page.locator(".mistake").nth(1).inner_text() == ""
     page.locator("#parting").get_by_role("button").click()
-    parting = int(re.search(r"part in step (\d+)", page.locator("#parting").inner_text())[1])
+    parting = int(re.search(r"differ in step (\d+)", page.locator("#parting").inner_text())[1])
     assert page.locator("#step").inner_text().startswith(f"Step {parting} of")
     sound(page)
 
@@ -310,7 +310,7 @@ def test_same_board_is_not_for_a_model_that_cannot_infill(opened, left_to_right)
     settings(page)
     page.get_by_label("Model").nth(1).select_option("sudoku-6-arm")
     ended(page, 1)
-    page.locator("#parting", has_text="A and B part in step").wait_for()
+    page.locator("#parting", has_text="A and B first differ in step").wait_for()
     assert page.get_by_role("button", name="Same board").is_hidden()
     assert not page.locator(".lane h2").nth(1).inner_text().endswith("on the board of A")
 
@@ -817,6 +817,17 @@ def test_one_latent_token_corrects_the_prediction(opened, address):
     page.get_by_role("button", name="Start over").click()
     page.locator("#cell[data-right=false]").wait_for()
     screen(page, "one-cell")
+
+
+def test_the_board_is_drawn_while_the_model_is_read(opened, address):
+    page = opened("about:blank")
+    page.route("**/model.safetensors*", lambda route: None)  # without an answer
+    page.goto(address.partition("#")[0])
+    page.locator("#cell-board .cell").first.wait_for()
+    given = page.locator("#cell-board .given").all_inner_texts()
+    assert "".join(given) == re.sub(r"\.", "", frozen()["cell"]["puzzle"])
+    assert page.locator("#cell-board .candidate").count() == 1
+    assert page.locator("#cell-bars li").count() == 0
 
 
 def test_the_race_decodes_as_python_does(opened, address):

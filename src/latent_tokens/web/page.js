@@ -8,7 +8,7 @@
       /** @type {const} */
       [k, k]
     )),
-    ["growing", "decoded cells + 1"]
+    ["growing", "given and decoded cells + 1"]
   ];
   var ORDERS = [
     ["top_prob", "top-prob"],
@@ -1087,7 +1087,7 @@
       onPress($("#cell-again"), () => this.predict([]));
       onPress($("#cell-watch"), () => watch(puzzle));
       $("#cell-rates").textContent = ratesOf(record);
-      write($("#cell-title"), this.title());
+      this.draw();
     }
     /** Predict the cell without latent tokens, unless it was predicted. */
     open() {
@@ -1161,7 +1161,7 @@
       this.dial.setAttribute("aria-valuetext", plural(count2, "latent token"));
       disable($("#cell-decode"), this.isDecoded);
       disable($("#cell-again"), count2 === 0 && !this.isDecoded);
-      $("#cell").dataset.right = String(this.predicted === this.record.cell.answer);
+      if (this.prediction) $("#cell").dataset.right = String(this.predicted === this.record.cell.answer);
     }
     /**
      * @param {number | null} token
@@ -2597,7 +2597,7 @@
       const trace = drawnTrace(first.decode, at);
       return trace && (this.same?.traceAt(trace, second.requested, at) ?? null);
     }
-    /** Draw the buttons, and the step in which A and B part. */
+    /** Draw the buttons, and the first step in which A and B differ. */
     draw() {
       $("#compare").setAttribute("aria-pressed", String(this.isOn));
       $("#same").hidden = !this.isSameOffered;
@@ -2611,7 +2611,7 @@
       const text = parts.map((part) => typeof part === "string" ? part : part.textContent).join("");
       if (this.line.textContent !== text) this.line.replaceChildren(...parts);
     }
-    /** The step in which A and B part, with a button that shows it. Nothing while a decode is awaited. */
+    /** The first step in which A and B differ, as a button. Nothing while a decode is awaited. */
     partingLine() {
       const [first, second] = this.watch.lanes.map(({ decode }) => drawnTrace(decode, 0));
       if (!first?.end || !second?.end) return [""];
@@ -2619,7 +2619,7 @@
       if (!step) return ["A and B decode the same tokens in the same order."];
       const button = stepButton(step, this.watch.player);
       const words = `A decodes ${decodedIn(first, step)}, B ${decodedIn(second, step)}`;
-      return ["A and B part in ", button, `: ${words}.`];
+      return ["A and B first differ in ", button, `: ${words}.`];
     }
   };
   function decodedIn({ start: start2, frames }, step) {

@@ -47,7 +47,7 @@ export class OneCell {
     onPress($("#cell-again"), () => this.predict([]));
     onPress($("#cell-watch"), () => watch(puzzle));
     $("#cell-rates").textContent = ratesOf(record);
-    write($("#cell-title"), this.title());
+    this.draw(); // without a prediction, until the model is read
   }
 
   /** Predict the cell without latent tokens, unless it was predicted. */
@@ -129,7 +129,7 @@ export class OneCell {
     this.dial.setAttribute("aria-valuetext", plural(count, "latent token"));
     disable($("#cell-decode"), this.isDecoded);
     disable($("#cell-again"), count === 0 && !this.isDecoded);
-    $("#cell").dataset.right = String(this.predicted === this.record.cell.answer);
+    if (this.prediction) $("#cell").dataset.right = String(this.predicted === this.record.cell.answer);
   }
 
   /**

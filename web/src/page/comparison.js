@@ -104,7 +104,7 @@ export class Comparison {
     return trace && (this.same?.traceAt(trace, second.requested, at) ?? null);
   }
 
-  /** Draw the buttons, and the step in which A and B part. */
+  /** Draw the buttons, and the first step in which A and B differ. */
   draw() {
     $("#compare").setAttribute("aria-pressed", String(this.isOn));
     $("#same").hidden = !this.isSameOffered;
@@ -120,7 +120,7 @@ export class Comparison {
     if (this.line.textContent !== text) this.line.replaceChildren(...parts);
   }
 
-  /** The step in which A and B part, with a button that shows it. Nothing while a decode is awaited. */
+  /** The first step in which A and B differ, as a button. Nothing while a decode is awaited. */
   partingLine() {
     const [first, second] = this.watch.lanes.map(({ decode }) => drawnTrace(decode, 0));
     if (!first?.end || !second?.end) return [""];
@@ -128,7 +128,7 @@ export class Comparison {
     if (!step) return ["A and B decode the same tokens in the same order."];
     const button = stepButton(step, this.watch.player);
     const words = `A decodes ${decodedIn(first, step)}, B ${decodedIn(second, step)}`;
-    return ["A and B part in ", button, `: ${words}.`];
+    return ["A and B first differ in ", button, `: ${words}.`];
   }
 }
 

@@ -3,7 +3,7 @@
 /** @type {readonly (readonly [string, string])[]} */
 export const CANDIDATES = [
   ...["1", "2", "4", "8", "16", "all"].map((k) => /** @type {const} */ ([k, k])),
-  ["growing", "decoded cells + 1"],
+  ["growing", "given and decoded cells + 1"],
 ];
 
 /** @type {readonly (readonly [string, string])[]} */

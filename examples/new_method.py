@@ -29,7 +29,7 @@ from latent_tokens import (
 )
 from latent_tokens.tasks import Examples
 
-REACH = 2  # masked tokens before it that a masked token sees
+REACH = 2  # the number of earlier masked tokens that a masked token attends to
 STEPS = 300
 
 
@@ -53,7 +53,7 @@ def half_given(count: int, seed: int) -> Examples:
 
 
 def learned(method: Method, examples: Examples, seed: int = 0) -> Transformer:
-    """Train a small network. `fit` also saves, but accepts only attention rules of the package."""
+    """Train a small network. `fit` also saves it, but needs a rule of `load_method`."""
     torch.manual_seed(seed)
     net = Transformer(Size(64, 4, 3), TASK.vocab_size, TASK.length, positions="learned", gelu="exact")
     optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=0.0)
@@ -82,13 +82,13 @@ def main() -> None:
         made = generate(net, NEAR, tokens, known, Decoding(candidates=1, latents=latents), seed=0)
         valid = TASK.score(as_numpy(made.tokens))["valid"].mean()
         print(
-            f"n = {latents}: {100 * valid:.1f} % valid, {made.processed.double().mean():.0f} tokens a board"
+            f"n = {latents}: {100 * valid:.1f}% valid, {made.processed.double().mean():.0f} tokens per board"
         )
 
     guesses = np.where(
         problems.known, problems.tokens, np.random.default_rng(0).integers(4, size=problems.tokens.shape)
     )
-    print(f"random digits: {100 * TASK.score(guesses)['valid'].mean():.1f} % valid")
+    print(f"random digits: {100 * TASK.score(guesses)['valid'].mean():.1f}% valid")
 
 
 if __name__ == "__main__":

@@ -28,13 +28,13 @@ from latent_tokens import (
 LINES = [
     line for i in range(5) for line in ((i, (i + 1) % 5), (i, i + 5), (i + 5, (i + 2) % 5 + 5))
 ]  # of a ring, spokes and a star
-NEIGHBOURS = [
+NEIGHBORS = [
     [b for line in LINES if a in line for b in line if b != a] for a in range(10)
 ]  # three for each point
 COLORS = "RGBY"  # token 0 is R
 
 
-class PetersenColouring(TaskBase):
+class PetersenColoring(TaskBase):
     """A task of four members: length, vocab, generate and verify. The others have a default."""
 
     length = 10
@@ -48,7 +48,7 @@ class PetersenColouring(TaskBase):
         for row in range(count):
             random = np.random.default_rng((seed, first + row))
             for point in range(10):
-                taken = tokens[row, NEIGHBOURS[point]].tolist()
+                taken = tokens[row, NEIGHBORS[point]].tolist()
                 tokens[row, point] = next(
                     color for color in random.permutation(len(COLORS)) if color not in taken
                 )
@@ -65,18 +65,18 @@ class PetersenColouring(TaskBase):
 
 def main() -> None:
     """Train in a new directory. Print the share of valid answers at three n and that of random guesses."""
-    task = PetersenColouring()
+    task = PetersenColoring()
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())
     fit(TrainConfig(task.name, "scdm", out=folder, steps=500, evaluate_every=250), task=task)
     net = from_pretrained(folder)
     for row in evaluate(net, task, EvalConfig(latents=(0, 2, "all"), candidates=1, num_samples=500)):
-        print(f"n = {row['latents']}: {row['valid']} % valid, {row['relative_cost']} of the tokens")
+        print(f"n = {row['latents']}: {row['valid']}% valid, {row['relative_cost']:.2f}x of the tokens")
 
     problems = task.generate(2_000, seed=1)
     guesses = np.where(
         problems.known, problems.tokens, np.random.default_rng(0).integers(4, size=(2_000, 10))
     )
-    print(f"random colors: {100 * task.score(guesses)['valid'].mean():.1f} % valid")
+    print(f"random colors: {100 * task.score(guesses)['valid'].mean():.1f}% valid")
 
     tokens, known, lengths = as_tensors(task.encode("R.G.. ...Y."))
     answer = as_numpy(

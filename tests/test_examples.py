@@ -33,7 +33,7 @@ def example():
 
 @pytest.fixture(scope="module")
 def task(example):
-    return example.PetersenColouring()
+    return example.PetersenColoring()
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -47,8 +47,8 @@ def test_an_example_runs_and_learns(path, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", [path.name, str(tmp_path / "run")])
     runpy.run_path(str(path), run_name="__main__")
     printed = capsys.readouterr().out
-    learned = [float(share) for share in re.findall(r"^n = .*: ([\d.]+) % valid", printed, re.M)]
-    (chance,) = [float(share) for share in re.findall(r"^random .*: ([\d.]+) % valid", printed, re.M)]
+    learned = [float(share) for share in re.findall(r"^n = .*: ([\d.]+)% valid", printed, re.M)]
+    (chance,) = [float(share) for share in re.findall(r"^random .*: ([\d.]+)% valid", printed, re.M)]
     assert len(learned) == 3
     assert min(learned) > chance + 50
     assert (tmp_path / "run/model.safetensors").is_file()
@@ -71,7 +71,7 @@ def test_new_task_examples_do_not_depend_on_how_calls_split_them(task):
     assert (task.generate(30, seed=4).tokens != whole.tokens).any()
 
 
-def test_new_task_examples_are_valid_and_split_by_colouring(task):
+def test_new_task_examples_are_valid_and_split_by_coloring(task):
     examples = task.generate(2_000, seed=0)
     assert task.score(examples.tokens)["valid"].all()
     assert (examples.known.sum(1) == 3).all()

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from dataclasses import fields
 from typing import get_type_hints
 
 import pytest
@@ -38,7 +39,7 @@ def names(cell):
 
 def measured(choice):
     """Return the row of results/cpu that a row of choose.md states."""
-    name = re.search(r"\[([\w-]+)\]", choice["rows"])[1]
+    name = re.search(r"\[([\w-]+)\]", choice["source"])[1]
     (rows,) = tables((ROOT / "results" / "cpu" / f"{name}.md").read_text())
     k, *policy = choice["k"].split(", ")
     n = choice["n"] if choice["n"].isdigit() or choice["n"] == "all" else ""
@@ -58,7 +59,7 @@ CHOICES = tables((DOCS / "choose.md").read_text())[0]
 @pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: choice["you want"])
 def test_choice_states_a_measured_row(choice):
     row = measured(choice)
-    assert choice["solved"] == f"{row['ours']}%"
+    assert choice["valid or solved"] == f"{row['ours']}%"
     assert choice["95% interval"] == row["95% interval"].replace(" - ", "-")
     assert choice["tokens"] == row["relative cost"]
 
@@ -89,6 +90,13 @@ def test_defaults_of_the_page_on_choosing():
     ]
     less = esolm["difference to n = 0"].split()[0].removeprefix("-")
     assert f"{less} nats per token, at {esolm['relative cost']} of the tokens" in page
+
+
+def test_page_on_methods_lists_every_field():
+    listed, *_ = tables((DOCS / "own-method.md").read_text())
+    assert sorted(names(row["field"])[0] for row in listed) == sorted(
+        field.name for field in fields(METHODS["scdm"])
+    )
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import sys
+import tomllib
 
 import numpy as np
 import pytest
@@ -179,6 +180,14 @@ def test_the_notebook_shows_what_it_shows(tmp_path):
             for text in (before, now)
         ]
         assert np.allclose(*numbers, rtol=0.02, atol=8)
+
+
+def test_the_notebook_was_run_with_this_version():
+    import nbformat
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    first, *_ = notebook.shown(nbformat.read(notebook.TOUR, as_version=4))
+    assert first == f"latent-tokens {project['version']}\n"
 
 
 def test_the_notebook_holds_no_time():

@@ -137,8 +137,7 @@ ABLATIONS: dict[str, Experiment] = {
     "ablation-targets": Experiment(
         "Training on all masked tokens, or on the target only",
         lambda scale: [
-            boards(method, order, latents, name)
-            for order in ORDERS
+            boards(method, "top_prob", latents, name)
             for method, latents in SUPERVISED
             for name in ("plain", "target only")
         ],

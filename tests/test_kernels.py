@@ -5,13 +5,16 @@ import sys
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.attention.flex_attention import create_block_mask
 from torch.nn.functional import scaled_dot_product_attention
 
 from latent_tokens import METHODS, Decoding, Size, Transformer, generate
 from latent_tokens.core.attention import dense_mask, semi_causal
 from latent_tokens.core.layout import Layout
-from latent_tokens.network.kernels import FEW_ROWS, attend, linear
+from latent_tokens.network.compiling import compile_blocks
+from latent_tokens.network.kernels import FEW_ROWS, PACKED, attend, linear, packed_weights
+from latent_tokens.network.precision import bf16_is_fast
 
 ROWS, HEADS, SLOTS, CHANNELS = 3, 2, 24, 8
 LAYOUT = Layout(
@@ -139,6 +142,53 @@ def test_a_linear_layer_of_any_number_of_rows(shape, bias):
             assert linear(layer, x).dtype == torch.bfloat16
     assert linear(layer, x).equal(plain)
     assert linear(layer, x).requires_grad
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_packed_weights_change_no_bit_and_are_dropped_after_their_context(dtype, bias):
+    layer = nn.Linear(24, 36, bias=bias, dtype=dtype)
+    inputs = [torch.randn(shape, dtype=dtype) for shape in ((1, 24), (3, 5, 24), (7, 24), (4, 9, 24))]
+    inputs[-1] = inputs[-1][:, 5:]  # as the queries of the last layer
+    with torch.inference_mode():
+        plain = [linear(layer, x) for x in inputs]
+        with packed_weights(layer):
+            assert all(linear(layer, x).equal(y) for x, y in zip(inputs, plain, strict=True))
+            assert bool(PACKED.get()) == (dtype == torch.bfloat16 and bf16_is_fast())
+        assert PACKED.get() is None
+        layer.weight.mul_(2)
+        doubled = linear(layer, inputs[0])
+        with packed_weights(layer):
+            assert linear(layer, inputs[0]).equal(doubled)
+
+
+def test_some_outputs_of_a_linear_layer_are_a_slice_of_all():
+    layer = nn.Linear(24, 36)
+    for x in (torch.randn(5, 24), torch.randn(2 * FEW_ROWS, 24), torch.randn(20, 9, 24)[:, 3:]):
+        with torch.no_grad():
+            torch.testing.assert_close(linear(layer, x, slice(12, None)), layer(x)[..., 12:])
+        gradient_on = linear(layer, x, slice(12))
+        torch.testing.assert_close(gradient_on, layer(x)[..., :12])
+        assert gradient_on.requires_grad
+
+
+@pytest.mark.parametrize("name", ["mdm", "scdm", "esolm", "arm"])
+def test_samples_in_bf16_are_those_of_weights_that_are_not_packed(name, monkeypatch):
+    torch.manual_seed(0)
+    net = Transformer(Size(16, 2, 2), 4, 16).eval().bfloat16()
+    known = torch.arange(16) < torch.tensor([[0], [1], [5]])
+    packed = generate(net, METHODS[name], known.long(), known)
+    monkeypatch.setattr("latent_tokens.network.kernels.bf16_is_fast", lambda: False)
+    plain = generate(net, METHODS[name], known.long(), known)
+    assert packed.tokens.equal(plain.tokens)
+    assert packed.order.equal(plain.order)
+
+
+def test_blocks_that_are_compiled_pack_no_weights():
+    net = Transformer(Size(16, 2, 2), 4, 16)
+    compile_blocks(net)
+    with packed_weights(net):
+        assert PACKED.get() is None
 
 
 def test_a_linear_layer_calls_its_hooks():

@@ -103,11 +103,9 @@ class Block(nn.Module):
             projected = self.project(x)
         if projected is None:
             source = self.attention_norm(x)
-            query_weight = self.qkv.weight[:width]
-            keys_and_values = F.linear(source, self.qkv.weight[width:])
+            keys_and_values = linear(self.qkv, source, slice(width, None))
         else:
             source = projected[..., :width]
-            query_weight = None
             keys_and_values = projected[..., width:]
         k, v = self.split_heads(keys_and_values, 2)
         k = apply_rotary(k, rotation)
@@ -124,8 +122,8 @@ class Block(nn.Module):
         groups = zip(selection.groups, *parts, strict=True)
         for (rows, start, index), group_source, group_k, group_v in groups:
             queries = group_source[:, start:]
-            if query_weight is not None:
-                queries = F.linear(queries, query_weight)
+            if projected is None:
+                queries = linear(self.qkv, queries, slice(width))
             q = apply_rotary(self.split_heads(queries, 1)[0], rotation_of(rotation, rows, start))
             attended = attend(q, group_k, group_v, mask_of(mask, rows, start))
             mixed.append(merge_heads(attended).flatten(0, 1).index_select(0, index))

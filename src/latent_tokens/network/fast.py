@@ -33,7 +33,7 @@ from latent_tokens.network.cached import CachedDecoder
 from latent_tokens.network.contract import check_once
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.hf_cache import CachedModel, supports_cache
-from latent_tokens.network.kernels import has_hooks
+from latent_tokens.network.kernels import has_hooks, packed_weights
 from latent_tokens.network.memory import decoding_rows
 from latent_tokens.network.transformer import Transformer
 
@@ -112,7 +112,7 @@ def generate(
         )  # fmt: skip
     net = inner
     state = start(net, method, tokens, known, decoding, seed, rows, lengths)
-    with torch.inference_mode():
+    with torch.inference_mode(), packed_weights(net):
         table = qkv_table(net, *tokens.shape)
         for part in microbatches(net, method, state, decoding):
             candidate_logits = FastCandidateLogits(net, method, part, tokens.shape[1], table)

@@ -177,6 +177,7 @@ def rendered(page: str, rows: Sequence[Row]) -> str:
 RENDERERS = {
     "latents": latents_table,
     "cached-step": versions_table,
+    "bf16-step": versions_table,
     "bf16-accuracy": accuracy_table,
 }
 

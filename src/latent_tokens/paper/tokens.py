@@ -47,7 +47,7 @@ def token_panels(lines: Sequence[Line], over: tuple[TokenAxis, ...]) -> list[Pan
         Panel(
             title,
             tuple(line for line in lines if way_of_decoding(line) == title),
-            partial(token_curves, over[0], over_latents),
+            partial(curves_over_latents, over[0]),
         )
         for title in titles
     ]
@@ -61,9 +61,8 @@ def way_of_decoding(line: Line) -> str:
 
 
 def over_latents(cell: Cell) -> tuple[Key, str]:
-    """Return the curve of a cell and the note at its point: a curve of a method, and n."""
-    name = f"{cell.method}, {OFF_DISTRIBUTION}" if is_off_distribution(cell) else cell.method
-    return (name, None), "" if cell.latents is None else f"n={cell.latents}"
+    """Return the curve of a cell, which is that of its method, and no note at its point."""
+    return (f"{cell.method}, {OFF_DISTRIBUTION}" if is_off_distribution(cell) else cell.method, None), ""
 
 
 def is_off_distribution(cell: Cell) -> bool:
@@ -75,6 +74,16 @@ def over_steps(cell: Cell) -> tuple[Key, str]:
     """Return the curve of a cell and the note at its point: a curve of a method and n, and the training."""
     steps = VARIANTS[cell.variant or "plain"].share
     return (cell.method, cell.latents), "" if steps == 1 else f"{steps:g}x"
+
+
+def curves_over_latents(axis: TokenAxis, axes: Axes, lines: Sequence[Line]) -> None:
+    """Draw accuracy over a number of tokens, with the number of latent tokens above."""
+    token_curves(axis, over_latents, axes, lines)
+    latents = {NUMBERS[axis](line): line.cell.latents for line in lines if line.cell.latents is not None}
+    top = axes.secondary_xaxis("top")
+    top.set_xticks(list(latents), [str(n) for n in latents.values()])
+    top.set_xlabel("n")
+    top.spines["top"].set_visible(False)
 
 
 def token_curves(

@@ -152,13 +152,13 @@ def test_packed_weights_change_no_bit_and_are_dropped_after_their_context(dtype,
     inputs[-1] = inputs[-1][:, 5:]  # as the queries of the last layer
     with torch.inference_mode():
         plain = [linear(layer, x) for x in inputs]
-        with packed_weights(layer):
+        with packed_weights():
             assert all(linear(layer, x).equal(y) for x, y in zip(inputs, plain, strict=True))
             assert bool(PACKED.get()) == (dtype == torch.bfloat16 and bf16_is_fast())
         assert PACKED.get() is None
         layer.weight.mul_(2)
         doubled = linear(layer, inputs[0])
-        with packed_weights(layer):
+        with packed_weights():
             assert linear(layer, inputs[0]).equal(doubled)
 
 
@@ -182,13 +182,6 @@ def test_samples_in_bf16_are_those_of_weights_that_are_not_packed(name, monkeypa
     plain = generate(net, METHODS[name], known.long(), known)
     assert packed.tokens.equal(plain.tokens)
     assert packed.order.equal(plain.order)
-
-
-def test_blocks_that_are_compiled_pack_no_weights():
-    net = Transformer(Size(16, 2, 2), 4, 16)
-    compile_blocks(net)
-    with packed_weights(net):
-        assert PACKED.get() is None
 
 
 def test_a_linear_layer_calls_its_hooks():

@@ -112,7 +112,7 @@ def generate(
         )  # fmt: skip
     net = inner
     state = start(net, method, tokens, known, decoding, seed, rows, lengths)
-    with torch.inference_mode(), packed_weights(net):
+    with torch.inference_mode(), packed_weights():
         table = qkv_table(net, *tokens.shape)
         for part in microbatches(net, method, state, decoding):
             candidate_logits = FastCandidateLogits(net, method, part, tokens.shape[1], table)

@@ -45,7 +45,7 @@ def linear(layer: nn.Module, x: Float[Tensor, "*N C"], outputs: slice = EVERY) -
     if x.device.type != "cpu" or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
         return cast(Tensor, layer(x)) if outputs == EVERY else F.linear(x, weight, bias)
 
-    packed = PACKED.get()
+    packed = None if torch.compiler.is_compiling() else PACKED.get()
     if packed is not None and x.dtype == weight.dtype == torch.bfloat16:
         key = (layer, outputs.start, outputs.stop)
         if key not in packed:
@@ -68,8 +68,8 @@ def is_plain_linear(layer: nn.Module) -> TypeGuard[nn.Linear]:
 
 
 @contextmanager
-def packed_weights(net: nn.Module) -> Iterator[None]:
-    """Pack the weights of a network's linear layers once, in bf16 on a CPU with instructions for it.
+def packed_weights() -> Iterator[None]:
+    """Pack the weights of linear layers once, in bf16 on a CPU with instructions for it.
 
     oneDNN packs the weights of a product in bf16 at every call, which takes up to half of its time. Within
     the context, `linear` does so at the first call of each layer. Its results are the same, bit for bit. The
@@ -77,8 +77,7 @@ def packed_weights(net: nn.Module) -> Iterator[None]:
     """
     has_mkldnn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     can_pack = has_mkldnn and hasattr(torch.ops.mkldnn, "_linear_pointwise") and bf16_is_fast()
-    is_compiled = any(getattr(module, "compiled", False) for module in net.modules())
-    before = PACKED.set({} if can_pack and not is_compiled else None)
+    before = PACKED.set({} if can_pack else None)
     try:
         yield
     finally:

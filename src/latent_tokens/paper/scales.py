@@ -101,14 +101,16 @@ def cpu_budget(task: TaskName, *, candidates: int, seeds: int, **training: Any) 
     return Budget(task, training, {"num_train": 100_000}, candidates, seeds)
 
 
-def longer_budget(task: TaskName, num_train: int, **training: Any) -> dict[str, Any]:
-    """Return the arguments of a budget of three seeds and batches of 64, which also samples in fp32."""
+def longer_budget(
+    task: TaskName, num_train: int, precision: Precision = "fp32", **training: Any
+) -> dict[str, Any]:
+    """Return the arguments of a budget of three seeds and batches of 64, in one precision throughout."""
     return {
         "task": task,
-        "training": {"size": "nano", "precision": "fp32", "batch_size": 64, **training},
+        "training": {"size": "nano", "precision": precision, "batch_size": 64, **training},
         "data": {"num_train": num_train},
         "seeds": 3,
-        "precision": "fp32",
+        "precision": precision,
     }
 
 
@@ -166,7 +168,7 @@ SCALES: Registry[Scale] = Registry(
                     candidates=2,
                 ),
                 "countdown": Budget(
-                    **longer_budget("countdown-3", 400_000, steps=12_000, warmup=500),
+                    **longer_budget("countdown-3", 400_000, "bf16", steps=12_000, warmup=500),
                     dial=(0, 4, 8, 16, "all"),
                 ),
                 "sudoku-large": Budget(

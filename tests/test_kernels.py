@@ -12,7 +12,6 @@ from torch.nn.functional import scaled_dot_product_attention
 from latent_tokens import METHODS, Decoding, Size, Transformer, generate
 from latent_tokens.core.attention import dense_mask, semi_causal
 from latent_tokens.core.layout import Layout
-from latent_tokens.network.compiling import compile_blocks
 from latent_tokens.network.kernels import FEW_ROWS, PACKED, attend, linear, packed_weights
 from latent_tokens.network.precision import bf16_is_fast
 

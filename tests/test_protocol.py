@@ -118,9 +118,10 @@ def test_recipes_of_the_paper_scale_follow_the_protocol(trained):
             check_counts(net.method, config.order, config.latents or (), config.candidates)
 
 
-def test_published_zebra_files_are_said_to_share_puzzles(tmp_path, capsys):
+@pytest.mark.parametrize("name", ["test.pkl", "TEST.PKL"])
+def test_published_zebra_files_are_said_to_share_puzzles(tmp_path, capsys, name):
     clues = "= LHS c 1 2 RHS n 2 1 CLUE_END immediate-left LHS c 0 0 RHS c 1 2 CLUE_END ANSWER"
-    file = tmp_path / "test.pkl"
+    file = tmp_path / name
     file.write_bytes(pickle.dumps([[clues.split(), [], []]]))
     arguments = ["data", "zebra-3", "--source", str(file), "--split", "test", "--skip-bad", "--out"]
     main([*arguments, str(tmp_path / "alone")])

@@ -422,6 +422,23 @@ def test_a_bad_line_is_named(tmp_path, task, name, text, bad, line, message):
     assert f"{name}, line {line}: " in fault
 
 
+@pytest.mark.parametrize(
+    ("task", "name", "text"),
+    [
+        (PUZZLE, "X.CSV", CSV),
+        (BOARDS, "X.Csv", EXTREME),
+        (ZEBRA, "X.JSONL", ZEBRAS),
+        (FOUR, "X.JsonL", COUNT),
+    ],
+    ids=["csv", "extreme", "zebra", "countdown"],
+)
+def test_the_case_of_a_file_extension_does_not_matter(tmp_path, task, name, text):
+    for file in (name, name.lower()):
+        (tmp_path / file).write_text(text.replace("{bad}\n", ""))
+    upper, lower = (read_source(task, tmp_path / file, skip_bad=False)[0] for file in (name, name.lower()))
+    np.testing.assert_array_equal(upper.tokens, lower.tokens)
+
+
 def test_a_long_bad_row_is_quoted_in_part(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"input": "' + "x" * 10**6 + '", "output": ""}')

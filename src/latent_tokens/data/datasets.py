@@ -164,7 +164,7 @@ def import_splits(
     file = Path(str(config.source))
     if (
         isinstance(task, Zebra)
-        and file.suffix == ".pkl"
+        and file.suffix.lower() == ".pkl"
         and config.split is not None
         and not config.apart_from
     ):

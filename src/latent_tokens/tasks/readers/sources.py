@@ -66,7 +66,7 @@ def read_source(
 def records(task: Task, path: Path) -> Iterator[Record]:
     """Return the records of a file, read by the ending of its name."""
     readers = next((kinds for types, kinds in READERS if isinstance(task, types)), {})
-    reader = readers.get(path.suffix, readers.get("other"))
+    reader = readers.get(path.suffix.lower(), readers.get("other"))
     if reader is None:
         known = ", ".join(readers) or "none"
         raise ValueError(f"source={path}: {task.name} is read from files that end in {known}")

@@ -393,7 +393,7 @@ TEXTS = {
     "a zebra's clues": (ZEBRA, "x.jsonl", ZEBRAS, '{"clues": [1, 2], "solution": []}', 2,
         "its clues must be a list of text"),
     "deep brackets": (ZEBRA, "x.jsonl", ZEBRAS, "[" * 100_000, 2, "not JSON"),
-    "a quote": (PUZZLE, "x.csv", CSV, f'"{QUIZ},{SOLUTION}', 3, "puzzle of 82 cells"),
+    "a quote": (PUZZLE, "x.csv", CSV, f'"{QUIZ},{SOLUTION}', 3, "not a row of a .csv"),
     "a zebra's table": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace(TABLE, "[1, 2]"), 2,
         "must be rows of whole numbers"),
     "countdown": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN.replace("=18", "=19"), 2,
@@ -420,6 +420,17 @@ def test_a_bad_line_is_named(tmp_path, task, name, text, bad, line, message):
     read, (fault,) = read_source(task, path, skip_bad=True)
     assert len(read.tokens) == 1
     assert f"{name}, line {line}: " in fault
+
+
+@pytest.mark.parametrize("text", [CSV, EXTREME], ids=["quizzes", "extreme"])
+def test_quoted_columns_of_a_csv_are_read(tmp_path, text):
+    plain = text.replace("{bad}\n", "")
+    (tmp_path / "plain.csv").write_text(plain)
+    (tmp_path / "quoted.csv").write_text(re.sub(r"[^,\n]+", r'"\g<0>"', plain))
+    quoted, unquoted = (
+        read_source(PUZZLE, tmp_path / file, skip_bad=False)[0] for file in ("quoted.csv", "plain.csv")
+    )
+    np.testing.assert_array_equal(quoted.tokens, unquoted.tokens)
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def shah_row(task: Sudoku | SudokuPuzzle, row: NDArray[np.int64]) -> Examples:
 def sudoku_csv(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
     """Read a .csv of Ye et al.'s or of Sudoku-Extreme, by its first line. Empty cells are 0 or ."""
     lines = read_lines(path)
-    row = CSV_ROWS.get(lines[0] if lines else "")
+    row = CSV_ROWS.get(lines[0].replace('"', "") if lines else "")
     if row is None:
         raise ValueError(
             f"{path}: its first line is {''.join(lines[:1])[:80]!r}, must be {' or '.join(CSV_ROWS)}"
@@ -133,21 +133,27 @@ def sudoku_csv(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:
 
 def quiz_row(task: Sudoku | SudokuPuzzle, line: str) -> Examples:
     """Return one example of Ye et al.'s Sudoku."""
-    return puzzle_row(task, line.split(","), columns=2)
+    return puzzle_row(task, columns_of(line), columns=2)
 
 
 def extreme_row(task: Sudoku | SudokuPuzzle, line: str) -> Examples:
-    """Return one example of Sudoku-Extreme, whose source may be quoted. Raise ValueError if it is invalid."""
-    try:
-        (columns,) = csv.reader([line], strict=True)
-    except csv.Error as error:
-        raise ValueError(f"not a row of a .csv ({error})") from None
+    """Return one example of Sudoku-Extreme. Raise ValueError if the row is invalid."""
+    columns = columns_of(line)
     if len(columns) != 4:
         raise ValueError(f"{len(columns)} columns: must be 4")
     _, question, answer, rating = columns
     if not (rating.isascii() and rating.isdigit()):
         raise ValueError(f"rating {rating!r}: must be a whole number from 0")
     return puzzle_row(task, [question, answer], columns=2)
+
+
+def columns_of(line: str) -> list[str]:
+    """Return the columns of a row of a .csv, quoted or not. Raise ValueError if a quote does not end."""
+    try:
+        (columns,) = csv.reader([line], strict=True)
+    except csv.Error as error:
+        raise ValueError(f"not a row of a .csv ({error})") from None
+    return columns
 
 
 def sudoku_lines(task: Sudoku | SudokuPuzzle, path: Path) -> Iterator[Record]:

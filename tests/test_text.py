@@ -565,6 +565,18 @@ def test_folder_source_reads_text_files_and_counts_the_others(tmp_path, capsys):
         list(documents(place, "text"))
 
 
+def test_blank_lines_of_json_are_skipped_and_counted(tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(b'\n{"text": "a"}\n \t\r\n{"text": "b"}\n\n')
+    assert list(documents(file, "text")) == ["a", "b"]
+    file.write_bytes(b'{"text": "a"}\n\nnope\n')
+    with pytest.raises(ValueError, match="line 3: not JSON"):
+        list(documents(file, "text"))
+    file.write_bytes(b'{"text": "a"}\n\n{"text": "\xff"}\n')
+    with pytest.raises(ValueError, match=r"not UTF-8 at byte 25 \(line 3\)"):
+        list(documents(file, "text"))
+
+
 def test_lines_of_json_are_named_where_they_cannot_be_read(tmp_path):
     file, fine = tmp_path / "a.JSONL", b'\xef\xbb\xbf{"text": "a"}\n'
     for content, message in {

@@ -128,10 +128,13 @@ def rows_of_datasets(name: str, field: str) -> Iterator[str]:
 
 
 def json_lines(file: Path, field: str) -> Iterator[str]:
-    """Yield the field of each line. Raise ValueError naming a line that does not have it."""
+    """Yield the field of each line that is not blank. Raise ValueError naming a line without it."""
     offset = 0
     with open_source(file) as lines:
         for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                offset += len(line)
+                continue
             try:
                 content = json.loads(line.decode().removeprefix("\ufeff"))
             except UnicodeDecodeError as error:

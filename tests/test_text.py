@@ -134,6 +134,8 @@ def test_lines_of_json_and_one_long_text(tmp_path):
 BAD = {
     "no utf-8": ("a.txt", b"fine\nnot \xff fine", [], r"a.txt: not UTF-8 at byte 9 \(line 2\)"),
     "no json": ("a.jsonl", b'{"text": "a"}\nnope\n', [], "line 2: not JSON"),
+    "columns": ("a.CSV", b"text,label\nhello,1\n", [], "a.CSV: columns are read from a .jsonl only"),
+    "tabs": ("a.tsv", b"text\tlabel\nhello\t1\n", [], "rename the file to .txt to read all of it as one"),
     "empty": ("a.txt", b"  \n", [], "no text: the source has no document"),
     "too short": ("a.txt", b"short", [], "not enough text for one sequence of 256 tokens"),
     "of puzzles": ("a.txt", b"text", ["--clues", "30"], "--clues 30: text has no such setting"),
@@ -365,7 +367,10 @@ MISTAKES = {
     "data text --source {run}/metrics.jsonl --field loss": (
         "metrics.jsonl, line 1: has no text in the field loss"
     ),
-    "data text --source {run}/tokenizer.json --field text": "tokenizer.json has no fields. Leave it out",
+    "data text --source README.md --field text": "README.md has no fields. Leave it out",
+    "data text --source {run}/tokenizer.json --field text": (
+        "tokenizer.json: columns are read from a .jsonl only. Write each text as a line"
+    ),
     "data text --source {run} --skip-bad": "--skip-bad: text has no such setting",
     "data text --source {run}/none": (
         "not found. Name a text file, a directory of them, a .jsonl, or hub:OWNER/NAME"

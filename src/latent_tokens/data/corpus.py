@@ -37,6 +37,7 @@ from latent_tokens.tasks.text.tokenizer import (
 )
 
 BATCH = 64  # documents tokenized at a time
+TABLES = (".csv", ".tsv", ".json")  # endings of files whose text is in columns or fields
 MAX_HELD_OUT = 1_024  # default number of sequences for validation and for the test, at most
 OF_PUZZLES = (
     "padding",
@@ -116,6 +117,11 @@ def check_text_config(config: DataConfig) -> None:
             "Name a text file, a directory of them, or a .jsonl."
         )
     source = Path(str(config.source))
+    if source.suffix.lower() in TABLES and source.is_file():
+        raise ValueError(
+            f"source={source}: columns are read from a .jsonl only. Write each text as a line "
+            '{"text": ...} of a .jsonl, or rename the file to .txt to read all of it as one text.'
+        )
     if config.field is not None and not has_fields(source):
         raise ValueError(
             f"field={config.field}: is for a .jsonl or a data set of the library datasets, "

@@ -10,6 +10,8 @@ from latent_tokens.checks import check_choice, check_int, check_threads
 from latent_tokens.configs.forms import set_paths
 from latent_tokens.configs.names import PrecisionSetting
 
+DemoScale = Literal["full", "smoke"]
+
 
 @dataclass(frozen=True)
 class DemoConfig:
@@ -20,7 +22,7 @@ class DemoConfig:
 
     out: Path = Path("runs/demo")
     """Directory to write. It must be missing or empty."""
-    scale: Literal["full", "smoke"] = "full"
+    scale: DemoScale = "full"
     """Size of the run. full takes minutes. smoke takes seconds, checks that everything runs, and trains next
     to nothing."""
     every_method: bool = False
@@ -35,7 +37,7 @@ class DemoConfig:
 
     def __post_init__(self) -> None:
         set_paths(self, "out")
-        check_choice("scale", self.scale, ("full", "smoke"))
+        check_choice("scale", self.scale, get_args(DemoScale))
         check_choice("precision", self.precision, get_args(PrecisionSetting))
         check_threads(self.threads)
         check_int("seed", self.seed, 0)

@@ -51,13 +51,13 @@ class Line:
 
     @property
     def by_seed(self) -> dict[int, float]:
-        """The value of each training seed: percent correct, or a loss.
+        """The value of each training seed: percent correct, or a loss."""
+        return {row["train_seed"]: self.value_in(row) for row in self.rows}
 
-        Nats are those of the sequences, because a row rounds their mean.
-        """
-        exact = {row["train_seed"]: held_out(row) for row in self.rows if self.metric == "nats_per_token"}
-        every = {row["train_seed"]: value_of(row, self.metric) for row in self.rows}
-        return every | {seed: nats for seed, nats in exact.items() if nats is not None}
+    def value_in(self, row: Row) -> float:
+        """Return the value of a result. Nats are those of the sequences, because a row rounds their mean."""
+        nats = held_out(row) if self.metric == "nats_per_token" else None
+        return value_of(row, self.metric) if nats is None else nats
 
     def of_seeds(self, seeds: Sequence[int]) -> Line:
         """Return the line with the results of some training seeds only."""

@@ -71,8 +71,9 @@ def estimate(works: Iterable[Work]) -> float:
     for work in works:
         first = work.recipes[0]
         training, length = first.training, first.length
-        if not work.missing or first.imported or training.size is None:
+        if not work.missing or not first.is_trained_here:
             continue
+        assert training.size is not None
         rate = step_seconds(training.size, training.batch_size, length)
         total += work.steps_left * rate
         for recipe in work.missing:

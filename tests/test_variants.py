@@ -332,6 +332,10 @@ def test_numbers_of_one_policy_only_are_dashed_lines():
     assert [tick.get_text() for tick in axes.get_yticklabels()][-2:] == ["random", "default"]
 
 
+def test_the_legend_says_so_if_a_method_has_no_choice_of_n():
+    assert drawn("ablation-targets", 40.0).get_legend_handles_labels()[1][-1] == "fixed n"
+
+
 def test_methods_have_one_order_in_legends():
     for name in ("figure-1", "ablation-candidates"):
         labels = [text.get_text() for text in drawn(name, 40.0).get_legend().get_texts()]

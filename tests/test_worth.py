@@ -94,7 +94,19 @@ def test_figure_has_a_panel_per_model_and_one_of_blocks(shown, tmp_path, monkeyp
     limits = [axes.get_ylim() for axes in sheet.axes]
     assert len(set(limits[:4])) == 1  # one for each model
     assert limits[4] != limits[0]
+
+
+def test_figure_without_rows_of_n_0_has_no_panel_of_it(shown, tmp_path):
     assert draw_worth([replace(line, rows=()) for line in shown], NAME, "", tmp_path / "none") == []
+    compared = [line if line.cell.latents else replace(line, rows=()) for line in shown]
+    assert draw_worth(compared, NAME, "", tmp_path / "none") == []
+    in_order = [
+        replace(line, rows=()) if line.cell.task == "smollm2" and not line.cell.latents else line
+        for line in shown
+    ]
+    drawn = draw_worth(in_order, NAME, "", tmp_path / NAME)[1].read_text()
+    assert "<!-- scdm -->" in drawn
+    assert "SmolLM2" not in drawn
 
 
 def test_adapted_model_of_the_recipe_is_the_stored_one():

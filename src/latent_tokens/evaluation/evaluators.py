@@ -190,11 +190,6 @@ def language_model(name: str, device: str) -> LanguageModel:
     return LanguageModel(name, device)
 
 
-def is_installed(name: str) -> bool:
-    """Return whether the evaluator model that is a package is installed."""
-    return name == SMOLLM2 and all(find_spec(package) is not None for package in SMOLLM2_PACKAGES)
-
-
 def packaged(name: str) -> str:
     """Return the directory of the evaluator model that is a package. Raise ValueError if it is missing."""
     specs = {package: find_spec(package) for package in SMOLLM2_PACKAGES}

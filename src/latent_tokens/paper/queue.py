@@ -166,7 +166,7 @@ def run_queue(works: Sequence[Work], config: ReproduceConfig, results: Path) -> 
                 show(job, bars, results)
     if signals:
         left = len(waiting) + len(jobs)
-        raise Preempted(f"stopped with {left} models left. The same command resumes.", signals)
+        raise Preempted(f"stopped with {left} models left", signals)
     if failed:
         raise ValueError(f"{len(failed)} of the models failed: {', '.join(failed)}")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from latent_tokens.checks import did_you_mean
 from latent_tokens.configs import ReproduceConfig, ScaleName
-from latent_tokens.evaluation.evaluators import SMOLLM2, is_installed, language_model
+from latent_tokens.evaluation.evaluators import language_model
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.evaluation.rows import Row, metric_of
 from latent_tokens.paper.catalogue import CATALOGUE
@@ -21,7 +21,6 @@ from latent_tokens.paper.plan import Work, estimate, plan
 from latent_tokens.paper.queue import in_order, read_queue, run_queue
 from latent_tokens.paper.recipes import Recipe, recipes
 from latent_tokens.paper.runs import check_together, measured, run
-from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import markdown
 from latent_tokens.paper.texts import draw_text, text_markdown
 from latent_tokens.paper.worth import draw_worth, worth_markdown
@@ -53,9 +52,8 @@ def reproduce(config: ReproduceConfig) -> str:
     if config.experiment == "missing":
         stored = measured(folder / ROWS)
         return as_markdown(missing_table(config.scale, config.runs, stored, config.seeds, config.judge))
-    judge = config.judge or default_judge(config.scale)
     names = tuple(EXPERIMENTS) if config.experiment == "all" else (config.experiment,)
-    requested = {name: recipes(name, config.scale, config.runs, config.seeds, judge) for name in names}
+    requested = {name: recipes(name, config.scale, config.runs, config.seeds, config.judge) for name in names}
     every = list({recipe.hash: recipe for each in requested.values() for recipe in each}.values())
     if config.model is not None:
         every = of_model(every, config.model)
@@ -64,8 +62,9 @@ def reproduce(config: ReproduceConfig) -> str:
         works = in_order(works, read_queue(config.queue, config))
     if config.status:
         return status(works)
-    if any(recipe.judge for work in works for recipe in work.missing) and judge != "trigrams":
-        language_model(judge, str(fastest_device()))  # raise for a missing one before hours of training
+    for judge in dict.fromkeys(recipe.judge for work in works for recipe in work.missing):
+        if judge not in (None, "trigrams"):
+            language_model(judge, str(fastest_device()))  # raise for a missing one before hours of training
     folder.mkdir(parents=True, exist_ok=True)
     if config.model is not None:
         run(every, folder / ROWS, on_row=say)
@@ -88,14 +87,6 @@ def of_model(listed: Sequence[Recipe], model: str) -> list[Recipe]:
         hint = did_you_mean(model, dict.fromkeys(recipe.model for recipe in listed))
         raise ValueError(f"model={model}: is not one of the models that --status lists{hint}")
     return of_it
-
-
-def default_judge(scale: ScaleName) -> str:
-    """Return the evaluator model of a scale's texts, or trigrams if its package is not installed."""
-    name = SCALES[scale].texts.judge
-    if name == SMOLLM2 and not is_installed(SMOLLM2):
-        return "trigrams"
-    return name
 
 
 def say(row: Row) -> None:

@@ -103,16 +103,15 @@ def cells_of(line: Line, lines: Sequence[Line]) -> tuple[str, ...]:
 def draw_worth(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
     """Write STEM.png and STEM.svg: a panel per model over n, and one over the length of blocks.
 
-    Models without results have no panel.
+    Models without a difference to n = 0 have no panel.
     """
     from matplotlib.figure import Figure
 
     shown = [line for line in lines if line.rows]
-    models = [
-        model
-        for model in dict.fromkeys(model_of(line.cell) for line in shown)
-        if sum(model_of(line.cell) == model for line in shown) > 1
-    ]
+    by_model: dict[str, list[Line]] = {}
+    for line in shown:
+        by_model.setdefault(model_of(line.cell), []).append(line)
+    models = [model for model, its_lines in by_model.items() if curves_of(its_lines)]
     if not models:
         return []
     in_blocks = [line for line in shown if block_of(line.cell) is not None and line.cell.latents != 0]
@@ -122,7 +121,7 @@ def draw_worth(lines: Sequence[Line], experiment: str, command: str, stem: Path)
     for axes in panels[1 : len(models)]:
         axes.sharey(panels[0])
     for axes, model in zip(panels, models, strict=False):
-        over_latents(axes, [line for line in shown if model_of(line.cell) == model])
+        over_latents(axes, by_model[model])
         axes.set_title(model, fontsize=10)
     if in_blocks:
         over_blocks(panels[-1], shown)
@@ -143,8 +142,7 @@ def draw_worth(lines: Sequence[Line], experiment: str, command: str, stem: Path)
 
 def over_latents(axes: Axes, lines: Sequence[Line]) -> None:
     """Draw the difference to n = 0 over n, one curve per policy, side by side."""
-    curves = {policy: points_of(lines, policy) for policy in LINES}
-    curves = {policy: points for policy, points in curves.items() if len(points) > 1}
+    curves = curves_of(lines)
     numbers = sorted({n for points in curves.values() for n, *_ in points})
     for number, (policy, points) in enumerate(curves.items()):
         at, above, half = zip(*points, strict=True)
@@ -161,6 +159,12 @@ def over_latents(axes: Axes, lines: Sequence[Line]) -> None:
             label=policy,
         )
     axes.set(xticks=range(len(numbers)), xticklabels=numbers, xlabel="latent tokens n")
+
+
+def curves_of(lines: Sequence[Line]) -> dict[str, list[tuple[int, float, float]]]:
+    """Return the points of each policy that has more than n = 0."""
+    curves = {policy: points_of(lines, policy) for policy in LINES}
+    return {policy: points for policy, points in curves.items() if len(points) > 1}
 
 
 def points_of(lines: Sequence[Line], policy: str) -> list[tuple[int, float, float]]:
@@ -196,6 +200,8 @@ def over_blocks(axes: Axes, lines: Sequence[Line]) -> None:
             if above is not None:
                 size = block_of(line.cell)
                 points.append((len(sizes) if size is None else sizes.index(size), *above))
+        if not points:
+            continue
         at, means, halves = zip(*sorted(points), strict=True)
         axes.errorbar(
             at, means, halves, marker="o", markersize=4, capsize=3,

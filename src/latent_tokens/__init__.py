@@ -63,7 +63,8 @@ if TYPE_CHECKING:
     from latent_tokens.evaluation.held_out import nats_along_orders as nats_along_orders
     from latent_tokens.evaluation.measurements import results as results
     from latent_tokens.evaluation.solve import solve as solve
-    from latent_tokens.model.model import Model as Model, load as load, train as train
+    from latent_tokens.model.loading import load as load, train as train
+    from latent_tokens.model.model import Model as Model
     from latent_tokens.model.outputs import ResultTable as ResultTable, Samples as Samples
     from latent_tokens.network.contract import check_network as check_network
     from latent_tokens.network.fast import generate as generate
@@ -116,7 +117,8 @@ HOMES = {
     "checkpoints.pretrained": ("from_pretrained", "save_pretrained"),
     "checkpoints.stored_methods": ("load_method",),
     "core.relevance": ("influence", "relevant"),
-    "model.model": ("Model", "load", "train"),
+    "model.loading": ("load", "train"),
+    "model.model": ("Model",),
     "model.outputs": ("ResultTable", "Samples"),
     "network.contract": ("check_network",),
     "network.transformer": ("Transformer",),

@@ -8,16 +8,13 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from torch import nn
 
-from latent_tokens.checkpoints.opening import check_learned, learned_task, model_of
-from latent_tokens.checkpoints.pretrained import check_fits, find, from_pretrained
-from latent_tokens.checks import changed, check_choice, check_settings
-from latent_tokens.configs import EvalConfig, SamplingConfig, TrainConfig
+from latent_tokens.checkpoints.pretrained import check_fits
+from latent_tokens.checks import changed, check_choice
+from latent_tokens.configs import EvalConfig, SamplingConfig
 from latent_tokens.core.decoding import Decoding
 from latent_tokens.core.decoding_checks import is_off_distribution
-from latent_tokens.core.methods import Method, name_of
-from latent_tokens.core.wrappers import unwrap
+from latent_tokens.core.methods import Method
 from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.evaluators import judge_of
 from latent_tokens.evaluation.generative_perplexity import evaluate_text
@@ -27,10 +24,8 @@ from latent_tokens.evaluation.settings import check_counts, check_policy, decodi
 from latent_tokens.model.outputs import ResultTable, Samples
 from latent_tokens.model.prompts import Prompt, problems_of
 from latent_tokens.network.transformer import Transformer
-from latent_tokens.plugins import is_dotted
 from latent_tokens.sharing.hub_methods import push_to_hub, save_pretrained
-from latent_tokens.tasks import Language, Task, Text, check_instance, errors_of
-from latent_tokens.training.loop import fit
+from latent_tokens.tasks import Language, Task, Text, errors_of
 
 FUNCTIONS = {setting.name for setting in fields(Decoding)}  # the settings that can be functions
 FOR_SAMPLING = (*(setting.name for setting in fields(SamplingConfig)), "confidence")
@@ -187,78 +182,3 @@ class Model:
         check_policy(self.method, policy)
         decoding = replace(decoding, latent_policy=policy_for(self.net, self.task, policy))
         return replace(decoding, **functions), config.seed
-
-
-def load(
-    folder_or_name: str | Path,
-    *,
-    task: str | Language | None = None,
-    method: str | None = None,
-    base: str | Path | None = None,
-) -> Model:
-    """Return the model of a directory, a bundled model, or a model of the Hugging Face Hub, OWNER/NAME.
-
-    It is in eval mode, on the fastest device available.
-
-    Args:
-        folder_or_name: the directory or name.
-        task: the task that it learned, if that is your own: an object, or module:Name. None: the one that the
-            directory names.
-        method: its method, if that has functions of your own, as module:name. None: the one of the directory.
-        base: the model that a LoRA adapter belongs to, as for `from_pretrained`.
-
-    Raises:
-        ValueError: as `from_pretrained`, or the task is not one of this version.
-
-    Example:
-        >>> model = load("sudoku-6-scdm")
-        >>> model.task.name
-        'sudoku-6'
-    """
-    folder = find(folder_or_name)
-    net = model_of(folder, method, base)
-    if task is None or isinstance(task, str):
-        learned: Language = learned_task(folder, task)
-    else:
-        check_instance(task)
-        check_learned(task.name, task, folder)
-        learned = task
-    return Model(net, net.method, learned, folder)
-
-
-def train(
-    task: str | Language, method: str | Method, *, net: nn.Module | None = None, **settings: Any
-) -> Model:
-    """Train a model with `fit`, and return it.
-
-    Args:
-        task: the name of a task, or your own.
-        method: the name of a method, or your own.
-        net: your own network, which is trained in place. It needs `out`.
-        **settings: any field of `TrainConfig` (`steps=600`, `size="tiny"`, `start="runs/other"`).
-
-    Raises:
-        ValueError: as `fit`.
-
-    Example:
-        mine = train("sudoku-4", "scdm", steps=600)
-        print(mine.generate(num_samples=100, latents="all").valid.mean())
-    """
-    if not isinstance(task, str) and not isinstance(getattr(task, "name", None), str):
-        raise ValueError(f"task={task!r}: must be a task, or its name like 'sudoku-4'")
-    if not isinstance(method, str | Method):
-        raise ValueError(f"method={method!r}: must be a method, or its name like 'scdm'")
-    task_name = task if isinstance(task, str) else task.name
-    method_name = method if isinstance(method, str) else name_of(method)
-    check_settings(TrainConfig, settings)
-    config = TrainConfig(task_name, method_name, **settings)
-    own_task = None if isinstance(task, str) else task
-    own_method = None if isinstance(method, str) else method
-    folder = fit(config, own_method, net=net, task=own_task)
-    # The task of another name is that of the directory, with the settings of its data set.
-    typed = task if own_task is not None or is_dotted(task_name) else None
-    if net is None:
-        return load(folder, task=typed)
-    trained = cast(Transformer, unwrap(from_pretrained(folder, net=net)))
-    learned = learned_task(folder, typed) if typed is None or isinstance(typed, str) else typed
-    return Model(trained, trained.method, learned, folder)

@@ -1,6 +1,5 @@
 """Ablations change the setting that they name, and watchers record the predictions."""
 
-import re
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -18,7 +17,6 @@ from latent_tokens import METHODS, TASKS, Decoding, EvalConfig, Showing, evaluat
 from latent_tokens.configs import ExperimentName
 from latent_tokens.core.sampling import generate
 from latent_tokens.data.datasets import task_of
-from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper import figures
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.curves import share_limits
@@ -336,13 +334,6 @@ def test_the_legend_says_so_if_a_method_has_no_choice_of_n():
     assert drawn("ablation-targets", 40.0).get_legend_handles_labels()[1][-1] == "fixed n"
 
 
-def test_methods_have_one_order_in_legends():
-    for name in ("figure-1", "ablation-candidates"):
-        labels = [text.get_text() for text in drawn(name, 40.0).get_legend().get_texts()]
-        methods = [re.split("[ ,]", label)[0] for label in labels]
-        assert methods == sorted(methods, key=list(METHOD_COLORS).index)
-
-
 def test_captions_name_samples_seeds_candidates_and_threads(tmp_path):
     row = {"metric": "valid", "valid": 40.0, "num_samples": 1_000, "train_seed": 0, "order": "top_prob"}
     measured = row | {"candidates": 4, "device": "cpu", "threads": 1, "forward_passes": 36}
@@ -512,6 +503,10 @@ def test_equal_compute_has_tokens_of_training_and_of_inference():
     points, notes = curves_of(decoded)
     assert points["scdm, n=0"] == [(700, 40), (700, 40)]
     assert notes == {"", "3x"}
+    axes = Figure().subplots()
+    decoded.paint(axes, decoded.lines)
+    styles = {curve.get_label(): curve.lines[0].get_linestyle() for curve in axes.containers}
+    assert (styles["scdm, n=0"], styles["scdm, n=all"]) == ("--", "-")
 
 
 @pytest.mark.parametrize("name", ["figure-depth", "figure-equal-compute"])

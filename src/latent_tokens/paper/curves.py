@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import log2
@@ -13,6 +12,14 @@ from latent_tokens.evaluation.report import ORDER_NAMES
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.experiments import WINDOWED
+from latent_tokens.paper.legends import (
+    DASHED,
+    MARKERS,
+    STYLES_OF_ORDERS,
+    kind,
+    legend_below,
+    style_of,
+)
 from latent_tokens.paper.lines import Line
 from latent_tokens.paper.scales import Latents
 from latent_tokens.paper.variants import VARIANTS
@@ -27,8 +34,6 @@ Key = tuple[str, str, Latents]
 
 LOWEST_TOP = 10  # percent: a shorter axis would show noise as a curve
 HEADROOM = 1.05  # of the highest interval
-STYLES = ("-", "--", ":", "-.")
-MARKERS = ("o", "s", "^", "D")
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,8 @@ def draw_group(
     color = METHOD_COLORS[name]
     if axis.value(lines[0].cell) is None:
         mean = lines[0].mean
-        axes.axhline(mean, linewidth=1, linestyle="--", color=color, label=f"{label} {mean:.0f}")
+        style = STYLES_OF_ORDERS.get(order, DASHED)
+        axes.axhline(mean, linewidth=1.2, linestyle=style, color=color, label=f"{label} {mean:.0f}", zorder=3)
         return
 
     # A function of the number of clean tokens is not a point of the curve, so it is not joined to it.
@@ -107,7 +113,7 @@ def draw_group(
                 marker=MARKERS[number],
                 capsize=3,
                 color=color,
-                linestyle=STYLES[number] if is_joined else "none",
+                linestyle=style_of(n) if is_joined and len(points) > 1 else "none",
                 label=label if is_joined else None,
             )
 
@@ -159,24 +165,6 @@ def tick_label(value: Value, lines: Sequence[Line], axis: Axis) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def legend_below(axes: Axes) -> None:
-    """Draw a legend of two columns under the panel, so that it hides no curve. Methods are in one order."""
-    order = list(METHOD_COLORS)
-    handles, labels = axes.get_legend_handles_labels()
-    methods = [re.split("[ ,]", label)[0] for label in labels]
-    ranks = [order.index(method) if method in order else 0 for method in methods]
-    in_order = sorted(range(len(labels)), key=lambda i: ranks[i])
-    axes.legend(
-        [handles[i] for i in in_order],
-        [labels[i] for i in in_order],
-        fontsize=7,
-        frameon=False,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.16),
-        ncols=2,
-    )
-
-
 def share_limits(panels: Sequence[Axes]) -> None:
     """Give panels of the same quantity the same vertical limits."""
     for quantity in {axes.get_ylabel() for axes in panels}:
@@ -185,11 +173,6 @@ def share_limits(panels: Sequence[Axes]) -> None:
         top = max(axes.get_ylim()[1] for axes in alike)
         for axes in alike:
             axes.set_ylim(bottom, top)
-
-
-def kind(cell: Cell) -> str:
-    """Return the name of the method without its window."""
-    return re.sub(r"-[0-9]+$", "", cell.method)
 
 
 def family(cell: Cell) -> str:

@@ -14,17 +14,14 @@ from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.curves import (
     CANDIDATES,
     LATENTS,
-    MARKERS,
     STEPS,
-    STYLES,
     Axis,
     bars,
     curves,
-    kind,
-    legend_below,
     share_limits,
 )
 from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED
+from latent_tokens.paper.legends import MARKERS, STYLES, by_method, kind, legend_below, style_of
 from latent_tokens.paper.lines import Line, measurement, stand_in
 from latent_tokens.paper.scales import Latents
 from latent_tokens.paper.tokens import Painter, Panel, token_panels
@@ -47,7 +44,7 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
     """
     from matplotlib.figure import Figure
 
-    shown = [line for line in lines if line.rows]
+    shown = by_method([line for line in lines if line.rows])
     if not shown:
         return []
     over = EXPERIMENTS[experiment].over
@@ -139,7 +136,7 @@ def dots(axes: Axes, lines: Sequence[Line]) -> None:
     numbers = sorted({line.cell.latents for line in lines}, key=by_number)
     rows_of = {n: {named(line.cell) for line in lines if line.cell.latents == n} for n in numbers}
     limits = [n for n in numbers if len(rows_of[n]) == 1 < max(map(len, rows_of.values()))]
-    limits = limits[: len(STYLES) - 1]
+    limits = [n for n in limits if n in (0, "all")]
     numbers = [n for n in numbers if n not in limits]
     points = [line for line in lines if line.cell.latents in numbers]
     names = list(dict.fromkeys(named(line.cell) for line in reversed(points)))
@@ -154,8 +151,8 @@ def dots(axes: Axes, lines: Sequence[Line]) -> None:
         )  # fmt: skip
     for line in lines:
         if line.cell.latents in limits:
-            style = STYLES[1 + limits.index(line.cell.latents)]
-            axes.axvline(line.mean, linewidth=1, linestyle=style, color=METHOD_COLORS[kind(line.cell)])
+            color = METHOD_COLORS[kind(line.cell)]
+            axes.axvline(line.mean, linewidth=1, linestyle=style_of(line.cell.latents), color=color)
 
     # Labels, limits and the legend.
     labels = [name.split("\n")[-1] for name in names] if len(methods) == 1 else names
@@ -168,8 +165,8 @@ def dots(axes: Axes, lines: Sequence[Line]) -> None:
         color = METHOD_COLORS[kind(lines[0].cell)] if len(methods) == 1 else "dimgray"
         for index, n in enumerate(numbers):
             axes.plot([], [], MARKERS[index], color=color, alpha=1 - FADING * index, label=numbered(n))
-        for index, n in enumerate(limits):
-            axes.plot([], [], STYLES[1 + index], color=color, linewidth=1, label=numbered(n))
+        for n in limits:
+            axes.plot([], [], style_of(n), color=color, linewidth=1, label=numbered(n))
         legend_below(axes)
 
 
@@ -204,14 +201,14 @@ def ahead(axes: Axes, lines: Sequence[Line]) -> None:
             list(shares.values()),
             marker="o" if line.cell.order == "top_prob" else "s",
             markersize=3,
-            linestyle=STYLES[line.cell.latents == "all"],
+            linestyle=style_of(line.cell.latents),
             color=METHOD_COLORS[kind(line.cell)],
             label=with_latents(name, line.cell.latents, ", "),
         )
     axes.set(xlabel="steps until the latent is decoded", ylim=(0, 100))
-    axes.set_ylabel("latents predicted as decoded later, % (valid boards)")
+    axes.set_ylabel("latents predicted as decoded later, %\n(valid boards)")
     axes.grid(axis="y", alpha=0.3)
-    axes.legend(fontsize=8, frameon=False)
+    legend_below(axes)
 
 
 def lost(axes: Axes, lines: Sequence[Line]) -> None:

@@ -13,9 +13,9 @@ from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown, save_sheet
 from latent_tokens.palette import METHOD_COLORS, PAGE
-from latent_tokens.paper.curves import legend_below
 from latent_tokens.paper.entropy import NATS_PER_CELL
 from latent_tokens.paper.experiments import EXPERIMENTS
+from latent_tokens.paper.legends import by_method, legend_below
 from latent_tokens.paper.lines import Line, stand_in
 from latent_tokens.paper.variants import IN_NATS, label
 
@@ -122,7 +122,7 @@ def draw_nats(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
     """
     from matplotlib.figure import Figure
 
-    shown = [line for line in lines if line.rows]
+    shown = by_method([line for line in lines if line.rows])
     orders = list(dict.fromkeys(line.cell.order for line in shown))
     if not orders:
         return []

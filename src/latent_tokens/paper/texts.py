@@ -20,6 +20,7 @@ from latent_tokens.network.transformer import Transformer
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.held_out import held_out, measure_held_out, nats_above, text_of_model
+from latent_tokens.paper.legends import MARKERS, by_method, legend_below
 from latent_tokens.paper.lines import Line
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.reference import TEXT
@@ -30,7 +31,6 @@ HEADINGS = (
     "held-out nats per token", "difference to n = 0", "relative cost", "texts", "evaluator",
 )  # fmt: skip
 DODGE = 0.16  # between the points of two methods
-MARKERS = ("o", "s", "D")
 INTERVALS: tuple[tuple[Literal["ci95", "entropy_ci95"], int], ...] = (("ci95", 1), ("entropy_ci95", 2))
 LEGEND = (
     "Perplexity of generated texts under the evaluator model, and entropy of a text's tokens in nats,"
@@ -137,16 +137,18 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
     """
     from matplotlib.figure import Figure
 
-    shown = [line for line in lines if line.rows]
+    shown = by_method([line for line in lines if line.rows])
     dial = list(dict.fromkeys(line.cell.latents for line in shown if line.cell.latents is not None))
     if len(dial) < 2:
         return []
-    sheet = Figure(figsize=(9, 4.2), layout="constrained")
-    panels = [("perplexity", "perplexity under the evaluator model")]
+    sheet = Figure(figsize=(9, 4.6), layout="constrained")
+    panels = [("perplexity", "perplexity\nunder the evaluator model")]
     if any(held_out(line.rows[0]) is not None and without_latents(line, shown) for line in shown):
-        panels.insert(0, ("difference", "held-out nats per token, difference to n = 0"))
+        panels.insert(0, ("difference", "held-out nats per token,\ndifference to n = 0"))
+    methods = list(dict.fromkeys(line.cell.method for line in shown))
+    methods_over_n = (line.cell.method for line in shown if line.cell.latents is not None)
+    curves = list(dict.fromkeys(methods_over_n))
     for axes, (what, text) in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        methods = list(dict.fromkeys(line.cell.method for line in shown))
         for method in methods:
             method_lines = [line for line in shown if line.cell.method == method]
             points = [
@@ -157,16 +159,16 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
                 for _, value, _ in points:
                     axes.axhline(value, linewidth=1, linestyle="--", color=color, label=method)
             elif points:
-                aside = DODGE * (methods.index(method) - (len(methods) - 1) / 2)
+                aside = DODGE * (curves.index(method) - (len(curves) - 1) / 2)
                 offsets = [dial.index(line.cell.latents or 0) + aside for line, _, _ in points]
                 bars = np.array([bar or (0.0, 0.0) for _, _, bar in points]).T
-                marker = MARKERS[methods.index(method)]
+                marker = MARKERS[curves.index(method)]
                 values = [value for _, value, _ in points]
                 axes.errorbar(offsets, values, bars, marker=marker, capsize=3, color=color, label=method)
         axes.set(xticks=range(len(dial)), xticklabels=dial, xlabel="latent tokens n", ylabel=text)
         axes.grid(axis="y", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-    sheet.axes[-1].legend(fontsize=8, frameon=False)
+        legend_below(axes)
     judges = ", ".join(dict.fromkeys(line.rows[0]["judge"] for line in shown))
     num_seeds = max(len(line.rows) for line in shown)
     intervals = "95% intervals over texts or held-out sequences, one training seed"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from latent_tokens.evaluation.report import ORDER_NAMES
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.cells import Cell, TokenAxis
-from latent_tokens.paper.curves import STYLES, bars, kind, legend_below
+from latent_tokens.paper.curves import bars
+from latent_tokens.paper.legends import DASH_DOTTED, kind, legend_below, style_of
 from latent_tokens.paper.lines import Line, stand_in
 from latent_tokens.paper.scales import Latents
 from latent_tokens.paper.variants import OFF_DISTRIBUTION, VARIANTS
@@ -103,6 +104,7 @@ def token_curves(
     for (name, n), group in curves.items():
         points = sorted(group, key=lambda line: (NUMBERS[axis](line), trained_tokens(line)))
         places = [NUMBERS[axis](line) for line in points]
+        style = DASH_DOTTED if is_off_distribution(points[0].cell) else style_of(n)
         axes.errorbar(
             places,
             [line.mean for line in points],
@@ -111,7 +113,7 @@ def token_curves(
             markersize=4,
             capsize=3,
             color=METHOD_COLORS[kind(points[0].cell)],
-            linestyle=STYLES[n == 0 or is_off_distribution(points[0].cell)],
+            linestyle=style if len(points) > 1 else "none",
             label=name if n is None else f"{name}, n={n}",
         )
         for line, place in zip(points, places, strict=True) if axis == "decoded" else ():

@@ -15,6 +15,7 @@ from latent_tokens.palette import METHOD_COLORS, PAGE
 from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.held_out import held_out, nats_above
+from latent_tokens.paper.legends import by_method, legend_below
 from latent_tokens.paper.lines import Line
 from latent_tokens.paper.scales import SMOLLM2
 
@@ -107,7 +108,7 @@ def draw_worth(lines: Sequence[Line], experiment: str, command: str, stem: Path)
     """
     from matplotlib.figure import Figure
 
-    shown = [line for line in lines if line.rows]
+    shown = by_method([line for line in lines if line.rows])
     by_model: dict[str, list[Line]] = {}
     for line in shown:
         by_model.setdefault(model_of(line.cell), []).append(line)
@@ -130,7 +131,7 @@ def draw_worth(lines: Sequence[Line], experiment: str, command: str, stem: Path)
         axes.axhline(0, color=PAGE["edge"], linewidth=1)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.3)
-        axes.legend(fontsize=8, frameon=False)
+        legend_below(axes)
     row = shown[0].rows[0]
     counts = " or ".join(map(str, sorted({len(line.rows[0]["held_out_nats"]) for line in shown})))
     length = row["held_out_tokens"] // len(row["held_out_nats"])

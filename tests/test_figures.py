@@ -1,0 +1,118 @@
+"""The figures of results/: one order of methods, one place of legends, one meaning of colors and lines."""
+
+from pathlib import Path
+
+import pytest
+
+from latent_tokens.paper import figures, nats_report, texts, worth
+from latent_tokens.paper.legends import DASHED, SOLID, by_method, rank
+from latent_tokens.paper.lines import lines
+from latent_tokens.paper.recipes import recipes
+from latent_tokens.paper.reproduce import report_of
+from latent_tokens.paper.runs import measured
+
+ROWS = Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl"
+NAMES = sorted(path.stem for path in ROWS.parent.glob("*.png"))
+
+
+@pytest.fixture(scope="module")
+def stored():
+    return measured(ROWS)
+
+
+def lines_of(name, stored):
+    """Return the lines of an experiment with the results of the repository."""
+    return lines(recipes(name, "cpu", Path("runs/paper")), stored)
+
+
+@pytest.fixture
+def drawn(stored, monkeypatch):
+    """Return a function that draws an experiment, and returns the figure and its caption."""
+
+    def draw(name):
+        saved = []
+        for module in (figures, nats_report, texts, worth):
+            monkeypatch.setattr(module, "save_sheet", lambda *arguments: saved.append(arguments))
+        shown = lines_of(name, stored)
+        report_of(shown, name)[1](shown, name, "a command", Path(name))
+        ((sheet, _, caption, _),) = saved
+        return sheet, caption
+
+    return draw
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_methods_have_one_order_in_every_figure(name, drawn):
+    sheet, _ = drawn(name)
+    for axes in sheet.axes:
+        legend = axes.get_legend()
+        entries = [] if legend is None else [text.get_text() for text in legend.get_texts()]
+        from_top = [tick.get_text().partition("\n")[0] for tick in reversed(axes.get_yticklabels())]
+        panels = [panel.get_title().replace("sudoku-6, ", "") for panel in sheet.axes]
+        for names in (entries, from_top, panels):
+            ranks = [rank(each) for each in names]
+            assert ranks == sorted(ranks), names
+
+
+def test_every_method_has_a_rank_and_other_names_are_last():
+    names = ["mdm, top-prob 36", "sidm", "scdm, n=4", "SmolLM2, esolm", "arm", "ar-mtp-window, ar-mtp"]
+    ranks = [rank(name) for name in names]
+    assert ranks == sorted(set(ranks))
+    assert rank("entropy of the boards") > max(ranks)
+
+
+def test_lines_in_order_of_methods_keep_their_tasks(stored):
+    shown = by_method(lines_of("figure-latents", stored))
+    tasks = [(line.cell.task, line.cell.problems) for line in shown]
+    given = [(line.cell.task, line.cell.problems) for line in lines_of("figure-latents", stored)]
+    assert tasks == given
+    assert [line.cell.method for line in shown[:3]] == ["mdm", "sidm", "scdm"]
+
+
+def style_in(axes, label):
+    """Return the line style of a curve or a line by its label."""
+    handles, labels = axes.get_legend_handles_labels()
+    handle = handles[labels.index(label)]
+    return (handle if hasattr(handle, "get_linestyle") else handle.lines[0]).get_linestyle()
+
+
+def test_no_latents_are_dashed_and_all_are_solid(drawn):
+    labels = {
+        "ablation-candidates": "scdm, top-prob, n={}",
+        "ablation-confidence": "scdm, top-prob, n={}",
+        "ablation-latents": "n = {}",
+    }
+    for name, label in labels.items():
+        axes = drawn(name)[0].axes[0]
+        styles = [style_in(axes, label.format(n)) for n in (0, "all")]
+        assert styles == [DASHED, SOLID], name
+
+
+def test_orders_of_one_method_have_lines_of_their_own(drawn):
+    axes = drawn("figure-1-9x9")[0].axes[0]
+    for method in ("mdm", "sidm"):
+        (of_top_prob,) = [label for label in labels_of(axes) if label.startswith(f"{method}, top-prob")]
+        (of_uniform,) = [label for label in labels_of(axes) if label.startswith(f"{method}, uniform")]
+        assert style_in(axes, of_top_prob) != style_in(axes, of_uniform)
+
+
+def labels_of(axes):
+    """Return the labels of a legend."""
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+@pytest.mark.parametrize(
+    "name", ["ablation-candidates", "ablation-latents", "figure-predictions", "figure-text"]
+)
+def test_legend_is_below_the_label_of_its_axis(name, drawn):
+    sheet, _ = drawn(name)
+    sheet.draw_without_rendering()
+    for axes in sheet.axes:
+        legend = axes.get_legend().get_window_extent()
+        label = axes.xaxis.label.get_window_extent()
+        assert label.y0 - 30 < legend.y1 < label.y0
+
+
+def test_dashes_of_a_legend_are_longer_than_its_marker(drawn):
+    handles = drawn("figure-depth")[0].axes[0].get_legend()
+    assert handles.handlelength > 3

@@ -1,9 +1,12 @@
 """The figures of results/: one order of methods, one place of legends, one meaning of colors and lines."""
 
+import re
 from pathlib import Path
 
 import pytest
+from matplotlib.colors import to_hex
 
+from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper import figures, nats_report, texts, worth
 from latent_tokens.paper.legends import DASHED, SOLID, by_method, rank
 from latent_tokens.paper.lines import lines
@@ -52,6 +55,34 @@ def test_methods_have_one_order_in_every_figure(name, drawn):
         for names in (entries, from_top, panels):
             ranks = [rank(each) for each in names]
             assert ranks == sorted(ranks), names
+
+
+def color_of(handle):
+    """Return the color of a curve or a line."""
+    return to_hex((handle if hasattr(handle, "get_color") else handle.lines[0]).get_color())
+
+
+def methods_in(*texts):
+    """Return the methods that some texts name."""
+    return [word for text in texts for word in re.split(r"[ ,\n]+", text) if word in METHOD_COLORS]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_color_of_a_method_is_that_of_its_curves_only(name, drawn):
+    for axes in drawn(name)[0].axes:
+        rows = [label.get_text() for label in axes.get_yticklabels()]
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            methods = methods_in(label)[:1] or methods_in(axes.get_title(), axes.get_ylabel(), *rows)
+            is_neutral = color_of(handle) not in METHOD_COLORS.values()
+            assert is_neutral != (color_of(handle) in map(METHOD_COLORS.get, methods)), label
+            assert not (is_neutral and methods_in(label)), label
+
+
+def test_candidates_are_told_apart_without_colors_of_methods(drawn):
+    for axes in drawn("figure-dead-ends")[0].axes:
+        curves = [(color_of(line), line.get_linestyle()) for line in axes.get_lines()]
+        assert len({color for color, _ in curves}) == len({style for _, style in curves}) == 4
+        assert not {color for color, _ in curves} & set(METHOD_COLORS.values())
 
 
 def test_every_method_has_a_rank_and_other_names_are_last():

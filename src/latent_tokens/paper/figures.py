@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from latent_tokens.evaluation.report import ORDER_NAMES, save_sheet
-from latent_tokens.palette import BLUISH_GREEN, GRAY, METHOD_COLORS, STRONG_BLUE, VERMILION
+from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.curves import (
     CANDIDATES,
@@ -28,7 +28,7 @@ from latent_tokens.paper.tokens import Painter, Panel, token_panels
 from latent_tokens.paper.variants import VARIANTS, label
 
 DEAD = "dead ends, "  # the prefix of variants that count dead ends
-CANDIDATE_COLORS = {"k=1": GRAY, "k=8": STRONG_BLUE, "k=all": VERMILION, "k=growing": BLUISH_GREEN}
+NEUTRAL_COLORS = ("#949494", "#767676", "#444444", "#000000")  # of no method, from light to dark
 SPREAD = 0.15  # between the markers of a row
 FADING = 0.2  # of the opacity, from one number of latents to the next
 
@@ -213,13 +213,13 @@ def ahead(axes: Axes, lines: Sequence[Line]) -> None:
 
 def lost(axes: Axes, lines: Sequence[Line]) -> None:
     """Draw the samples without a solution left, in percent, over the number of clean tokens."""
-    for line, style in zip(lines, STYLES, strict=False):
+    for line, style, color in zip(lines, STYLES, NEUTRAL_COLORS, strict=False):
         counts = line.summed("dead_ends", "clean", "alive", "died")
         num_samples = next(iter(counts.values()))[0]
         shares = [100 * died / num_samples for died in accumulate(died for _, died in counts.values())]
         name = (line.cell.variant or "").removeprefix(DEAD)
         legend = f"{name}: {line.mean:.0f}% valid"
-        axes.plot(list(counts), shares, linestyle=style, color=CANDIDATE_COLORS[name], label=legend)
+        axes.plot(list(counts), shares, linestyle=style, color=color, label=legend)
     axes.set(xlabel="clean tokens", ylabel="boards without a solution left, %", ylim=(0, 100))
     axes.grid(axis="y", alpha=0.3)
     legend_below(axes)

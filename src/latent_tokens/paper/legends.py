@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SOLID, DASHED, DASH_DOTTED, DOTTED = "-", "--", "-.", ":"
-STYLES = (SOLID, DASHED, DOTTED, DASH_DOTTED)
+STYLES = (DOTTED, DASHED, DASH_DOTTED, SOLID)
 STYLES_OF_ORDERS = {"top_prob": DASHED, "uniform": DOTTED, "left_to_right": DASH_DOTTED}
 """The horizontal lines of models without a value on the axis, by their decoding order."""
 MARKERS = ("o", "s", "^", "D")

@@ -147,3 +147,28 @@ def test_legend_is_below_the_label_of_its_axis(name, drawn):
 def test_dashes_of_a_legend_are_longer_than_its_marker(drawn):
     handles = drawn("figure-depth")[0].axes[0].get_legend()
     assert handles.handlelength > 3
+
+
+OF_DOTS = (
+    *("ablation-growing", "ablation-latents", "ablation-refresh", "ablation-relevant"),
+    *("ablation-schedule", "ablation-targets", "ablation-weight"),
+)
+
+
+@pytest.mark.parametrize("name", OF_DOTS)
+def test_rows_name_the_default_and_end_inside_the_panel(name, drawn):
+    for axes in drawn(name)[0].axes:
+        rows = [label.get_text().rpartition("\n")[2] for label in axes.get_yticklabels()]
+        assert "default" not in rows
+        assert axes.get_xlim() == (0, pytest.approx(1.05 * axes.dataLim.xmax))
+
+
+def test_first_number_of_latents_of_each_method_is_opaque(drawn):
+    """mdm has one number of latents only, so that it is not paler than scdm."""
+    for name in ("ablation-targets", "ablation-growing"):
+        markers = [curve.lines[0] for curve in drawn(name)[0].axes[0].containers]
+        for method, color in METHOD_COLORS.items():
+            of_method = [marker for marker in markers if to_hex(marker.get_color()) == color]
+            assert max((marker.get_alpha() for marker in of_method), default=1) == 1, method
+            if len({marker.get_marker() for marker in of_method}) == 1:
+                assert all(marker.get_ydata()[0] % 1 == 0 for marker in of_method)  # the middle of a row

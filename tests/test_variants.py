@@ -312,7 +312,7 @@ def test_curves_have_a_true_axis():
     axes = drawn("figure-compute", 40.0)
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["12.5", "25", "50", "100"]
     axes = drawn("ablation-refresh", 40.0)
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["not reshuffled", "default"]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["not reshuffled", "reshuffled (default)"]
     assert axes.get_legend_handles_labels()[1] == ["n = 4", "n = 8", "n = all"]
 
 
@@ -327,7 +327,7 @@ def test_adaptive_candidates_have_a_panel_of_their_own():
 def test_numbers_of_one_policy_only_are_dashed_lines():
     axes = drawn("ablation-latents", 40.0)
     assert axes.get_legend_handles_labels()[1] == ["n = 4", "n = 8", "n = 0", "n = all"]
-    assert [tick.get_text() for tick in axes.get_yticklabels()][-2:] == ["random", "default"]
+    assert [tick.get_text() for tick in axes.get_yticklabels()][-2:] == ["random", "nearest (default)"]
 
 
 def test_the_legend_says_so_if_a_method_has_no_choice_of_n():

@@ -10,27 +10,24 @@ from typing import TYPE_CHECKING
 
 from latent_tokens.evaluation.report import ORDER_NAMES, save_sheet
 from latent_tokens.palette import METHOD_COLORS
-from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.curves import (
     CANDIDATES,
     LATENTS,
     STEPS,
     Axis,
-    bars,
     curves,
     share_limits,
 )
+from latent_tokens.paper.dots import dots, named, variants_of
 from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED
-from latent_tokens.paper.legends import MARKERS, STYLES, by_method, kind, legend_below, style_of
+from latent_tokens.paper.legends import STYLES, by_method, kind, legend_below, style_of
 from latent_tokens.paper.lines import Line, measurement, stand_in
 from latent_tokens.paper.scales import Latents
 from latent_tokens.paper.tokens import Painter, Panel, token_panels
-from latent_tokens.paper.variants import VARIANTS, label
+from latent_tokens.paper.variants import VARIANTS
 
 DEAD = "dead ends, "  # the prefix of variants that count dead ends
 NEUTRAL_COLORS = ("#949494", "#767676", "#444444", "#000000")  # of no method, from light to dark
-SPREAD = 0.15  # between the markers of a row
-FADING = 0.2  # of the opacity, from one number of latents to the next
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,11 +79,6 @@ def panels_of(lines: Sequence[Line]) -> list[Panel]:
     ]
 
 
-def variants_of(lines: Sequence[Line]) -> set[str]:
-    """Return the names of the variants of some lines. No variant is the empty name."""
-    return {line.cell.variant or "" for line in lines}
-
-
 def panel_title(line: Line) -> str:
     """Return the title of the panel of a line."""
     cell = line.cell
@@ -128,63 +120,6 @@ def suits(axis: Axis, lines: Sequence[Line]) -> bool:
         line.cell.latents is not None or line.cell.method.startswith(WINDOWED) for line in lines
     )
     return has_latents and variants in ({""}, {"k=growing"})
-
-
-def dots(axes: Axes, lines: Sequence[Line]) -> None:
-    """Draw one row per method and variant, with a marker per n. An n of one row only is a dashed line."""
-    methods = {line.cell.method for line in lines}
-    numbers = sorted({line.cell.latents for line in lines}, key=by_number)
-    rows_of = {n: {named(line.cell) for line in lines if line.cell.latents == n} for n in numbers}
-    limits = [n for n in numbers if len(rows_of[n]) == 1 < max(map(len, rows_of.values()))]
-    limits = [n for n in limits if n in (0, "all")]
-    numbers = [n for n in numbers if n not in limits]
-    points = [line for line in lines if line.cell.latents in numbers]
-    names = list(dict.fromkeys(named(line.cell) for line in reversed(points)))
-
-    # Values with their intervals, and those that the rows lie between.
-    for line in points:
-        index = numbers.index(line.cell.latents)
-        height = names.index(named(line.cell)) + SPREAD * ((len(numbers) - 1) / 2 - index)
-        axes.errorbar(
-            [line.mean], [height], xerr=bars([line]), marker=MARKERS[index], capsize=3,
-            color=METHOD_COLORS[kind(line.cell)], alpha=1 - FADING * index,
-        )  # fmt: skip
-    for line in lines:
-        if line.cell.latents in limits:
-            color = METHOD_COLORS[kind(line.cell)]
-            axes.axvline(line.mean, linewidth=1, linestyle=style_of(line.cell.latents), color=color)
-
-    # Labels, limits and the legend.
-    labels = [name.split("\n")[-1] for name in names] if len(methods) == 1 else names
-    axes.set(yticks=range(len(names)), yticklabels=labels, xlabel=lines[0].unit, xlim=(0, None))
-    if len(methods) == 1:
-        axes.set_ylabel(lines[0].cell.method)
-    axes.set_ylim(-0.6, len(names) - 0.4)
-    axes.grid(axis="x", alpha=0.3)
-    if len(numbers) + len(limits) > 1:
-        color = METHOD_COLORS[kind(lines[0].cell)] if len(methods) == 1 else "dimgray"
-        for index, n in enumerate(numbers):
-            axes.plot([], [], MARKERS[index], color=color, alpha=1 - FADING * index, label=numbered(n))
-        for n in limits:
-            axes.plot([], [], style_of(n), color=color, linewidth=1, label=numbered(n))
-        legend_below(axes)
-
-
-def numbered(latents: Latents) -> str:
-    """Return the legend of a number of latents. Without one, the method has no choice."""
-    return "fixed n" if latents is None else f"n = {latents}"
-
-
-def by_number(latents: Latents) -> tuple[bool, bool, int]:
-    """Return the sort key of a number of latents: numbers, "all", None."""
-    return latents is None, latents == "all", latents if isinstance(latents, int) else 0
-
-
-def named(cell: Cell) -> str:
-    """Return the name of a cell's row in its panel."""
-    if cell.variant is None:
-        return f"{cell.method}\n{ORDER_NAMES[cell.order]}"
-    return f"{cell.method}\n{label(cell.variant)}"
 
 
 def ahead(axes: Axes, lines: Sequence[Line]) -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from matplotlib.colors import to_hex
 
+from latent_tokens.evaluation.report import wrapped
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper import figures, nats_report, texts, worth
+from latent_tokens.paper.captions import hardware
 from latent_tokens.paper.legends import DASHED, SOLID, by_method, rank
 from latent_tokens.paper.lines import lines
 from latent_tokens.paper.recipes import recipes
@@ -38,6 +40,7 @@ def drawn(stored, monkeypatch):
             monkeypatch.setattr(module, "save_sheet", lambda *arguments: saved.append(arguments))
         shown = lines_of(name, stored)
         report_of(shown, name)[1](shown, name, "a command", Path(name))
+        draw.lines = shown
         ((sheet, _, caption, _),) = saved
         return sheet, caption
 
@@ -172,3 +175,43 @@ def test_first_number_of_latents_of_each_method_is_opaque(drawn):
             assert max((marker.get_alpha() for marker in of_method), default=1) == 1, method
             if len({marker.get_marker() for marker in of_method}) == 1:
                 assert all(marker.get_ydata()[0] % 1 == 0 for marker in of_method)  # the middle of a row
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_caption_has_samples_seeds_candidates_and_hardware(name, drawn):
+    """The number of candidates may be in titles, on an axis or in a legend instead."""
+    sheet, caption = drawn(name)
+    shown = [axes.get_legend_handles_labels()[1] for axes in sheet.axes]
+    labels = [axes.get_title() for axes in sheet.axes] + [axes.get_xlabel() for axes in sheet.axes]
+    text = " ".join([caption, *labels, *(label for panel in shown for label in panel)])
+    assert re.search(r"\d (samples|texts|held-out boards|held-out sequences)", caption)
+    assert re.search(r"(\d|one) training seed", caption)
+    assert "PyTorch 2.13" in caption
+    assert re.search(r"\d threads? \(cpu\)", caption)
+    is_top_prob = any(line.cell.order == "top_prob" for line in drawn.lines)
+    assert not is_top_prob or re.search(r"\bk ?= ?\w|candidates k", text)
+
+
+def test_panels_name_candidates_that_differ(drawn):
+    titles = [axes.get_title() for axes in drawn("figure-latents")[0].axes]
+    assert titles == [
+        "sudoku-6, k = 4",
+        "sudoku-6-puzzle, k = 4",
+        "countdown-3, k = 8",
+        "sudoku-6, infilling puzzles, k = 4",
+    ]
+
+
+def test_long_caption_breaks_after_commas():
+    line = "1,334 samples per seed, 3 training seeds, k = 8 in top-prob order"
+    for width in (45, len(line) - 1):
+        assert wrapped(line, width) == "1,334 samples per seed, 3 training seeds,\nk = 8 in top-prob order"
+    assert wrapped(line, 100) == line
+
+
+def test_caption_names_every_version_of_pytorch():
+    rows = [{"made_with": {"torch": version}} for version in ("2.13.0+cpu", "2.9.1", "2.13.1")]
+    assert hardware(rows) == ["PyTorch 2.13 and 2.9"]
+    assert hardware([{"threads": 1, "device": "cpu"}, {"threads": 4, "device": "cpu"}]) == [
+        "1-4 threads (cpu)"
+    ]

@@ -18,6 +18,7 @@ from latent_tokens.configs import ExperimentName
 from latent_tokens.core.sampling import generate
 from latent_tokens.data.datasets import task_of
 from latent_tokens.paper import figures
+from latent_tokens.paper.captions import measurement
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.curves import share_limits
 from latent_tokens.paper.dead_ends import DeadEnds
@@ -25,7 +26,7 @@ from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.figures import draw, painter, panel_title, panels_of
 from latent_tokens.paper.foresight import Foresight
 from latent_tokens.paper.hashes import evaluation_content, training_content
-from latent_tokens.paper.lines import lines, measurement
+from latent_tokens.paper.lines import lines
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reproduce import write
 from latent_tokens.paper.scales import SCALES

@@ -89,7 +89,7 @@ def test_figure_has_a_panel_per_model_and_one_of_blocks(shown, tmp_path, monkeyp
     drawn = paths[1].read_text()
     for title in ("esolm", "scdm", "SmolLM2, ar-latents", "SmolLM2, esolm", "n = 8, by block length"):
         assert f"<!-- {title} -->" in drawn
-    assert "3 sequences of 100 tokens" in drawn
+    assert "3 held-out sequences of 100 tokens" in drawn
     (sheet,) = sheets
     limits = [axes.get_ylim() for axes in sheet.axes]
     assert len(set(limits[:4])) == 1  # one for each model

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+CHARACTERS_PER_INCH = 17  # of a caption
+NO_BREAK = "\N{NO-BREAK SPACE}"
 BenchRow = Mapping[str, Any]  # of `bench --json`
 
 ORDER_NAMES = {
@@ -200,10 +204,21 @@ def save_sheet(sheet: Figure, title: str, caption: str, stem: Path) -> list[Path
     """Write a figure with its title and caption to STEM.png and STEM.svg, the same bytes each time."""
     from matplotlib import rc_context
 
+    width = int(CHARACTERS_PER_INCH * sheet.get_figwidth())
+    text = "\n".join(wrapped(line, width) for line in caption.splitlines())
     sheet.suptitle(title, fontsize=12)
-    sheet.supxlabel(caption, fontsize=8, color="#555555")
+    sheet.supxlabel(text, fontsize=8, color="#555555")
     paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
     with rc_context({"svg.hashsalt": stem.name}):  # else the identifiers of an .svg are random
         for path in paths:
             sheet.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     return paths
+
+
+def wrapped(line: str, width: int) -> str:
+    """Return a line of a caption. It is broken after commas, in lines of like length, if it is too wide."""
+    joined = line.replace(" ", NO_BREAK).replace(f",{NO_BREAK}", ", ")
+    wrap = partial(textwrap.wrap, joined, break_long_words=False, break_on_hyphens=False)
+    num_lines = len(wrap(width))
+    parts = next(parts for columns in range(1, width + 1) if len(parts := wrap(columns)) <= num_lines)
+    return "\n".join(parts).replace(NO_BREAK, " ")

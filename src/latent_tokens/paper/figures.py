@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from latent_tokens.evaluation.report import ORDER_NAMES, save_sheet
 from latent_tokens.palette import METHOD_COLORS
+from latent_tokens.paper.captions import measurement
 from latent_tokens.paper.curves import (
     CANDIDATES,
     LATENTS,
@@ -21,12 +22,13 @@ from latent_tokens.paper.curves import (
 from latent_tokens.paper.dots import dots, named, variants_of
 from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED
 from latent_tokens.paper.legends import STYLES, by_method, kind, legend_below, style_of
-from latent_tokens.paper.lines import Line, measurement, stand_in
+from latent_tokens.paper.lines import Line, stand_in
 from latent_tokens.paper.scales import Latents
 from latent_tokens.paper.tokens import Painter, Panel, token_panels
 from latent_tokens.paper.variants import VARIANTS
 
 DEAD = "dead ends, "  # the prefix of variants that count dead ends
+ADAPTIVE = "adaptive k"  # in the titles of panels
 NEUTRAL_COLORS = ("#949494", "#767676", "#444444", "#000000")  # of no method, from light to dark
 
 if TYPE_CHECKING:
@@ -72,11 +74,23 @@ def panels_of(lines: Sequence[Line]) -> list[Panel]:
     counts = Counter(map(panel_title, lines))
     titles = [title for title, count in counts.items() if count > 1] or list(counts)
     by_title = {title: tuple(line for line in lines if panel_title(line) == title) for title in titles}
-    adaptive = {title for title, shown in by_title.items() if variants_of(shown) == {"k=growing"}}
+    notes = {title: candidates_in(shown) for title, shown in by_title.items()}
+    fixed = set(notes.values()) - {"", ADAPTIVE}
+    if len(fixed) == 1:  # the caption has it
+        notes |= {title: "" for title, note in notes.items() if note in fixed}
     return [
-        Panel(f"{title}, adaptive k" if title in adaptive else title, shown, painter(shown))
+        Panel(f"{title}, {notes[title]}".removesuffix(", "), shown, painter(shown))
         for title, shown in by_title.items()
     ]
+
+
+def candidates_in(lines: Sequence[Line]) -> str:
+    """Return the number of candidates in top-prob order of a panel, empty if it is not one number."""
+    if variants_of(lines) == {"k=growing"}:
+        return ADAPTIVE
+    rows = [row for line in lines for row in line.rows]
+    numbers = {row["candidates"] for row in rows if row.get("order") == "top_prob"}
+    return f"k = {numbers.pop()}" if len(numbers) == 1 else ""
 
 
 def panel_title(line: Line) -> str:

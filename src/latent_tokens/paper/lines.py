@@ -156,30 +156,3 @@ def stand_in(line: Line) -> str:
     """Return the task that replaces the cell's task at this scale."""
     task = line.recipes[0].data.task
     return task if line.cell.problems is None else f"{task}, infilling puzzles"
-
-
-def measurement(lines: Sequence[Line]) -> list[str]:
-    """Return the samples, training seeds, candidates and hardware of results, for a caption."""
-    rows = [row for line in lines for row in line.rows]
-    samples = span({row["num_samples"] for row in rows})
-    seeds = span({len(line.rows) for line in lines})
-    notes = [f"{samples} samples per seed", f"{seeds} training {plural('seed', seeds)}"]
-    candidates = {row.get("candidates") for row in rows if row.get("order") == "top_prob"}
-    fixed = candidates - {"growing"}
-    if len(fixed) == 1:
-        notes.append(f"k = {fixed.pop()}{' or adaptive' * ('growing' in candidates)} in top-prob order")
-    threads = {row["threads"] for row in rows if "threads" in row}
-    if threads:
-        devices = ", ".join(sorted({str(row["device"]) for row in rows}))
-        notes.append(f"{span(threads)} {plural('thread', span(threads))} ({devices})")
-    return notes
-
-
-def plural(noun: str, number: str) -> str:
-    """Return a noun as it follows a number."""
-    return noun if number == "1" else f"{noun}s"
-
-
-def span(numbers: set[int]) -> str:
-    """Return the smallest and the largest number, or the only one."""
-    return "-".join(f"{number:,}" for number in sorted({min(numbers), max(numbers)}))

@@ -13,6 +13,7 @@ from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown, save_sheet
 from latent_tokens.palette import METHOD_COLORS, PAGE
+from latent_tokens.paper.captions import measurement
 from latent_tokens.paper.entropy import NATS_PER_CELL
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.legends import by_method, legend_below
@@ -132,11 +133,9 @@ def draw_nats(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
         over_cost(axes, [line for line in shown if line.cell.order == order])
         axes.set_title(f"{stand_in(shown[0])}, {ORDER_NAMES[order]} order", fontsize=10)
     panels[0].set_ylabel("nats per cell")
-    counts = {len(line.rows) for line in shown}
-    seeds = "-".join(map(str, sorted(counts)))
     caption = (
-        f"{shown[0].rows[0]['num_samples']} boards, training seeds: {seeds}."
-        f" Bars: 95% intervals over seeds of the difference to n = 0\n{command}"
+        f"{', '.join(measurement(shown, 'held-out boards'))}\n"
+        f"Bars: 95% intervals over seeds of the difference to n = 0\n{command}"
     )
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
 

@@ -18,9 +18,10 @@ from latent_tokens.evaluation.report import as_markdown, save_sheet
 from latent_tokens.evaluation.rows import HeldOut, Row, value_of
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.palette import METHOD_COLORS
+from latent_tokens.paper.captions import candidates_of, hardware, held_out_sequences, span
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.held_out import held_out, measure_held_out, nats_above, text_of_model
-from latent_tokens.paper.legends import MARKERS, by_method, legend_below
+from latent_tokens.paper.legends import DASHED, MARKERS, STYLES_OF_ORDERS, by_method, legend_below
 from latent_tokens.paper.lines import Line
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.reference import TEXT
@@ -156,8 +157,10 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
             ]
             color = METHOD_COLORS[method]
             if method_lines[0].cell.latents is None:
-                for _, value, _ in points:
-                    axes.axhline(value, linewidth=1, linestyle="--", color=color, label=method)
+                for line, value, _ in points:
+                    style = STYLES_OF_ORDERS.get(line.cell.order, DASHED)
+                    label = f"{method} {value:.0f}"
+                    axes.axhline(value, linewidth=1.2, linestyle=style, color=color, label=label)
             elif points:
                 aside = DODGE * (curves.index(method) - (len(curves) - 1) / 2)
                 offsets = [dial.index(line.cell.latents or 0) + aside for line, _, _ in points]
@@ -169,13 +172,28 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
         axes.grid(axis="y", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
         legend_below(axes)
-    judges = ", ".join(dict.fromkeys(line.rows[0]["judge"] for line in shown))
-    num_seeds = max(len(line.rows) for line in shown)
+    caption = f"{', '.join(counts_of(shown))}\n{intervals_of(shown)}\n{command}"
+    return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
+
+
+def counts_of(lines: Sequence[Line]) -> list[str]:
+    """Return the numbers of texts and sequences, the candidates and the hardware, for a caption."""
+    rows = [row for line in lines for row in line.rows]
+    notes = [f"{span({row['num_samples'] for row in rows})} texts per seed"]
+    with_nats = [row for row in rows if "held_out_nats" in row]
+    if with_nats:
+        notes.append(held_out_sequences(with_nats))
+    return [*notes, *candidates_of(rows), *hardware(rows)]
+
+
+def intervals_of(lines: Sequence[Line]) -> str:
+    """Return the evaluator model and the intervals, for a caption."""
+    judges = ", ".join(dict.fromkeys(line.rows[0]["judge"] for line in lines))
+    num_seeds = max(len(line.rows) for line in lines)
     intervals = "95% intervals over texts or held-out sequences, one training seed"
     if num_seeds > 1:
         intervals = f"means of {num_seeds} training seeds"
-    caption = f"evaluator model: {judges}, {intervals}\n{command}"
-    return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
+    return f"evaluator model: {judges}, {intervals}"
 
 
 def point_of(line: Line, lines: Sequence[Line], what: str) -> tuple[float, tuple[float, float] | None] | None:

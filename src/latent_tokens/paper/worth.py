@@ -12,6 +12,7 @@ from latent_tokens.core.methods import METHODS
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown, save_sheet
 from latent_tokens.evaluation.rows import Row
 from latent_tokens.palette import METHOD_COLORS, PAGE
+from latent_tokens.paper.captions import candidates_of, hardware, held_out_sequences
 from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.held_out import held_out, nats_above
@@ -132,12 +133,9 @@ def draw_worth(lines: Sequence[Line], experiment: str, command: str, stem: Path)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.3)
         legend_below(axes)
-    row = shown[0].rows[0]
-    counts = " or ".join(map(str, sorted({len(line.rows[0]["held_out_nats"]) for line in shown})))
-    length = row["held_out_tokens"] // len(row["held_out_nats"])
-    caption = (
-        f"{counts} sequences of {length} tokens, 95% intervals over sequences, one training seed\n{command}"
-    )
+    rows = [line.rows[0] for line in shown]
+    notes = [held_out_sequences(rows), "one training seed", *candidates_of(rows), *hardware(rows)]
+    caption = f"{', '.join(notes)}, 95% intervals over sequences\n{command}"
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
 
 

@@ -215,3 +215,13 @@ def test_caption_names_every_version_of_pytorch():
     assert hardware([{"threads": 1, "device": "cpu"}, {"threads": 4, "device": "cpu"}]) == [
         "1-4 threads (cpu)"
     ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_panels_fit_a_page_and_name_their_vertical_axis(name, drawn):
+    sheet, _ = drawn(name)
+    assert sheet.get_figwidth() <= 11
+    for axes in sheet.axes:
+        alike = axes.get_shared_y_axes().get_siblings(axes)
+        assert any(other.get_ylabel() for other in alike) or methods_in(axes.get_yticklabels()[0].get_text())
+    assert len({round(axes.get_position().x0, 1) for axes in sheet.axes}) <= 3

@@ -24,6 +24,7 @@ from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED
 from latent_tokens.paper.legends import STYLES, by_method, kind, legend_below, style_of
 from latent_tokens.paper.lines import Line, stand_in
 from latent_tokens.paper.scales import Latents
+from latent_tokens.paper.sheets import sheet_of
 from latent_tokens.paper.tokens import Painter, Panel, token_panels
 from latent_tokens.paper.variants import VARIANTS
 
@@ -41,8 +42,6 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
     There is one panel per task, in an ablation per task and order. Bars are 95% intervals. Without results
     nothing is written.
     """
-    from matplotlib.figure import Figure
-
     shown = by_method([line for line in lines if line.rows])
     if not shown:
         return []
@@ -53,8 +52,8 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
     # The height of a figure of dots depends on its tallest panel.
     tallest = max(len({named(line.cell) for line in panel.lines}) for panel in panels)
     height = max(4.4, 0.62 * tallest + 1.5) if dots in painters else 4.8
-    sheet = Figure(figsize=(max(8, 3.6 * len(panels)), height), layout="constrained")
-    for axes, panel in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+    sheet = sheet_of(len(panels), height)
+    for axes, panel in zip(sheet.axes, panels, strict=True):
         panel.paint(axes, panel.lines)
         axes.set_title(panel.title, fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)

@@ -19,6 +19,7 @@ from latent_tokens.paper.held_out import held_out, nats_above
 from latent_tokens.paper.legends import by_method, legend_below
 from latent_tokens.paper.lines import Line
 from latent_tokens.paper.scales import SMOLLM2
+from latent_tokens.paper.sheets import sheet_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +37,13 @@ LEGEND = (
     " order. Blocks of 1 are the order from left to right. The difference is to n = 0 in the same blocks."
     " Relative cost is tokens processed, relative to all masked tokens in every step."
 )
-LINES = {"nearest": "-", "adjacent": "--", "decaying": "-.", "random": ":", "distant": (0, (1, 3))}
+LINES = {
+    "nearest": "-",
+    "adjacent": "--",
+    "decaying": "-.",
+    "random": ":",
+    "distant": (0, (6, 1, 1, 1, 1, 1)),
+}
 DODGE = 0.1  # between the points of two policies
 MARKERS = {"nearest": "o", "adjacent": "s", "decaying": "D", "random": "^", "distant": "v"}
 
@@ -107,8 +114,6 @@ def draw_worth(lines: Sequence[Line], experiment: str, command: str, stem: Path)
 
     Models without a difference to n = 0 have no panel.
     """
-    from matplotlib.figure import Figure
-
     shown = by_method([line for line in lines if line.rows])
     by_model: dict[str, list[Line]] = {}
     for line in shown:
@@ -117,9 +122,8 @@ def draw_worth(lines: Sequence[Line], experiment: str, command: str, stem: Path)
     if not models:
         return []
     in_blocks = [line for line in shown if block_of(line.cell) is not None and line.cell.latents != 0]
-    count = len(models) + bool(in_blocks)
-    sheet = Figure(figsize=(max(8, 3.4 * count), 4.6), layout="constrained")
-    panels = sheet.subplots(1, count, squeeze=False)[0]
+    sheet = sheet_of(len(models) + bool(in_blocks), 4.6)
+    panels = sheet.axes
     for axes in panels[1 : len(models)]:
         axes.sharey(panels[0])
     for axes, model in zip(panels, models, strict=False):
@@ -127,8 +131,8 @@ def draw_worth(lines: Sequence[Line], experiment: str, command: str, stem: Path)
         axes.set_title(model, fontsize=10)
     if in_blocks:
         over_blocks(panels[-1], shown)
-    panels[0].set_ylabel("nats per token above n = 0")
     for axes in panels:
+        axes.set_ylabel("nats per token above n = 0")
         axes.axhline(0, color=PAGE["edge"], linewidth=1)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.3)

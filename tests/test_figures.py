@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
@@ -225,3 +226,15 @@ def test_panels_fit_a_page_and_name_their_vertical_axis(name, drawn):
         alike = axes.get_shared_y_axes().get_siblings(axes)
         assert any(other.get_ylabel() for other in alike) or methods_in(axes.get_yticklabels()[0].get_text())
     assert len({round(axes.get_position().x0, 1) for axes in sheet.axes}) <= 3
+
+
+def test_markers_of_nats_do_not_overlap(drawn):
+    """Policies with one n cost the same."""
+    sheet, _ = drawn("ablation-nats")
+    sheet.draw_without_rendering()
+    for axes in sheet.axes:
+        markers = [curve.lines[0] for curve in axes.containers]
+        at = np.concatenate([axes.transData.transform(marker.get_xydata()) for marker in markers])
+        points = at / sheet.dpi * 72
+        distances = np.linalg.norm(points[:, None] - points, axis=-1) + 100 * np.eye(len(points))
+        assert distances.min() > 4

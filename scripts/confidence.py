@@ -1,7 +1,7 @@
 """Measure which candidate to decode, with the bundled models of boards: a part of docs/results.md.
 
     python scripts/confidence.py              # measure what is missing, one row at a time
-    python scripts/confidence.py --render     # write the table and the figure from the rows that are stored
+    python scripts/confidence.py --render     # write the tables and the figure from the rows that are stored
 
 The confidence of a candidate is its largest probability (top-prob), the distance to the second largest
 (margin), or the negative entropy of its prediction. The rows are in results/confidence/rows.jsonl. Those of
@@ -17,17 +17,20 @@ from itertools import product
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
-import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from page_tables import write_tables
 
 from latent_tokens import load
 from latent_tokens.evaluation.evaluate import Watcher, evaluate
-from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
+from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown, save_sheet
 from latent_tokens.evaluation.results import append_result, read_results
 from latent_tokens.evaluation.rows import DeadEndRecord, Row, metric_of
 from latent_tokens.palette import METHOD_COLORS
+from latent_tokens.paper.captions import hardware, span
 from latent_tokens.paper.dead_ends import DeadEnds
 from latent_tokens.paper.diversity import Diversity, columns_of
+from latent_tokens.paper.legends import DASH_DOTTED, DOTTED, SOLID, legend_below
 from latent_tokens.tasks import Sudoku
 
 ROOT = Path(__file__).parents[1]
@@ -37,7 +40,8 @@ PAGE = ROOT / "docs" / "results.md"
 SAMPLES = 500
 Candidates = Literal[8, "growing", "all"]
 CANDIDATES: tuple[Candidates, ...] = (8, "growing", "all")
-STYLES = {"top_prob": (":", "o"), "margin": ("--", "s"), "entropy": ("-", "D")}
+STYLES = {"top_prob": (SOLID, "o"), "margin": (DASH_DOTTED, "s"), "entropy": (DOTTED, "D")}
+PLACES: dict[int | str, int] = {8: 0, "all": 1, "growing": 2}  # of candidates on the axis
 STEPS = ((0, 10), (10, 20), (20, 81))  # numbers of clean tokens, the last one excluded
 
 Latents = Literal[0, "all"]
@@ -133,20 +137,19 @@ def by_steps(row: Row) -> list[list[DeadEndRecord]]:
     return [[each for each in row["dead_ends"] if low <= each["clean"] < high] for low, high in STEPS]
 
 
-def place_of(row: Row) -> int:
-    """Return the place of a row's number of candidates on the axis."""
-    return [str(k) for k in CANDIDATES].index(str(row["candidates"]))
-
-
 def with_interval(row: Row) -> str:
     """Return the percent of valid boards with its interval."""
     low, high = row["ci95"] or (0, 100)
     return f"{metric_of(row):.1f} ({low:.1f}-{high:.1f})"
 
 
-def draw(stored: Sequence[Row], path: Path) -> None:
-    """Draw valid boards over the number of candidates: a curve per confidence, a panel per size."""
-    sheet, panels = plt.subplots(1, 2, figsize=(9, 4), layout="constrained", sharey=True)
+def draw(stored: Sequence[Row], stem: Path) -> None:
+    """Write STEM.png and STEM.svg: valid boards over k, a curve per model and confidence, a panel per size.
+
+    Adaptive candidates are apart from the numbers, because they are not a point of the curve.
+    """
+    sheet = Figure(figsize=(9, 5.4), layout="constrained")
+    panels = sheet.subplots(1, 2, sharey=True)
     for axes, side in zip(panels, (6, 9), strict=True):
         of_side = [
             row
@@ -156,27 +159,46 @@ def draw(stored: Sequence[Row], path: Path) -> None:
         ]
         for method, order in product(("mdm", "scdm"), STYLES):
             curve = [row for row in of_side if (row["method"], row["order"]) == (method, order)]
-            curve.sort(key=place_of)
-            if not curve:
-                continue
-            at = [place_of(row) for row in curve]
-            values = [metric_of(row) for row in curve]
-            bounds = [row["ci95"] or [0, 100] for row in curve]
-            below = [value - low for value, (low, _) in zip(values, bounds, strict=True)]
-            above = [high - value for value, (_, high) in zip(values, bounds, strict=True)]
-            line, marker = STYLES[order]
-            label = f"{method}, n = all, {ORDER_NAMES[order]}"
-            axes.errorbar(
-                at, values, [below, above], linestyle=line, marker=marker, markersize=4, capsize=3,
-                color=METHOD_COLORS[method], label=label,
-            )  # fmt: skip
-        axes.set(title=f"{side}x{side} boards", xlabel="candidates k", ylim=(0, 100))
-        axes.set(xticks=range(len(CANDIDATES)), xticklabels=CANDIDATES)
+            draw_curve(axes, sorted(curve, key=lambda row: PLACES[row["candidates"]]), method, order)
+        axes.set_title(f"sudoku-{side}", fontsize=10)
+        axes.set(xlabel="candidates k", xlim=(-0.3, 2.3), ylim=(0, 100))
+        ticks = ["8", f"all ({side * side})", "growing\n(clean + 1)"]
+        axes.set_xticks(list(PLACES.values()), ticks, fontsize=8)
+        axes.axvline(1.5, linewidth=0.8, linestyle=":", color="#999999")
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.3)
-    panels[0].set_ylabel("valid boards, %")
-    panels[0].legend(frameon=False, fontsize=8)
-    sheet.savefig(path, dpi=150)
+        legend_below(axes)
+    panels[0].set_ylabel("valid %")
+    notes = [
+        f"{span({row['num_samples'] for row in stored})} samples per seed",
+        "1 training seed (bundled models)",
+    ]
+    notes += ["n = all", *hardware(stored), "95% intervals"]
+    caption = f"{', '.join(notes)}\npython scripts/confidence.py --render"
+    save_sheet(sheet, "Which candidate is decoded: bundled models", caption, stem)
+
+
+def draw_curve(axes: Axes, curve: Sequence[Row], method: str, order: str) -> None:
+    """Draw the results of a model and a confidence: a line between numbers of candidates only."""
+    line, marker = STYLES[order]
+    for is_joined in (True, False):
+        points = [row for row in curve if (row["candidates"] != "growing") == is_joined]
+        bounds = [row["ci95"] or [0, 100] for row in points]
+        values = [metric_of(row) for row in points]
+        below = [value - low for value, (low, _) in zip(values, bounds, strict=True)]
+        above = [high - value for value, (_, high) in zip(values, bounds, strict=True)]
+        if points:
+            axes.errorbar(
+                [PLACES[row["candidates"]] for row in points],
+                values,
+                [below, above],
+                linestyle=line if is_joined else "none",
+                marker=marker,
+                markersize=5,
+                capsize=3,
+                color=METHOD_COLORS[method],
+                label=f"{method}, {ORDER_NAMES[order]}" if is_joined else None,
+            )
 
 
 def main() -> None:
@@ -190,7 +212,7 @@ def main() -> None:
         measure(DEAD_ENDS, settings_of_dead_ends(), DeadEnds)
     tables = {"confidence": table(rows(ROWS)), "dead-ends": dead_ends_table(rows(DEAD_ENDS))}
     write_tables(PAGE, tables)
-    draw(rows(ROWS), ROWS.with_name("confidence.png"))
+    draw(rows(ROWS), ROWS.with_name("confidence"))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from helpers.documentation import ROOT
+from latent_tokens.palette import METHOD_COLORS
 
 sys.path.append(str(ROOT / "scripts"))
 
@@ -58,7 +59,7 @@ def test_each_row_is_measured_once_and_rendered(tmp_path, monkeypatch):
     of_entropy, lost = (line for line in lines if "| entropy |" in line and "mdm" in line)
     assert f"{stored[1]['valid']:.1f} (" in of_entropy
     assert sum(map(float, lost.split("|")[4:7])) == pytest.approx(100 - stored[1]["valid"])
-    assert (folder / "confidence.png").stat().st_size > 5_000
+    assert all((folder / f"confidence.{suffix}").stat().st_size > 5_000 for suffix in ("png", "svg"))
 
 
 def test_tables_of_the_page_are_those_of_the_rows():
@@ -80,3 +81,19 @@ def test_intercalates_on_the_page_are_those_of_the_rows():
     assert len(rises) == 4
     assert f"are {min(rises):.0f} to {max(rises):.0f}% more frequent than in boards of the solver" in page
     assert "Their intercalates at k = all (2x2 Latin squares inside a board)" in page
+
+
+def test_adaptive_candidates_are_joined_to_no_number(tmp_path, monkeypatch):
+    """A line of scdm crossed adaptive candidates, which it was not measured with."""
+    saved = []
+    monkeypatch.setattr(confidence, "save_sheet", lambda *arguments: saved.append(arguments))
+    confidence.draw(confidence.rows(confidence.ROWS), tmp_path / "confidence")
+    ((sheet, _, caption, _),) = saved
+    for axes in sheet.axes:
+        joined = [curve.lines[0] for curve in axes.containers if curve.lines[0].get_linestyle() != "None"]
+        assert [line.get_xdata().tolist() for line in joined] == [[0, 1]] * len(joined)
+        methods = [text.get_text().split(",")[0] for text in axes.get_legend().get_texts()]
+        assert methods == sorted(methods, key=list(METHOD_COLORS).index)
+        assert len(methods) == len(joined) >= 4
+    for note in ("500 samples", "1 training seed", "1 thread (cpu)", "PyTorch 2.13", "scripts/confidence.py"):
+        assert note in caption

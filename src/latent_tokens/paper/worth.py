@@ -42,7 +42,7 @@ LINES = {
     "adjacent": "--",
     "decaying": "-.",
     "random": ":",
-    "distant": (0, (6, 1, 1, 1, 1, 1)),
+    "distant": (0, (2, 3)),
 }
 DODGE = 0.1  # between the points of two policies
 MARKERS = {"nearest": "o", "adjacent": "s", "decaying": "D", "random": "^", "distant": "v"}

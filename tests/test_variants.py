@@ -24,7 +24,7 @@ from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.curves import share_limits
 from latent_tokens.paper.dead_ends import DeadEnds
 from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.figures import draw, painter, panel_title, panels_of
+from latent_tokens.paper.figures import draw, intervals_note, painter, panel_title, panels_of
 from latent_tokens.paper.foresight import Foresight
 from latent_tokens.paper.hashes import evaluation_content, training_content
 from latent_tokens.paper.lines import lines, measurement
@@ -213,7 +213,14 @@ def test_a_row_says_which_latents_were_shown(nano, name):
 
 
 def test_every_experiment_has_a_name_that_can_be_asked_for():
-    assert set(get_args(ExperimentName)) == {*EXPERIMENTS, *CATALOGUE, "claims", "missing", "all"}
+    assert set(get_args(ExperimentName)) == {
+        *EXPERIMENTS,
+        *CATALOGUE,
+        "claims",
+        "missing",
+        "training-times",
+        "all",
+    }
 
 
 def test_puzzle_to_infill_has_the_length_of_the_models_boards():
@@ -348,7 +355,7 @@ def test_captions_name_samples_seeds_candidates_and_threads(tmp_path):
     measured = row | {"candidates": 4, "device": "cpu", "threads": 1, "forward_passes": 36}
     asked = recipes("ablation-refresh", "cpu", Path("runs"))
     draw(
-        lines(asked, {recipe.hash: measured for recipe in asked}),
+        lines(asked, {recipe.hash: measured | {"train_seed": recipe.training.seed} for recipe in asked}),
         "ablation-refresh",
         "a command",
         tmp_path / "a",
@@ -356,7 +363,7 @@ def test_captions_name_samples_seeds_candidates_and_threads(tmp_path):
     caption = (tmp_path / "a.svg").read_text()  # its texts are in comments
     expected = (
         "1,000 samples per seed, 3 training seeds, k = 4 in top-prob order, 1 thread (cpu),"
-        " 95% intervals of all samples together"
+        " 95% intervals over training seeds"
     )
     assert all(line in caption for line in (expected, "a command"))
 
@@ -368,7 +375,17 @@ def test_caption_names_intervals_that_count_each_puzzle_once(tmp_path):
     asked = recipes("ablation-infilling", "cpu", Path("runs"))
     shown = lines(asked, {recipe.hash: measured for recipe in asked})
     draw(shown, "ablation-infilling", "a command", tmp_path / "a")
-    assert "95% intervals of all samples together, each puzzle once" in (tmp_path / "a.svg").read_text()
+    assert "95% intervals of samples, each puzzle once" in (tmp_path / "a.svg").read_text()
+
+
+def test_caption_names_intervals_of_few_and_of_three_seeds():
+    shown = results_of("figure-1")
+    first_seed = [replace(line, rows=line.rows[:1]) for line in shown]
+    assert intervals_note(shown) == ["95% intervals over training seeds"]
+    assert intervals_note(first_seed) == ["95% intervals of samples"]
+    mixed = "95% intervals over training seeds, with fewer than three of samples"
+    assert intervals_note([*shown, *first_seed]) == [mixed]
+    assert intervals_note([replace(shown[0], cell=replace(shown[0].cell, task="text"), rows=())]) == []
 
 
 def test_caption_names_the_candidates_of_panels_without_adaptive_ones():

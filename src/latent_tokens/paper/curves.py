@@ -63,7 +63,7 @@ def curves(axes: Axes, lines: Sequence[Line], axis: Axis) -> None:
     axes.set(xlabel=axis.label, ylabel=lines[0].unit)
     if "growing" in coordinates:
         axes.axvline(coordinates["growing"] - 0.5, linewidth=0.8, linestyle=":", color="#999999")
-    top = None if lines[0].interval is None else max(LOWEST_TOP, HEADROOM * axes.dataLim.ymax)
+    top = None if lines[0].is_loss else max(LOWEST_TOP, HEADROOM * axes.dataLim.ymax)
     axes.set_ylim(0, top)
     axes.grid(axis="y", alpha=0.3)
     legend_below(axes)
@@ -222,8 +222,8 @@ def bars(lines: Sequence[Line]) -> list[list[float]] | None:
     if len(intervals) < len(lines):
         return None
     pairs = list(zip(lines, intervals, strict=True))
-    below = [line.mean - low for line, (low, _) in pairs]
-    return [below, [high - line.mean for line, (_, high) in pairs]]
+    below = [line.mean - interval.low for line, interval in pairs]
+    return [below, [interval.high - line.mean for line, interval in pairs]]
 
 
 LATENTS = Axis("latent tokens n", num_latents, float, 1)

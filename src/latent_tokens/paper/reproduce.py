@@ -7,19 +7,18 @@ from pathlib import Path
 
 from latent_tokens.checks import did_you_mean
 from latent_tokens.configs import ReproduceConfig, ScaleName
+from latent_tokens.configs.reproduce import RUN_NOTHING
 from latent_tokens.evaluation.evaluators import language_model
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.evaluation.rows import Row, metric_of
-from latent_tokens.paper.catalogue import CATALOGUE
-from latent_tokens.paper.claims import claims_table
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.figures import draw
 from latent_tokens.paper.lines import Line, lines
-from latent_tokens.paper.missing import missing_table
 from latent_tokens.paper.nats_report import draw_nats, nats_markdown
 from latent_tokens.paper.plan import Work, estimate, plan
 from latent_tokens.paper.queue import in_order, read_queue, run_queue
 from latent_tokens.paper.recipes import Recipe, recipes
+from latent_tokens.paper.reports import ROWS, report
 from latent_tokens.paper.runs import check_together, measured, run
 from latent_tokens.paper.tables import markdown
 from latent_tokens.paper.texts import draw_text, text_markdown
@@ -30,8 +29,6 @@ from latent_tokens.storage import write_atomic
 
 MakeTable = Callable[[Sequence[Line], str, ScaleName], str]
 DrawFigure = Callable[[Sequence[Line], str, str, Path], list[Path]]
-
-ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results
 
 
 def reproduce(config: ReproduceConfig) -> str:
@@ -44,14 +41,9 @@ def reproduce(config: ReproduceConfig) -> str:
         ValueError: the experiment is unknown, or rows cannot be in one table.
         KeyboardInterrupt: Ctrl-C stopped it, after a checkpoint was saved.
     """
-    if config.experiment in CATALOGUE:
-        return as_markdown(CATALOGUE[config.experiment]())
-    if config.experiment == "claims":
-        return write_claims(config)
+    if config.experiment in RUN_NOTHING:
+        return report(config)
     folder = config.out / config.scale
-    if config.experiment == "missing":
-        stored = measured(folder / ROWS)
-        return as_markdown(missing_table(config.scale, config.runs, stored, config.seeds, config.judge))
     names = tuple(EXPERIMENTS) if config.experiment == "all" else (config.experiment,)
     requested = {name: recipes(name, config.scale, config.runs, config.seeds, config.judge) for name in names}
     every = list({recipe.hash: recipe for each in requested.values() for recipe in each}.values())
@@ -124,18 +116,6 @@ def report_of(lines: Sequence[Line], experiment: str) -> tuple[MakeTable, DrawFi
     if all(line.is_text for line in lines):
         return text_markdown, draw_text
     return markdown, draw
-
-
-def write_claims(config: ReproduceConfig) -> str:
-    """Write the verdict on each claim, and return the table."""
-    folder = config.out / config.scale
-    path = folder / ROWS
-    stored = measured(path)
-    verdicts = claims_table(config.scale, config.runs, stored, config.seeds, path, config.judge)
-    table = f"{verdicts}\n`latent-tokens reproduce claims --scale {config.scale}`\n"
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomic({folder / "claims.md": table.encode()})
-    return table
 
 
 def announce(works: list[Work]) -> None:

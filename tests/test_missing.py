@@ -166,6 +166,10 @@ def test_training_times_have_every_training_of_the_results():
     trained = {(row["model"], row["weights_sha256"]) for row in STORED.values() if row["train_seconds"]}
     by_seed = headings.index("seconds by seed")
     assert sum(line[by_seed].count(": ") for line in table) == len(trained)
+    hours = sum(
+        {key: row["train_seconds"] for row in STORED.values() for key in [row["weights_sha256"]]}.values()
+    )
+    assert table[-1][by_seed] == f"{len(trained)} trainings, {hours / 3600:.1f} hours"
     (of_arm,) = (line for line in table if line[:3] == ("sudoku-6", "arm", "3,400"))
     assert re.fullmatch(r"0: \d+, 0: \d+, 1: \d+, 1: \d+, 2: \d+, 2: \d+", of_arm[by_seed])
 

@@ -634,15 +634,9 @@ def test_text_results_are_found_without_the_evaluator_package(tmp_path, monkeypa
 
 def test_hours_of_training_on_the_page_are_those_of_the_rows():
     page = (ROWS.parents[2] / "docs" / "results.md").read_text()
-    minutes = {}
-    for row in measured(ROWS).values():
-        if row["train_seconds"]:
-            minutes.setdefault(row["task"], []).append(row["train_seconds"] / 60)
-    low, high = min(minutes["sudoku-6"]), max(minutes["sudoku-6"])
-    assert f" {low:.0f} to {high:.0f} minutes per 6x6 model" in page
-    for task, name in (("sudoku-9", "9x9"), ("text", "text")):
-        low, high = min(minutes[task]) / 60, max(minutes[task]) / 60
-        assert f" {low:.1f} to {high:.1f} hours per {name} model" in page
+    seconds = [row["train_seconds"] for row in measured(ROWS).values() if row["train_seconds"]]
+    assert 30 <= min(seconds) < 45
+    assert f"half a minute to {max(seconds) / 3600:.1f} hours of training per model" in page
 
 
 def test_gain_of_latents_is_paired_by_sequence():

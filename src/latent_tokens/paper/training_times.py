@@ -9,7 +9,7 @@ from statistics import median
 from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation.rows import Row
 from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.missing import change_of
+from latent_tokens.paper.missing import HOUR, change_of
 from latent_tokens.paper.recipes import recipes
 
 HEADINGS = (
@@ -57,4 +57,8 @@ def training_times(scale: ScaleName, root: Path, results: Mapping[str, Row]) -> 
     for line, of_line in seconds.items():
         by_seed = ", ".join(f"{seed}: {took:,.0f}" for (seed, _), took in sorted(of_line.items()))
         table.append((*line, by_seed, f"{tokens[line] / median(of_line.values()):,.0f}"))
+    every = [took for of_line in seconds.values() for took in of_line.values()]
+    table.append(
+        ("all", *("" for _ in HEADINGS[2:-1]), f"{len(every)} trainings, {sum(every) / HOUR:.1f} hours", "")
+    )
     return table

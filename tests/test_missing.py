@@ -121,6 +121,15 @@ def test_claims_on_fewer_seeds_than_they_need_ask_for_the_missing_ones_only():
     assert ", 0.0 h: " not in table
 
 
+def test_adapted_models_have_no_hours():
+    """Their training is in no rate."""
+    results = {recipe.hash: STORED.get(recipe.hash) or {} for recipe in recipes("figure-worth", "cpu", RUNS)}
+    of_worth = {name for name, row in results.items() if row.get("cell", {}).get("task") == "smollm2"}
+    without = {name: row for name, row in STORED.items() if name not in of_worth}
+    (of_adapted,) = (line for line in missing_table("cpu", RUNS, without) if "ar-latents" in line[2])
+    assert of_adapted[3:] == (str(len(of_worth)), "")
+
+
 def test_claims_without_any_result_have_no_hours():
     table = claims_table("cpu", RUNS, {})
     assert "| not run | mdm, sidm (0, 1, 2): `table-1` |" in table

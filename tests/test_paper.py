@@ -42,7 +42,7 @@ from latent_tokens.paper.reference import (
     TOP_PROB,
     UNIFORM,
 )
-from latent_tokens.paper.reproduce import report_of, reproduce
+from latent_tokens.paper.reproduce import report_of, reproduce, write_all
 from latent_tokens.paper.runs import check_together, measured, run, train
 from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import markdown, printed
@@ -242,8 +242,16 @@ def test_a_table_refuses_rows_of_other_weights_data_or_problems(few, tmp_path, w
     changed[what] = "0" * 64
     del changed["row_sha256"]  # a row changed on purpose has no checksum
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(ValueError, match=f"differ in {what}"):
+    with pytest.raises(ValueError, match=f"^figure-1: .* differ in {what}"):
         reproduce(replace(config, experiment="figure-1", out=tmp_path))
+
+    # The tables after it are written.
+    names = "figure-1", "figure-sudoku-large"
+    tables, problems = write_all(
+        {name: recipes(name, "smoke", config.runs) for name in names}, "smoke", folder
+    )
+    assert tables == [(folder / "figure-sudoku-large.md").read_text()]
+    assert len(problems) == 1
 
 
 def test_a_row_of_another_recipe_is_no_row_of_this_one(few, monkeypatch):

@@ -88,7 +88,10 @@ def missing_table(
         groups.setdefault(key, []).append(recipe)
 
     def cells(of_group: Sequence[Recipe]) -> tuple[str, str]:
-        return f"{len(of_group):,}", "" if rates is None else f"{rates.hours(of_group):.1f}"
+        if rates is None or not any(recipe.is_trained_here for recipe in of_group):
+            return f"{len(of_group):,}", ""
+        at_least = "" if all(recipe.is_trained_here for recipe in of_group) else "at least "
+        return f"{len(of_group):,}", f"{at_least}{rates.hours(of_group):.1f}"
 
     table: list[tuple[str, ...]] = [HEADINGS]
     for (task, names), of_group in sorted(groups.items()):

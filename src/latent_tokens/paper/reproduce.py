@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from latent_tokens.checks import did_you_mean
@@ -57,6 +57,8 @@ def reproduce(config: ReproduceConfig) -> str:
     for judge in dict.fromkeys(recipe.judge for work in works for recipe in work.missing):
         if judge not in (None, "trigrams"):
             language_model(judge, str(fastest_device()))  # raise for a missing one before hours of training
+    if config.queue is not None:
+        language_model.cache_clear()  # each process of the queue reads its own
     folder.mkdir(parents=True, exist_ok=True)
     if config.model is not None:
         run(every, folder / ROWS, on_row=say)
@@ -68,7 +70,9 @@ def reproduce(config: ReproduceConfig) -> str:
             announce(works)
             run(every, folder / ROWS, on_row=say)
     finally:
-        tables = [write(requested[name], name, config.scale, folder) for name in names]
+        tables, problems = write_all(requested, config.scale, folder)
+    if problems:
+        raise ValueError(" ".join(problems))
     return "\n".join(tables)
 
 
@@ -88,6 +92,19 @@ def say(row: Row) -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+def write_all(
+    requested: Mapping[str, list[Recipe]], scale: ScaleName, folder: Path
+) -> tuple[list[str], list[str]]:
+    """Write the table of each experiment that has rows for it. Return the tables, and what is wrong."""
+    tables, problems = [], []
+    for name, its_recipes in requested.items():
+        try:
+            tables.append(write(its_recipes, name, scale, folder))
+        except ValueError as error:
+            problems.append(f"{name}: {error}")
+    return tables, problems
 
 
 def write(requested: list[Recipe], experiment: str, scale: ScaleName, folder: Path) -> str:
@@ -128,13 +145,11 @@ def announce(works: list[Work]) -> None:
             " timing a few steps ...",
             highlight=False,
         )
-        known = any(work.missing and not work.recipes[0].imported for work in works)
-        took = (
-            f"about {estimate(works) / 60:.0f} minutes"
-            if known
-            else "no model to train, and no estimate for decoding"
-        )
-        CONSOLE.print(f"{took}. Ctrl-C saves a checkpoint, and the same command resumes.", highlight=False)
+        if all(work.recipes[0].is_trained_here for work in works if work.missing):
+            time = f"about {estimate(works) / 60:.0f} minutes"
+        else:
+            time = "no estimate: some models are imported or adapted"
+        CONSOLE.print(f"{time}. Ctrl-C saves a checkpoint, and the same command resumes.", highlight=False)
 
 
 def status(works: list[Work]) -> str:

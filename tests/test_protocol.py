@@ -63,6 +63,17 @@ def test_protocol_suits_orders_without_candidates(trained, method, order, tmp_pa
     assert row["candidates"] == 1
 
 
+def test_rows_name_the_protocol_only_if_there_is_one(trained, tmp_path):
+    task = configured("sudoku-4", {"padding": "paper"})
+    folder = make_data(DataConfig("sudoku-4", tmp_path / "data", num_train=4, num_test=2, padding="paper"))
+    announced = []
+    (row,) = evaluate(trained(0.9), task, replace(PAPER, data=folder), on_row=announced.append)
+    (other,) = evaluate(trained(0.9), task, EvalConfig(data=folder))
+    assert row["protocol"] == "paper"
+    assert announced == [row]
+    assert row.keys() - other.keys() == {"protocol"}
+
+
 @pytest.mark.slow
 def test_rows_are_those_of_the_settings_by_name(trained):
     net = trained(0.9)

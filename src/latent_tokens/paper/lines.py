@@ -9,13 +9,12 @@ from typing import cast
 
 from latent_tokens.evaluation.intervals import half_interval, wilson
 from latent_tokens.evaluation.rows import Row, value_of
-from latent_tokens.paper.cells import Cell
+from latent_tokens.paper.cells import PUZZLES, Cell
 from latent_tokens.paper.held_out import held_out
 from latent_tokens.paper.recipes import Recipe
 
 STEPS_AHEAD = (1, 4, 16)  # steps between a latent's prediction and its decoding
 LOSSES = {"sudoku-large": "soft_loss", "text": "perplexity"}  # lower is better
-PUZZLES = ("sudoku-puzzle", "zebra", "countdown")  # tasks whose problems are the same for every seed
 DIGITS = {"soft_loss": 2, "nats_per_token": 4}  # of a metric; 1 for the others
 
 

@@ -410,6 +410,17 @@ def test_table_has_the_candidates_of_lines_that_differ():
     assert "| zebra | mdm | top-prob | all | " in uniform
 
 
+def test_legend_has_the_candidates_of_curves_that_differ():
+    shown = with_candidates("figure-latents", "paper", of_protocol)
+    labels = {}
+    for panel in panels_of(shown):
+        axes = Figure().subplots()
+        panel.paint(axes, panel.lines)
+        labels[panel.title] = set(axes.get_legend_handles_labels()[1])
+    assert labels["zebra"] == {"scdm, top-prob, k=8", "sidm, top-prob, k=all 40", "mdm, top-prob, k=all 40"}
+    assert labels["countdown"] == {"scdm, top-prob", "sidm, top-prob 40", "mdm, top-prob 40"}
+
+
 def test_table_has_no_candidates_that_are_equal_or_named_by_variants():
     equal = with_candidates("figure-latents", "paper", lambda cell: 8)
     named = with_candidates("ablation-candidates", "cpu", lambda cell: cell.variant.removeprefix("k="))

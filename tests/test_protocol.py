@@ -157,11 +157,40 @@ def test_ablations_of_puzzles_have_the_problems_of_the_protocol(trained):
     assert {recipe.hash for recipe in plain} <= results
 
 
+def zebra_file(file, *puzzles):
+    """Write a file of puzzles in the published format, each of clues in words and a table."""
+    file.write_bytes(pickle.dumps([[[*clues.split(), "ANSWER"], table, []] for clues, table in puzzles]))
+    return str(file)
+
+
+FIRST = (
+    "ends LHS c 1 1 RHS CLUE_END left-of LHS c 2 0 RHS c 2 1 CLUE_END nbr LHS c 1 1 RHS c 0 2 CLUE_END"
+    " = LHS c 0 0 RHS c 2 1 CLUE_END != LHS c 0 1 RHS c 2 0 CLUE_END = LHS c 1 2 RHS c 0 0 CLUE_END",
+    [[0, 1, 2], [1, 2, 0], [1, 0, 2], [2, 0, 1]],
+)
+SECOND = (
+    " ".join(f"= LHS c {i} {house} RHS n 0 {house} CLUE_END" for i in range(3) for house in range(2)),
+    [[0, 1, 2]] * 4,
+)
+
+
 @pytest.mark.parametrize("name", ["test.pkl", "TEST.PKL"])
-def test_published_zebra_files_are_said_to_share_puzzles(tmp_path, capsys, name):
-    clues = "= LHS c 1 2 RHS n 2 1 CLUE_END immediate-left LHS c 0 0 RHS c 1 2 CLUE_END ANSWER"
-    file = tmp_path / name
-    file.write_bytes(pickle.dumps([[clues.split(), [], []]]))
-    arguments = ["data", "zebra-3", "--source", str(file), "--split", "test", "--skip-bad", "--out"]
-    main([*arguments, str(tmp_path / "alone")])
-    assert "share puzzles" in capsys.readouterr().err
+def test_overlap_of_published_zebra_files_is_reported(tmp_path, capsys, name):
+    """The warning names the way to leave the shared puzzles out, and that way prints their number."""
+    arguments = ["data", "zebra-3", "--source", zebra_file(tmp_path / name, FIRST), "--split", "test"]
+    assert main([*arguments, "--out", str(tmp_path / "test")]) == 0
+    warning = capsys.readouterr().err
+    assert "the published training and test files of Zebra share puzzles" in warning
+    assert "convert the training file with --apart-from" in warning
+
+    def convert(*puzzles):
+        file = zebra_file(tmp_path / "train.pkl", *puzzles)
+        arguments = ["data", "zebra-3", "--source", file, "--split", "train", "--apart-from"]
+        out = str(tmp_path / f"train-{len(puzzles)}")
+        assert main([*arguments, str(tmp_path / "test"), "--out", out]) == 0
+        return capsys.readouterr().err
+
+    shared = convert(FIRST, SECOND)
+    assert "train 1. Left out: 1 shared with --apart-from" in shared
+    assert "published" not in shared
+    assert "train 1. Left out: 0 shared with --apart-from" in convert(SECOND)

@@ -398,6 +398,58 @@ def test_caption_names_the_candidates_of_panels_without_adaptive_ones():
     assert "k = 8 in top-prob order" in measurement(shown[:3])
 
 
+def with_candidates(name, scale, candidates):
+    """The lines of an experiment with results, whose k is a function of the cell."""
+    row = {"metric": "exact", "exact": 40.0, "num_samples": 1_000, "train_seed": 0, "forward_passes": 36}
+    row |= {"relative_cost": 1.0, "paper_cost": 1.0, "problems_sha256": "same"}
+    asked = recipes(name, scale, Path("runs"))
+    rows = {
+        recipe.hash: row | {"candidates": candidates(recipe.cell), "train_seed": recipe.training.seed}
+        for recipe in asked
+    }
+    return lines(asked, rows)
+
+
+def of_protocol(cell):
+    return "all" if cell.task == "zebra" and cell.method != "scdm" else 8
+
+
+def test_table_has_the_candidates_of_lines_that_differ():
+    """At the paper scale, scdm has 8 candidates on Zebra, and sidm and mdm have all."""
+    table = markdown(with_candidates("figure-latents", "paper", of_protocol), "figure-latents", "paper")
+    heading, _, *rows = (line.split(" | ") for line in table.splitlines() if line.startswith("|"))
+    assert heading[2:5] == ["order", "k", "n"]
+    ks = {(row[1], row[heading.index("k")]) for row in rows if row[0] == "| zebra"}
+    assert ks == {("scdm", "8"), ("sidm", "all"), ("mdm", "all")}
+    assert "k is the number of candidates" in table
+    uniform = markdown(with_candidates("table-1-uniform", "paper", of_protocol), "table-1-uniform", "paper")
+    assert "| zebra | mdm | uniform |  | " in uniform
+    assert "| zebra | mdm | top-prob | all | " in uniform
+
+
+def test_legend_has_the_candidates_of_curves_that_differ():
+    shown = with_candidates("figure-latents", "paper", of_protocol)
+    labels = {}
+    for panel in panels_of(shown):
+        axes = Figure().subplots()
+        panel.paint(axes, panel.lines)
+        labels[panel.title] = set(axes.get_legend_handles_labels()[1])
+    assert labels["zebra"] == {"scdm, top-prob, k=8", "sidm, top-prob, k=all 40", "mdm, top-prob, k=all 40"}
+    assert labels["countdown"] == {"scdm, top-prob", "sidm, top-prob 40", "mdm, top-prob 40"}
+
+
+def test_table_has_no_candidates_that_are_equal_or_named_by_variants():
+    equal = with_candidates("figure-latents", "paper", lambda cell: 8)
+    named = with_candidates("ablation-candidates", "cpu", lambda cell: cell.variant.removeprefix("k="))
+    assert "| k |" not in markdown(equal, "figure-latents", "paper")
+    assert "| k |" not in markdown(named, "ablation-candidates", "cpu")
+    assert "| k |" not in markdown(lines(recipes("table-1", "cpu", Path("runs")), {}), "table-1", "cpu")
+    growing = with_candidates(
+        "ablation-growing", "cpu", lambda cell: "growing" if "k=" in cell.variant else 4
+    )
+    assert "| top-prob | 4 | all | default |" in markdown(growing, "ablation-growing", "cpu")
+
+
 def test_tables_have_no_figure(tmp_path):
     write(recipes("table-1", "cpu", Path("runs")), "table-1", "cpu", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["table-1.md"]

@@ -13,7 +13,7 @@ from latent_tokens.evaluation.report import ORDER_NAMES
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.experiments import WINDOWED
-from latent_tokens.paper.lines import Line
+from latent_tokens.paper.lines import Line, differ_in_candidates
 from latent_tokens.paper.scales import Latents
 from latent_tokens.paper.variants import VARIANTS
 
@@ -54,7 +54,8 @@ def curves(axes: Axes, lines: Sequence[Line], axis: Axis) -> None:
         groups.setdefault(key_of(line, axis), []).append(line)
     for key, group in groups.items():
         number = [other for other in groups if other[0] == key[0]].index(key)
-        draw_group(axes, group, key, number, axis, coordinates)
+        k = group[0].candidates if axis is LATENTS and differ_in_candidates(lines) else ""
+        draw_group(axes, group, key, number, axis, coordinates, k)
 
     # Ticks, labels and limits.
     ticks = sorted(coordinates, key=lambda value: coordinates[value])
@@ -83,11 +84,13 @@ def draw_group(
     number: int,
     axis: Axis,
     coordinates: dict[Value, float],
+    k: str,
 ) -> None:
-    """Draw one curve, or a dashed line if the model has no value on the axis."""
+    """Draw one curve, or a dashed line if the model has no value on the axis. Its legend names k if set."""
     name, order, n = key
     kinds = ", ".join(dict.fromkeys(kind(line.cell) for line in lines))
     label = f"{kinds}, {ORDER_NAMES[order]}" if n is None else f"{kinds}, {ORDER_NAMES[order]}, n={n}"
+    label += f", k={k}" if k else ""
     color = METHOD_COLORS[name]
     if axis.value(lines[0].cell) is None:
         mean = lines[0].mean

@@ -9,13 +9,13 @@ from typing import NamedTuple, cast
 
 from latent_tokens.evaluation.intervals import half_interval, wilson
 from latent_tokens.evaluation.rows import Row, value_of
-from latent_tokens.paper.cells import Cell
+from latent_tokens.evaluation.settings import is_adaptive
+from latent_tokens.paper.cells import PUZZLES, Cell
 from latent_tokens.paper.held_out import held_out
 from latent_tokens.paper.recipes import Recipe
 
 STEPS_AHEAD = (1, 4, 16)  # steps between a latent's prediction and its decoding
 LOSSES = {"sudoku-large": "soft_loss", "text": "perplexity"}  # lower is better
-PUZZLES = ("sudoku-puzzle", "zebra", "countdown")  # tasks whose problems are the same for every seed
 DIGITS = {"soft_loss": 2, "nats_per_token": 4}  # of a metric; 1 for the others
 ENOUGH = 3  # training seeds of an interval over seeds
 
@@ -117,6 +117,13 @@ class Line:
         return f"{value:+.{DIGITS.get(self.metric, 1)}f}"
 
     @property
+    def candidates(self) -> str:
+        """The k of its results. It is empty without results, and in an order that is not adaptive."""
+        if not self.rows or not is_adaptive(self.cell.order):
+            return ""
+        return str(self.rows[0].get("candidates", ""))
+
+    @property
     def num_samples(self) -> int:
         """The samples of all training seeds."""
         return sum(row["num_samples"] for row in self.rows)
@@ -200,6 +207,13 @@ def measurement(lines: Sequence[Line]) -> list[str]:
         devices = ", ".join(sorted({str(row["device"]) for row in rows}))
         notes.append(f"{span(threads)} {plural('thread', span(threads))} ({devices})")
     return notes
+
+
+def differ_in_candidates(lines: Sequence[Line]) -> bool:
+    """Return whether lines differ in k, and not all of them name it as their variant."""
+    with_k = [line for line in lines if line.candidates]
+    are_named = all("candidates" in line.recipes[0].variant.evaluation for line in with_k)
+    return len({line.candidates for line in with_k}) > 1 and not are_named
 
 
 def plural(noun: str, number: str) -> str:

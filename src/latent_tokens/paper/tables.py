@@ -12,13 +12,13 @@ from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.diversity import columns_of
 from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.lines import Line, stand_in
+from latent_tokens.paper.lines import Line, differ_in_candidates, stand_in
 from latent_tokens.paper.reference import AR_MTP, TOP_PROB, UNIFORM, Printed
 from latent_tokens.paper.variants import label
 from latent_tokens.tasks import Zebra, configured
 
 HEADINGS = (
-    *("task", "method", "order", "n", "variant", "paper", "ours", "chance", "metric", "95% interval"),
+    *("task", "method", "order", "k", "n", "variant", "paper", "ours", "chance", "metric", "95% interval"),
     *("kind", "strict %", "samples", "each seed", "latents predicted"),
     *("distinct %", "intercalates (reference)"),
     *("relative cost", "relative cost, paper's formula"),
@@ -29,13 +29,14 @@ OF_SOME = (
 )
 MAY_BE_EMPTY = tuple(map(HEADINGS.index, OF_SOME))
 LEGEND = (
-    "The 95% interval is of one of these kinds. t: Student's t over three or more training seeds. Wilson: of"
-    " all samples, without the variation between seeds, with each puzzle once if seeds solve the same ones."
-    " t and Wilson: t, with a bound from the samples, as it is never narrower than they allow."
+    "Kinds of intervals: t is Student's t over training seeds, from three on, and never narrower than the"
+    " interval of all samples (t and Wilson if that sets a bound). Wilson is the interval of all samples. It"
+    " leaves out the variation between seeds. Seeds that solve the same puzzles count each puzzle once."
     " Relative cost is tokens processed, relative to all masked tokens in every step."
 )
 LEGEND_OF = {
     "paper": 'The column "paper" has the published accuracy and cost, which are of larger tasks and models.',
+    "k": "k is the number of candidates in top-prob order.",
     "n": "With k > 1 candidates, n = 0 still leaves up to k - 1 other masked tokens in the input.",
     "chance": "Chance is a random assignment that uses every value once per attribute.",
     "strict %": "Lenient: every equation is true and the last value is the target. Strict: the equations also"
@@ -49,6 +50,8 @@ def markdown(lines: Sequence[Line], experiment: str, scale: ScaleName) -> str:
     """Return the table of an experiment without empty columns, its legend, and its command."""
     table = [HEADINGS, *map(cells_of, lines)]
     empty = {column for column in MAY_BE_EMPTY if not any(row[column] for row in table[1:])}
+    if not differ_in_candidates(lines):
+        empty.add(HEADINGS.index("k"))
     shown = [[cell for column, cell in enumerate(row) if column not in empty] for row in table]
     notes = [note for name, note in LEGEND_OF.items() if HEADINGS.index(name) not in empty]
     legend = " ".join([LEGEND, *notes, EXPERIMENTS[experiment].note]).rstrip()
@@ -64,6 +67,7 @@ def cells_of(line: Line) -> tuple[str, ...]:
         stand_in(line),
         cell.method,
         ORDER_NAMES[cell.order],
+        line.candidates,
         "" if cell.latents is None else str(cell.latents),
         label(cell.variant),
         "" if number is None else cost(number),

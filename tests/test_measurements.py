@@ -111,6 +111,14 @@ def test_results_command_prints_aligned_lines_without_pandas(runs, monkeypatch, 
     assert err == f"without results: {runs / 'not-evaluated'}\n"
 
 
+def test_results_command_names_a_protocol_if_a_row_has_one(runs, capsys):
+    make_run(runs / "paper", 0, [{"latents": 4, "protocol": "paper"}])
+    assert main(["results", f"{runs}/four-1", f"{runs}/paper"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in lines] == ["protocol", "0.51x", "paper"]
+    assert list(latent_tokens.results(f"{runs}/four-1", f"{runs}/paper").protocol.fillna("")) == ["", "paper"]
+
+
 def test_results_command_imports_no_torch(runs):
     script = f"import sys; from latent_tokens.cli import main; main(['results', {str(runs / 'four-*')!r}]); "
     done = subprocess.run([sys.executable, "-c", script + "sys.exit('torch' in sys.modules)"], check=False)

@@ -1,6 +1,7 @@
 """Missing results: the models to train with their seeds and hours, of claims and of every experiment."""
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -8,12 +9,15 @@ import pytest
 
 from helpers.documentation import ROOT
 from latent_tokens.cli import main
+from latent_tokens.configs import ReproduceConfig
 from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.claims import claims_table, decided, overview
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.missing import Rates, missing_table, models_of, rates_of
 from latent_tokens.paper.recipes import of_cells, recipes
+from latent_tokens.paper.reproduce import reproduce
 from latent_tokens.paper.runs import measured
+from latent_tokens.paper.training_times import training_times
 
 sys.path.append(str(ROOT / "scripts"))
 
@@ -52,7 +56,7 @@ def test_hours_count_a_model_once_and_every_result():
     both = of_cells([Cell("zebra", "mdm", order) for order in ("uniform", "top_prob")], "cpu", RUNS, 1)
     assert len({recipe.model for recipe in both}) == 1
     assert both[0].trained_tokens == 16_000 * 64 * 96
-    assert Rates(per_token=1e-4, per_result=18).hours(both) == pytest.approx(
+    assert Rates({"bf16": 1e-4, "fp32": 1.0}, per_result=18).hours(both) == pytest.approx(
         16_000 * 64 * 96 * 1e-4 / 3600 + 0.01
     )
 
@@ -70,7 +74,7 @@ def test_rates_are_medians_of_models_and_of_results():
         recipe.hash: {"train_seconds": trained, "evaluate_seconds": seconds}
         for recipe, (trained, seconds) in times.items()
     }
-    assert rates_of(times, results) == Rates(2, 20)
+    assert rates_of(times, results) == Rates({"bf16": 2}, 20)
     assert rates_of(times, {}) is None
 
 
@@ -97,6 +101,33 @@ def test_an_open_claim_names_its_models_hours_and_command():
     (of_text,) = (line for line in table if line.startswith("| text | mdm < esolm n=0 |"))
     assert "mdm, esolm (1, 2), " in of_text
     assert of_text.endswith(" h: `figure-text --seeds 3` |")
+
+
+def test_claims_and_missing_results_have_the_same_hours():
+    table = claims_table("cpu", RUNS, STORED).splitlines()
+    (of_claim,) = (line for line in table if line.startswith("| zebra-3 | mdm top-prob > mdm uniform |"))
+    (of_experiments,) = (
+        line
+        for line in missing_table("cpu", RUNS, STORED)
+        if line[0] == "zebra-3" and line[2] == "mdm (0, 1, 2)"
+    )
+    hours = float(re.search(r"mdm \(0, 1, 2\), ([\d.]+) h", of_claim)[1])
+    assert 0.9 * float(of_experiments[4]) < hours <= float(of_experiments[4])  # of fewer results
+
+
+def test_claims_on_fewer_seeds_than_they_need_ask_for_the_missing_ones_only():
+    table = claims_table("cpu", RUNS, STORED, seeds=2)
+    assert "no claim: 2 seeds" in table
+    assert ", 0.0 h: " not in table
+
+
+def test_adapted_models_have_no_hours():
+    """Their training is in no rate."""
+    results = {recipe.hash: STORED.get(recipe.hash) or {} for recipe in recipes("figure-worth", "cpu", RUNS)}
+    of_worth = {name for name, row in results.items() if row.get("cell", {}).get("task") == "smollm2"}
+    without = {name: row for name, row in STORED.items() if name not in of_worth}
+    (of_adapted,) = (line for line in missing_table("cpu", RUNS, without) if "ar-latents" in line[2])
+    assert of_adapted[3:] == (str(len(of_worth)), "")
 
 
 def test_claims_without_any_result_have_no_hours():
@@ -137,3 +168,31 @@ def test_tables_of_a_page_are_replaced_by_name():
     assert page_tables.filled(page, {"x": r"new \1" + "\n"}) == page.replace("old", r"new \1")
     with pytest.raises(ValueError, match="the page has no <!-- table z -->"):
         page_tables.filled(page, {"z": ""})
+
+
+def test_training_times_have_every_training_of_the_results():
+    headings, *table = training_times("cpu", RUNS, STORED)
+    trained = {(row["model"], row["weights_sha256"]) for row in STORED.values() if row["train_seconds"]}
+    by_seed = headings.index("seconds by seed")
+    assert sum(line[by_seed].count(": ") for line in table) == len(trained)
+    hours = sum(
+        {key: row["train_seconds"] for row in STORED.values() for key in [row["weights_sha256"]]}.values()
+    )
+    assert table[-1][by_seed] == f"{len(trained)} trainings, {hours / 3600:.1f} hours"
+    (of_arm,) = (line for line in table if line[:3] == ("sudoku-6", "arm", "3,400"))
+    assert re.fullmatch(r"0: \d+, 0: \d+, 1: \d+, 1: \d+, 2: \d+, 2: \d+", of_arm[by_seed])
+
+
+def test_reports_without_results_name_the_directory(tmp_path):
+    for experiment in ("claims", "training-times"):
+        config = ReproduceConfig(experiment, out=tmp_path / "resluts")
+        with pytest.raises(ValueError, match=r"out=.*resluts: .* has no results\. Name the directory"):
+            reproduce(config)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["claims", "training-times"])
+def test_stored_report_is_that_of_the_rows(name, tmp_path):
+    (tmp_path / "cpu").mkdir()
+    shutil.copy(ROWS, tmp_path / "cpu")
+    assert reproduce(ReproduceConfig(name, out=tmp_path)) == (ROWS.parent / f"{name}.md").read_text()

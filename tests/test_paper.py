@@ -12,8 +12,9 @@ import pytest
 
 from latent_tokens.checkpoints.pretrained import SHIPPED
 from latent_tokens.configs import DataConfig, EvalConfig, ReproduceConfig, TrainConfig
+from latent_tokens.configs.reproduce import RUN_NOTHING
 from latent_tokens.data.datasets import task_of
-from latent_tokens.evaluation.intervals import wilson_difference
+from latent_tokens.evaluation.intervals import wilson, wilson_difference
 from latent_tokens.evaluation.results import read_results
 from latent_tokens.paper import reproduce as reproduce_module
 from latent_tokens.paper.catalogue import CATALOGUE
@@ -41,7 +42,7 @@ from latent_tokens.paper.reference import (
     TOP_PROB,
     UNIFORM,
 )
-from latent_tokens.paper.reproduce import report_of, reproduce
+from latent_tokens.paper.reproduce import report_of, reproduce, write_all
 from latent_tokens.paper.runs import check_together, measured, run, train
 from latent_tokens.paper.scales import SCALES
 from latent_tokens.paper.tables import markdown, printed
@@ -241,8 +242,16 @@ def test_a_table_refuses_rows_of_other_weights_data_or_problems(few, tmp_path, w
     changed[what] = "0" * 64
     del changed["row_sha256"]  # a row changed on purpose has no checksum
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(ValueError, match=f"differ in {what}"):
+    with pytest.raises(ValueError, match=f"^figure-1: .* differ in {what}"):
         reproduce(replace(config, experiment="figure-1", out=tmp_path))
+
+    # The tables after it are written.
+    names = "figure-1", "figure-sudoku-large"
+    tables, problems = write_all(
+        {name: recipes(name, "smoke", config.runs) for name in names}, "smoke", folder
+    )
+    assert tables == [(folder / "figure-sudoku-large.md").read_text()]
+    assert len(problems) == 1
 
 
 def test_a_row_of_another_recipe_is_no_row_of_this_one(few, monkeypatch):
@@ -327,6 +336,7 @@ def test_claim_takes_three_seeds_that_agree():
     assert verdict(low, high)[2] == "no, the reverse"
     assert verdict(line_of([70.0, 41.0, 42.0]), low)[1:] == ("t", "undecided")  # the seeds do not agree
     assert verdict(line_of([], ()), low) == ("", "", "not run")
+    assert verdict(line_of([50.0], (3,)), low) == ("", "", "no claim: no seed in common")
 
 
 def test_claim_on_fewer_than_three_seeds_has_a_wilson_interval():
@@ -354,8 +364,23 @@ def test_puzzles_that_every_seed_solves_count_once():
     infilled = replace(boards, cell=replace(boards.cell, problems="sudoku-puzzle"))
     assert [line.num_samples for line in (boards, puzzles, infilled)] == [3_000] * 3
     assert [line.num_independent for line in (boards, puzzles, infilled)] == [3_000, 1_000, 1_000]
-    assert infilled.interval == puzzles.interval
-    assert infilled.interval[0] < boards.interval[0]
+    of_two_seeds = [line.of_seeds([0, 1]).interval for line in (boards, puzzles, infilled)]
+    assert of_two_seeds[1] == of_two_seeds[2]
+    assert of_two_seeds[1].low < of_two_seeds[0].low
+
+
+def test_interval_of_three_seeds_is_over_seeds_and_of_fewer_of_samples():
+    apart = line_of([40.0, 50.0, 60.0])
+    half = 4.303 * 10 / 3**0.5
+    assert apart.interval == (pytest.approx(50 - half), pytest.approx(50 + half), "t")
+    alike = line_of([50.0, 50.0, 50.0])
+    assert alike.interval == (*(100 * bound for bound in wilson(0.5, 3_000)), "t and Wilson")
+    assert apart.of_seeds([1]).interval == (*(100 * bound for bound in wilson(0.5, 1_000)), "Wilson")
+    near_0 = line_of([0.0, 0.0, 3.0])
+    assert near_0.interval.low == 0
+    losses = line_of([4.0, 4.1, 4.2], task="sudoku-large")
+    assert losses.interval.kind == "t"
+    assert losses.of_seeds([0, 1]).interval is None
 
 
 def test_verdict_on_a_loss_where_lower_is_better():
@@ -423,7 +448,7 @@ def test_claims_quote_the_paper():
     assert len(quotes) >= 15
     assert not [quote for quote in quotes if quote not in text]
     assert all(
-        claim.source == "ours" or re.match(r"(ours; )?(Table|Figure|Section) \d", claim.source)
+        claim.source == "ours" or re.match(r"(ours; |implied by )?(Table|Figure|Section) \d", claim.source)
         for claim in claims("paper")
     )
 
@@ -510,7 +535,7 @@ def test_hash_lists_every_setting_or_exempts_it_by_name(config):
 @pytest.mark.slow
 def test_the_table_of_claims_runs_nothing(done, tmp_path):
     config, _ = done
-    text = reproduce(replace(config, experiment="claims"))
+    text = reproduce(replace(config, experiment="claims", runs=tmp_path / "runs"))
     assert (config.out / "smoke" / "claims.md").read_text() == text
     assert text.count("no claim: 1 seed") > 20
     assert "| yes |" not in text
@@ -520,10 +545,6 @@ def test_the_table_of_claims_runs_nothing(done, tmp_path):
         text,
         re.M,
     )
-    elsewhere = reproduce(
-        replace(config, experiment="claims", out=tmp_path / "results", runs=tmp_path / "runs")
-    )
-    assert elsewhere.count("not run |") >= len(claims("smoke"))
     assert not (tmp_path / "runs").exists()
 
 
@@ -569,9 +590,8 @@ COMMITTED = sorted((Path(__file__).parents[1] / "results").glob("*/*.md"))
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_table_in_the_repository_is_that_of_its_rows(path):
     found = measured(path.parent / "rows.jsonl")
-    if path.stem == "claims":
-        assert path.read_text().startswith(claims_table(path.parent.name, Path("runs/paper"), found))
-        return
+    if path.stem in RUN_NOTHING:
+        return  # tests/test_missing.py
     asked = recipes(path.stem, path.parent.name, Path("runs/paper"))
     check_together([found[recipe.hash] for recipe in asked if recipe.hash in found], path)
     shown = lines(asked, found)
@@ -622,15 +642,9 @@ def test_text_results_are_found_without_the_evaluator_package(tmp_path, monkeypa
 
 def test_hours_of_training_on_the_page_are_those_of_the_rows():
     page = (ROWS.parents[2] / "docs" / "results.md").read_text()
-    minutes = {}
-    for row in measured(ROWS).values():
-        if row["train_seconds"]:
-            minutes.setdefault(row["task"], []).append(row["train_seconds"] / 60)
-    low, high = min(minutes["sudoku-6"]), max(minutes["sudoku-6"])
-    assert f" {low:.0f} to {high:.0f} minutes per 6x6 model" in page
-    for task, name in (("sudoku-9", "9x9"), ("text", "text")):
-        low, high = min(minutes[task]) / 60, max(minutes[task]) / 60
-        assert f" {low:.1f} to {high:.1f} hours per {name} model" in page
+    seconds = [row["train_seconds"] for row in measured(ROWS).values() if row["train_seconds"]]
+    assert 30 <= min(seconds) < 45
+    assert f"half a minute to {max(seconds) / 3600:.1f} hours of training per model" in page
 
 
 def test_gain_of_latents_is_paired_by_sequence():

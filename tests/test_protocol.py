@@ -63,6 +63,17 @@ def test_protocol_suits_orders_without_candidates(trained, method, order, tmp_pa
     assert row["candidates"] == 1
 
 
+def test_rows_name_the_protocol_only_if_there_is_one(trained, tmp_path):
+    task = configured("sudoku-4", {"padding": "paper"})
+    folder = make_data(DataConfig("sudoku-4", tmp_path / "data", num_train=4, num_test=2, padding="paper"))
+    announced = []
+    (row,) = evaluate(trained(0.9), task, replace(PAPER, data=folder), on_row=announced.append)
+    (other,) = evaluate(trained(0.9), task, EvalConfig(data=folder))
+    assert row["protocol"] == "paper"
+    assert announced == [row]
+    assert row.keys() - other.keys() == {"protocol"}
+
+
 @pytest.mark.slow
 def test_rows_are_those_of_the_settings_by_name(trained):
     net = trained(0.9)
@@ -106,7 +117,8 @@ def test_recipes_of_the_paper_scale_follow_the_protocol(trained):
         if recipe.cell.task != "text"
     ]
     for recipe in of_puzzles:
-        assert (recipe.evaluation.protocol == "paper") == (recipe.cell.variant is None)
+        if recipe.cell.variant is None:
+            assert recipe.evaluation.protocol == "paper"
         if recipe.cell.task == "zebra":
             assert recipe.data.num_test == NUM_ZEBRA
         # No recipe is refused after its training, and none has latent tokens that k leaves no room for.
@@ -118,11 +130,67 @@ def test_recipes_of_the_paper_scale_follow_the_protocol(trained):
             check_counts(net.method, config.order, config.latents or (), config.candidates)
 
 
+def test_ablations_of_puzzles_have_the_problems_of_the_protocol(trained):
+    """A variant of k is measured on the same problems as the result that it is compared to."""
+    net = trained(0.9)
+    ablations = [
+        recipe
+        for name in ("ablation-growing", "ablation-relevant")
+        for recipe in recipes(name, "paper", Path("runs"))
+    ]
+    by_task = {}
+    for recipe in ablations:
+        task = task_of(recipe.data)
+        net.method = METHODS[recipe.training.method]
+        config = with_protocol(net, task, recipe.evaluation)
+        assert (recipe.evaluation.protocol is None) == (recipe.cell.variant == "k=growing")
+        assert (config.candidates == "growing") == (recipe.cell.variant == "k=growing")
+        assert config.data == recipe.data.folder
+        assert recipe.training.ema > 0
+        by_task.setdefault(recipe.cell.task, set()).add(config.num_samples)
+    assert by_task == {"sudoku-puzzle": {None}, "zebra": {NUM_ZEBRA}, "countdown": {None}}
+    results = {recipe.hash for recipe in recipes("figure-latents", "paper", Path("runs"))}
+    plain = [
+        recipe for recipe in ablations
+        if recipe.cell.variant == "plain" and recipe.cell.order == "top_prob" and recipe.cell.latents != 0
+    ]  # fmt: skip
+    assert {recipe.hash for recipe in plain} <= results
+
+
+def zebra_file(file, *puzzles):
+    """Write a file of puzzles in the published format, each of clues in words and a table."""
+    file.write_bytes(pickle.dumps([[[*clues.split(), "ANSWER"], table, []] for clues, table in puzzles]))
+    return str(file)
+
+
+FIRST = (
+    "ends LHS c 1 1 RHS CLUE_END left-of LHS c 2 0 RHS c 2 1 CLUE_END nbr LHS c 1 1 RHS c 0 2 CLUE_END"
+    " = LHS c 0 0 RHS c 2 1 CLUE_END != LHS c 0 1 RHS c 2 0 CLUE_END = LHS c 1 2 RHS c 0 0 CLUE_END",
+    [[0, 1, 2], [1, 2, 0], [1, 0, 2], [2, 0, 1]],
+)
+SECOND = (
+    " ".join(f"= LHS c {i} {house} RHS n 0 {house} CLUE_END" for i in range(3) for house in range(2)),
+    [[0, 1, 2]] * 4,
+)
+
+
 @pytest.mark.parametrize("name", ["test.pkl", "TEST.PKL"])
-def test_published_zebra_files_are_said_to_share_puzzles(tmp_path, capsys, name):
-    clues = "= LHS c 1 2 RHS n 2 1 CLUE_END immediate-left LHS c 0 0 RHS c 1 2 CLUE_END ANSWER"
-    file = tmp_path / name
-    file.write_bytes(pickle.dumps([[clues.split(), [], []]]))
-    arguments = ["data", "zebra-3", "--source", str(file), "--split", "test", "--skip-bad", "--out"]
-    main([*arguments, str(tmp_path / "alone")])
-    assert "share puzzles" in capsys.readouterr().err
+def test_overlap_of_published_zebra_files_is_reported(tmp_path, capsys, name):
+    """The warning names the way to leave the shared puzzles out, and that way prints their number."""
+    arguments = ["data", "zebra-3", "--source", zebra_file(tmp_path / name, FIRST), "--split", "test"]
+    assert main([*arguments, "--out", str(tmp_path / "test")]) == 0
+    warning = capsys.readouterr().err
+    assert "the published training and test files of Zebra share puzzles" in warning
+    assert "convert the training file with --apart-from" in warning
+
+    def convert(*puzzles):
+        file = zebra_file(tmp_path / "train.pkl", *puzzles)
+        arguments = ["data", "zebra-3", "--source", file, "--split", "train", "--apart-from"]
+        out = str(tmp_path / f"train-{len(puzzles)}")
+        assert main([*arguments, str(tmp_path / "test"), "--out", out]) == 0
+        return capsys.readouterr().err
+
+    shared = convert(FIRST, SECOND)
+    assert "train 1. Left out: 1 shared with --apart-from" in shared
+    assert "published" not in shared
+    assert "train 1. Left out: 0 shared with --apart-from" in convert(SECOND)

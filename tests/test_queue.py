@@ -189,4 +189,4 @@ def test_settings_without_effect_are_refused(settings, reason):
 
 
 def test_experiments_that_run_nothing_are_named():
-    assert set(RUN_NOTHING) == {*CATALOGUE, "claims", "missing"}
+    assert set(RUN_NOTHING) == {*CATALOGUE, "claims", "missing", "training-times"}

@@ -23,7 +23,7 @@ from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.curves import share_limits
 from latent_tokens.paper.dead_ends import DeadEnds
 from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.figures import draw, painter, panel_title, panels_of
+from latent_tokens.paper.figures import draw, intervals_note, painter, panel_title, panels_of
 from latent_tokens.paper.foresight import Foresight
 from latent_tokens.paper.hashes import evaluation_content, training_content
 from latent_tokens.paper.lines import lines
@@ -212,7 +212,14 @@ def test_a_row_says_which_latents_were_shown(nano, name):
 
 
 def test_every_experiment_has_a_name_that_can_be_asked_for():
-    assert set(get_args(ExperimentName)) == {*EXPERIMENTS, *CATALOGUE, "claims", "missing", "all"}
+    assert set(get_args(ExperimentName)) == {
+        *EXPERIMENTS,
+        *CATALOGUE,
+        "claims",
+        "missing",
+        "training-times",
+        "all",
+    }
 
 
 def test_puzzle_to_infill_has_the_length_of_the_models_boards():
@@ -340,7 +347,7 @@ def test_captions_name_samples_seeds_candidates_and_threads(tmp_path):
     measured = row | {"candidates": 4, "device": "cpu", "threads": 1, "forward_passes": 36}
     asked = recipes("ablation-refresh", "cpu", Path("runs"))
     draw(
-        lines(asked, {recipe.hash: measured for recipe in asked}),
+        lines(asked, {recipe.hash: measured | {"train_seed": recipe.training.seed} for recipe in asked}),
         "ablation-refresh",
         "a command",
         tmp_path / "a",
@@ -348,7 +355,7 @@ def test_captions_name_samples_seeds_candidates_and_threads(tmp_path):
     caption = (tmp_path / "a.svg").read_text()  # its texts are in comments
     expected = (
         "1,000 samples per seed, 3 training seeds, k = 4 in top-prob order, 1 thread (cpu),"
-        " 95% intervals of all samples together"
+        " 95% intervals over training seeds"
     )
     assert all(line in caption for line in (expected, "a command"))
 
@@ -360,7 +367,17 @@ def test_caption_names_intervals_that_count_each_puzzle_once(tmp_path):
     asked = recipes("ablation-infilling", "cpu", Path("runs"))
     shown = lines(asked, {recipe.hash: measured for recipe in asked})
     draw(shown, "ablation-infilling", "a command", tmp_path / "a")
-    assert "95% intervals of all samples together, each puzzle once" in (tmp_path / "a.svg").read_text()
+    assert "95% intervals of samples, each puzzle once" in (tmp_path / "a.svg").read_text()
+
+
+def test_caption_names_intervals_of_few_and_of_three_seeds():
+    shown = results_of("figure-1")
+    first_seed = [replace(line, rows=line.rows[:1]) for line in shown]
+    assert intervals_note(shown) == ["95% intervals over training seeds"]
+    assert intervals_note(first_seed) == ["95% intervals of samples"]
+    mixed = "95% intervals over training seeds, with fewer than three of samples"
+    assert intervals_note([*shown, *first_seed]) == [mixed]
+    assert intervals_note([replace(shown[0], cell=replace(shown[0].cell, task="text"), rows=())]) == []
 
 
 def test_caption_names_the_candidates_of_panels_without_adaptive_ones():
@@ -371,6 +388,58 @@ def test_caption_names_the_candidates_of_panels_without_adaptive_ones():
     ]
     assert "k = 8 or adaptive in top-prob order" in measurement(shown)
     assert "k = 8 in top-prob order" in measurement(shown[:3])
+
+
+def with_candidates(name, scale, candidates):
+    """The lines of an experiment with results, whose k is a function of the cell."""
+    row = {"metric": "exact", "exact": 40.0, "num_samples": 1_000, "train_seed": 0, "forward_passes": 36}
+    row |= {"relative_cost": 1.0, "paper_cost": 1.0, "problems_sha256": "same"}
+    asked = recipes(name, scale, Path("runs"))
+    rows = {
+        recipe.hash: row | {"candidates": candidates(recipe.cell), "train_seed": recipe.training.seed}
+        for recipe in asked
+    }
+    return lines(asked, rows)
+
+
+def of_protocol(cell):
+    return "all" if cell.task == "zebra" and cell.method != "scdm" else 8
+
+
+def test_table_has_the_candidates_of_lines_that_differ():
+    """At the paper scale, scdm has 8 candidates on Zebra, and sidm and mdm have all."""
+    table = markdown(with_candidates("figure-latents", "paper", of_protocol), "figure-latents", "paper")
+    heading, _, *rows = (line.split(" | ") for line in table.splitlines() if line.startswith("|"))
+    assert heading[2:5] == ["order", "k", "n"]
+    ks = {(row[1], row[heading.index("k")]) for row in rows if row[0] == "| zebra"}
+    assert ks == {("scdm", "8"), ("sidm", "all"), ("mdm", "all")}
+    assert "k is the number of candidates" in table
+    uniform = markdown(with_candidates("table-1-uniform", "paper", of_protocol), "table-1-uniform", "paper")
+    assert "| zebra | mdm | uniform |  | " in uniform
+    assert "| zebra | mdm | top-prob | all | " in uniform
+
+
+def test_legend_has_the_candidates_of_curves_that_differ():
+    shown = with_candidates("figure-latents", "paper", of_protocol)
+    labels = {}
+    for panel in panels_of(shown):
+        axes = Figure().subplots()
+        panel.paint(axes, panel.lines)
+        labels[panel.title] = set(axes.get_legend_handles_labels()[1])
+    assert labels["zebra"] == {"scdm, top-prob, k=8", "sidm, top-prob, k=all 40", "mdm, top-prob, k=all 40"}
+    assert labels["countdown"] == {"scdm, top-prob", "sidm, top-prob 40", "mdm, top-prob 40"}
+
+
+def test_table_has_no_candidates_that_are_equal_or_named_by_variants():
+    equal = with_candidates("figure-latents", "paper", lambda cell: 8)
+    named = with_candidates("ablation-candidates", "cpu", lambda cell: cell.variant.removeprefix("k="))
+    assert "| k |" not in markdown(equal, "figure-latents", "paper")
+    assert "| k |" not in markdown(named, "ablation-candidates", "cpu")
+    assert "| k |" not in markdown(lines(recipes("table-1", "cpu", Path("runs")), {}), "table-1", "cpu")
+    growing = with_candidates(
+        "ablation-growing", "cpu", lambda cell: "growing" if "k=" in cell.variant else 4
+    )
+    assert "| top-prob | 4 | all | default |" in markdown(growing, "ablation-growing", "cpu")
 
 
 def test_tables_have_no_figure(tmp_path):

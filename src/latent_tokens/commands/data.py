@@ -46,14 +46,18 @@ def run_data(command: Data) -> int:
     task = None if command.config.task == Text.name else task_of(command.config)
     _, manifest = read_manifest(folder, task)
     sizes = ", ".join(f"{split} {entry['examples']:,}" for split, entry in manifest["splits"].items())
-    counts = ", ".join(
+    counts = [
         f"{manifest[name]:,} {name.replace('_', ' ')}"
-        for name in ("repeated", "empty", "too_long", "kept_out")
+        for name in ("repeated", "empty", "too_long")
         if manifest.get(name)
-    )
+    ]
+    if command.config.apart_from and "kept_out" in manifest:  # of a file: 0 is a result, too
+        counts.append(f"{manifest['kept_out']:,} shared with --apart-from")
     if "tokens" in manifest:
         sizes += f" sequences of {manifest['tokens']:,} different tokens"
-    CONSOLE.print(sizes + (f". Left out: {counts}" if counts else ""), highlight=False, soft_wrap=True)
+    CONSOLE.print(
+        sizes + (f". Left out: {', '.join(counts)}" if counts else ""), highlight=False, soft_wrap=True
+    )
     if manifest.get("not_read"):
         kinds = ".txt, .md, .rst, .text and files without a suffix"
         line = (

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 HEADINGS = ("run", "task", "method", "size", "seed", "steps", "order", "k", "n", "metric", "value",
             "95% interval", "tokens")  # fmt: skip
+PROTOCOL = "protocol"  # the last heading, if a measurement followed one
 NUMBERS = {"seed", "steps", "k", "n", "value", "95% interval", "tokens"}  # aligned at the right
 
 
@@ -45,7 +46,11 @@ def run_results(command: Results) -> int:
         write_atomic({command.csv: as_csv(rows).encode()})
         print(command.csv)
     else:
-        print(aligned([HEADINGS, *map(cells, rows)]))
+        lines: list[Sequence[str]] = [HEADINGS, *map(cells, rows)]
+        if any(row.get(PROTOCOL) for row in rows):
+            protocols = [PROTOCOL, *(str(row.get(PROTOCOL) or "") for row in rows)]
+            lines = [(*line, protocol) for line, protocol in zip(lines, protocols, strict=True)]
+        print(aligned(lines))
     return 0
 
 
@@ -72,7 +77,7 @@ def cells(row: Measurement) -> list[str]:
 def aligned(lines: Sequence[Sequence[str]]) -> str:
     """Return lines of cells as text with aligned columns. The first line are the headings."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    columns = list(zip(HEADINGS, widths, strict=True))
+    columns = list(zip(lines[0], widths, strict=True))
     return "\n".join(
         "  ".join(
             cell.rjust(width) if heading in NUMBERS else cell.ljust(width)

@@ -15,10 +15,10 @@ ExperimentName = Literal[
     "ablation-candidates", "ablation-confidence", "ablation-infilling", "ablation-growing",
     "ablation-schedule", "ablation-targets", "ablation-latents", "ablation-relevant", "figure-predictions",
     "figure-dead-ends", "figure-compute", "figure-depth", "figure-equal-compute", "ablation-nats",
-    "table-models", "table-datasets", "table-training", "claims", "missing", "all",
+    "table-models", "table-datasets", "table-training", "claims", "missing", "training-times", "all",
 ]  # fmt: skip
 OF_THE_PACKAGE = ("table-models", "table-datasets", "table-training")
-RUN_NOTHING = (*OF_THE_PACKAGE, "claims", "missing")
+RUN_NOTHING = (*OF_THE_PACKAGE, "claims", "missing", "training-times")
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,11 @@ def import_splits(
         and config.split is not None
         and not config.apart_from
     ):
-        warning = "the published Zebra files share puzzles. Name the data set of the other one in apart_from."
+        warning = (
+            "the published training and test files of Zebra share puzzles. Convert the test file first. Then"
+            " convert the training file with --apart-from and that data set, which leaves them out and counts"
+            " them."
+        )
         CONSOLE.print(f"source={file}: {warning}", highlight=False, soft_wrap=True)
     num_wanted = requested_counts(config)
     num_rows = None

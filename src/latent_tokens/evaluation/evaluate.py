@@ -97,6 +97,7 @@ def evaluate(
     net = cast(Transformer, unwrap(net))
     task = task_or_named(task)
     config = changed(EvalConfig() if config is None else config, settings)
+    protocol = config.protocol
     config = with_protocol(net, task, config)
     decodings = checked_decodings(net, task, config)
     problems = find_problems(task, config)
@@ -113,8 +114,8 @@ def evaluate(
             if adjust is not None:
                 adjusted = adjust(model, task, adjusted)
             row_watcher = None if watcher is None else watcher()
-            row = measure(model, task, problems, problems_sha256, config, adjusted, row_watcher)
-            rows.append(in_percent(row))
+            row = in_percent(measure(model, task, problems, problems_sha256, config, adjusted, row_watcher))
+            rows.append(row if protocol is None else {**row, "protocol": protocol})
             if processes.is_main():
                 on_row(rows[-1])
     return rows

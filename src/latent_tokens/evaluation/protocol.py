@@ -37,13 +37,17 @@ def with_protocol(net: Transformer, task: Task, config: EvalConfig) -> EvalConfi
             "protocol=paper: the model was trained without EMA weights (ema=0). "
             "Train it with ema=0.9999, or leave the protocol out."
         )
-    is_zebra = isinstance(task, Zebra)
     candidates: NumCandidates | None = DEFAULT_CANDIDATES
     if not is_adaptive(order_for(net.method, task, config)):
         candidates = None
-    elif is_zebra and net.method.latent_control != "free":
+    elif isinstance(task, Zebra) and net.method.latent_control != "free":
         candidates = "all"
-    return replace(config, protocol=None, candidates=candidates, num_samples=NUM_ZEBRA if is_zebra else None)
+    return replace(config, protocol=None, candidates=candidates, num_samples=num_problems(task))
+
+
+def num_problems(task: Task) -> int | None:
+    """Return the number of problems that the paper's protocol measures. None: as without a protocol."""
+    return NUM_ZEBRA if isinstance(task, Zebra) else None
 
 
 def has_ema(net: Transformer) -> bool:

@@ -12,8 +12,8 @@ from typing import NotRequired, TypedDict, cast
 class RowSettings(TypedDict):
     """The settings that a row was decoded with.
 
-    `tokens_per_step` is left out if it is 1, `confidence_noise` if it is 0, and `off_distribution` if it is
-    false.
+    `tokens_per_step` is left out if it is 1, `confidence_noise` if it is 0, `off_distribution` if it is
+    false, and `protocol` if there is none.
     """
 
     task: str
@@ -24,6 +24,7 @@ class RowSettings(TypedDict):
     tokens_per_step: NotRequired[int | Callable[..., object]]
     confidence_noise: NotRequired[float]  # scale of the Gumbel noise
     off_distribution: NotRequired[bool]  # n leaves out masked tokens that each input had in training
+    protocol: NotRequired[str]  # that set the candidates and the samples: "paper"
 
 
 class Scores(TypedDict, total=False):

@@ -10,6 +10,7 @@ from latent_tokens.configs import OrderName
 from latent_tokens.paper.scales import Latents, Scale
 
 OURS = "ours"
+PUZZLES = ("sudoku-puzzle", "zebra", "countdown")  # tasks whose problems are the same for every seed
 ORDERS: tuple[OrderName, ...] = ("uniform", "top_prob")
 MODELS: tuple[tuple[str, Latents], ...] = (("scdm", 0), ("scdm", "all"), ("sidm", None), ("mdm", None))
 WITH_LATENTS: tuple[tuple[str, Latents], ...] = (("scdm", "all"), ("mdm", None))
@@ -25,7 +26,7 @@ class Cell:
     `latents` is their number (None: the method's own).
 
     `problems` names another task, whose puzzles a model of boards infills. A `variant` (VARIANTS) changes
-    one thing, and is measured on more samples.
+    one thing, and is measured on more samples, except for puzzles at the paper scale.
     """
 
     task: str

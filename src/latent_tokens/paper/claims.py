@@ -8,28 +8,27 @@ from pathlib import Path
 from statistics import fmean
 
 from latent_tokens.configs import ScaleName
-from latent_tokens.evaluation.intervals import half_interval, wilson_difference
+from latent_tokens.evaluation.intervals import wilson_difference
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.evaluation.rows import Row
 from latent_tokens.paper.cells import OURS, Cell, Claim
 from latent_tokens.paper.claim_list import claims
 from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.lines import Line, lines, stand_in
+from latent_tokens.paper.lines import ENOUGH, Interval, Line, interval_over_seeds, lines, stand_in
 from latent_tokens.paper.missing import Rates, models_of, rates_of
-from latent_tokens.paper.recipes import Recipe, of_cells
+from latent_tokens.paper.recipes import Recipe, of_cells, recipes
 from latent_tokens.paper.runs import check_together
 from latent_tokens.paper.scales import SCALES
 
-ENOUGH = 3  # training seeds
 HEADINGS = (
     *("task", "claim", "source", "first", "second", "unit"),
-    *("difference (95% interval)", "interval", "verdict", "missing models (seeds), hours: experiment"),
+    *("difference (95% interval)", "kind", "verdict", "missing models (seeds), hours: experiment"),
 )
 RULE = (
     "A claim holds (yes) if three or more training seeds decide it: the 95% interval of the difference"
     " excludes 0. With three seeds or more, it is Student's t over the seed-by-seed differences (t)."
     " It is never narrower than the sampling noise, which is the interval of a difference of two shares from"
-    " Wilson's intervals (Newcombe's method 10). If the noise sets a bound, the column has t and Wilson."
+    " Wilson's intervals (Newcombe's method 10). If the noise sets a bound, the kind is t and Wilson."
     " With fewer seeds the interval is the sampling noise (Wilson), which leaves out the variation between"
     " seeds and decides no claim. Seeds that solve the same puzzles count each puzzle once. For a loss or a"
     " perplexity, lower is better and the sampling noise is not known. An undecided claim is no evidence of"
@@ -45,8 +44,7 @@ class Difference:
     """The mean difference of two lines over the seeds that both have, with its 95% interval."""
 
     mean: float
-    interval: tuple[float, float] | None
-    kind: str  # of the interval, as the table names it
+    interval: Interval | None
     num_seeds: int
 
 
@@ -99,7 +97,8 @@ def claims_table(
             with different data or problems.
     """
     listed = decided(scale, root, results, seeds, path, judge)
-    rates = rates_of((recipe for each in listed for recipe in recipes_of(each)), results)
+    every = (recipe for name in EXPERIMENTS for recipe in recipes(name, scale, root, seeds, judge))
+    rates = rates_of({recipe.hash: recipe for recipe in every}.values(), results)
     first_with: dict[Cell, str] = {}
     for name, experiment in EXPERIMENTS.items():
         for cell in experiment.cells(SCALES[scale]):
@@ -113,7 +112,7 @@ def claims_table(
             (
                 *(each.task, each.claim.text, each.claim.source, *values, unit),
                 *(each.difference, each.interval, each.verdict),
-                to_run(each, scale, rates, first_with) if each.is_open else "",
+                to_run(each, scale, rates, first_with) if each.missing and each.is_open else "",
             )
         )
     return f"{as_markdown(overview(listed))}\n{as_markdown(table)}\n{RULE}\n"
@@ -138,11 +137,6 @@ def decided(
         missing = tuple(recipe for recipe in needed if recipe.hash not in results)
         listed.append(Decided(claim, better, worse, *verdict(better, worse, claim.margin), missing))
     return listed
-
-
-def recipes_of(each: Decided) -> tuple[Recipe, ...]:
-    """Return the recipes of both sides of a claim."""
-    return (*each.better.recipes, *each.worse.recipes)
 
 
 def to_run(each: Decided, scale: ScaleName, rates: Rates | None, first_with: Mapping[Cell, str]) -> str:
@@ -182,19 +176,19 @@ def verdict(better: Line, worse: Line, margin: float = 0) -> tuple[str, str, str
     """
     difference = difference_of(better, worse)
     if difference is None:
-        return "", "", "not run"
+        return "", "", "no claim: no seed in common" if better.rows and worse.rows else "not run"
     text = better.signed(difference.mean)
-    if difference.interval is not None:
-        low, high = difference.interval
-        text += f" ({better.signed(low)} to {better.signed(high)})"
-    return text, difference.kind, decision(difference, better.is_loss, margin)
+    interval = difference.interval
+    if interval is not None:
+        text += f" ({better.signed(interval.low)} to {better.signed(interval.high)})"
+    return text, interval.kind if interval else "", decision(difference, better.is_loss, margin)
 
 
 def decision(difference: Difference, is_loss: bool, margin: float = 0) -> str:
     """Return the verdict in words."""
     if difference.num_seeds < ENOUGH or difference.interval is None:
         return f"no claim: {difference.num_seeds} seed{'s' * (difference.num_seeds > 1)}"
-    low, high = difference.interval
+    low, high, _ = difference.interval
     if is_loss:
         low, high = -high, -low
     if low > -margin:
@@ -205,27 +199,14 @@ def decision(difference: Difference, is_loss: bool, margin: float = 0) -> str:
 
 
 def difference_of(first: Line, second: Line) -> Difference | None:
-    """Return the difference of two lines over the seeds that both have, or None if there is no such seed.
-
-    The interval is that of Student's t over seeds if there are three, as wide as the sampling noise on each
-    side at least; else the sampling noise alone.
-    """
+    """Return the difference of two lines over the seeds that both have, or None if there is no such seed."""
     first, second = on_shared_seeds(first, second)
     pairs = [(value, second.by_seed[seed]) for seed, value in first.by_seed.items() if seed in second.by_seed]
     if not pairs:
         return None
     differences = [value - other for value, other in pairs]
-    mean = fmean(differences)
-    noise = sampling_noise(first, second)
-    if len(pairs) < ENOUGH:
-        return Difference(mean, noise, "Wilson" if noise else "", len(pairs))
-
-    half = half_interval(differences)
-    interval = (mean - half, mean + half)
-    if noise is None:
-        return Difference(mean, interval, "t", len(pairs))
-    floored = (min(interval[0], noise[0]), max(interval[1], noise[1]))
-    return Difference(mean, floored, "t" if floored == interval else "t and Wilson", len(pairs))
+    interval = interval_over_seeds(differences, sampling_noise(first, second))
+    return Difference(fmean(differences), interval, len(pairs))
 
 
 def on_shared_seeds(first: Line, second: Line) -> tuple[Line, Line]:

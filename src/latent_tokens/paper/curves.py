@@ -20,7 +20,7 @@ from latent_tokens.paper.legends import (
     legend_below,
     style_of,
 )
-from latent_tokens.paper.lines import Line
+from latent_tokens.paper.lines import Line, differ_in_candidates
 from latent_tokens.paper.scales import Latents
 from latent_tokens.paper.variants import VARIANTS
 
@@ -59,7 +59,8 @@ def curves(axes: Axes, lines: Sequence[Line], axis: Axis) -> None:
         groups.setdefault(key_of(line, axis), []).append(line)
     for key, group in groups.items():
         number = [other for other in groups if other[0] == key[0]].index(key)
-        draw_group(axes, group, key, number, axis, coordinates)
+        k = group[0].candidates if axis is LATENTS and differ_in_candidates(lines) else ""
+        draw_group(axes, group, key, number, axis, coordinates, k)
 
     # Ticks, labels and limits.
     ticks = sorted(coordinates, key=lambda value: coordinates[value])
@@ -68,7 +69,7 @@ def curves(axes: Axes, lines: Sequence[Line], axis: Axis) -> None:
     axes.set(xlabel=axis.label, ylabel=lines[0].unit)
     if "growing" in coordinates:
         axes.axvline(coordinates["growing"] - 0.5, linewidth=0.8, linestyle=":", color="#999999")
-    top = None if lines[0].interval is None else max(LOWEST_TOP, HEADROOM * axes.dataLim.ymax)
+    top = None if lines[0].is_loss else max(LOWEST_TOP, HEADROOM * axes.dataLim.ymax)
     axes.set_ylim(0, top)
     axes.grid(axis="y", alpha=0.3)
     legend_below(axes)
@@ -88,11 +89,13 @@ def draw_group(
     number: int,
     axis: Axis,
     coordinates: dict[Value, float],
+    k: str,
 ) -> None:
-    """Draw one curve, or a dashed line if the model has no value on the axis."""
+    """Draw one curve, or a dashed line if the model has no value on the axis. Its legend names k if set."""
     name, order, n = key
     kinds = ", ".join(dict.fromkeys(kind(line.cell) for line in lines))
     label = f"{kinds}, {ORDER_NAMES[order]}" if n is None else f"{kinds}, {ORDER_NAMES[order]}, n={n}"
+    label += f", k={k}" if k else ""
     color = METHOD_COLORS[name]
     if axis.value(lines[0].cell) is None:
         mean = lines[0].mean
@@ -205,8 +208,8 @@ def bars(lines: Sequence[Line]) -> list[list[float]] | None:
     if len(intervals) < len(lines):
         return None
     pairs = list(zip(lines, intervals, strict=True))
-    below = [line.mean - low for line, (low, _) in pairs]
-    return [below, [high - line.mean for line, (_, high) in pairs]]
+    below = [line.mean - interval.low for line, interval in pairs]
+    return [below, [interval.high - line.mean for line, interval in pairs]]
 
 
 LATENTS = Axis("latent tokens n", num_latents, float, 1)

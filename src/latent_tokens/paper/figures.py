@@ -61,11 +61,25 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
         share_limits(sheet.axes)
 
     notes = measurement(shown)
-    if not {ahead, lost} & set(painters) and all(line.interval is not None for line in shown):
-        repeated = any(line.num_independent < line.num_samples for line in shown)
-        notes.append("95% intervals of all samples together" + ", each puzzle once" * repeated)
+    if not {ahead, lost} & set(painters):
+        notes += intervals_note(shown)
     caption = f"{', '.join(notes)}\n{command}"
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
+
+
+def intervals_note(lines: Sequence[Line]) -> list[str]:
+    """Return what the bars of lines are, for a caption, or nothing if a line has no interval."""
+    intervals = [line.interval for line in lines]
+    kinds = {"" if interval is None else interval.kind for interval in intervals}
+    if "" in kinds:
+        return []
+    if "Wilson" not in kinds:
+        return ["95% intervals over training seeds"]
+    repeated = any(line.num_independent < line.num_samples for line in lines)
+    of_samples = "of samples" + ", each puzzle once" * repeated
+    if kinds == {"Wilson"}:
+        return [f"95% intervals {of_samples}"]
+    return [f"95% intervals over training seeds, with fewer than three {of_samples}"]
 
 
 def panels_of(lines: Sequence[Line]) -> list[Panel]:

@@ -5,18 +5,48 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import cast
+from typing import NamedTuple, cast
 
 from latent_tokens.evaluation.intervals import half_interval, wilson
 from latent_tokens.evaluation.rows import Row, value_of
-from latent_tokens.paper.cells import Cell
+from latent_tokens.evaluation.settings import is_adaptive
+from latent_tokens.paper.cells import PUZZLES, Cell
 from latent_tokens.paper.held_out import held_out
 from latent_tokens.paper.recipes import Recipe
 
 STEPS_AHEAD = (1, 4, 16)  # steps between a latent's prediction and its decoding
 LOSSES = {"sudoku-large": "soft_loss", "text": "perplexity"}  # lower is better
-PUZZLES = ("sudoku-puzzle", "zebra", "countdown")  # tasks whose problems are the same for every seed
 DIGITS = {"soft_loss": 2, "nats_per_token": 4}  # of a metric; 1 for the others
+ENOUGH = 3  # training seeds of an interval over seeds
+
+
+class Interval(NamedTuple):
+    """A 95% interval, and its kind: "t" over training seeds, "Wilson" of samples, or "t and Wilson"."""
+
+    low: float
+    high: float
+    kind: str
+
+
+def interval_over_seeds(values: Sequence[float], noise: tuple[float, float] | None) -> Interval | None:
+    """Return the 95% interval of a mean over training seeds.
+
+    From three seeds on, it is Student's t, and on each side at least as wide as the sampling noise. With
+    fewer it is the sampling noise alone, which leaves out the variation between seeds.
+
+    Args:
+        values: one value per training seed.
+        noise: the bounds of the interval from the number of samples, or None if it is not known.
+    """
+    if len(values) < ENOUGH:
+        return None if noise is None else Interval(*noise, "Wilson")
+    mean = fmean(values)
+    half = half_interval(values)
+    if noise is None:
+        return Interval(mean - half, mean + half, "t")
+    low = min(mean - half, noise[0])
+    high = max(mean + half, noise[1])
+    return Interval(low, high, "t" if (low, high) == (mean - half, mean + half) else "t and Wilson")
 
 
 @dataclass(frozen=True)
@@ -87,6 +117,13 @@ class Line:
         return f"{value:+.{DIGITS.get(self.metric, 1)}f}"
 
     @property
+    def candidates(self) -> str:
+        """The k of its results. It is empty without results, and in an order that is not adaptive."""
+        if not self.rows or not is_adaptive(self.cell.order):
+            return ""
+        return str(self.rows[0].get("candidates", ""))
+
+    @property
     def num_samples(self) -> int:
         """The samples of all training seeds."""
         return sum(row["num_samples"] for row in self.rows)
@@ -99,17 +136,14 @@ class Line:
         return sum({row["problems_sha256"]: int(row["num_samples"]) for row in self.rows}.values())
 
     @property
-    def over_seeds(self) -> float | None:
-        """Half of the 95% interval of the mean over training seeds (Student's t). None for one seed."""
-        return half_interval(self.values) if len(self.values) > 1 else None
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """Wilson's interval of all samples, in percent. None for a loss."""
+    def interval(self) -> Interval | None:
+        """The interval of the mean (`interval_over_seeds`). A loss has none with fewer than three seeds."""
         if self.is_loss:
-            return None
+            return interval_over_seeds(self.values, None)
         low, high = wilson(self.mean / 100, self.num_independent)
-        return 100 * low, 100 * high
+        interval = interval_over_seeds(self.values, (100 * low, 100 * high))
+        assert interval is not None
+        return Interval(max(0.0, interval.low), min(100.0, interval.high), interval.kind)
 
     def summed(self, key: str, by: str, *names: str) -> dict[int, list[int]]:
         """Return sums over all seeds of the counts of a watcher.
@@ -156,3 +190,10 @@ def stand_in(line: Line) -> str:
     """Return the task that replaces the cell's task at this scale."""
     task = line.recipes[0].data.task
     return task if line.cell.problems is None else f"{task}, infilling puzzles"
+
+
+def differ_in_candidates(lines: Sequence[Line]) -> bool:
+    """Return whether lines differ in k, and not all of them name it as their variant."""
+    with_k = [line for line in lines if line.candidates]
+    are_named = all("candidates" in line.recipes[0].variant.evaluation for line in with_k)
+    return len({line.candidates for line in with_k}) > 1 and not are_named

@@ -21,27 +21,36 @@ HEADINGS = ("task", "experiments", "models to train (seeds)", "results", "hours"
 class Rates:
     """Measured seconds, each the median of the results that exist."""
 
-    per_token: float  # of training
+    per_token: Mapping[str, float]  # of training, by precision
     per_result: float
 
     def hours(self, missing: Sequence[Recipe]) -> float:
-        """Return the hours to train the models of some recipes, each once, and to measure the recipes."""
-        trained = {recipe.model: recipe.trained_tokens for recipe in missing if recipe.is_trained_here}
-        return (sum(trained.values()) * self.per_token + len(missing) * self.per_result) / HOUR
+        """Return the hours to train the models of some recipes, each once, and to measure the recipes.
+
+        A precision without results counts as the slowest of the others.
+        """
+        models = {recipe.model: recipe for recipe in missing if recipe.is_trained_here}
+        slowest = max(self.per_token.values())
+        training = sum(
+            recipe.trained_tokens * self.per_token.get(recipe.training.precision, slowest)
+            for recipe in models.values()
+        )
+        return (training + len(missing) * self.per_result) / HOUR
 
 
 def rates_of(listed: Iterable[Recipe], results: Mapping[str, Row]) -> Rates | None:
     """Return the measured rates of the recipes that have a result, or None if none was trained here."""
     done = [recipe for recipe in listed if recipe.hash in results and recipe.is_trained_here]
-    per_token = {
-        recipe.model: seconds / recipe.trained_tokens
-        for recipe in done
-        if (seconds := results[recipe.hash]["train_seconds"])
-    }
+    per_token: dict[str, dict[str, float]] = {}  # precision -> model -> seconds
+    for recipe in done:
+        if seconds := results[recipe.hash]["train_seconds"]:
+            of_precision = per_token.setdefault(recipe.training.precision, {})
+            of_precision[recipe.model] = seconds / recipe.trained_tokens
     if not per_token:
         return None
     return Rates(
-        median(per_token.values()), median(results[recipe.hash]["evaluate_seconds"] for recipe in done)
+        {precision: median(of_models.values()) for precision, of_models in per_token.items()},
+        median(results[recipe.hash]["evaluate_seconds"] for recipe in done),
     )
 
 
@@ -79,7 +88,10 @@ def missing_table(
         groups.setdefault(key, []).append(recipe)
 
     def cells(of_group: Sequence[Recipe]) -> tuple[str, str]:
-        return f"{len(of_group):,}", "" if rates is None else f"{rates.hours(of_group):.1f}"
+        if rates is None or not any(recipe.is_trained_here for recipe in of_group):
+            return f"{len(of_group):,}", ""
+        at_least = "" if all(recipe.is_trained_here for recipe in of_group) else "at least "
+        return f"{len(of_group):,}", f"{at_least}{rates.hours(of_group):.1f}"
 
     table: list[tuple[str, ...]] = [HEADINGS]
     for (task, names), of_group in sorted(groups.items()):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from latent_tokens.configs import DataConfig, EvalConfig, ScaleName, TrainConfig
 from latent_tokens.data.datasets import task_of
-from latent_tokens.paper.cells import Cell
+from latent_tokens.evaluation.protocol import num_problems
+from latent_tokens.paper.cells import PUZZLES, Cell
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.hashes import (
     Content,
@@ -145,29 +146,40 @@ def puzzle_recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
     warmup = max(1, round(variant.share * training.warmup))
     training = replace(training, steps=steps, warmup=warmup)
 
-    # A variant is measured on more boards than a test split has, so they are made on the spot.
     problems = None if cell.problems is None else data_set(scale.budgets[cell.problems], root)
-    folder: Path | None = (problems or data).folder
-    num_samples = scale.num_samples
-    if cell.variant and not problems:
-        folder = None
-        per_seed = budget.num_thorough or scale.num_thorough / budget.seeds
-        num_samples = ceil(variant.samples * per_seed)
-    has_protocol = scale is SCALES["paper"] and cell.variant is None
-    candidates = budget.candidates if cell.order == "top_prob" else None
+    evaluation = puzzle_evaluation(cell, scale, seed, data, problems)
+    return in_folder(Recipe(cell, data, training, evaluation, problems), root)
+
+
+def puzzle_evaluation(
+    cell: Cell, scale: Scale, seed: int, data: DataConfig, problems: DataConfig | None
+) -> EvalConfig:
+    """Return how a cell of puzzles or boards is measured.
+
+    The paper scale has the paper's protocol. A variant that sets k keeps its problems only. Variants of
+    boards, whose problems are all equal, have more samples than the protocol.
+    """
+    budget = scale.budgets[cell.task]
+    variant = VARIANTS[cell.variant or "plain"]
     evaluation = EvalConfig(
         latents=None if cell.latents is None else (cell.latents,),
-        candidates=None if has_protocol else candidates,
+        candidates=budget.candidates if cell.order == "top_prob" else None,
         order=cell.order,
-        num_samples=None if has_protocol else num_samples,
-        data=folder,
-        protocol="paper" if has_protocol else None,
+        num_samples=scale.num_samples,
+        data=(problems or data).folder,
         top_p=1.0,
         seed=seed,
         precision=budget.precision or scale.precision,
     )
-    evaluation = replace(evaluation, **variant.evaluation)
-    return in_folder(Recipe(cell, data, training, evaluation, problems), root)
+    if scale is SCALES["paper"] and (cell.variant is None or cell.task in PUZZLES):
+        evaluation = replace(evaluation, candidates=None, num_samples=None, protocol="paper")
+        if "candidates" in variant.evaluation:
+            evaluation = replace(evaluation, num_samples=num_problems(task_of(data)), protocol=None)
+    elif cell.variant and not problems:
+        # A test split has fewer problems, so they are made on the spot.
+        per_seed = budget.num_thorough or scale.num_thorough / budget.seeds
+        evaluation = replace(evaluation, data=None, num_samples=ceil(variant.samples * per_seed))
+    return replace(evaluation, **variant.evaluation)
 
 
 def nats_recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from latent_tokens.checks import did_you_mean
 from latent_tokens.configs import ReproduceConfig, ScaleName
+from latent_tokens.configs.reproduce import RUN_NOTHING
 from latent_tokens.evaluation.evaluators import language_model
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.evaluation.rows import Row, metric_of
-from latent_tokens.paper.catalogue import CATALOGUE
-from latent_tokens.paper.claims import claims_table
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.figures import draw
 from latent_tokens.paper.lines import Line, lines
-from latent_tokens.paper.missing import missing_table
 from latent_tokens.paper.nats_report import draw_nats, nats_markdown
 from latent_tokens.paper.plan import Work, estimate, plan
 from latent_tokens.paper.queue import in_order, read_queue, run_queue
 from latent_tokens.paper.recipes import Recipe, recipes
+from latent_tokens.paper.reports import ROWS, report
 from latent_tokens.paper.runs import check_together, measured, run
 from latent_tokens.paper.tables import markdown
 from latent_tokens.paper.texts import draw_text, text_markdown
@@ -30,8 +29,6 @@ from latent_tokens.storage import write_atomic
 
 MakeTable = Callable[[Sequence[Line], str, ScaleName], str]
 DrawFigure = Callable[[Sequence[Line], str, str, Path], list[Path]]
-
-ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results
 
 
 def reproduce(config: ReproduceConfig) -> str:
@@ -44,14 +41,9 @@ def reproduce(config: ReproduceConfig) -> str:
         ValueError: the experiment is unknown, or rows cannot be in one table.
         KeyboardInterrupt: Ctrl-C stopped it, after a checkpoint was saved.
     """
-    if config.experiment in CATALOGUE:
-        return as_markdown(CATALOGUE[config.experiment]())
-    if config.experiment == "claims":
-        return write_claims(config)
+    if config.experiment in RUN_NOTHING:
+        return report(config)
     folder = config.out / config.scale
-    if config.experiment == "missing":
-        stored = measured(folder / ROWS)
-        return as_markdown(missing_table(config.scale, config.runs, stored, config.seeds, config.judge))
     names = tuple(EXPERIMENTS) if config.experiment == "all" else (config.experiment,)
     requested = {name: recipes(name, config.scale, config.runs, config.seeds, config.judge) for name in names}
     every = list({recipe.hash: recipe for each in requested.values() for recipe in each}.values())
@@ -65,6 +57,8 @@ def reproduce(config: ReproduceConfig) -> str:
     for judge in dict.fromkeys(recipe.judge for work in works for recipe in work.missing):
         if judge not in (None, "trigrams"):
             language_model(judge, str(fastest_device()))  # raise for a missing one before hours of training
+    if config.queue is not None:
+        language_model.cache_clear()  # each process of the queue reads its own
     folder.mkdir(parents=True, exist_ok=True)
     if config.model is not None:
         run(every, folder / ROWS, on_row=say)
@@ -76,7 +70,9 @@ def reproduce(config: ReproduceConfig) -> str:
             announce(works)
             run(every, folder / ROWS, on_row=say)
     finally:
-        tables = [write(requested[name], name, config.scale, folder) for name in names]
+        tables, problems = write_all(requested, config.scale, folder)
+    if problems:
+        raise ValueError(" ".join(problems))
     return "\n".join(tables)
 
 
@@ -96,6 +92,19 @@ def say(row: Row) -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+def write_all(
+    requested: Mapping[str, list[Recipe]], scale: ScaleName, folder: Path
+) -> tuple[list[str], list[str]]:
+    """Write the table of each experiment that has rows for it. Return the tables, and what is wrong."""
+    tables, problems = [], []
+    for name, its_recipes in requested.items():
+        try:
+            tables.append(write(its_recipes, name, scale, folder))
+        except ValueError as error:
+            problems.append(f"{name}: {error}")
+    return tables, problems
 
 
 def write(requested: list[Recipe], experiment: str, scale: ScaleName, folder: Path) -> str:
@@ -126,18 +135,6 @@ def report_of(lines: Sequence[Line], experiment: str) -> tuple[MakeTable, DrawFi
     return markdown, draw
 
 
-def write_claims(config: ReproduceConfig) -> str:
-    """Write the verdict on each claim, and return the table."""
-    folder = config.out / config.scale
-    path = folder / ROWS
-    stored = measured(path)
-    verdicts = claims_table(config.scale, config.runs, stored, config.seeds, path, config.judge)
-    table = f"{verdicts}\n`latent-tokens reproduce claims --scale {config.scale}`\n"
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomic({folder / "claims.md": table.encode()})
-    return table
-
-
 def announce(works: list[Work]) -> None:
     """Print the number of models and rows that are left, and an estimate of the time."""
     training = [work for work in works if work.steps_left]
@@ -148,13 +145,11 @@ def announce(works: list[Work]) -> None:
             " timing a few steps ...",
             highlight=False,
         )
-        known = any(work.missing and not work.recipes[0].imported for work in works)
-        took = (
-            f"about {estimate(works) / 60:.0f} minutes"
-            if known
-            else "no model to train, and no estimate for decoding"
-        )
-        CONSOLE.print(f"{took}. Ctrl-C saves a checkpoint, and the same command resumes.", highlight=False)
+        if all(work.recipes[0].is_trained_here for work in works if work.missing):
+            time = f"about {estimate(works) / 60:.0f} minutes"
+        else:
+            time = "no estimate: some models are imported or adapted"
+        CONSOLE.print(f"{time}. Ctrl-C saves a checkpoint, and the same command resumes.", highlight=False)
 
 
 def status(works: list[Work]) -> str:

@@ -212,5 +212,5 @@ def check_together(rows: Sequence[Row], results: Path) -> None:
                 )
                 raise ValueError(
                     f"{results}: {both}, so they cannot be in one table."
-                    " Remove one of them, and it is measured again."
+                    " Remove all rows of one of the two, and they are measured again."
                 )

@@ -163,7 +163,7 @@ SCALES: Registry[Scale] = Registry(
                 ),
                 "zebra": Budget(
                     **longer_budget(
-                        "zebra-3", 400_000, steps=16_000, lr=1e-3, warmup=500, positions="rotary"
+                        "zebra-3", 400_000, "bf16", steps=16_000, lr=1e-3, warmup=500, positions="rotary"
                     ),
                     candidates=2,
                 ),
@@ -172,7 +172,7 @@ SCALES: Registry[Scale] = Registry(
                     dial=(0, 4, 8, 16, "all"),
                 ),
                 "sudoku-large": Budget(
-                    **longer_budget("sudoku-9-pattern", 100_000, steps=4_000), windows=(1, 4, 16, 64)
+                    **longer_budget("sudoku-9-pattern", 100_000, "bf16", steps=4_000), windows=(1, 4, 16, 64)
                 ),
                 "text": Budget(
                     "text",

@@ -12,28 +12,35 @@ from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.diversity import columns_of
 from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.lines import Line, stand_in
+from latent_tokens.paper.lines import Line, differ_in_candidates, stand_in
 from latent_tokens.paper.reference import AR_MTP, TOP_PROB, UNIFORM, Printed
 from latent_tokens.paper.variants import label
 from latent_tokens.tasks import Zebra, configured
 
 HEADINGS = (
-    *("task", "method", "order", "n", "variant", "paper", "ours", "chance", "metric", "95% interval"),
-    *("samples", "each seed", "over seeds", "latents predicted"),
+    *("task", "method", "order", "k", "n", "variant", "paper", "ours", "chance", "metric", "95% interval"),
+    *("kind", "strict %", "samples", "each seed", "latents predicted"),
     *("distinct %", "intercalates (reference)"),
     *("relative cost", "relative cost, paper's formula"),
 )
-OF_SOME = ("n", "variant", "paper", "chance", "latents predicted", "distinct %", "intercalates (reference)")
+OF_SOME = (
+    *("n", "variant", "paper", "chance", "strict %"),
+    *("latents predicted", "distinct %", "intercalates (reference)"),
+)
 MAY_BE_EMPTY = tuple(map(HEADINGS.index, OF_SOME))
 LEGEND = (
-    "The 95% interval pools the samples of all training seeds (Wilson), and seeds that solve the same puzzles"
-    ' count each puzzle once. "Over seeds" is half of the 95% interval of the mean over training seeds'
-    " (Student's t). Relative cost is tokens processed, relative to all masked tokens in every step."
+    "Kinds of intervals: t is Student's t over training seeds, from three on, and never narrower than the"
+    " interval of all samples (t and Wilson if that sets a bound). Wilson is the interval of all samples. It"
+    " leaves out the variation between seeds. Seeds that solve the same puzzles count each puzzle once."
+    " Relative cost is tokens processed, relative to all masked tokens in every step."
 )
 LEGEND_OF = {
     "paper": 'The column "paper" has the published accuracy and cost, which are of larger tasks and models.',
+    "k": "k is the number of candidates in top-prob order.",
     "n": "With k > 1 candidates, n = 0 still leaves up to k - 1 other masked tokens in the input.",
     "chance": "Chance is a random assignment that uses every value once per attribute.",
+    "strict %": "Lenient: every equation is true and the last value is the target. Strict: the equations also"
+    " use each given number and each result exactly once.",
     "distinct %": "Distinct: valid boards that differ from all others of their seed. Intercalates: 2x2 Latin"
     " subsquares of a valid board, and of boards that the task generates (reference).",
 }
@@ -43,6 +50,8 @@ def markdown(lines: Sequence[Line], experiment: str, scale: ScaleName) -> str:
     """Return the table of an experiment without empty columns, its legend, and its command."""
     table = [HEADINGS, *map(cells_of, lines)]
     empty = {column for column in MAY_BE_EMPTY if not any(row[column] for row in table[1:])}
+    if not differ_in_candidates(lines):
+        empty.add(HEADINGS.index("k"))
     shown = [[cell for column, cell in enumerate(row) if column not in empty] for row in table]
     notes = [note for name, note in LEGEND_OF.items() if HEADINGS.index(name) not in empty]
     legend = " ".join([LEGEND, *notes, EXPERIMENTS[experiment].note]).rstrip()
@@ -58,28 +67,36 @@ def cells_of(line: Line) -> tuple[str, ...]:
         stand_in(line),
         cell.method,
         ORDER_NAMES[cell.order],
+        line.candidates,
         "" if cell.latents is None else str(cell.latents),
         label(cell.variant),
         "" if number is None else cost(number),
     )
     if not line.rows:
         return (*setting, "not run", chance(line), *("" for _ in HEADINGS[len(setting) + 2 :]))
-    interval = "" if line.interval is None else f"{line.interval[0]:.1f} - {line.interval[1]:.1f}"
-    over_seeds = "" if line.over_seeds is None else f"± {line.written(line.over_seeds)}"
+    interval = line.interval
+    bounds = "" if interval is None else f"{line.written(interval.low)} - {line.written(interval.high)}"
     return (
         *setting,
         line.written(line.mean),
         chance(line),
         line.unit,
-        interval,
+        bounds,
+        "" if interval is None else interval.kind,
+        mean_strict(line),
         f"{line.num_samples:,}",
         " ".join(map(line.written, line.values)),
-        over_seeds,
         line.foreseen,
         *columns_of(line.rows),
         mean_cost(line, "relative_cost"),
         mean_cost(line, "paper_cost"),
     )
+
+
+def mean_strict(line: Line) -> str:
+    """Return the mean share of strict answers over seeds, in percent. Only Countdown has one."""
+    shares = [row["strict"] for row in line.rows if "strict" in row]
+    return line.written(fmean(shares)) if shares else ""
 
 
 def mean_cost(line: Line, key: Literal["relative_cost", "paper_cost"]) -> str:

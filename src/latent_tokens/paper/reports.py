@@ -1,0 +1,38 @@
+"""Reports that run nothing: of the package, of the claims, of missing results and of training times."""
+
+from __future__ import annotations
+
+from latent_tokens.configs import ReproduceConfig
+from latent_tokens.evaluation.report import as_markdown
+from latent_tokens.paper.catalogue import CATALOGUE
+from latent_tokens.paper.claims import claims_table
+from latent_tokens.paper.missing import missing_table
+from latent_tokens.paper.runs import measured
+from latent_tokens.paper.training_times import NOTE, training_times
+from latent_tokens.storage import write_atomic
+
+ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results
+
+
+def report(config: ReproduceConfig) -> str:
+    """Return a report. Those of the claims and of the training times are written to OUT/SCALE, too.
+
+    Raises:
+        ValueError: there are no results to report on.
+    """
+    if config.experiment in CATALOGUE:
+        return as_markdown(CATALOGUE[config.experiment]())
+    path = config.out / config.scale / ROWS
+    stored = measured(path)
+    arguments = config.scale, config.runs, stored
+    if config.experiment == "missing":
+        return as_markdown(missing_table(*arguments, config.seeds, config.judge))
+    if not stored:
+        raise ValueError(f"out={config.out}: {path} has no results. Name the directory of results.")
+    if config.experiment == "claims":
+        text = claims_table(*arguments, config.seeds, path, config.judge)
+    else:
+        text = f"{as_markdown(training_times(*arguments))}\n{NOTE}\n"
+    text += f"\n`latent-tokens reproduce {config.experiment} --scale {config.scale}`\n"
+    write_atomic({path.parent / f"{config.experiment}.md": text.encode()})
+    return text

@@ -113,8 +113,8 @@ def shown():
 
 
 def test_table_of_nats_has_paired_differences_and_the_entropy(shown):
-    table = nats_markdown(shown, NAME, "cpu")
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:-4]]
+    table = nats_markdown(shown, NAME)
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:-2]]
     assert len(cells) == 36
     for _, method, kind, n, policy, nats, seeds, less, over_boards, above, cost, boards in cells:
         taken = (int(n) if n.isdigit() else 9) / 360
@@ -125,7 +125,7 @@ def test_table_of_nats_has_paired_differences_and_the_entropy(shown):
         assert (less, over_boards) == (("", "") if n == "0" else (f"{-taken:+.4f} ± 0.0000", "± 0.0000"))
         assert above == f"{1 - taken - NATS_PER_CELL['sudoku-6']:+.4f}"
         assert (cost, boards) == ("0.50x", "2")
-    assert nats_markdown([replace(line, rows=()) for line in shown], NAME, "cpu").count("not run") == 36
+    assert nats_markdown([replace(line, rows=()) for line in shown], NAME).count("not run") == 36
 
 
 def test_figure_of_nats_has_a_panel_per_kind_of_order(shown, tmp_path):
@@ -133,6 +133,9 @@ def test_figure_of_nats_has_a_panel_per_kind_of_order(shown, tmp_path):
     for text in ("sudoku-6, uniform order", "sudoku-6, top-prob order", "scdm, relevant", "mdm", "a command"):
         assert f"<!-- {text} -->" in drawn
     assert draw_nats([replace(line, rows=()) for line in shown], NAME, "", tmp_path / "none") == []
+    # Models of other training seeds have no difference to n = 0.
+    seeds = [line.of_seeds([0] if line.cell.method == "scdm" else [1]) for line in shown]
+    assert draw_nats(seeds, NAME, "", tmp_path / "seeds")
 
 
 def test_verdict_is_of_the_nats_and_not_of_their_rounding():

@@ -487,7 +487,7 @@ def test_claims_on_text_are_those_of_the_evaluator():
 
 
 def test_chance_level_of_zebra():
-    table = markdown(lines(recipes("table-ar-mtp", "cpu", Path("runs")), {}), "table-ar-mtp", "cpu")
+    table = markdown(lines(recipes("table-ar-mtp", "cpu", Path("runs")), {}), "table-ar-mtp")
     assignments = (
         len(list(permutations(range(3)))) ** 3
     )  # an order of three values for each of three attributes
@@ -496,7 +496,7 @@ def test_chance_level_of_zebra():
     assert all(f"| not run | {100 / assignments:.2f} |" in row for row in rows)
     assert "Chance is a random assignment" in table
     assert "| chance |" not in markdown(
-        lines(recipes("ablation-refresh", "cpu", Path("runs")), {}), "ablation-refresh", "cpu"
+        lines(recipes("ablation-refresh", "cpu", Path("runs")), {}), "ablation-refresh"
     )
 
 
@@ -596,8 +596,9 @@ def test_a_table_in_the_repository_is_that_of_its_rows(path):
     check_together([found[recipe.hash] for recipe in asked if recipe.hash in found], path)
     shown = lines(asked, found)
     make_table, _ = report_of(shown, path.stem)
-    made = make_table(shown, path.stem, path.parent.name)
-    assert path.read_text() == made
+    made = make_table(shown, path.stem)
+    command = f"`latent-tokens reproduce {path.stem} --scale {path.parent.name}`"
+    assert path.read_text() == f"{made}\n{command}\n"
     assert not re.search(r"this machine|other work|\| (commit|training s|sampling s) \|", made)
     assert path.with_suffix(".png").is_file() == (
         not path.stem.startswith("table") and any(recipe.hash in found for recipe in asked)
@@ -679,6 +680,7 @@ def test_text_table_has_a_line_per_seed_and_needs_imports(few):
     config, tables = few
     table = reproduce(replace(config, experiment="table-text", seeds=2))
     assert [line.split(" | ")[3] for line in table.splitlines()[2:8]] == ["0", "1"] * 3
+    assert table.endswith("\n`latent-tokens reproduce table-text --scale smoke --seeds 2`\n")
     assert len(tables["figure-text"].splitlines()) == 5 + 6
     plans = reproduce(replace(config, experiment="table-text", scale="paper", status=True))
     assert plans.count("| to import |") == 2

@@ -259,9 +259,8 @@ def test_cells_of_an_experiment_have_recipes_of_their_own(name):
         samples[recipe.cell] += recipe.evaluation.num_samples
     watched = {cell for cell in samples if cell.variant.startswith("dead ends")}
     assert all(count >= (600 if cell in watched else 4_000) for cell, count in samples.items())
-    table = markdown(lines(asked, {}), name, "cpu")
+    table = markdown(lines(asked, {}), name)
     assert ("| variant |" in table) == any(recipe.cell.variant for recipe in asked)
-    assert table.endswith(f"`latent-tokens reproduce {name} --scale cpu`\n")
 
 
 def drawn(name, value):
@@ -408,13 +407,13 @@ def of_protocol(cell):
 
 def test_table_has_the_candidates_of_lines_that_differ():
     """At the paper scale, scdm has 8 candidates on Zebra, and sidm and mdm have all."""
-    table = markdown(with_candidates("figure-latents", "paper", of_protocol), "figure-latents", "paper")
+    table = markdown(with_candidates("figure-latents", "paper", of_protocol), "figure-latents")
     heading, _, *rows = (line.split(" | ") for line in table.splitlines() if line.startswith("|"))
     assert heading[2:5] == ["order", "k", "n"]
     ks = {(row[1], row[heading.index("k")]) for row in rows if row[0] == "| zebra"}
     assert ks == {("scdm", "8"), ("sidm", "all"), ("mdm", "all")}
     assert "k is the number of candidates" in table
-    uniform = markdown(with_candidates("table-1-uniform", "paper", of_protocol), "table-1-uniform", "paper")
+    uniform = markdown(with_candidates("table-1-uniform", "paper", of_protocol), "table-1-uniform")
     assert "| zebra | mdm | uniform |  | " in uniform
     assert "| zebra | mdm | top-prob | all | " in uniform
 
@@ -433,13 +432,13 @@ def test_legend_has_the_candidates_of_curves_that_differ():
 def test_table_has_no_candidates_that_are_equal_or_named_by_variants():
     equal = with_candidates("figure-latents", "paper", lambda cell: 8)
     named = with_candidates("ablation-candidates", "cpu", lambda cell: cell.variant.removeprefix("k="))
-    assert "| k |" not in markdown(equal, "figure-latents", "paper")
-    assert "| k |" not in markdown(named, "ablation-candidates", "cpu")
-    assert "| k |" not in markdown(lines(recipes("table-1", "cpu", Path("runs")), {}), "table-1", "cpu")
+    assert "| k |" not in markdown(equal, "figure-latents")
+    assert "| k |" not in markdown(named, "ablation-candidates")
+    assert "| k |" not in markdown(lines(recipes("table-1", "cpu", Path("runs")), {}), "table-1")
     growing = with_candidates(
         "ablation-growing", "cpu", lambda cell: "growing" if "k=" in cell.variant else 4
     )
-    assert "| top-prob | 4 | all | default |" in markdown(growing, "ablation-growing", "cpu")
+    assert "| top-prob | 4 | all | default |" in markdown(growing, "ablation-growing")
 
 
 def test_tables_have_no_figure(tmp_path):
@@ -504,15 +503,14 @@ def test_table_has_the_diversity_of_rows_that_have_it():
         replace(line, rows=tuple({**row, **costs, **extra} for row in line.rows))
         for line, extra in zip(shown, (measured, {}), strict=True)
     )
-    heading, _, first, second, *_ = markdown(
-        [with_diversity, without], "ablation-confidence", "cpu"
-    ).splitlines()
+    table = markdown([with_diversity, without], "ablation-confidence")
+    heading, _, first, second, *_ = table.splitlines()
     assert "| distinct % | intercalates (reference) |" in heading
     assert "| k=8 |" in first
     assert "| 99.5 | 8.50 (9.25) |" in first
     assert "| k=growing |" in second
     assert "|  |  | 1.00x |" in second
-    assert "intercalates" not in markdown([without], "ablation-confidence", "cpu").lower()
+    assert "intercalates" not in markdown([without], "ablation-confidence").lower()
 
 
 def test_highest_interval_of_a_panel_is_below_its_top():

@@ -100,7 +100,8 @@ def draw_group(
     if axis.value(lines[0].cell) is None:
         mean = lines[0].mean
         style = STYLES_OF_ORDERS.get(order, DASHED)
-        axes.axhline(mean, linewidth=1.2, linestyle=style, color=color, label=f"{label} {mean:.0f}", zorder=3)
+        value = lines[0].written(mean) if lines[0].is_loss else f"{mean:.0f}"
+        axes.axhline(mean, linewidth=1.2, linestyle=style, color=color, label=f"{label} {value}", zorder=3)
         return
 
     # A function of the number of clean tokens is not a point of the curve, so it is not joined to it.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown, save_sheet
 from latent_tokens.palette import METHOD_COLORS, PAGE
@@ -83,11 +82,10 @@ def policy_of(line: Line) -> str:
     return label(line.cell.variant) if line.cell.method == "scdm" else ""
 
 
-def nats_markdown(lines: Sequence[Line], experiment: str, scale: ScaleName) -> str:
-    """Return the table of the experiment, its legend, and the command that makes it."""
+def nats_markdown(lines: Sequence[Line], experiment: str) -> str:
+    """Return the table of the experiment, and its legend."""
     body = [cells_of(line, lines) for line in lines]
-    command = f"`latent-tokens reproduce {experiment} --scale {scale}`"
-    return f"{as_markdown([HEADINGS, *body])}\n{LEGEND}\n\n{command}\n"
+    return f"{as_markdown([HEADINGS, *body])}\n{LEGEND}\n"
 
 
 def cells_of(line: Line, lines: Sequence[Line]) -> tuple[str, ...]:
@@ -153,7 +151,8 @@ def over_cost(axes: Axes, lines: Sequence[Line]) -> None:
         groups.setdefault((line.cell.method, policy_of(line)), []).append(line)
     for (method, name), group in groups.items():
         is_curve = (method, name) == ("scdm", "random")
-        halves = [half_of(differences(line, first).mean(1)) if first else None for line in group]
+        apart = [differences(line, first) if first else np.empty((0, 0)) for line in group]
+        halves = [half_of(above.mean(1)) if len(above) else None for above in apart]
         variant = (group[0].cell.variant or "").split(",")[0]
         aside = DODGE * ASIDE.get(variant if name else method, 0)
         axes.errorbar(

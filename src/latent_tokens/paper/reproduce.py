@@ -27,7 +27,7 @@ from latent_tokens.processes import fastest_device
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import write_atomic
 
-MakeTable = Callable[[Sequence[Line], str, ScaleName], str]
+MakeTable = Callable[[Sequence[Line], str], str]
 DrawFigure = Callable[[Sequence[Line], str, str, Path], list[Path]]
 
 
@@ -70,7 +70,7 @@ def reproduce(config: ReproduceConfig) -> str:
             announce(works)
             run(every, folder / ROWS, on_row=say)
     finally:
-        tables, problems = write_all(requested, config.scale, folder)
+        tables, problems = write_all(requested, config.scale, folder, flags_of(config))
     if problems:
         raise ValueError(" ".join(problems))
     return "\n".join(tables)
@@ -94,30 +94,36 @@ def say(row: Row) -> None:
     )
 
 
+def flags_of(config: ReproduceConfig) -> str:
+    """Return the flags that change a table, for the command under it."""
+    seeds = "" if config.seeds is None else f" --seeds {config.seeds}"
+    return seeds if config.judge is None else f"{seeds} --judge {config.judge}"
+
+
 def write_all(
-    requested: Mapping[str, list[Recipe]], scale: ScaleName, folder: Path
+    requested: Mapping[str, list[Recipe]], scale: ScaleName, folder: Path, flags: str = ""
 ) -> tuple[list[str], list[str]]:
     """Write the table of each experiment that has rows for it. Return the tables, and what is wrong."""
     tables, problems = [], []
     for name, its_recipes in requested.items():
         try:
-            tables.append(write(its_recipes, name, scale, folder))
+            tables.append(write(its_recipes, name, scale, folder, flags))
         except ValueError as error:
             problems.append(f"{name}: {error}")
     return tables, problems
 
 
-def write(requested: list[Recipe], experiment: str, scale: ScaleName, folder: Path) -> str:
+def write(requested: list[Recipe], experiment: str, scale: ScaleName, folder: Path, flags: str = "") -> str:
     """Write the table of an experiment from the results that exist, and its figure. Return the table.
 
-    An experiment that is a table in the paper has no figure.
+    Both end with the command that makes them. An experiment that is a table in the paper has no figure.
     """
     rows = measured(folder / ROWS)
     check_together([rows[recipe.hash] for recipe in requested if recipe.hash in rows], folder / ROWS)
     shown = lines(requested, rows)
-    command = f"latent-tokens reproduce {experiment} --scale {scale}"
+    command = f"latent-tokens reproduce {experiment} --scale {scale}{flags}"
     make_table, draw_figure = report_of(shown, experiment)
-    table = make_table(shown, experiment, scale)
+    table = f"{make_table(shown, experiment)}\n`{command}`\n"
     write_atomic({folder / f"{experiment}.md": table.encode()})
     if not experiment.startswith("table"):
         draw_figure(shown, experiment, command, folder / experiment)

@@ -7,7 +7,6 @@ from math import factorial
 from statistics import fmean
 from typing import Literal
 
-from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.paper.cells import Cell
 from latent_tokens.paper.diversity import columns_of
@@ -46,8 +45,8 @@ LEGEND_OF = {
 }
 
 
-def markdown(lines: Sequence[Line], experiment: str, scale: ScaleName) -> str:
-    """Return the table of an experiment without empty columns, its legend, and its command."""
+def markdown(lines: Sequence[Line], experiment: str) -> str:
+    """Return the table of an experiment without empty columns, and its legend."""
     table = [HEADINGS, *map(cells_of, lines)]
     empty = {column for column in MAY_BE_EMPTY if not any(row[column] for row in table[1:])}
     if not differ_in_candidates(lines):
@@ -55,8 +54,7 @@ def markdown(lines: Sequence[Line], experiment: str, scale: ScaleName) -> str:
     shown = [[cell for column, cell in enumerate(row) if column not in empty] for row in table]
     notes = [note for name, note in LEGEND_OF.items() if HEADINGS.index(name) not in empty]
     legend = " ".join([LEGEND, *notes, EXPERIMENTS[experiment].note]).rstrip()
-    command = f"`latent-tokens reproduce {experiment} --scale {scale}`"
-    return f"{as_markdown(shown)}\n{legend}\n\n{command}\n"
+    return f"{as_markdown(shown)}\n{legend}\n"
 
 
 def cells_of(line: Line) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpy as np
 
-from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation.evaluators import find_judge
 from latent_tokens.evaluation.generative_perplexity import evaluate_text
 from latent_tokens.evaluation.problems import policy_for, read_split
@@ -67,13 +66,12 @@ def measure_text(net: Transformer, recipe: Recipe) -> Row:
     return {**row, **entries}
 
 
-def text_markdown(lines: Sequence[Line], experiment: str, scale: ScaleName) -> str:
-    """Return the table of an experiment, its legend, and the command that makes it."""
+def text_markdown(lines: Sequence[Line], experiment: str) -> str:
+    """Return the table of an experiment, and its legend."""
     body = [
         cells for line in lines for cells in (cells_of_rows(line, lines) if line.rows else [not_run(line)])
     ]
-    command = f"`latent-tokens reproduce {experiment} --scale {scale}`"
-    return f"{as_markdown([HEADINGS, *body])}\n{LEGEND}\n\n{command}\n"
+    return f"{as_markdown([HEADINGS, *body])}\n{LEGEND}\n"
 
 
 def cells_of_line(line: Line) -> tuple[str, ...]:

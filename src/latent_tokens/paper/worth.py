@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from latent_tokens.configs import ScaleName
 from latent_tokens.core.methods import METHODS
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown, save_sheet
 from latent_tokens.evaluation.rows import Row
@@ -30,12 +29,12 @@ HEADINGS = (
 )
 LEGEND = (
     "Nats are exact, of the same held-out sequences in every line of a model, along one order per sequence."
-    " A difference has a 95% interval over sequences. There is one training seed, and no interval covers the"
-    " variation between seeds. The first n masked tokens of the order are `nearest`. `adjacent` are the n"
-    " closest positions, `distant` the n farthest ones. `decaying` are drawn, with a probability that falls"
-    " with the distance. In blocks of b positions, blocks are decoded from left to right, and each in any"
-    " order. Blocks of 1 are the order from left to right. The difference is to n = 0 in the same blocks."
-    " Relative cost is tokens processed, relative to all masked tokens in every step."
+    " A difference has a 95% interval over sequences. Each line is of one training seed, and no interval"
+    " covers the variation between seeds. The first n masked tokens of the order are `nearest`. `adjacent`"
+    " are the n closest positions, `distant` the n farthest ones. `decaying` are drawn, with a probability"
+    " that falls with the distance. In blocks of b positions, blocks are decoded from left to right, and each"
+    " in any order. Blocks of 1 are the order from left to right. The difference is to n = 0 in the same"
+    " blocks."
 )
 LINES = {
     "nearest": "-",
@@ -77,15 +76,19 @@ def without_latents(line: Line, lines: Sequence[Line]) -> Row | None:
     return None
 
 
-def worth_markdown(lines: Sequence[Line], experiment: str, scale: ScaleName) -> str:
-    """Return the table of the experiment, its legend, and the command that makes it."""
-    body = [cells_of(line, lines) for line in lines]
-    command = f"`latent-tokens reproduce {experiment} --scale {scale}`"
-    return f"{as_markdown([HEADINGS, *body])}\n{LEGEND}\n\n{command}\n"
+def worth_markdown(lines: Sequence[Line], experiment: str) -> str:
+    """Return the table of the experiment, and its legend."""
+    body = [cells_of(one, lines) for line in lines for one in by_seed(line)]
+    return f"{as_markdown([HEADINGS, *body])}\n{LEGEND}\n"
+
+
+def by_seed(line: Line) -> list[Line]:
+    """Return a line for each training seed with a result, or the line as it is if there is no result."""
+    return [line.of_seeds([row["train_seed"]]) for row in line.rows] or [line]
 
 
 def cells_of(line: Line, lines: Sequence[Line]) -> tuple[str, ...]:
-    """Return one line of the table."""
+    """Return one line of the table, of one training seed."""
     cell = line.cell
     order = ORDER_NAMES[cell.order] if block_of(cell) is None else str(cell.variant)
     names = (

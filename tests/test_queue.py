@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from latent_tokens.cli import main
 from latent_tokens.configs import ReproduceConfig
 from latent_tokens.configs.reproduce import RUN_NOTHING
 from latent_tokens.paper import queue
@@ -83,11 +84,6 @@ def test_wrong_queue_is_refused_in_one_line(tmp_path, content, problem):
     with pytest.raises(ValueError, match=problem) as refusal:
         read_queue(path, ReproduceConfig("all", "cpu"))
     assert "\n" not in str(refusal.value)
-
-
-def test_queue_and_model_exclude_each_other():
-    with pytest.raises(ValueError, match=r"model=m with queue=q\.toml"):
-        ReproduceConfig("all", model="m", queue=Path("q.toml"))
 
 
 @pytest.mark.slow
@@ -171,21 +167,28 @@ def test_unknown_model_is_refused_with_the_closest_one():
 
 
 @pytest.mark.parametrize(
-    ("settings", "reason"),
+    ("arguments", "message"),
     [
-        ({"experiment": "table-1", "workers": 2}, "workers=2 without queue: .* Add --queue FILE."),
-        ({"experiment": "claims", "status": True}, "claims with status, model or queue: it runs nothing."),
-        ({"experiment": "table-models", "model": "a"}, "table-models with status, model or queue"),
         (
-            {"experiment": "table-training", "seeds": 2},
-            "table-training with seeds or judge: it has no results",
+            ["table-1", "--workers", "2"],
+            "--workers 2: is only for a queue, which names the models. Add --queue FILE.",
         ),
-        ({"experiment": "table-models", "judge": "a"}, "table-models with seeds or judge"),
+        (["claims", "--status"], "--status: claims runs nothing. Leave it out."),
+        (["missing", "--queue", "q.toml"], "--queue q.toml: missing runs nothing. Leave it out."),
+        (["table-models", "--model", "a"], "--model a: table-models runs nothing. Leave it out."),
+        (["table-training", "--seeds", "2"], "--seeds 2: table-training has no results. Leave it out."),
+        (["table-models", "--evaluator", "a"], "--evaluator a: table-models has no results. Leave it out."),
+        (["table-models", "--judge", "a"], "--judge a: table-models has no results. Leave it out."),
+        (
+            ["all", "--model", "m", "--queue", "q.toml"],
+            "--model m with --queue q.toml: a queue names the models. Leave one out.",
+        ),
     ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_settings_without_effect_are_refused(settings, reason):
-    with pytest.raises(ValueError, match=reason):
-        ReproduceConfig(**settings)
+def test_settings_without_effect_are_refused_as_typed(arguments, message, capsys):
+    assert main(["reproduce", *arguments]) == 2
+    assert capsys.readouterr().err == f"latent-tokens: {message}\n"
 
 
 def test_experiments_that_run_nothing_are_named():

@@ -16,7 +16,8 @@ from latent_tokens.paper import queue
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.plan import plan
-from latent_tokens.paper.queue import Entry, in_order, read_queue, run_queue
+from latent_tokens.paper.queue import queued, run_queue
+from latent_tokens.paper.queue_file import Entry, in_order, read_queue
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reproduce import reproduce
 from latent_tokens.paper.runs import measured
@@ -67,23 +68,51 @@ def test_every_task_is_in_the_stored_queue():
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("models = 3", r"must have tables \[\[models\]\]"),
-        ("[[models]]\ntask = 'sudoku'", "task=sudoku: must be one of sudoku-gen"),
-        ("[[models]]\ntask = 'zebra'\nmethod = ['mdm']", "key=method: must be one of .* mean methods"),
-        ("[[models]]\ntask = 'zebra'\nseeds = ['0']", "seeds must be a list like"),
-        ("[[models]]\ntask = 'zebra'\nmethods = 'mdm'", "methods must be a list"),
-        ("[[models]]\ntask = 'zebra'\nmethods = ['scdn']", "method=scdn: must be one of .* mean scdm"),
-        ("models = [3]", r"must have tables \[\[models\]\]"),
-        ("[[models]]\ntask = 'zebra'\nsteps = 0", "steps=0: must be a whole number"),
-        ("[[models]", "cannot be read"),
+        ("models = 3", "must have tables [[models]]"),
+        ("models = [3]", "must have tables [[models]]"),
+        ("models = []", "must have tables [[models]]"),
+        ("[[models]", "is not TOML (Expected ']]'"),
+        ("[[models]]\nsteps = 5", 'models 1: has no task. Add a line like task = "sudoku-gen".'),
+        ("[[models]]\ntask = 'sudoku'", "models 1: task=sudoku: must be one of sudoku-gen"),
+        ("[[models]]\ntask = 'zebra'\nmethod = ['mdm']", "models 1: key=method: must be one of "),
+        ("[[models]]\ntask = 'zebra'\nmethods = 'mdm'", 'methods = "mdm": must be a list like ["mdm"]'),
+        ("[[models]]\ntask = 'zebra'\nmethods = []", "models 1: methods = []: is empty. Remove the line"),
+        ("[[models]]\ntask = 'zebra'\nmethods = ['scdn']", "models 1: method=scdn: must be one of mdm, "),
+        ("[[models]]\ntask = 'zebra'\nseeds = ['0']", 'seeds = ["0"]: must be a list like [0, 1]'),
+        ("[[models]]\ntask = 'zebra'\nseeds = []", "models 1: seeds = []: is empty. Remove the line"),
+        ("[[models]]\ntask = 'zebra'\nseeds = [true]", "seeds = [true]: must be a list like [0, 1]"),
+        ("[[models]]\ntask = 'zebra'\nseeds = [-1]", "seeds = [-1]: must be a list like [0, 1]"),
+        ("[[models]]\ntask = 'zebra'\nseeds = 2020-01-01", 'seeds = "2020-01-01": must be a list'),
+        ("[[models]]\ntask = 'zebra'\nsteps = 0", "models 1: steps=0: must be a whole number from 1"),
+        ("[[models]]\ntask = 'zebra'\nsteps = true", "steps=True: must be a whole number from 1"),
     ],
 )
-def test_wrong_queue_is_refused_in_one_line(tmp_path, content, problem):
+def test_wrong_queue_is_refused_in_one_line(tmp_path, content, problem, capsys):
     path = tmp_path / "queue.toml"
     path.write_text(content)
-    with pytest.raises(ValueError, match=problem) as refusal:
-        read_queue(path, ReproduceConfig("all", "cpu"))
-    assert "\n" not in str(refusal.value)
+    assert main(["reproduce", "all", "--queue", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"latent-tokens: --queue {path}: ")
+    assert problem in line
+
+
+def test_missing_queue_is_named_once(tmp_path, capsys):
+    path = tmp_path / "none.toml"
+    assert main(["reproduce", "all", "--queue", str(path)]) == 2
+    error = f"--queue {path}: cannot be read (No such file or directory). Name a TOML file."
+    assert capsys.readouterr().err == f"latent-tokens: {error}\n"
+
+
+def test_entry_that_no_model_fits_is_named(tmp_path, capsys):
+    path = tmp_path / "queue.toml"
+    tables = ["steps = 3400", "steps = 3401", "seeds = [7]", "seeds = [2, 7]"]
+    path.write_text("".join(f"[[models]]\ntask = 'sudoku-gen'\n{line}\n" for line in tables))
+    works = plan(recipes("ablation-refresh", "cpu", Path("runs")), Path("missing"))
+    models = queued(works, path, ReproduceConfig("ablation-refresh", "cpu"))
+    assert {work.name for work in models} == {work.name for work in works}
+    assert capsys.readouterr().err.splitlines() == [
+        f"{path}: models {number} fits no model of ablation-refresh at scale cpu" for number in (2, 3)
+    ]
 
 
 @pytest.mark.slow

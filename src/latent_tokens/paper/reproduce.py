@@ -16,7 +16,7 @@ from latent_tokens.paper.figures import draw
 from latent_tokens.paper.lines import Line, lines
 from latent_tokens.paper.nats_report import draw_nats, nats_markdown
 from latent_tokens.paper.plan import Work, estimate, plan
-from latent_tokens.paper.queue import in_order, read_queue, run_queue
+from latent_tokens.paper.queue import queued, run_queue
 from latent_tokens.paper.recipes import Recipe, recipes
 from latent_tokens.paper.reports import ROWS, report
 from latent_tokens.paper.runs import check_together, measured, run
@@ -51,7 +51,7 @@ def reproduce(config: ReproduceConfig) -> str:
         every = of_model(every, config.model)
     works = plan(every, folder / ROWS)
     if config.queue is not None:
-        works = in_order(works, read_queue(config.queue, config))
+        works = queued(works, config.queue, config)
     if config.status:
         return status(works)
     for judge in dict.fromkeys(recipe.judge for work in works for recipe in work.missing):

@@ -16,7 +16,7 @@ from latent_tokens.paper import queue
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.plan import plan
-from latent_tokens.paper.queue import queued, run_queue
+from latent_tokens.paper.queue import NICENESS, queued, run_queue
 from latent_tokens.paper.queue_file import Entry, in_order, read_queue
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reproduce import reproduce
@@ -177,6 +177,47 @@ def test_failed_queue_stops_its_processes(config, monkeypatch):
     with pytest.raises(ValueError, match="row 1"):
         run_queue(works, config, results)
     assert [job.process.poll() for job in started] == [-signal.SIGTERM]
+
+
+def test_data_that_cannot_be_made_is_reported_at_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)  # which has no texts/english
+    config = ReproduceConfig("figure-text", "cpu", tmp_path / "results", tmp_path / "runs")
+    works, results = works_of(config)
+    with pytest.raises(ValueError, match=f"{len(works)} of the models failed") as failure:
+        run_queue(works, config, results)
+    assert str(failure.value).endswith(". Correct the cause, and run the same command again.")
+    for line, work in zip(capsys.readouterr().err.splitlines(), works, strict=True):
+        assert line.startswith(f"{work.name}: failed (source=texts/english: is missing.")
+
+
+@pytest.mark.parametrize(("niceness", "of_process"), [(0, NICENESS), (NICENESS, NICENESS), (15, 15)])
+def test_niceness_is_never_lower_than_that_of_the_queue(config, monkeypatch, niceness, of_process):
+    """Only root may lower it: for others it raises PermissionError."""
+    monkeypatch.setattr(queue, "command", lambda work, config: [sys.executable, "-c", ""])
+    priorities = []
+    monkeypatch.setattr(os, "getpriority", lambda which, who: niceness)
+    monkeypatch.setattr(os, "setpriority", lambda which, who, priority: priorities.append(priority))
+    works, results = works_of(config)
+    run_queue(works, config, results)
+    assert priorities == [of_process] * len(works)
+
+
+def test_process_is_stopped_if_its_start_fails(config, monkeypatch):
+    script = "import time; time.sleep(60)"
+    monkeypatch.setattr(queue, "command", lambda work, config: [sys.executable, "-c", script])
+    started = []
+
+    def fail(which, process, priority):
+        started.append(process)
+        raise PermissionError("setpriority")
+
+    monkeypatch.setattr(os, "setpriority", fail)
+    works, results = works_of(config)
+    with pytest.raises(PermissionError):
+        run_queue(works, config, results)
+    (process,) = started
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
 
 
 def test_one_model_alone_is_measured(config, tmp_path):

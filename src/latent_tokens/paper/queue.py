@@ -72,8 +72,9 @@ def run_queue(works: Sequence[Work], config: ReproduceConfig, results: Path) -> 
             while waiting and len(jobs) < config.workers and not signals:
                 work = waiting.popleft()
                 try:
-                    jobs.append(start(work, config, bars))
+                    start(work, config, bars, jobs)
                 except ValueError as error:  # its data cannot be made
+                    say(f"{work.name}: failed ({error})")
                     failed.append(f"{work.name} ({error})")
                     bars.advance(every)
             time.sleep(POLL_SECONDS)
@@ -84,29 +85,37 @@ def run_queue(works: Sequence[Work], config: ReproduceConfig, results: Path) -> 
             for job in jobs:
                 show(job, bars, results)
     if signals:
-        left = len(waiting) + len(jobs)
-        raise Preempted(f"stopped with {left} models left", signals)
+        num_unfinished = len(waiting) + len(jobs)
+        raise Preempted(f"stopped with {num_unfinished} models left", signals)
     if failed:
-        raise ValueError(f"{len(failed)} of the models failed: {', '.join(failed)}")
+        raise ValueError(
+            f"{len(failed)} of the models failed: {', '.join(failed)}."
+            " Correct the cause, and run the same command again."
+        )
 
 
-def start(work: Work, config: ReproduceConfig, bars: Progress) -> Job:
-    """Make the data of a model, and start the process that trains and measures it."""
+def start(work: Work, config: ReproduceConfig, bars: Progress, jobs: list[Job]) -> None:
+    """Make the data of a model, start the process that trains and measures it, and append it to the jobs."""
+    # The data, which the processes do not make at the same time.
     if not work.recipes[0].imported:
         needed = [data for recipe in work.missing for data in (recipe.data, recipe.problems) if data]
         for data in dict.fromkeys(needed):
             ready(data)
+    # The process, which is a job before anything can fail, so that it is stopped at the end.
     log = config.runs / config.scale / "logs" / f"{work.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
+    bar = bars.add_task(work.name, total=work.recipes[0].training.steps)
     file = log.open("ab")
     process = subprocess.Popen(
         command(work, config), stdout=file, stderr=file, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
+    jobs.append(Job(work, process, log, file, bar, time.perf_counter()))
+
+    # Its priority, which a user other than root may only lower.
     if hasattr(os, "setpriority"):
-        os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
-    bar = bars.add_task(work.name, total=work.recipes[0].training.steps)
+        niceness = max(NICENESS, os.getpriority(os.PRIO_PROCESS, 0))
+        os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
     say(f"{work.name}: {work.steps_left:,} steps to train, {len(work.missing)} rows to measure, log in {log}")
-    return Job(work, process, log, file, bar, time.perf_counter())
 
 
 def command(work: Work, config: ReproduceConfig) -> list[str]:

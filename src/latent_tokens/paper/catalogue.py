@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 
+from latent_tokens.configs import TrainConfig
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.reference import DATA_SETS, MILLIONS_OF_PARAMETERS
 from latent_tokens.paper.scales import SCALES
@@ -83,7 +84,7 @@ def training() -> Table:
             budget = SCALES[scale].budgets[name]
             ours.append(
                 f"{budget.task}, {budget.training['size']}, {budget.training['steps']:,}"
-                f" x {budget.training.get('batch_size', 32)}"
+                f" x {budget.training.get('batch_size', TrainConfig.batch_size)}"
             )
         table.append(
             (

@@ -1,4 +1,4 @@
-"""The paper's tables that need no run: its models, data sets and training, beside what this package has."""
+"""The paper's tables that need no run: its models, data sets and training, next to those of this package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from latent_tokens.tasks import TASKS, configured
 
 Table = list[tuple[str, ...]]
 
-VOCABULARY, LENGTH = 32, 128  # MASK included; no size depends on the length with rotary positions
+VOCABULARY, LENGTH = 32, 128  # with MASK. With rotary positions no size depends on the length.
 
 
 def models() -> Table:

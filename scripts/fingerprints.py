@@ -60,7 +60,7 @@ INTERNAL = {
     "read_lines": ("storage.read_lines",),
     "saved_states": ("state.saved_states", "training.state.saved_states"),
     "page_with": ("web.page.page_with", "web.trace_page.page_with"),
-    "speed_table": ("report.speed_table", "evaluation.report.speed_table"),
+    "speed_table": ("report.speed_table", "evaluation.report.speed_table", "bench.report.speed_table"),
     "recipes": ("paper.recipes.recipes",),
     "measured": ("paper.runs.measured",),
     "EXPERIMENTS": ("paper.experiments.EXPERIMENTS",),

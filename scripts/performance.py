@@ -23,9 +23,10 @@ import torch
 from page_tables import filled, names_of
 
 from latent_tokens.bench.bench import bench
+from latent_tokens.bench.report import speed_cells
 from latent_tokens.configs import BenchConfig
 from latent_tokens.evaluation.intervals import half_interval
-from latent_tokens.evaluation.report import as_markdown, speed_cells
+from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.processes import fastest_device
 from latent_tokens.progress import progress
 from latent_tokens.storage.files import write_atomic

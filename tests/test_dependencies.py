@@ -1,11 +1,14 @@
 """Dependencies have bounds, are listed with their licenses, and are imported on first use only."""
 
+import io
 import re
 import subprocess
 import sys
 import tomllib
 
 import pytest
+from rich.console import Console
+from rich.progress import Progress
 
 from helpers.documentation import ROOT
 
@@ -50,3 +53,13 @@ heavy = ("torch", "transformers", "matplotlib", "accelerate", "lm_eval")
 sys.exit(any(name in sys.modules for name in heavy))
 """
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_progress_bars_are_drawn_within_each_other():
+    """A data set is made while the bars of a queue are drawn. Before rich 14.1 that raised LiveError."""
+    console = Console(file=io.StringIO(), force_terminal=True)
+    with Progress(console=console) as models, Progress(console=console) as examples:
+        models.add_task("models", total=2)
+        examples.add_task("examples", total=2)
+    assert "models" in console.file.getvalue()
+    assert "examples" in console.file.getvalue()

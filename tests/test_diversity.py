@@ -59,7 +59,7 @@ def test_row_has_the_diversity_of_valid_boards(padding):
     for batch in (boards[[0, 1, 1]], boards[[2, 0]]):
         watcher.begin(*batch.shape)
         watcher.end(batch, np.array([True] * (len(batch) - 1) + [False]))
-    row = in_percent({"metric": "valid", "valid": 60.0, **watcher.found()})
+    row = in_percent({"metric": "valid", "valid": 60.0, **watcher.measured()})
     assert row["distinct_share"] == 100  # boards 0, 1 and 2: the last of each batch is not valid
     cells = task.boards(boards).reshape(-1, 4, 4)
     assert row["intercalates"] == round(np.mean([counted(board) for board in cells]), 4)
@@ -71,8 +71,8 @@ def test_row_has_the_diversity_of_valid_boards(padding):
 def test_row_without_a_valid_board_has_the_reference_only():
     watcher = Diversity(TASK)
     watcher.end(TASK.generate(2, seed=0).tokens, np.zeros(2, np.bool_))
-    assert set(watcher.found()) == {"reference_intercalates"}
-    assert columns_of([watcher.found()]) == ("", "")
+    assert set(watcher.measured()) == {"reference_intercalates"}
+    assert columns_of([watcher.measured()]) == ("", "")
 
 
 def test_a_task_without_boards_has_no_diversity():

@@ -170,18 +170,20 @@ def test_chunks_have_something_to_guess_and_their_nats_are_added(gpt):
     assert nats[0] == pytest.approx(sum(one for one, _ in found), rel=1e-6)
 
 
-def test_a_row_says_what_the_samples_are():
+def test_a_row_says_what_the_samples_are(capsys):
     class Reader:
         name = "reader"
 
         def __call__(self, task, samples, report):
             self.samples = samples
+            report(len(samples))
             return np.array([10.0, 30.0, 20.0]), np.array([10, 20, 15])
 
     torch.manual_seed(0)
     net, judge = Transformer(Size(16, 2, 2), 257, 12, "both"), Reader()
     net.method = METHODS["scdm"]
     (row,) = evaluate_text(net, Text(12), EvalConfig(num_samples=3, latents=(2,), top_p=0.01), judge)
+    assert "scoring with the evaluator model reader: 3/3" in capsys.readouterr().err
     each = [entropy(sample) for sample in judge.samples]
     assert row["entropy"] == pytest.approx(np.mean(each), abs=1e-4)
     assert row["entropy_ci95"] == pytest.approx(

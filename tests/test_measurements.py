@@ -91,6 +91,12 @@ def test_results_of_another_metric_have_no_interval(runs):
         measurements([runs / "four-1"], metric="cell")
 
 
+def test_a_setting_that_is_true_or_false_is_not_a_metric(runs):
+    make_run(runs / "few", 0, [{"latents": 4, "off_distribution": True}])
+    with pytest.raises(ValueError, match=r"^metric=off_distribution: no row has it\. Leave it out for valid"):
+        measurements([runs / "few"], metric="off_distribution")
+
+
 def test_results_without_pandas_name_the_package(runs, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r"pandas is not installed\. pip install pandas"):

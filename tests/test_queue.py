@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from latent_tokens.cli import main
 from latent_tokens.configs import ReproduceConfig
 from latent_tokens.configs.reproduce import RUN_NOTHING
 from latent_tokens.paper import queue
 from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.plan import plan
-from latent_tokens.paper.queue import Entry, in_order, read_queue, run_queue
+from latent_tokens.paper.queue import NICENESS, queued, run_queue
+from latent_tokens.paper.queue_file import Entry, in_order, read_queue
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reproduce import reproduce
 from latent_tokens.paper.runs import measured
@@ -66,28 +68,51 @@ def test_every_task_is_in_the_stored_queue():
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("models = 3", r"must have tables \[\[models\]\]"),
-        ("[[models]]\ntask = 'sudoku'", "task=sudoku: must be one of sudoku-gen"),
-        ("[[models]]\ntask = 'zebra'\nmethod = ['mdm']", "key=method: must be one of .* mean methods"),
-        ("[[models]]\ntask = 'zebra'\nseeds = ['0']", "seeds must be a list like"),
-        ("[[models]]\ntask = 'zebra'\nmethods = 'mdm'", "methods must be a list"),
-        ("[[models]]\ntask = 'zebra'\nmethods = ['scdn']", "method=scdn: must be one of .* mean scdm"),
-        ("models = [3]", r"must have tables \[\[models\]\]"),
-        ("[[models]]\ntask = 'zebra'\nsteps = 0", "steps=0: must be a whole number"),
-        ("[[models]", "cannot be read"),
+        ("models = 3", "must have tables [[models]]"),
+        ("models = [3]", "must have tables [[models]]"),
+        ("models = []", "must have tables [[models]]"),
+        ("[[models]", "is not TOML (Expected ']]'"),
+        ("[[models]]\nsteps = 5", 'models 1: has no task. Add a line like task = "sudoku-gen".'),
+        ("[[models]]\ntask = 'sudoku'", "models 1: task=sudoku: must be one of sudoku-gen"),
+        ("[[models]]\ntask = 'zebra'\nmethod = ['mdm']", "models 1: key=method: must be one of "),
+        ("[[models]]\ntask = 'zebra'\nmethods = 'mdm'", 'methods = "mdm": must be a list like ["mdm"]'),
+        ("[[models]]\ntask = 'zebra'\nmethods = []", "models 1: methods = []: is empty. Remove the line"),
+        ("[[models]]\ntask = 'zebra'\nmethods = ['scdn']", "models 1: method=scdn: must be one of mdm, "),
+        ("[[models]]\ntask = 'zebra'\nseeds = ['0']", 'seeds = ["0"]: must be a list like [0, 1]'),
+        ("[[models]]\ntask = 'zebra'\nseeds = []", "models 1: seeds = []: is empty. Remove the line"),
+        ("[[models]]\ntask = 'zebra'\nseeds = [true]", "seeds = [true]: must be a list like [0, 1]"),
+        ("[[models]]\ntask = 'zebra'\nseeds = [-1]", "seeds = [-1]: must be a list like [0, 1]"),
+        ("[[models]]\ntask = 'zebra'\nseeds = 2020-01-01", 'seeds = "2020-01-01": must be a list'),
+        ("[[models]]\ntask = 'zebra'\nsteps = 0", "models 1: steps=0: must be a whole number from 1"),
+        ("[[models]]\ntask = 'zebra'\nsteps = true", "steps=True: must be a whole number from 1"),
     ],
 )
-def test_wrong_queue_is_refused_in_one_line(tmp_path, content, problem):
+def test_wrong_queue_is_refused_in_one_line(tmp_path, content, problem, capsys):
     path = tmp_path / "queue.toml"
     path.write_text(content)
-    with pytest.raises(ValueError, match=problem) as refusal:
-        read_queue(path, ReproduceConfig("all", "cpu"))
-    assert "\n" not in str(refusal.value)
+    assert main(["reproduce", "all", "--queue", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"latent-tokens: --queue {path}: ")
+    assert problem in line
 
 
-def test_queue_and_model_exclude_each_other():
-    with pytest.raises(ValueError, match=r"model=m with queue=q\.toml"):
-        ReproduceConfig("all", model="m", queue=Path("q.toml"))
+def test_missing_queue_is_named_once(tmp_path, capsys):
+    path = tmp_path / "none.toml"
+    assert main(["reproduce", "all", "--queue", str(path)]) == 2
+    error = f"--queue {path}: cannot be read (No such file or directory). Name a TOML file."
+    assert capsys.readouterr().err == f"latent-tokens: {error}\n"
+
+
+def test_entry_that_no_model_fits_is_named(tmp_path, capsys):
+    path = tmp_path / "queue.toml"
+    tables = ["steps = 3400", "steps = 3401", "seeds = [7]", "seeds = [2, 7]"]
+    path.write_text("".join(f"[[models]]\ntask = 'sudoku-gen'\n{line}\n" for line in tables))
+    works = plan(recipes("ablation-refresh", "cpu", Path("runs")), Path("missing"))
+    models = queued(works, path, ReproduceConfig("ablation-refresh", "cpu"))
+    assert {work.name for work in models} == {work.name for work in works}
+    assert capsys.readouterr().err.splitlines() == [
+        f"{path}: models {number} fits no model of ablation-refresh at scale cpu" for number in (2, 3)
+    ]
 
 
 @pytest.mark.slow
@@ -154,6 +179,47 @@ def test_failed_queue_stops_its_processes(config, monkeypatch):
     assert [job.process.poll() for job in started] == [-signal.SIGTERM]
 
 
+def test_data_that_cannot_be_made_is_reported_at_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)  # which has no texts/english
+    config = ReproduceConfig("figure-text", "cpu", tmp_path / "results", tmp_path / "runs")
+    works, results = works_of(config)
+    with pytest.raises(ValueError, match=f"{len(works)} of the models failed") as failure:
+        run_queue(works, config, results)
+    assert str(failure.value).endswith(". Correct the cause, and run the same command again.")
+    for line, work in zip(capsys.readouterr().err.splitlines(), works, strict=True):
+        assert line.startswith(f"{work.name}: failed (source=texts/english: is missing.")
+
+
+@pytest.mark.parametrize(("niceness", "of_process"), [(0, NICENESS), (NICENESS, NICENESS), (15, 15)])
+def test_niceness_is_never_lower_than_that_of_the_queue(config, monkeypatch, niceness, of_process):
+    """Only root may lower it: for others it raises PermissionError."""
+    monkeypatch.setattr(queue, "command", lambda work, config: [sys.executable, "-c", ""])
+    priorities = []
+    monkeypatch.setattr(os, "getpriority", lambda which, who: niceness)
+    monkeypatch.setattr(os, "setpriority", lambda which, who, priority: priorities.append(priority))
+    works, results = works_of(config)
+    run_queue(works, config, results)
+    assert priorities == [of_process] * len(works)
+
+
+def test_process_is_stopped_if_its_start_fails(config, monkeypatch):
+    script = "import time; time.sleep(60)"
+    monkeypatch.setattr(queue, "command", lambda work, config: [sys.executable, "-c", script])
+    started = []
+
+    def fail(which, process, priority):
+        started.append(process)
+        raise PermissionError("setpriority")
+
+    monkeypatch.setattr(os, "setpriority", fail)
+    works, results = works_of(config)
+    with pytest.raises(PermissionError):
+        run_queue(works, config, results)
+    (process,) = started
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
 def test_one_model_alone_is_measured(config, tmp_path):
     works, results = works_of(config)
     one = replace(config, queue=None, workers=1, model=works[0].name)
@@ -171,21 +237,28 @@ def test_unknown_model_is_refused_with_the_closest_one():
 
 
 @pytest.mark.parametrize(
-    ("settings", "reason"),
+    ("arguments", "message"),
     [
-        ({"experiment": "table-1", "workers": 2}, "workers=2 without queue: .* Add --queue FILE."),
-        ({"experiment": "claims", "status": True}, "claims with status, model or queue: it runs nothing."),
-        ({"experiment": "table-models", "model": "a"}, "table-models with status, model or queue"),
         (
-            {"experiment": "table-training", "seeds": 2},
-            "table-training with seeds or judge: it has no results",
+            ["table-1", "--workers", "2"],
+            "--workers 2: is only for a queue, which names the models. Add --queue FILE.",
         ),
-        ({"experiment": "table-models", "judge": "a"}, "table-models with seeds or judge"),
+        (["claims", "--status"], "--status: claims runs nothing. Leave it out."),
+        (["missing", "--queue", "q.toml"], "--queue q.toml: missing runs nothing. Leave it out."),
+        (["table-models", "--model", "a"], "--model a: table-models runs nothing. Leave it out."),
+        (["table-training", "--seeds", "2"], "--seeds 2: table-training has no results. Leave it out."),
+        (["table-models", "--evaluator", "a"], "--evaluator a: table-models has no results. Leave it out."),
+        (["table-models", "--judge", "a"], "--judge a: table-models has no results. Leave it out."),
+        (
+            ["all", "--model", "m", "--queue", "q.toml"],
+            "--model m with --queue q.toml: a queue names the models. Leave one out.",
+        ),
     ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_settings_without_effect_are_refused(settings, reason):
-    with pytest.raises(ValueError, match=reason):
-        ReproduceConfig(**settings)
+def test_settings_without_effect_are_refused_as_typed(arguments, message, capsys):
+    assert main(["reproduce", *arguments]) == 2
+    assert capsys.readouterr().err == f"latent-tokens: {message}\n"
 
 
 def test_experiments_that_run_nothing_are_named():

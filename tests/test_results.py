@@ -108,7 +108,7 @@ def test_new_rows_name_the_training_run_of_their_model():
     assert row.keys() - without.keys() == trained.keys()
 
 
-@pytest.mark.parametrize("value", ["six", None, [0.5]])
+@pytest.mark.parametrize("value", ["six", None, [0.5], True])
 def test_a_share_without_a_number_is_refused_in_one_line(tmp_path, row, value):
     append_result(tmp_path / "rows.jsonl", {**row, "cells": value})
     with pytest.raises(ValueError, match="row 1: has no number for cells"):

@@ -39,7 +39,7 @@ def run_bench(command: Bench) -> int:
 
     from latent_tokens.bench.bench import bench
     from latent_tokens.bench.growth import grow
-    from latent_tokens.evaluation.report import speed_table
+    from latent_tokens.bench.report import speed_table
 
     keep_freed_memory()
     if not 0 < command.max_drop < 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -34,8 +35,9 @@ class ReproduceConfig:
     ablation-weight, ablation-candidates, ablation-confidence, ablation-infilling, ablation-growing,
     ablation-schedule, ablation-targets, ablation-latents, ablation-relevant, figure-predictions,
     figure-dead-ends, figure-compute, figure-depth, figure-equal-compute, ablation-nats or all. table-models,
-    table-datasets, table-training, claims and missing run nothing: they summarize the package or its results,
-    missing those that are still to run."""
+    table-datasets and table-training describe the package. claims lists the verdicts on the results. missing
+    lists the models that are still to train. training-times lists the seconds of each training. These six run
+    nothing."""
     scale: ScaleName = "cpu"
     """Size of the runs. smoke takes seconds. cpu takes minutes to hours per model, on smaller tasks. paper is
     the published setting."""
@@ -64,15 +66,20 @@ class ReproduceConfig:
         check_int("workers", self.workers, 1)
         if self.workers > 1 and self.queue is None:
             raise ValueError(
-                f"workers={self.workers} without queue: the queue names the models. Add --queue FILE."
+                f"workers={self.workers}: is only for a queue, which names the models. Add queue=FILE."
             )
-        if self.experiment in RUN_NOTHING and (self.status or self.model or self.queue):
-            raise ValueError(
-                f"{self.experiment} with status, model or queue: it runs nothing. Leave them out."
-            )
-        if self.experiment in OF_THE_PACKAGE and (self.seeds or self.judge):
-            raise ValueError(f"{self.experiment} with seeds or judge: it has no results. Leave them out.")
+        if self.experiment in RUN_NOTHING:
+            self._refuse(("status", "model", "queue"), f"{self.experiment} runs nothing")
+        if self.experiment in OF_THE_PACKAGE:
+            self._refuse(("seeds", "judge"), f"{self.experiment} has no results")
         if self.queue is not None and self.model is not None:
             raise ValueError(
                 f"model={self.model} with queue={self.queue}: a queue names the models. Leave one out."
             )
+
+    def _refuse(self, names: Sequence[str], reason: str) -> None:
+        """Raise ValueError, with the name, if one of these settings has a value other than its default."""
+        for name in names:
+            value = getattr(self, name)
+            if value != getattr(ReproduceConfig, name):
+                raise ValueError(f"{name}={value}: {reason}. Leave it out.")

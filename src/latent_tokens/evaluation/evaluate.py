@@ -58,7 +58,7 @@ class Watcher(Protocol):
 
     def end(self, tokens: Tokens, right: NDArray[np.bool_]) -> None: ...
 
-    def found(self) -> Watched: ...
+    def measured(self) -> Watched: ...
 
 
 def evaluate(
@@ -173,7 +173,7 @@ def measure(
         row_settings(net.method, task, config, decoding),
         cast(Measured, measured),
         costs,
-        {} if watcher is None else watcher.found(),
+        {} if watcher is None else watcher.measured(),
         {"problems": config.data.name if config.data else None, "problems_sha256": problems_sha256},
         {"precision": config.precision, "made_with": provenance()},
         trained_run(net),

@@ -120,7 +120,7 @@ def text_problems(net: Transformer, task: Text, count: int) -> Examples:
 
 def judged(task: Text, samples: Tokens, judge: Judge) -> Measured:
     """Return the metrics of generated texts."""
-    with counting(f"judging by {judge.name}", len(samples)) as report:
+    with counting(f"scoring with the evaluator model {judge.name}", len(samples)) as report:
         nats, counts = judge(task, samples, report)
     value, interval = perplexity(nats, counts)
     entropies = [entropy(sample) for sample in samples]

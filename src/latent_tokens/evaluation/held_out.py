@@ -19,6 +19,7 @@ from latent_tokens.core.policies import LatentPolicy, nearest
 from latent_tokens.core.streams import Streams
 from latent_tokens.data.splits import chunks_of
 from latent_tokens.data.tensors import as_tensors
+from latent_tokens.evaluation.problems import device_of
 from latent_tokens.network.likelihood import token_scores
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.tasks import Examples, Text
@@ -63,7 +64,7 @@ def nats_along_orders(
     """
     # Choose the orders.
     method = net.method
-    device = next(net.parameters()).device
+    device = device_of(net)
     if method is None:
         raise ValueError(
             "net.method=None: the net has no method. Set it to the one that it was trained with."

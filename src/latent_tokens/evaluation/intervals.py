@@ -101,13 +101,14 @@ def student(count: int) -> float:
     It has count - 1 degrees of freedom. Above 30 it is the expansion of Abramowitz and Stegun (1964), 26.7.5,
     z + (z^3 + z) / 4v + (5 z^5 + 16 z^3 + 3 z) / 96v^2 with v degrees of freedom.
 
+    Args:
+        count: 2 or more.
+
     Example:
         >>> student(3)
         4.303
     """
     degrees = count - 1
-    if degrees < 1:
-        return math.inf
     if degrees <= len(STUDENT):
         return STUDENT[degrees - 1]
     z = NORMAL

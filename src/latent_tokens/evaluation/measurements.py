@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from latent_tokens.checks import did_you_mean
+from latent_tokens.checks import did_you_mean, is_number
 from latent_tokens.evaluation.origin import KEYS, described_run, entries
-from latent_tokens.evaluation.results import is_number, read_results
+from latent_tokens.evaluation.results import read_results
 from latent_tokens.storage import read_description
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, cast
 
+from latent_tokens.checks import is_number
 from latent_tokens.evaluation.rows import Row, value_of
 from latent_tokens.storage import append_line, read_lines, short_hash
 
@@ -104,11 +105,6 @@ def problem_of(row: Mapping[str, object], needed: Sequence[str]) -> str | None:
     if HASH in row and row[HASH] != row_hash(row):
         return f"was changed after it was measured (its {HASH} is not that of its content)"
     return None
-
-
-def is_number(value: object) -> bool:
-    """Return whether a value of JSON is a number."""
-    return isinstance(value, int | float)
 
 
 def check_equal(path: Path, first: Row, second: Row) -> None:

@@ -146,7 +146,7 @@ class RowOfRecipe(TypedDict, total=False):
 
     recipe: str  # hash
     model: str
-    cell: dict[str, object]  # the fields of `paper.experiments.Cell`
+    cell: dict[str, object]  # the fields of `paper.cells.Cell`
     data_sha256: str | None  # of the training examples
     weights_sha256: str
     weights_file_sha256: str

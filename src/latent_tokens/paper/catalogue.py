@@ -1,4 +1,4 @@
-"""The paper's tables that need no run: its models, data sets and training, beside what this package has."""
+"""The paper's tables that need no run: its models, data sets and training, next to those of this package."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 
+from latent_tokens.configs import TrainConfig
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.reference import DATA_SETS, MILLIONS_OF_PARAMETERS
 from latent_tokens.paper.scales import SCALES
@@ -14,7 +15,7 @@ from latent_tokens.tasks import TASKS, configured
 
 Table = list[tuple[str, ...]]
 
-VOCABULARY, LENGTH = 32, 128  # MASK included; no size depends on the length with rotary positions
+VOCABULARY, LENGTH = 32, 128  # with MASK. With rotary positions no size depends on the length.
 
 
 def models() -> Table:
@@ -83,7 +84,7 @@ def training() -> Table:
             budget = SCALES[scale].budgets[name]
             ours.append(
                 f"{budget.task}, {budget.training['size']}, {budget.training['steps']:,}"
-                f" x {budget.training.get('batch_size', 32)}"
+                f" x {budget.training.get('batch_size', TrainConfig.batch_size)}"
             )
         table.append(
             (

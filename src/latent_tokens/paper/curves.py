@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Value = float | str
 """A number, "all" or "growing"."""
 Key = tuple[str, str, Latents]
-"""What the lines of one curve share: the kind of model, the order, and n unless n is the axis."""
+"""The key of a curve, which its lines share: the kind of model, the order, and n unless n is the axis."""
 
 LOWEST_TOP = 10  # percent: a shorter axis would show noise as a curve
 HEADROOM = 1.05  # of the highest interval

@@ -54,8 +54,8 @@ class DeadEnds:
                 "a sample without an answer left is valid, or one with an answer left is not"
             )
 
-    def found(self) -> Watched:
-        """Return what is added to the row."""
+    def measured(self) -> Watched:
+        """Return the entries that are added to the row."""
         records: list[DeadEndRecord] = []
         for clean, (alive, died, sure) in enumerate(self.counts.tolist()):
             if alive:

@@ -42,8 +42,8 @@ class Diversity:
         """Keep the valid boards of a batch."""
         self.valid.append(self.task.boards(tokens[right]))
 
-    def found(self) -> Watched:
-        """Return what is added to the row."""
+    def measured(self) -> Watched:
+        """Return the entries that are added to the row."""
         reference = self.task.boards(self.task.generate(NUM_REFERENCE, REFERENCE_SEED).tokens)
         watched: Watched = {"reference_intercalates": self._mean_intercalates(reference)}
         boards = np.concatenate(self.valid)

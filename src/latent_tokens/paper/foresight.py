@@ -25,16 +25,17 @@ class Foresight:
 
     def begin(self, rows: int, length: int) -> None:
         """Prepare for a batch."""
-        self.likeliest = np.full((rows, length, length), -1)  # row, step, position; -1 where it is no latent
+        # The tokens by row, step and position, and -1 at positions that are not latents.
+        self.most_probable = np.full((rows, length, length), -1)
         self.decoded_at = np.full((rows, length), -1)
 
     def __call__(self, step: Step) -> None:
-        likeliest = step.probabilities.argmax(-1).cpu().numpy()
+        most_probable = step.probabilities.argmax(-1).cpu().numpy()
         for i, (row, number, latents) in enumerate(
             zip(step.rows.tolist(), step.number.tolist(), step.latents, strict=True)
         ):
             start = int(step.layout.num_clean[i])
-            self.likeliest[row, number, latents] = likeliest[i, start : start + len(latents)]
+            self.most_probable[row, number, latents] = most_probable[i, start : start + len(latents)]
             chosen = step.chosen[i]
             self.decoded_at[row, chosen[chosen >= 0].cpu().numpy()] = number
 
@@ -53,11 +54,11 @@ class Foresight:
 
         Both are (rows, steps, positions), with 0 steps if the position is not a latent.
         """
-        ahead = self.decoded_at[:, None, :] - np.arange(self.likeliest.shape[1])[None, :, None]
-        return self.likeliest == tokens[:, None, :], np.where(self.likeliest >= 0, ahead, 0)
+        ahead = self.decoded_at[:, None, :] - np.arange(self.most_probable.shape[1])[None, :, None]
+        return self.most_probable == tokens[:, None, :], np.where(self.most_probable >= 0, ahead, 0)
 
-    def found(self) -> Watched:
-        """Return what is added to the row."""
+    def measured(self) -> Watched:
+        """Return the entries that are added to the row."""
         records: list[ForesightRecord] = []
         for steps in sorted(self.counts):
             hit, seen, hit_right, seen_right = self.counts[steps].tolist()

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from latent_tokens.configs import DEFAULT_NUM_TRAIN, MAY_CHANGE_ON_RESUME, DataConfig, EvalConfig, TrainConfig
+from latent_tokens.configs import DEFAULT_NUM_TRAIN, DataConfig, EvalConfig, TrainConfig
 from latent_tokens.data.datasets import GENERATOR
 from latent_tokens.storage import Json, short_hash
 
@@ -17,12 +17,6 @@ Content = Json
 """A value that enters a hash."""
 
 DIGITS = 12  # of a hash
-NO_INFLUENCE = {
-    TrainConfig: (*MAY_CHANGE_ON_RESUME, "data"),
-    EvalConfig: ("data", "threads"),
-    DataConfig: ("out", "processes"),
-}
-"""Settings that no outcome depends on. A recipe describes the data by a config, not by a directory."""
 
 
 def training_content(config: TrainConfig) -> dict[str, Content]:

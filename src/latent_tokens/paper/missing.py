@@ -1,4 +1,4 @@
-"""What has no result yet: models to train, the experiments that need them, and an estimate of the time."""
+"""Missing results: models to train, the experiments that need them, and an estimate of the time."""
 
 from __future__ import annotations
 

@@ -6,53 +6,25 @@ import os
 import subprocess
 import sys
 import time
-import tomllib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from latent_tokens.checks import check_choice, check_int
 from latent_tokens.configs import ReproduceConfig
-from latent_tokens.core.methods import METHODS
 from latent_tokens.paper.plan import Work
+from latent_tokens.paper.queue_file import in_order, read_queue
 from latent_tokens.paper.runs import measured, ready
-from latent_tokens.paper.scales import SCALES
 from latent_tokens.progress import CONSOLE
 from latent_tokens.training.signals import Preempted, interruptible
 from latent_tokens.training.state import saved_step
 
 NICENESS = 10  # of the processes: so that other work on the machine comes first
 POLL_SECONDS = 1.0
-KEYS = ("task", "methods", "seeds", "steps")
-
-T = TypeVar("T", str, int)
-Value = str | int | list[str] | list[int]
-Table = dict[str, Value]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """Some models of a queue: those of a task of the paper with these methods, seeds and steps. None: all."""
-
-    task: str
-    methods: tuple[str, ...] | None = None
-    seeds: tuple[int, ...] | None = None
-    steps: int | None = None
-
-    def fits(self, work: Work) -> bool:
-        """Return whether a model is one of the entry."""
-        recipe = work.recipes[0]
-        return (
-            recipe.cell.task == self.task
-            and (self.methods is None or recipe.training.method in self.methods)
-            and (self.seeds is None or recipe.training.seed in self.seeds)
-            and self.steps in (None, recipe.training.steps)
-        )
 
 
 @dataclass
@@ -67,69 +39,16 @@ class Job:
     start_time: float
 
 
-def read_queue(path: Path, config: ReproduceConfig) -> list[Entry]:
-    """Return the entries of a queue: a TOML file with a table [[models]] for each.
+def queued(works: Sequence[Work], path: Path, config: ReproduceConfig) -> list[Work]:
+    """Return models in the order of a queue file, and print a line for each entry that none of them fits.
 
-    Raises:
-        ValueError: the file is missing or is not TOML, or an entry has an unknown key, task, method or type.
-            The message names it.
-
-    Example:
-        [[models]]
-        task = "sudoku-gen-9x9"
-        methods = ["mdm", "scdm"]  # all methods without this line
-        seeds = [0]                # all seeds without this line
-        steps = 4000               # any number of training steps without this line
+    Raises as `read_queue`.
     """
-    try:
-        content = tomllib.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ValueError(f"queue={path}: cannot be read ({error}). Name a TOML file.") from None
-    tables = content.get("models", [])
-    are_tables = isinstance(tables, list) and all(isinstance(table, dict) for table in tables)
-    if not are_tables or set(content) != {"models"}:
-        raise ValueError(f"queue={path}: must have tables [[models]] and nothing else")
-    return [
-        entry_of(table, f"queue={path}, models {number}", config) for number, table in enumerate(tables, 1)
-    ]
-
-
-def entry_of(table: Table, place: str, config: ReproduceConfig) -> Entry:
-    """Return the entry of a table. Raises as `read_queue`."""
-    for key in table:
-        check_choice(f"{place}: key", key, KEYS)
-    task, methods, seeds, steps = (table.get(key) for key in KEYS)
-    check_choice(f"{place}: task", task, tuple(SCALES[config.scale].budgets))
-    if steps is not None:
-        check_int(f"{place}: steps", steps, 1)
-    names = list_of(str, methods, f'{place}: methods must be a list like ["mdm"]')
-    for name in names or ():
-        _ = METHODS[name]  # raises for an unknown one
-    return Entry(
-        str(task),
-        names,
-        list_of(int, seeds, f"{place}: seeds must be a list like [0, 1]"),
-        steps if isinstance(steps, int) else None,
-    )
-
-
-def list_of(kind: type[T], value: Value | None, problem: str) -> tuple[T, ...] | None:
-    """Return the items of a list, or None for a missing one. Raise ValueError with the problem otherwise."""
-    if value is None:
-        return None
-    items = [item for item in value if isinstance(item, kind)] if isinstance(value, list) else []
-    if not isinstance(value, list) or len(items) < len(value):
-        raise ValueError(problem)
-    return tuple(items)
-
-
-def in_order(works: Sequence[Work], entries: Sequence[Entry]) -> list[Work]:
-    """Return models in the order of the entries that they fit first. Those that fit none come last."""
-
-    def place(work: Work) -> int:
-        return next((i for i, entry in enumerate(entries) if entry.fits(work)), len(entries))
-
-    return sorted(works, key=place)
+    entries = read_queue(path, config)
+    for number, entry in enumerate(entries, 1):
+        if not any(entry.fits(work) for work in works):
+            say(f"{path}: models {number} fits no model of {config.experiment} at scale {config.scale}")
+    return in_order(works, entries)
 
 
 def run_queue(works: Sequence[Work], config: ReproduceConfig, results: Path) -> None:
@@ -153,8 +72,9 @@ def run_queue(works: Sequence[Work], config: ReproduceConfig, results: Path) -> 
             while waiting and len(jobs) < config.workers and not signals:
                 work = waiting.popleft()
                 try:
-                    jobs.append(start(work, config, bars))
+                    start(work, config, bars, jobs)
                 except ValueError as error:  # its data cannot be made
+                    say(f"{work.name}: failed ({error})")
                     failed.append(f"{work.name} ({error})")
                     bars.advance(every)
             time.sleep(POLL_SECONDS)
@@ -165,29 +85,37 @@ def run_queue(works: Sequence[Work], config: ReproduceConfig, results: Path) -> 
             for job in jobs:
                 show(job, bars, results)
     if signals:
-        left = len(waiting) + len(jobs)
-        raise Preempted(f"stopped with {left} models left", signals)
+        num_unfinished = len(waiting) + len(jobs)
+        raise Preempted(f"stopped with {num_unfinished} models left", signals)
     if failed:
-        raise ValueError(f"{len(failed)} of the models failed: {', '.join(failed)}")
+        raise ValueError(
+            f"{len(failed)} of the models failed: {', '.join(failed)}."
+            " Correct the cause, and run the same command again."
+        )
 
 
-def start(work: Work, config: ReproduceConfig, bars: Progress) -> Job:
-    """Make the data of a model, and start the process that trains and measures it."""
+def start(work: Work, config: ReproduceConfig, bars: Progress, jobs: list[Job]) -> None:
+    """Make the data of a model, start the process that trains and measures it, and append it to the jobs."""
+    # The data, which the processes do not make at the same time.
     if not work.recipes[0].imported:
         needed = [data for recipe in work.missing for data in (recipe.data, recipe.problems) if data]
         for data in dict.fromkeys(needed):
             ready(data)
+    # The process, which is a job before anything can fail, so that it is stopped at the end.
     log = config.runs / config.scale / "logs" / f"{work.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
+    bar = bars.add_task(work.name, total=work.recipes[0].training.steps)
     file = log.open("ab")
     process = subprocess.Popen(
         command(work, config), stdout=file, stderr=file, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
+    jobs.append(Job(work, process, log, file, bar, time.perf_counter()))
+
+    # Its priority, which a user other than root may only lower.
     if hasattr(os, "setpriority"):
-        os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
-    bar = bars.add_task(work.name, total=work.recipes[0].training.steps)
+        niceness = max(NICENESS, os.getpriority(os.PRIO_PROCESS, 0))
+        os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
     say(f"{work.name}: {work.steps_left:,} steps to train, {len(work.missing)} rows to measure, log in {log}")
-    return Job(work, process, log, file, bar, time.perf_counter())
 
 
 def command(work: Work, config: ReproduceConfig) -> list[str]:

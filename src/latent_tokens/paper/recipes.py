@@ -54,7 +54,9 @@ class Recipe:
     @property
     def length(self) -> int:
         """The number of positions of a sequence."""
-        return self.data.length or Text.length if self.data.task == "text" else task_of(self.data).length
+        if self.data.task == "text":
+            return self.data.length or Text.length
+        return task_of(self.data).length
 
     @property
     def trained_tokens(self) -> int:

@@ -16,7 +16,7 @@ from latent_tokens.paper.figures import draw
 from latent_tokens.paper.lines import Line, lines
 from latent_tokens.paper.nats_report import draw_nats, nats_markdown
 from latent_tokens.paper.plan import Work, estimate, plan
-from latent_tokens.paper.queue import in_order, read_queue, run_queue
+from latent_tokens.paper.queue import queued, run_queue
 from latent_tokens.paper.recipes import Recipe, recipes
 from latent_tokens.paper.reports import ROWS, report
 from latent_tokens.paper.runs import check_together, measured, run
@@ -38,20 +38,19 @@ def reproduce(config: ReproduceConfig) -> str:
     measured, and its line of that table is returned. `all` is every experiment in turn.
 
     Raises:
-        ValueError: the experiment is unknown, or rows cannot be in one table.
+        ValueError: the experiment is unknown or has no models at the scale, or rows cannot be in one table.
         KeyboardInterrupt: Ctrl-C stopped it, after a checkpoint was saved.
     """
     if config.experiment in RUN_NOTHING:
         return report(config)
     folder = config.out / config.scale
-    names = tuple(EXPERIMENTS) if config.experiment == "all" else (config.experiment,)
-    requested = {name: recipes(name, config.scale, config.runs, config.seeds, config.judge) for name in names}
+    requested = recipes_by_experiment(config)
     every = list({recipe.hash: recipe for each in requested.values() for recipe in each}.values())
     if config.model is not None:
         every = of_model(every, config.model)
     works = plan(every, folder / ROWS)
     if config.queue is not None:
-        works = in_order(works, read_queue(config.queue, config))
+        works = queued(works, config.queue, config)
     if config.status:
         return status(works)
     for judge in dict.fromkeys(recipe.judge for work in works for recipe in work.missing):
@@ -74,6 +73,17 @@ def reproduce(config: ReproduceConfig) -> str:
     if problems:
         raise ValueError(" ".join(problems))
     return "\n".join(tables)
+
+
+def recipes_by_experiment(config: ReproduceConfig) -> dict[str, list[Recipe]]:
+    """Return the recipes of each experiment that has models at the scale. Raise ValueError if none has."""
+    names = tuple(EXPERIMENTS) if config.experiment == "all" else (config.experiment,)
+    requested = {name: recipes(name, config.scale, config.runs, config.seeds, config.judge) for name in names}
+    if not any(requested.values()):
+        raise ValueError(
+            f"scale={config.scale}: {config.experiment} has no models at this scale. Use scale=cpu."
+        )
+    return {name: listed for name, listed in requested.items() if listed}
 
 
 def of_model(listed: Sequence[Recipe], model: str) -> list[Recipe]:

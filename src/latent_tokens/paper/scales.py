@@ -15,8 +15,8 @@ from latent_tokens.paper.reference import CANDIDATES, DATA_SETS
 
 Latents = int | Literal["all"] | None
 
-BOARDS_9 = "sudoku-gen-9x9"  # the paper's own task of boards, beside 6x6 boards in its place
-SMOLLM2 = "smollm2"  # an adapted language model, beside the text models that are trained from nothing
+BOARDS_9 = "sudoku-gen-9x9"  # the paper's own task of boards, next to 6x6 boards in its place
+SMOLLM2 = "smollm2"  # an adapted language model, next to the text models that are trained from nothing
 ENGLISH = {"source": "texts/english", "length": 128, "tokenizer": "bpe:1024"}  # written by scripts/english.py
 
 
@@ -24,7 +24,7 @@ ENGLISH = {"source": "texts/english", "length": 128, "tokenizer": "bpe:1024"}  #
 class Budget:
     """The task that replaces one of the paper at a scale, and its training unless it is `imported`.
 
-    What is None is that of the scale.
+    A field that is None takes the value of the scale.
     """
 
     task: TaskName
@@ -83,7 +83,11 @@ def published(task: TaskName, name: str, **data: Any) -> Budget:
 
     All tokens are noised in training, also those of prompts, except on boards.
 
-    The sources are D-7, published optimizer settings; D-8, noised positions; and D-10, padding.
+    The sources are three decisions:
+
+    - D-7, published optimizer settings
+    - D-8, noised positions
+    - D-10, padding
     """
     entry = DATA_SETS[name]
     training = {

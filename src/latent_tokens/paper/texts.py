@@ -12,7 +12,7 @@ import numpy as np
 
 from latent_tokens.evaluation.evaluators import find_judge
 from latent_tokens.evaluation.generative_perplexity import evaluate_text
-from latent_tokens.evaluation.problems import policy_for, read_split
+from latent_tokens.evaluation.problems import device_of, policy_for, read_split
 from latent_tokens.evaluation.report import as_markdown, save_sheet
 from latent_tokens.evaluation.rows import HeldOut, Row, value_of
 from latent_tokens.network.transformer import Transformer
@@ -57,7 +57,7 @@ def measure_text(net: Transformer, recipe: Recipe) -> Row:
         net,
         task,
         recipe.evaluation,
-        find_judge(str(recipe.judge), task, validation, next(net.parameters()).device),
+        find_judge(str(recipe.judge), task, validation, device_of(net)),
     )
     entries: HeldOut = {"problems": None, "problems_sha256": None}
     if data is not None and recipe.num_held_out:

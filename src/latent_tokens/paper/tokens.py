@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Painter = Callable[["Axes", Sequence[Line]], None]
 Key = tuple[str, Latents]
-"""What the points of one curve share: its name, and n unless the curve is over n."""
+"""The key of a curve, which its points share: its name, and n unless the curve is over n."""
 
 
 @dataclass(frozen=True)

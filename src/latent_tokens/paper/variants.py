@@ -1,4 +1,4 @@
-"""What an ablation changes: how a model is trained, or how it is decoded."""
+"""Changes of ablations: in the training of a model, or in its decoding."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def of_a_unit(net: Transformer, task: Task, decoding: Decoding) -> Decoding:
     """Choose latents that share the most units with the candidates."""
     relation = quantize(sharing(task))
     return replace(
-        decoding, latent_policy=rank_by(lambda showing: support_of_candidates(relation, showing), "of a unit")
+        decoding, latent_policy=rank_by(lambda step: support_of_candidates(relation, step), "of a unit")
     )
 
 
@@ -85,7 +85,7 @@ def constrained(net: Transformer, task: Task, decoding: Decoding) -> Decoding:
     """Choose latents that share units with the most clean cells."""
     relation = quantize(sharing(task))
     return replace(
-        decoding, latent_policy=rank_by(lambda showing: support_from_clean(relation, showing), "constrained")
+        decoding, latent_policy=rank_by(lambda step: support_from_clean(relation, step), "constrained")
     )
 
 
@@ -100,15 +100,13 @@ def certain(sign: int, net: Transformer, task: Task, decoding: Decoding) -> Deco
     Its forward pass on all masked tokens is not counted as a cost.
     """
 
-    def certainty(showing: PolicyInput) -> Float[Tensor, "A L"]:
-        layout = next_layout(
-            showing.order, showing.num_clean, showing.num_masked, torch.zeros_like(showing.num_clean)
-        )
+    def certainty(step: PolicyInput) -> Float[Tensor, "A L"]:
+        layout = next_layout(step.order, step.num_clean, step.num_masked, torch.zeros_like(step.num_clean))
         certainties = sign * top_prob(
-            net.method.logits(net, showing.tokens, layout).double()
+            net.method.logits(net, step.tokens, layout).double()
         )  # (A, S), by entry of the order
-        return torch.zeros_like(showing.order, dtype=certainties.dtype).scatter(
-            1, showing.order[:, : certainties.shape[1]], certainties
+        return torch.zeros_like(step.order, dtype=certainties.dtype).scatter(
+            1, step.order[:, : certainties.shape[1]], certainties
         )
 
     return replace(
@@ -128,8 +126,8 @@ def scheduled(shape: Schedule, net: Transformer, task: Task, decoding: Decoding)
             for num_masked in range(1, length + 1)
         )
 
-    wanted = total(length // 4)
-    best = min(range(1, length + 1), key=lambda size: abs(total(shape(length, size)) - wanted))
+    goal = total(length // 4)
+    best = min(range(1, length + 1), key=lambda size: abs(total(shape(length, size)) - goal))
     return replace(decoding, latents=shape(length, best))
 
 

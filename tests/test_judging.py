@@ -222,6 +222,11 @@ def test_a_judge_that_is_not_there_says_so(tmp_path):
         find_judge(str(tmp_path), Text(8), None)
 
 
+def test_student_needs_two_values():
+    with pytest.raises(ValueError, match="count=1"):
+        student(1)
+
+
 def test_the_judge_that_comes_as_a_package_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr("latent_tokens.evaluation.evaluators.find_spec", lambda name: None)
     with pytest.raises(

@@ -248,6 +248,7 @@ def test_unknown_model_is_refused_with_the_closest_one():
         (["table-models", "--model", "a"], "--model a: table-models runs nothing. Leave it out."),
         (["table-training", "--seeds", "2"], "--seeds 2: table-training has no results. Leave it out."),
         (["table-models", "--evaluator", "a"], "--evaluator a: table-models has no results. Leave it out."),
+        (["training-times", "--seeds", "2"], "--seeds 2: training-times has every training. Leave it out."),
         (["table-models", "--judge", "a"], "--judge a: table-models has no results. Leave it out."),
         (
             ["all", "--model", "m", "--queue", "q.toml"],

@@ -72,6 +72,8 @@ class ReproduceConfig:
             self._refuse(("status", "model", "queue"), f"{self.experiment} runs nothing")
         if self.experiment in OF_THE_PACKAGE:
             self._refuse(("seeds", "judge"), f"{self.experiment} has no results")
+        if self.experiment == "training-times":
+            self._refuse(("seeds", "judge"), f"{self.experiment} has every training")
         if self.queue is not None and self.model is not None:
             raise ValueError(
                 f"model={self.model} with queue={self.queue}: a queue names the models. Leave one out."

@@ -31,6 +31,21 @@ def questions() -> list[Claim]:
         *of_policies(),
         *of_depths(),
         *of_more_steps(),
+        *of_countdown(),
+    ]
+
+
+def of_countdown() -> list[Claim]:
+    """Return the claims on Countdown: arm against models without latent tokens, n, policy and adaptive k."""
+    cells = {n: Cell("countdown", "scdm", "uniform", n, variant="plain") for n in (0, 4, "all")}
+    relevant = Cell("countdown", "scdm", "uniform", 4, variant="relevant")
+    adaptive, fixed = (Cell("countdown", "mdm", "top_prob", variant=name) for name in ("k=growing", "plain"))
+    arm = Cell("countdown", "arm", "left_to_right")
+    return [
+        Claim("arm > sidm, top-prob", arm, Cell("countdown", "sidm", "top_prob")),
+        Claim("scdm, uniform: n=all > n=0", cells["all"], cells[0]),
+        Claim("scdm, uniform, n=4: relevant > nearest", relevant, cells[4]),
+        Claim("mdm, top-prob: k=growing > fixed k", adaptive, fixed),
     ]
 
 

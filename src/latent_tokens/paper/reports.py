@@ -8,7 +8,7 @@ from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.claims import claims_table
 from latent_tokens.paper.missing import missing_table
 from latent_tokens.paper.runs import measured
-from latent_tokens.paper.training_times import NOTE, training_times
+from latent_tokens.paper.training_times import NOTE, measuring_time, training_times
 from latent_tokens.storage import write_atomic
 
 ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results
@@ -32,7 +32,7 @@ def report(config: ReproduceConfig) -> str:
     if config.experiment == "claims":
         text = claims_table(*arguments, config.seeds, path, config.judge)
     else:
-        text = f"{as_markdown(training_times(*arguments))}\n{NOTE}\n"
+        text = f"{as_markdown(training_times(*arguments))}\n{NOTE} {measuring_time(stored)}\n"
     text += f"\n`latent-tokens reproduce {config.experiment} --scale {config.scale}`\n"
     write_atomic({path.parent / f"{config.experiment}.md": text.encode()})
     return text

@@ -62,3 +62,9 @@ def training_times(scale: ScaleName, root: Path, results: Mapping[str, Row]) -> 
         ("all", *("" for _ in HEADINGS[2:-1]), f"{len(every)} trainings, {sum(every) / HOUR:.1f} hours", "")
     )
     return table
+
+
+def measuring_time(results: Mapping[str, Row]) -> str:
+    """Return the hours that it took to measure all results, in words."""
+    hours = sum(row["evaluate_seconds"] for row in results.values()) / HOUR
+    return f"Measuring all {len(results):,} results took {hours:.1f} hours on one thread."

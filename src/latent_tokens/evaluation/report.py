@@ -156,7 +156,7 @@ def save_sheet(sheet: Figure, title: str, caption: str, stem: Path) -> list[Path
 
 
 def wrapped(line: str, width: int) -> str:
-    """Return a line of a caption. It is broken after commas, in lines of like length, if it is too wide."""
+    """Return a line of a caption. One that is too wide is broken after commas, into lines of similar length."""
     joined = line.replace(" ", NO_BREAK).replace(f",{NO_BREAK}", ", ")
     wrap = partial(textwrap.wrap, joined, break_long_words=False, break_on_hyphens=False)
     num_lines = len(wrap(width))

@@ -13,7 +13,7 @@ class RowSettings(TypedDict):
     """The settings that a row was decoded with.
 
     `tokens_per_step` is left out if it is 1, `confidence_noise` if it is 0, `off_distribution` if it is
-    false, and `protocol` if there is none.
+    false, and `protocol` without one.
     """
 
     task: str

@@ -33,6 +33,12 @@ def report(config: ReproduceConfig) -> str:
         text = claims_table(*arguments, config.seeds, path, config.judge)
     else:
         text = f"{as_markdown(training_times(*arguments))}\n{NOTE} {measuring_time(stored)}\n"
-    text += f"\n`latent-tokens reproduce {config.experiment} --scale {config.scale}`\n"
+    text += f"\n`latent-tokens reproduce {config.experiment} --scale {config.scale}{flags_of(config)}`\n"
     write_atomic({path.parent / f"{config.experiment}.md": text.encode()})
     return text
+
+
+def flags_of(config: ReproduceConfig) -> str:
+    """Return the flags that change a table, for the command under it."""
+    seeds = "" if config.seeds is None else f" --seeds {config.seeds}"
+    return seeds if config.judge is None else f"{seeds} --judge {config.judge}"

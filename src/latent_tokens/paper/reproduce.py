@@ -18,7 +18,7 @@ from latent_tokens.paper.nats_report import draw_nats, nats_markdown
 from latent_tokens.paper.plan import Work, estimate, plan
 from latent_tokens.paper.queue import queued, run_queue
 from latent_tokens.paper.recipes import Recipe, recipes
-from latent_tokens.paper.reports import ROWS, report
+from latent_tokens.paper.reports import ROWS, flags_of, report
 from latent_tokens.paper.runs import check_together, measured, run
 from latent_tokens.paper.tables import markdown
 from latent_tokens.paper.texts import draw_text, text_markdown
@@ -102,12 +102,6 @@ def say(row: Row) -> None:
         highlight=False,
         soft_wrap=True,
     )
-
-
-def flags_of(config: ReproduceConfig) -> str:
-    """Return the flags that change a table, for the command under it."""
-    seeds = "" if config.seeds is None else f" --seeds {config.seeds}"
-    return seeds if config.judge is None else f"{seeds} --judge {config.judge}"
 
 
 def write_all(

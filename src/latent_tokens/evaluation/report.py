@@ -156,7 +156,7 @@ def save_sheet(sheet: Figure, title: str, caption: str, stem: Path) -> list[Path
 
 
 def wrapped(line: str, width: int) -> str:
-    """Return a line of a caption. One that is too wide is broken after commas, into lines of similar length."""
+    """Return a line of a caption. If it is too wide, it is broken after commas, into similar lengths."""
     joined = line.replace(" ", NO_BREAK).replace(f",{NO_BREAK}", ", ")
     wrap = partial(textwrap.wrap, joined, break_long_words=False, break_on_hyphens=False)
     num_lines = len(wrap(width))

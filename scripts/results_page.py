@@ -1,4 +1,4 @@
-"""Write the tables of docs/results.md on the paper's claims and on missing results, from results/cpu.
+"""Write the tables of docs/results.md on claims, training seeds and missing results, from results/cpu.
 
 python scripts/results_page.py
 """
@@ -13,6 +13,7 @@ from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.paper.claims import decided, overview
 from latent_tokens.paper.missing import missing_table
 from latent_tokens.paper.runs import measured
+from latent_tokens.paper.seed_variance import seed_variance
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"
@@ -21,11 +22,12 @@ RUNS = Path("runs/paper")
 
 
 def tables() -> dict[str, str]:
-    """Return the two tables by their name on the page."""
+    """Return the tables by their name on the page."""
     results = measured(ROWS)
     of_claims = overview(decided("cpu", RUNS, results, None, ROWS))
     return {
         "claims": as_markdown(of_claims),
+        "seed-variance": as_markdown(seed_variance("cpu", RUNS, results)),
         "missing": as_markdown(missing_table("cpu", RUNS, results)),
     }
 

@@ -3,6 +3,7 @@
 import re
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from latent_tokens.paper.missing import Rates, missing_table, models_of, rates_o
 from latent_tokens.paper.recipes import of_cells, recipes
 from latent_tokens.paper.reproduce import reproduce
 from latent_tokens.paper.runs import measured
+from latent_tokens.paper.seed_variance import seed_variance
 from latent_tokens.paper.training_times import training_times
 
 sys.path.append(str(ROOT / "scripts"))
@@ -168,6 +170,29 @@ def test_tables_of_a_page_are_replaced_by_name():
     assert page_tables.filled(page, {"x": r"new \1" + "\n"}) == page.replace("old", r"new \1")
     with pytest.raises(ValueError, match="the page has no <!-- table z -->"):
         page_tables.filled(page, {"z": ""})
+
+
+def test_the_variance_between_seeds_is_over_that_of_the_samples():
+    """40, 50 and 60 of 100 have the variance 100, and their samples 24, 25 and 24."""
+    listed = of_cells([Cell("sudoku-gen", "mdm", "uniform")], "cpu", RUNS)
+
+    def table(*percent: float) -> list[tuple[str, ...]]:
+        rows = (
+            {"train_seed": seed, "metric": "valid", "valid": value, "num_samples": 100}
+            for seed, value in enumerate(percent)
+        )
+        return seed_variance("cpu", RUNS, dict(zip([each.hash for each in listed], rows, strict=False)))[1:]
+
+    assert table(40.0, 50.0, 60.0) == [("sudoku-6", "1", f"{100 / (73 / 3):.1f}")]
+    assert table(40.0, 50.0) == []  # fewer than three seeds
+    assert table(0.0, 0.0, 0.0) == []  # no variance of samples
+
+
+def test_infilling_puzzles_are_a_task_of_their_own():
+    rows = Counter(str(row["cell"]) for row in STORED.values() if row["cell"].get("problems"))
+    settings = sum(number >= 3 for number in rows.values())
+    by_task = {task: number for task, number, _ in seed_variance("cpu", RUNS, STORED)[1:]}
+    assert by_task["sudoku-6, infilling puzzles"] == str(settings)
 
 
 def test_training_times_have_every_training_of_the_results():

@@ -72,11 +72,14 @@ def run_queue(works: Sequence[Work], config: ReproduceConfig, results: Path) -> 
             while waiting and len(jobs) < config.workers and not signals:
                 work = waiting.popleft()
                 try:
-                    start(work, config, bars, jobs)
+                    job = start(work, config, bars)
                 except ValueError as error:  # its data cannot be made
                     say(f"{work.name}: failed ({error})")
                     failed.append(f"{work.name} ({error})")
                     bars.advance(every)
+                else:
+                    jobs.append(job)  # before anything can fail, so that it is stopped at the end
+                    lower_priority(job.process)
             time.sleep(POLL_SECONDS)
             for job in [job for job in jobs if job.process.poll() is not None]:
                 jobs.remove(job)
@@ -94,28 +97,29 @@ def run_queue(works: Sequence[Work], config: ReproduceConfig, results: Path) -> 
         )
 
 
-def start(work: Work, config: ReproduceConfig, bars: Progress, jobs: list[Job]) -> None:
-    """Make the data of a model, start the process that trains and measures it, and append it to the jobs."""
-    # The data, which the processes do not make at the same time.
+def start(work: Work, config: ReproduceConfig, bars: Progress) -> Job:
+    """Make the data of a model, and start the process that trains and measures it."""
+    # The data is made here, because processes must not make it at the same time.
     if not work.recipes[0].imported:
         needed = [data for recipe in work.missing for data in (recipe.data, recipe.problems) if data]
         for data in dict.fromkeys(needed):
             ready(data)
-    # The process, which is a job before anything can fail, so that it is stopped at the end.
     log = config.runs / config.scale / "logs" / f"{work.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
+    say(f"{work.name}: {work.steps_left:,} steps to train, {len(work.missing)} rows to measure, log in {log}")
     bar = bars.add_task(work.name, total=work.recipes[0].training.steps)
     file = log.open("ab")
     process = subprocess.Popen(
         command(work, config), stdout=file, stderr=file, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
-    jobs.append(Job(work, process, log, file, bar, time.perf_counter()))
+    return Job(work, process, log, file, bar, time.perf_counter())
 
-    # Its priority, which a user other than root may only lower.
+
+def lower_priority(process: subprocess.Popen[bytes]) -> None:
+    """Give a process low priority, or this process's own if that is lower: only root may raise one."""
     if hasattr(os, "setpriority"):
         niceness = max(NICENESS, os.getpriority(os.PRIO_PROCESS, 0))
         os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
-    say(f"{work.name}: {work.steps_left:,} steps to train, {len(work.missing)} rows to measure, log in {log}")
 
 
 def command(work: Work, config: ReproduceConfig) -> list[str]:

@@ -8,7 +8,10 @@ from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.claims import claims_table
 from latent_tokens.paper.missing import missing_table
 from latent_tokens.paper.runs import measured
-from latent_tokens.paper.training_times import NOTE, measuring_time, training_times
+from latent_tokens.paper.seed_variance import NOTE as VARIANCE_NOTE
+from latent_tokens.paper.seed_variance import seed_variance
+from latent_tokens.paper.training_times import NOTE as TIMES_NOTE
+from latent_tokens.paper.training_times import measuring_time, training_times
 from latent_tokens.storage import write_atomic
 
 ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results
@@ -30,9 +33,10 @@ def report(config: ReproduceConfig) -> str:
     if not stored:
         raise ValueError(f"out={config.out}: {path} has no results. Name the directory of results.")
     if config.experiment == "claims":
-        text = claims_table(*arguments, config.seeds, path, config.judge)
+        of_seeds = as_markdown(seed_variance(*arguments, config.seeds))
+        text = f"{claims_table(*arguments, config.seeds, path, config.judge)}\n{VARIANCE_NOTE}\n\n{of_seeds}"
     else:
-        text = f"{as_markdown(training_times(*arguments))}\n{NOTE} {measuring_time(stored)}\n"
+        text = f"{as_markdown(training_times(*arguments))}\n{TIMES_NOTE} {measuring_time(stored)}\n"
     text += f"\n`latent-tokens reproduce {config.experiment} --scale {config.scale}{flags_of(config)}`\n"
     write_atomic({path.parent / f"{config.experiment}.md": text.encode()})
     return text

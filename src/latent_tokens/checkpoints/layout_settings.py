@@ -1,4 +1,4 @@
-"""What config.json and the tokenizer of a published checkpoint set: the native class, the method and MASK."""
+"""Settings in config.json and the tokenizer of a published checkpoint: the native class, the method, MASK."""
 
 from __future__ import annotations
 

@@ -17,7 +17,9 @@ from latent_tokens.commands.shared import OwnCode
 from latent_tokens.configs import EvalConfig
 
 if TYPE_CHECKING:
+    from latent_tokens.core.method import Method
     from latent_tokens.evaluation.rows import Row
+    from latent_tokens.tasks import Language
     from latent_tokens.training.tracking import Log
 
 
@@ -51,11 +53,11 @@ def run_evaluate(command: Evaluate) -> int:
     from latent_tokens.evaluation.evaluate import evaluate
     from latent_tokens.evaluation.evaluators import judge_of
     from latent_tokens.evaluation.generative_perplexity import evaluate_text
+    from latent_tokens.evaluation.problems import device_of
     from latent_tokens.evaluation.report import table
     from latent_tokens.evaluation.results import append_result, with_hash
     from latent_tokens.evaluation.rounding import count_differing_tokens
     from latent_tokens.evaluation.rows import judged_by
-    from latent_tokens.evaluation.settings import check_counts, order_for
     from latent_tokens.tasks import Text
     from latent_tokens.training.tracking import resumed_tracker
 
@@ -74,17 +76,8 @@ def run_evaluate(command: Evaluate) -> int:
             append_result(kept / "results.jsonl", row)
 
     task = learned_task(folder, command.own.task)
-    order = order_for(net.method, task, command.config)
+    check_settings(command, net.method, task)
     config = command.config
-    check_counts(net.method, order, config.latents or (), config.candidates, config.latent_policy)
-    if order == "left_to_right" and not command.config.refresh:
-        raise ValueError(
-            "refresh=False with order=left_to_right: there is no random order to reshuffle. Leave it out."
-        )
-    if command.judge is not None and not isinstance(task, Text):
-        raise ValueError(
-            f"judge={command.judge}: is for generated text, and {task.name} has a verifier. Leave it out."
-        )
     tracker: AbstractContextManager[Log | None] = resumed_tracker(folder) if command.track else nullcontext()
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)  # before anything is measured
@@ -96,17 +89,35 @@ def run_evaluate(command: Evaluate) -> int:
                 log(tracked(row), row.get("train_steps"))
 
         if isinstance(task, Text):
-            judge = judge_of(command.judge, config, task, next(net.parameters()).device)
-            rows = evaluate_text(net, task, command.config, judge, on_row=on_row)
+            judge = judge_of(command.judge, config, task, device_of(net))
+            rows = evaluate_text(net, task, config, judge, on_row=on_row)
         else:
-            rows = evaluate(net, task, command.config, on_row=on_row)
-    if command.config.precision == "bf16":
-        print_difference(*count_differing_tokens(net, task, command.config))
+            rows = evaluate(net, task, config, on_row=on_row)
+    if config.precision == "bf16":
+        print_difference(*count_differing_tokens(net, task, config))
     if not command.json and processes.is_main():
         Console(width=None if sys.stdout.isatty() else 110).print(
             table(rows, f"{command.run}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}")
         )
     return 0
+
+
+def check_settings(command: Evaluate, method: Method, task: Language) -> None:
+    """Raise ValueError for settings that do not fit the model or its task, before anything is measured."""
+    from latent_tokens.evaluation.settings import check_counts, order_for
+    from latent_tokens.tasks import Text
+
+    config = command.config
+    order = order_for(method, task, config)
+    check_counts(method, order, config.latents or (), config.candidates, config.latent_policy)
+    if order == "left_to_right" and not config.refresh:
+        raise ValueError(
+            "refresh=False with order=left_to_right: there is no random order to reshuffle. Leave it out."
+        )
+    if command.judge is not None and not isinstance(task, Text):
+        raise ValueError(
+            f"judge={command.judge}: is for generated text, and {task.name} has a verifier. Leave it out."
+        )
 
 
 def tracked(row: Row) -> dict[str, float]:

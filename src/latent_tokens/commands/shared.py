@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class OwnCode:
-    """What a model directory lacks: code of a user, or the base of a LoRA adapter if it was moved.
+    """Parts that a model directory lacks: code of a user, or the base of a LoRA adapter if it was moved.
 
     A module is imported only if its name is typed.
     """

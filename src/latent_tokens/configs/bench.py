@@ -13,7 +13,7 @@ from latent_tokens.sizes import LONGEST, SIZES
 
 @dataclass(frozen=True)
 class BenchConfig:
-    """What to measure: every combination of the values. The default is the table of docs/performance.md."""
+    """Settings to measure, in every combination. The default is the table of docs/performance.md."""
 
     methods: tuple[str, ...] = ("mdm", "sidm", "scdm", "esolm", "arm")
     """Methods to decode with. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any

@@ -64,7 +64,7 @@ class DataConfig:
     attributes: tuple[int, ...] | None = None
     """Numbers of attributes to draw from, for zebra. Each is 3 to 6. Default: 3 4 5 6."""
     numbers: int | None = None
-    """How many numbers are given, for countdown. 3, 4 or 5. Default: the task's own."""
+    """Number of given numbers, for countdown. 3, 4 or 5. Default: the task's own."""
     targets: tuple[int, int] | None = None
     """Lowest and highest target, for countdown. Default: 10 100."""
     length: int | None = None

@@ -14,7 +14,7 @@ from latent_tokens.configs.sampling import NumLatents, SamplingConfig, check_sam
 
 @dataclass(frozen=True)
 class EvalConfig(SamplingConfig):
-    """What to evaluate: one result row for each number of latent tokens.
+    """An evaluation: one result row for each number of latent tokens.
 
     Example:
         >>> EvalConfig(latents=(0, 4, "all"), candidates=4).latents

@@ -19,7 +19,7 @@ DEFAULT_CANDIDATES = 8
 
 @dataclass(frozen=True)
 class SamplingConfig:
-    """How to sample. None is the default of the method or the task.
+    """Settings of sampling. None is the default of the method or the task.
 
     Raise ValueError for a value out of range.
 

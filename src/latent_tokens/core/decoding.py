@@ -38,7 +38,7 @@ def growing(clean: int) -> int:
 
 @dataclass(frozen=True)
 class Decoding:
-    """How to sample. Raises ValueError for a value out of range.
+    """Settings of sampling. Raises ValueError for a value out of range.
 
     Example:
         >>> Decoding(candidates=4, latents=8).latents

@@ -48,7 +48,7 @@ class ContinuationScore:
 
 @dataclass(frozen=True)
 class LikelihoodSettings:
-    """How to compute likelihoods. Raises ValueError for a value out of range."""
+    """Settings of likelihoods. Raises ValueError for a value out of range."""
 
     latents: int | Literal["all"] | None = None  # n; None is the method's own
     order: Literal["uniform", "left_to_right"] | None = None  # None is left_to_right if the method decodes so

@@ -55,7 +55,7 @@ class TextScores(TypedDict, total=False):
 
 
 class Measured(Scores, TextScores):
-    """What was measured of the samples. The value of the metric is under the metric's name."""
+    """Measurements of the samples. The value of the metric is under the metric's name."""
 
     metric: str
     ci95: list[float] | None  # None for a single text

@@ -1,4 +1,4 @@
-"""What the methods of `Model` return."""
+"""The return values of the methods of `Model`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a network of `transformers` must be to serve as a denoiser, and its row for MASK."""
+"""The requirements on a network of `transformers` that serves as a denoiser, and its row for MASK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many rows of a batch a network computes at once, so that a batch of any size fits into memory."""
+"""The number of rows of a batch that a network computes at once, so that any batch fits into memory."""
 
 from __future__ import annotations
 

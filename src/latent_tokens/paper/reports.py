@@ -8,10 +8,8 @@ from latent_tokens.paper.catalogue import CATALOGUE
 from latent_tokens.paper.claims import claims_table
 from latent_tokens.paper.missing import missing_table
 from latent_tokens.paper.runs import measured
-from latent_tokens.paper.seed_variance import NOTE as VARIANCE_NOTE
-from latent_tokens.paper.seed_variance import seed_variance
-from latent_tokens.paper.training_times import NOTE as TIMES_NOTE
-from latent_tokens.paper.training_times import measuring_time, training_times
+from latent_tokens.paper.seed_variance import NOTE as VARIANCE_NOTE, seed_variance
+from latent_tokens.paper.training_times import NOTE as TIMES_NOTE, measuring_time, training_times
 from latent_tokens.storage import write_atomic
 
 ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results

@@ -1,4 +1,4 @@
-"""How much training seeds differ, next to what the number of samples explains."""
+"""The variance between training seeds, relative to that of the samples."""
 
 from __future__ import annotations
 

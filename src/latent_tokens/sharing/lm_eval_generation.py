@@ -41,7 +41,7 @@ class GenerationRequest(Protocol):
 
 @dataclass(frozen=True)
 class GenerationSettings:
-    """How to generate the answer to a request."""
+    """The settings of the answer to a request."""
 
     until: tuple[str, ...]  # an answer ends before the first of them
     max_tokens: int

@@ -22,7 +22,7 @@ class LikelihoodRow(TypedDict):
 
 
 class ModelInfo(TypedDict):
-    """How a model was evaluated, and the likelihoods by type of request."""
+    """The settings of an evaluation, and the likelihoods by type of request."""
 
     method: str
     order: str

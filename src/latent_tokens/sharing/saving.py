@@ -20,7 +20,7 @@ class HubOptions(TypedDict, total=False):
 
 
 class SavingOptions(HubOptions, total=False):
-    """What transformers, accelerate and peft pass to `save_pretrained` beside its own arguments."""
+    """The arguments of `save_pretrained` that transformers, accelerate and peft pass beside its own."""
 
     # Used.
     max_shard_size: int | str  # the weights are one file, refused if it is larger

@@ -46,7 +46,7 @@ NOTE_LINE = 0.17
 
 
 class CellStyle(TypedDict, total=False):
-    """How the rectangle of a cell is drawn."""
+    """The style of a cell's rectangle."""
 
     facecolor: str
     edgecolor: str

@@ -44,7 +44,7 @@ Header = dict[str, int | float | list[float] | str]
 
 @dataclass
 class State:
-    """What training changes, besides the weights that learn."""
+    """The state that training changes, besides the weights that learn."""
 
     step: int = 0  # optimizer steps taken
     best: float = math.inf  # lowest validation loss

@@ -23,7 +23,7 @@ MOST_PROBLEMS = 1_000
 
 @dataclass(frozen=True)
 class Curve:
-    """What to measure. Raise ValueError if the method does not support it."""
+    """The settings of a curve. Raise ValueError if the method does not support it."""
 
     model: LoadedModel
     count: int = 200

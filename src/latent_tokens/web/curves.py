@@ -35,7 +35,7 @@ class StoredCurve(TypedDict):
 
 
 class Curves(TypedDict):
-    """What the tab Curve opens with."""
+    """The content with which the tab Curve opens."""
 
     stored: list[StoredCurve]
     puzzles: dict[str, list[str]]  # by task

@@ -6,7 +6,7 @@ from itertools import product
 
 from latent_tokens.configs import OrderName
 from latent_tokens.evaluation.report import ORDER_NAMES
-from latent_tokens.paper.ablations import CONFIDENCES, MORE_STEPS
+from latent_tokens.paper.ablations import COMPUTE, CONFIDENCES, MORE_STEPS
 from latent_tokens.paper.cells import MODELS, ORDERS, OURS, WITH_LATENTS, Cell, Claim, boards
 from latent_tokens.paper.scales import BOARDS_9, Latents
 from latent_tokens.paper.variants import OFF_DISTRIBUTION, label
@@ -30,6 +30,7 @@ def questions() -> list[Claim]:
         *of_confidence(),
         *of_policies(),
         *of_depths(),
+        *of_fewer_steps(),
         *of_more_steps(),
         *of_countdown(),
     ]
@@ -190,6 +191,19 @@ def of_depths() -> list[Claim]:
     without = boards("mdm", "top_prob", 0, f"k=8, {OFF_DISTRIBUTION}")
     listed.append(Claim(f"top-prob, k=8: mdm-depth n=0 > mdm n=0, {OFF_DISTRIBUTION}", with_depth, without))
     return listed
+
+
+def of_fewer_steps() -> list[Claim]:
+    """Return the claim that ar-mtp is better than arm, after equal shares of the steps."""
+    return [
+        Claim(
+            f"{label(share)}: ar-mtp > arm",
+            boards("ar-mtp", "left_to_right", None, share),
+            boards("arm", "left_to_right", None, share),
+        )
+        for share in COMPUTE
+        if share != "plain"
+    ]
 
 
 def of_more_steps() -> list[Claim]:

@@ -27,10 +27,10 @@ from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown, save_sheet
 from latent_tokens.evaluation.results import append_result, read_results
 from latent_tokens.evaluation.rows import DeadEndRecord, Row, metric_of
 from latent_tokens.palette import METHOD_COLORS
-from latent_tokens.paper.captions import hardware, span
-from latent_tokens.paper.dead_ends import DeadEnds
-from latent_tokens.paper.diversity import Diversity, columns_of
-from latent_tokens.paper.legends import DASH_DOTTED, DOTTED, SOLID, legend_below
+from latent_tokens.paper.figures.captions import hardware, span
+from latent_tokens.paper.figures.legends import DASH_DOTTED, DOTTED, SOLID, legend_below
+from latent_tokens.paper.watchers.dead_ends import DeadEnds
+from latent_tokens.paper.watchers.diversity import Diversity, columns_of
 from latent_tokens.tasks import Sudoku
 
 ROOT = Path(__file__).parents[1]

@@ -61,10 +61,10 @@ INTERNAL = {
     "saved_states": ("state.saved_states", "training.state.saved_states"),
     "page_with": ("web.page.page_with", "web.trace_page.page_with"),
     "speed_table": ("report.speed_table", "evaluation.report.speed_table", "bench.report.speed_table"),
-    "recipes": ("paper.recipes.recipes",),
-    "measured": ("paper.runs.measured",),
-    "EXPERIMENTS": ("paper.experiments.EXPERIMENTS",),
-    "SCALES": ("paper.scales.SCALES",),
+    "recipes": ("paper.recipes.recipes", "paper.design.recipes.recipes"),
+    "measured": ("paper.runs.measured", "paper.running.runs.measured"),
+    "EXPERIMENTS": ("paper.experiments.EXPERIMENTS", "paper.design.experiments.EXPERIMENTS"),
+    "SCALES": ("paper.scales.SCALES", "paper.design.scales.SCALES"),
 }
 
 TOLERANCE = 1e-6  # of a float, relative to its size

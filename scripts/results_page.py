@@ -10,10 +10,10 @@ from pathlib import Path
 from page_tables import write_tables
 
 from latent_tokens.evaluation.report import as_markdown
-from latent_tokens.paper.claims import decided, overview
-from latent_tokens.paper.missing import missing_table
-from latent_tokens.paper.runs import measured
-from latent_tokens.paper.seed_variance import seed_variance
+from latent_tokens.paper.running.runs import measured
+from latent_tokens.paper.tables.claims import decided, overview
+from latent_tokens.paper.tables.missing import missing_table
+from latent_tokens.paper.tables.seed_variance import seed_variance
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"

@@ -12,7 +12,7 @@ from latent_tokens.configs import SamplingConfig
 from latent_tokens.evaluation.measurements import measurement
 from latent_tokens.evaluation.settings import decoding_for
 from latent_tokens.model.outputs import ResultTable
-from latent_tokens.paper.hashes import evaluation_content
+from latent_tokens.paper.design.hashes import evaluation_content
 
 TASK = TASKS["sudoku-4"]
 SCALE = 2.0

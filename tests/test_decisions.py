@@ -9,7 +9,7 @@ import pytest
 from latent_tokens import METHODS, TASKS, Decoding, TrainConfig, Transformer
 from latent_tokens.configs import DEFAULT_CANDIDATES, SamplingConfig
 from latent_tokens.evaluation.settings import decoding_for
-from latent_tokens.paper.scales import SCALES
+from latent_tokens.paper.design.scales import SCALES
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "decisions.md"

@@ -9,13 +9,13 @@ from matplotlib.colors import to_hex
 
 from latent_tokens.evaluation.report import wrapped
 from latent_tokens.palette import METHOD_COLORS
-from latent_tokens.paper import figures, nats_report, texts, worth
-from latent_tokens.paper.captions import hardware
-from latent_tokens.paper.legends import DASHED, SOLID, by_method, rank
-from latent_tokens.paper.lines import lines
-from latent_tokens.paper.recipes import recipes
+from latent_tokens.paper.design.recipes import recipes
+from latent_tokens.paper.figures import drawing, nats, texts, worth
+from latent_tokens.paper.figures.captions import hardware
+from latent_tokens.paper.figures.legends import DASHED, SOLID, by_method, rank
 from latent_tokens.paper.reproduce import report_of
-from latent_tokens.paper.runs import measured
+from latent_tokens.paper.running.runs import measured
+from latent_tokens.paper.tables.lines import lines
 
 ROWS = Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl"
 NAMES = sorted(path.stem for path in ROWS.parent.glob("*.png"))
@@ -37,7 +37,7 @@ def drawn(stored, monkeypatch):
 
     def draw(name):
         saved = []
-        for module in (figures, nats_report, texts, worth):
+        for module in (drawing, nats, texts, worth):
             monkeypatch.setattr(module, "save_sheet", lambda *arguments: saved.append(arguments))
         shown = lines_of(name, stored)
         report_of(shown, name)[1](shown, name, "a command", Path(name))

@@ -11,15 +11,15 @@ import pytest
 from helpers.documentation import ROOT
 from latent_tokens.cli import main
 from latent_tokens.configs import ReproduceConfig
-from latent_tokens.paper.cells import Cell
-from latent_tokens.paper.claims import claims_table, decided, overview
-from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.missing import Rates, missing_table, models_of, rates_of
-from latent_tokens.paper.recipes import of_cells, recipes
+from latent_tokens.paper.design.cells import Cell
+from latent_tokens.paper.design.experiments import EXPERIMENTS
+from latent_tokens.paper.design.recipes import of_cells, recipes
 from latent_tokens.paper.reproduce import reproduce
-from latent_tokens.paper.runs import measured
-from latent_tokens.paper.seed_variance import seed_variance
-from latent_tokens.paper.training_times import training_times
+from latent_tokens.paper.running.runs import measured
+from latent_tokens.paper.tables.claims import claims_table, decided, overview
+from latent_tokens.paper.tables.missing import Rates, missing_table, models_of, rates_of
+from latent_tokens.paper.tables.seed_variance import seed_variance
+from latent_tokens.paper.tables.training_times import training_times
 
 sys.path.append(str(ROOT / "scripts"))
 

@@ -11,14 +11,14 @@ from latent_tokens import METHODS, TASKS, Decoding, log_likelihood
 from latent_tokens.core.cost import tokens_processed
 from latent_tokens.evaluation.problems import Batch
 from latent_tokens.evaluation.settings import POLICIES
-from latent_tokens.paper.claims import difference_of, verdict
-from latent_tokens.paper.entropy import NATS_PER_CELL, entropy_per_cell
-from latent_tokens.paper.held_out_boards import random_order, row_of_boards, top_prob_order
-from latent_tokens.paper.lines import lines
-from latent_tokens.paper.nats import boards_in_nats, questions_in_nats
-from latent_tokens.paper.nats_report import draw_nats, nats_markdown
-from latent_tokens.paper.recipes import of_cells
-from latent_tokens.paper.scales import SCALES
+from latent_tokens.paper.design.nats import boards_in_nats, questions_in_nats
+from latent_tokens.paper.design.recipes import of_cells
+from latent_tokens.paper.design.scales import SCALES
+from latent_tokens.paper.figures.entropy import NATS_PER_CELL, entropy_per_cell
+from latent_tokens.paper.figures.nats import draw_nats, nats_markdown
+from latent_tokens.paper.running.held_out_boards import random_order, row_of_boards, top_prob_order
+from latent_tokens.paper.tables.claims import difference_of, verdict
+from latent_tokens.paper.tables.lines import lines
 
 torch.set_num_threads(1)
 NAME = "ablation-nats"

@@ -12,8 +12,8 @@ from latent_tokens.configs import EvalConfig
 from latent_tokens.data.datasets import task_of
 from latent_tokens.evaluation.protocol import NUM_ZEBRA, with_protocol
 from latent_tokens.evaluation.settings import check_candidates, check_counts, order_for
-from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.recipes import recipes
+from latent_tokens.paper.design.experiments import EXPERIMENTS
+from latent_tokens.paper.design.recipes import recipes
 from latent_tokens.tasks import configured
 
 PAPER = EvalConfig(protocol="paper")

@@ -12,16 +12,16 @@ import pytest
 from latent_tokens.cli import main
 from latent_tokens.configs import ReproduceConfig
 from latent_tokens.configs.reproduce import RUN_NOTHING
-from latent_tokens.paper import queue
-from latent_tokens.paper.catalogue import CATALOGUE
-from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.plan import plan
-from latent_tokens.paper.queue import NICENESS, queued, run_queue
-from latent_tokens.paper.queue_file import Entry, in_order, read_queue
-from latent_tokens.paper.recipes import recipes
+from latent_tokens.paper.design.experiments import EXPERIMENTS
+from latent_tokens.paper.design.recipes import recipes
+from latent_tokens.paper.design.scales import SCALES
 from latent_tokens.paper.reproduce import reproduce
-from latent_tokens.paper.runs import measured
-from latent_tokens.paper.scales import SCALES
+from latent_tokens.paper.running import queue
+from latent_tokens.paper.running.plan import plan
+from latent_tokens.paper.running.queue import NICENESS, queued, run_queue
+from latent_tokens.paper.running.queue_file import Entry, in_order, read_queue
+from latent_tokens.paper.running.runs import measured
+from latent_tokens.paper.tables.catalogue import CATALOGUE
 from latent_tokens.training.signals import Preempted
 
 QUEUE = Path(__file__).parents[1] / "results" / "queue.toml"

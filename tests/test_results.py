@@ -14,10 +14,10 @@ from latent_tokens.checkpoints.pretrained import SHIPPED
 from latent_tokens.configs import ReproduceConfig
 from latent_tokens.evaluation.results import HASH, SHARES, append_result, read_results, row_hash
 from latent_tokens.evaluation.rows import Row, Scores, TextScores, Watched
-from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.recipes import recipes
+from latent_tokens.paper.design.experiments import EXPERIMENTS
+from latent_tokens.paper.design.recipes import recipes
 from latent_tokens.paper.reproduce import reproduce
-from latent_tokens.paper.runs import measured, run
+from latent_tokens.paper.running.runs import measured, run
 from latent_tokens.tasks import Examples
 
 ROWS = Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl"
@@ -178,7 +178,7 @@ def test_a_row_that_another_process_measured_meanwhile_is_taken(tmp_path, monkey
         append_result(results, first)
         return {**first, "device": "the second"}
 
-    monkeypatch.setattr("latent_tokens.paper.runs.measure", measure)
+    monkeypatch.setattr("latent_tokens.paper.running.runs.measure", measure)
     (row,) = run([recipe], results)
     assert row["device"] == "the first"
     assert len(results.read_text().splitlines()) == 1

@@ -18,7 +18,7 @@ from latent_tokens.checkpoints.tensor_files import (
     tensors_sha256,
     tensors_to_bytes,
 )
-from latent_tokens.paper.runs import check_together
+from latent_tokens.paper.running.runs import check_together
 from latent_tokens.training.loop import fit
 from latent_tokens.training.state import read_state, saved_states
 from test_training import tiny_run

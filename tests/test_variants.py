@@ -17,22 +17,11 @@ from latent_tokens import METHODS, TASKS, Decoding, EvalConfig, Showing, evaluat
 from latent_tokens.configs import ExperimentName
 from latent_tokens.core.sampling import generate
 from latent_tokens.data.datasets import task_of
-from latent_tokens.paper import figures
-from latent_tokens.paper.captions import measurement
-from latent_tokens.paper.catalogue import CATALOGUE
-from latent_tokens.paper.curves import share_limits
-from latent_tokens.paper.dead_ends import DeadEnds
-from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.figures import draw, intervals_note, painter, panel_title, panels_of
-from latent_tokens.paper.foresight import Foresight
-from latent_tokens.paper.hashes import evaluation_content, training_content
-from latent_tokens.paper.lines import lines
-from latent_tokens.paper.recipes import recipes
-from latent_tokens.paper.reproduce import write
-from latent_tokens.paper.scales import SCALES
-from latent_tokens.paper.tables import markdown
-from latent_tokens.paper.tokens import token_panels
-from latent_tokens.paper.variants import (
+from latent_tokens.paper.design.experiments import EXPERIMENTS
+from latent_tokens.paper.design.hashes import evaluation_content, training_content
+from latent_tokens.paper.design.recipes import recipes
+from latent_tokens.paper.design.scales import SCALES
+from latent_tokens.paper.design.variants import (
     VARIANTS,
     a_share,
     certain,
@@ -44,6 +33,17 @@ from latent_tokens.paper.variants import (
     scheduled,
     sharing,
 )
+from latent_tokens.paper.figures import drawing
+from latent_tokens.paper.figures.captions import measurement
+from latent_tokens.paper.figures.curves import share_limits
+from latent_tokens.paper.figures.drawing import draw, intervals_note, painter, panel_title, panels_of
+from latent_tokens.paper.figures.tokens import token_panels
+from latent_tokens.paper.reproduce import write
+from latent_tokens.paper.tables.catalogue import CATALOGUE
+from latent_tokens.paper.tables.lines import lines
+from latent_tokens.paper.tables.results import markdown
+from latent_tokens.paper.watchers.dead_ends import DeadEnds
+from latent_tokens.paper.watchers.foresight import Foresight
 from latent_tokens.tasks import configured
 
 TASK = TASKS["sudoku-4"]
@@ -489,8 +489,8 @@ def test_panels_of_the_same_quantity_share_their_limits():
 @pytest.mark.parametrize(("name", "shared"), [("ablation-confidence", True), ("ablation-refresh", False)])
 def test_curves_of_one_task_share_their_limits(name, shared, tmp_path, monkeypatch):
     shown = []
-    monkeypatch.setattr(figures, "share_limits", shown.append)
-    monkeypatch.setattr(figures, "save_sheet", lambda *args: [])
+    monkeypatch.setattr(drawing, "share_limits", shown.append)
+    monkeypatch.setattr(drawing, "save_sheet", lambda *args: [])
     draw(results_of(name), name, "a command", tmp_path / name)
     assert bool(shown) == shared
 

@@ -11,12 +11,12 @@ from latent_tokens.core.policies import decaying
 from latent_tokens.evaluation.held_out import nats_along_orders
 from latent_tokens.evaluation.problems import read_split
 from latent_tokens.evaluation.report import save_sheet
-from latent_tokens.paper import worth
-from latent_tokens.paper.held_out import measure_likelihood, text_of_model
-from latent_tokens.paper.lines import lines
-from latent_tokens.paper.recipes import recipes
-from latent_tokens.paper.runs import ready_model
-from latent_tokens.paper.worth import draw_worth, points_of, worth_markdown
+from latent_tokens.paper.design.recipes import recipes
+from latent_tokens.paper.figures import worth
+from latent_tokens.paper.figures.worth import draw_worth, points_of, worth_markdown
+from latent_tokens.paper.running.held_out import measure_likelihood, text_of_model
+from latent_tokens.paper.running.runs import ready_model
+from latent_tokens.paper.tables.lines import lines
 from latent_tokens.tasks.base import evenly
 
 NAME = "figure-worth"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from latent_tokens.configs import ReproduceConfig
 from latent_tokens.evaluation.report import as_markdown
-from latent_tokens.paper.catalogue import CATALOGUE
-from latent_tokens.paper.claims import claims_table
-from latent_tokens.paper.missing import missing_table
-from latent_tokens.paper.runs import measured
-from latent_tokens.paper.seed_variance import NOTE as VARIANCE_NOTE, seed_variance
-from latent_tokens.paper.training_times import NOTE as TIMES_NOTE, measuring_time, training_times
+from latent_tokens.paper.running.runs import measured
+from latent_tokens.paper.tables.catalogue import CATALOGUE
+from latent_tokens.paper.tables.claims import claims_table
+from latent_tokens.paper.tables.missing import missing_table
+from latent_tokens.paper.tables.seed_variance import NOTE as VARIANCE_NOTE, seed_variance
+from latent_tokens.paper.tables.training_times import NOTE as TIMES_NOTE, measuring_time, training_times
 from latent_tokens.storage import write_atomic
 
 ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results

@@ -11,18 +11,18 @@ from latent_tokens.configs.reproduce import RUN_NOTHING
 from latent_tokens.evaluation.evaluators import language_model
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.evaluation.rows import Row, metric_of
-from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.figures import draw
-from latent_tokens.paper.lines import Line, lines
-from latent_tokens.paper.nats_report import draw_nats, nats_markdown
-from latent_tokens.paper.plan import Work, estimate, plan
-from latent_tokens.paper.queue import queued, run_queue
-from latent_tokens.paper.recipes import Recipe, recipes
+from latent_tokens.paper.design.experiments import EXPERIMENTS
+from latent_tokens.paper.design.recipes import Recipe, recipes
+from latent_tokens.paper.figures.drawing import draw
+from latent_tokens.paper.figures.nats import draw_nats, nats_markdown
+from latent_tokens.paper.figures.texts import draw_text, text_markdown
+from latent_tokens.paper.figures.worth import draw_worth, worth_markdown
 from latent_tokens.paper.reports import ROWS, flags_of, report
-from latent_tokens.paper.runs import check_together, measured, run
-from latent_tokens.paper.tables import markdown
-from latent_tokens.paper.texts import draw_text, text_markdown
-from latent_tokens.paper.worth import draw_worth, worth_markdown
+from latent_tokens.paper.running.plan import Work, estimate, plan
+from latent_tokens.paper.running.queue import queued, run_queue
+from latent_tokens.paper.running.runs import check_together, measured, run
+from latent_tokens.paper.tables.lines import Line, lines
+from latent_tokens.paper.tables.results import markdown
 from latent_tokens.processes import fastest_device
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import write_atomic

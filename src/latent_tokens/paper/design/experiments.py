@@ -1,0 +1,147 @@
+"""Experiments: the tables and figures of the paper, and our ablations. Each is a title and a list of cells.
+
+A new one is one more `Experiment`, and its name in `configs.ExperimentName`.
+"""
+
+from __future__ import annotations
+
+from latent_tokens.checks import Registry
+from latent_tokens.configs import OrderName
+from latent_tokens.core.methods import METHODS
+from latent_tokens.paper.design.ablations import ABLATIONS
+from latent_tokens.paper.design.cells import MODELS, Cell, Experiment
+from latent_tokens.paper.design.reference import AR_MTP, TOP_PROB, UNIFORM, Column
+from latent_tokens.paper.design.scales import BOARDS_9, SMOLLM2, Latents, Scale
+
+WINDOWED = ("ar-mtp-window", "ar-ntp")  # how the names of the methods begin that show a window
+
+
+def printed_cells(table: dict[str, Column]) -> list[Cell]:
+    """Return a cell for each number of a table."""
+    return [Cell(task, method, order) for task, column in table.items() for method, order in column]  # type: ignore[arg-type]
+
+
+def curve(task: str, scale: Scale, problems: str | None = None) -> list[Cell]:
+    """Return scdm over its numbers of latent tokens, and sidm and mdm."""
+    dial = [Cell(task, "scdm", "top_prob", latents, problems) for latents in scale.dial_of(task)]
+    return [*dial, *(Cell(task, method, "top_prob", problems=problems) for method in ("sidm", "mdm"))]
+
+
+def written(scale: Scale, dial: tuple[Latents, ...]) -> list[Cell]:
+    """Return text models over their numbers of latent tokens, and an mdm to compare with."""
+    return [
+        Cell("text", "mdm", "uniform"),
+        *(Cell("text", method, "uniform", n) for method in scale.texts.methods for n in dial),
+    ]
+
+
+BLOCKS = (1, 4, 16, 64)  # positions
+
+
+def worth(scale: Scale) -> list[Cell]:
+    """Return text models over their numbers of latent tokens, with other policies, and decoded in blocks.
+
+    A model from left to right has no other blocks. There, adjacent masked tokens are the nearest.
+    """
+    models = [("text", method) for method in scale.texts.methods if scale.texts.num_held_out]
+    models += [(SMOLLM2, method) for method in ("ar-latents", "esolm") if SMOLLM2 in scale.budgets]
+    cells = []
+    for task, method in models:
+        is_left_to_right = METHODS[method].is_left_to_right
+        order: OrderName = "left_to_right" if is_left_to_right else "uniform"
+        dial = scale.texts.dial if task == "text" else scale.dial_of(task)
+        likelihood = None if task == "text" else "likelihood"  # rows of generated text have it, too
+        cells += [Cell(task, method, order, n, variant=likelihood) for n in dial]
+        chosen = scale.chosen_of(task)
+        for policy in ("decaying", "random" if is_left_to_right else "adjacent", "distant"):
+            cells += [Cell(task, method, order, n, variant=policy) for n in chosen]
+        for size in () if is_left_to_right else BLOCKS:
+            ends = (0, chosen[len(chosen) // 2])
+            cells += [Cell(task, method, order, n, variant=f"blocks of {size}") for n in ends]
+    return cells
+
+
+def windows(task: str, scale: Scale, kinds: tuple[str, ...] = WINDOWED) -> list[Cell]:
+    """Return autoregressive models over the number of predicted tokens, trained on all or the next."""
+    names = [
+        f"{kind}-{window}"
+        for kind in kinds
+        for window in scale.windows_of(task)
+        if (kind, window) != ("ar-ntp", 1)
+    ]  # the same as ar-mtp-window-1
+    return [Cell(task, method, "left_to_right") for method in ("arm", *names)]
+
+
+def boards_of_9(scale: Scale) -> list[Cell]:
+    """Return Figure 1 on 9x9 boards, with both other orders and with adaptive candidates."""
+    task = BOARDS_9 if BOARDS_9 in scale.budgets else "sudoku-gen"
+    adaptive = [Cell(task, method, "top_prob", n, variant="k=growing") for method, n in MODELS]
+    return [
+        *curve(task, scale),
+        *windows(task, scale, ("ar-mtp-window",)),
+        Cell(task, "ar-mtp", "left_to_right"),
+        *(Cell(task, method, "uniform") for method in ("mdm", "sidm")),
+        *adaptive,
+    ]
+
+
+EXPERIMENTS: Registry[Experiment] = Registry(
+    "experiment",
+    {
+        "figure-1": Experiment(
+            "Valid boards by the number of latent tokens",
+            lambda scale: [
+                *curve("sudoku-gen", scale),
+                *windows("sudoku-gen", scale),
+                Cell("sudoku-gen", "ar-mtp", "left_to_right"),
+            ],
+        ),
+        "figure-1-9x9": Experiment(
+            "Valid 9x9 boards by the number of latent tokens",
+            boards_of_9,
+            "k=growing takes as many candidates as there are clean tokens, plus one.",
+        ),
+        "table-1": Experiment(
+            "With latent tokens (MDM) and without (SIDM)",
+            lambda scale: printed_cells(TOP_PROB),
+        ),
+        "table-1-uniform": Experiment(
+            "With latent tokens (MDM) and without (SIDM), in uniform and in top-prob order",
+            lambda scale: [
+                *printed_cells(UNIFORM),
+                *(Cell("sudoku-gen", method, "uniform") for method in ("mdm", "sidm")),
+                *printed_cells(TOP_PROB),
+                *(Cell("sudoku-gen", method, "top_prob") for method in ("mdm", "sidm")),
+            ],
+        ),
+        "table-ar-mtp": Experiment(
+            "Autoregressive models with latent tokens (AR-MTP) and without (ARM)",
+            lambda scale: printed_cells(AR_MTP),
+        ),
+        "figure-latents": Experiment(
+            "Accuracy by the number of latent tokens",
+            lambda scale: [
+                *(cell for task in AR_MTP for cell in curve(task, scale)),
+                *curve("sudoku-gen", scale, problems="sudoku-puzzle"),
+            ],
+        ),
+        "figure-sudoku-large": Experiment(
+            "Large boards: soft loss by the number of predicted tokens (lower is better)",
+            lambda scale: [*windows("sudoku-large", scale), Cell("sudoku-large", "mdm", "uniform")],
+        ),
+        "figure-text": Experiment(
+            "Text: latent tokens added at inference",
+            lambda scale: written(scale, scale.texts.dial),
+        ),
+        "table-text": Experiment(
+            "Text: with latent tokens (MDM), and without them and with a KV cache (Eso-LM)",
+            lambda scale: written(scale, (0,)),
+        ),
+        "figure-worth": Experiment(
+            "The worth of masked tokens in the input: held-out nats by number, policy and block length",
+            worth,
+            of_likelihood=True,
+        ),
+        **ABLATIONS,
+    },
+)

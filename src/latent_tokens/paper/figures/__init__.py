@@ -1,0 +1,1 @@
+"""Figures of rows, and the tables that belong to one figure."""

@@ -1,0 +1,1 @@
+"""Training and measuring recipes: the plan, rows, and the queue of processes."""

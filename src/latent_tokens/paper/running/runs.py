@@ -1,0 +1,215 @@
+"""Run recipes: make data, train and measure what is missing, and resume what was interrupted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from functools import partial
+from operator import itemgetter
+from pathlib import Path
+from typing import Literal
+
+from latent_tokens.checkpoints.pretrained import from_pretrained
+from latent_tokens.checkpoints.tensor_files import file_sha256, read_tensor_file, tensors_sha256
+from latent_tokens.configs import DataConfig
+from latent_tokens.data.datasets import make_counted, task_of
+from latent_tokens.evaluation.evaluate import evaluate
+from latent_tokens.evaluation.results import append_result, check_equal, read_results, same_weights
+from latent_tokens.evaluation.rows import Row, RowOfRecipe
+from latent_tokens.network.transformer import Transformer
+from latent_tokens.paper.design.recipes import Recipe
+from latent_tokens.paper.running.held_out import measure_likelihood, measure_text
+from latent_tokens.paper.running.held_out_boards import measure_nats
+from latent_tokens.processes import fastest_device
+from latent_tokens.storage import append_line, read_description, read_lines, source_commit
+from latent_tokens.training.locking import LockedError
+from latent_tokens.training.loop import fit
+from latent_tokens.training.state import saved_step
+
+Hash = Literal["weights_sha256", "data_sha256", "problems_sha256"]
+
+TRAINING_TIMES = "sittings.jsonl"  # in a run directory: the seconds of each part of its training
+
+NEEDED = (  # in each row
+    "recipe", "model", "task", "metric", "num_samples", "train_seed", "seed", "cell",
+    "problems", "problems_sha256", "data_sha256",
+    "weights_sha256", "relative_cost", "paper_cost", "train_seconds", "evaluate_seconds", "made_with",
+)  # fmt: skip
+
+
+def run(
+    recipes: Sequence[Recipe], results: Path, *, on_row: Callable[[Row], None] = lambda row: None
+) -> list[Row]:
+    """Return the row of every recipe. Missing ones are measured and appended to `results` at once.
+
+    Ctrl-C saves a checkpoint, and the same call resumes. Raises ValueError if a directory holds
+    something other than the recipe.
+    """
+    rows = measured(results)
+    for recipe in recipes:
+        if recipe.hash not in rows:
+            row = measure(recipe)
+            rows |= measured(results)  # another process may have measured it meanwhile
+            if recipe.hash in rows:
+                continue
+            append_result(results, row)
+            rows[recipe.hash] = row
+            on_row(row)
+    return [rows[recipe.hash] for recipe in recipes]
+
+
+def measured(results: Path) -> dict[str, Row]:
+    """Return the rows of a results file by the hash of their recipe.
+
+    Raises ValueError if a row was changed, or if two rows of one recipe differ.
+    """
+    by_hash: dict[str, Row] = {}
+    for row in read_results(results, NEEDED):
+        check_equal(results, by_hash.setdefault(str(row["recipe"]), row), row)
+    return by_hash
+
+
+def measure(recipe: Recipe) -> Row:
+    """Return a recipe's row, after making its data set and training its model if they are missing."""
+    folder = ready_model(recipe)
+    if recipe.problems is not None:
+        ready(recipe.problems)
+    net = from_pretrained(folder).to(fastest_device())
+    begun = time.perf_counter()
+    row = measure_of(recipe)(net, recipe)
+    weights = read_tensor_file(folder / "model.safetensors")
+    description = read_description(folder, "config.json", "run")
+    training_times = read_lines(folder / TRAINING_TIMES)
+    imported: RowOfRecipe = {"imported": description["imported"]} if recipe.imported else {}
+    return {
+        **row,
+        "recipe": recipe.hash,
+        "model": recipe.model,
+        "train_seed": recipe.training.seed,
+        "cell": asdict(recipe.cell),
+        "data_sha256": description.get("data_sha256", {}).get("train"),
+        "weights_sha256": tensors_sha256(weights),
+        "weights_file_sha256": file_sha256(weights),  # what rows of version 0.1 name weights_sha256
+        "trained_with": description["made_with"],
+        **imported,
+        "trained_at": list(dict.fromkeys(entry.get("commit") for entry in training_times)),
+        "train_seconds": round(sum(entry["seconds"] for entry in training_times), 1),
+        "evaluate_seconds": round(time.perf_counter() - begun, 1),
+    }
+
+
+def measure_of(recipe: Recipe) -> Callable[[Transformer, Recipe], Row]:
+    """Return what measures a recipe: samples, or the likelihood of held-out text or boards alone."""
+    if recipe.variant.in_nats:
+        return measure_nats
+    if recipe.data.task != "text":
+        return measure_puzzles
+    return measure_text if recipe.judge else measure_likelihood
+
+
+def measure_puzzles(net: Transformer, recipe: Recipe) -> Row:
+    """Return the row of solved problems."""
+    task, variant = task_of(recipe.data), recipe.variant
+    watcher = partial(variant.watcher, task) if variant.watcher else None
+    (row,) = evaluate(net, task, recipe.evaluation, adjust=variant.adjust, watcher=watcher)
+    return row
+
+
+def ready_model(recipe: Recipe) -> Path:
+    """Return the directory of a recipe's trained model.
+
+    Raises ValueError if a model to import is missing.
+    """
+    if not recipe.imported:
+        ready(recipe.data)
+        return train(recipe)
+    folder, name = recipe.training.folder, recipe.training.method
+    if not (folder / "config.json").is_file():
+        raise ValueError(
+            f"{folder}: is missing. Import the published model:"
+            f" latent-tokens import FILE {folder} --method {name} --tokenizer gpt2"
+        )
+    return folder
+
+
+def ready(config: DataConfig) -> None:
+    """Make a data set if it is missing."""
+    if (config.folder / "manifest.json").is_file():
+        return
+    if config.from_file and not Path(str(config.source)).exists():
+        raise ValueError(
+            f"source={config.source}: is missing."
+            f" Create it with python scripts/english.py {config.source}, or put your own there."
+        )
+    make_counted(config)
+
+
+def train(recipe: Recipe) -> Path:
+    """Train a recipe's model to its end, and return its run directory."""
+    folder = recipe.training.folder
+    if is_trained(recipe):
+        return folder
+    with timed(folder):
+        return fit(replace(recipe.training, resume="auto"))
+
+
+def is_trained(recipe: Recipe) -> bool:
+    """Return whether a recipe's model has had its last step."""
+    return recipe.imported or saved_step(recipe.training.folder) == recipe.training.steps
+
+
+@contextmanager
+def timed(folder: Path) -> Iterator[None]:
+    """Append the seconds of the block and the commit of the code, if a run exists after it."""
+    begun = time.perf_counter()
+    trained = True
+    try:
+        yield
+    except LockedError:
+        trained = False
+        raise
+    finally:
+        if trained and (folder / "config.json").is_file():
+            append_line(
+                folder / TRAINING_TIMES, {"seconds": time.perf_counter() - begun, "commit": source_commit()}
+            )
+
+
+def check_together(rows: Sequence[Row], results: Path) -> None:
+    """Check that rows can be in one table.
+
+    Raises ValueError if two rows of one model differ in its weights, two of one task in its data, or two
+    of one name in the problems. Text of another tokenizer is a task of its own.
+    """
+
+    def task(row: Row) -> tuple[str, object]:
+        return row["task"], row["cell"]["task"]
+
+    def problems(row: Row) -> tuple[str, int, str | int]:
+        return (
+            row["task"],
+            row["num_samples"],
+            row["problems"] or row["seed"],
+        )  # those that are made on the spot are a seed's
+
+    hashes: tuple[tuple[Callable[[Row], Hashable], Hash], ...] = (
+        (itemgetter("model"), "weights_sha256"),
+        (task, "data_sha256"),
+        (problems, "problems_sha256"),
+    )
+    for key, what in hashes:
+        first: dict[Hashable, Row] = {}
+        for row in rows:
+            other = first.setdefault(key(row), row)
+            same = same_weights(row, other) if what == "weights_sha256" else row[what] == other[what]
+            if not same:
+                both = (
+                    f"rows {other['recipe']} and {row['recipe']} of {row['model']} differ in {what}"
+                    f" ({str(other[what])[:12]}, {str(row[what])[:12]})"
+                )
+                raise ValueError(
+                    f"{results}: {both}, so they cannot be in one table."
+                    " Remove all rows of one of the two, and they are measured again."
+                )

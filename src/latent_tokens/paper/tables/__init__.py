@@ -1,0 +1,1 @@
+"""Tables of rows: results, claims, missing models, and training times."""

@@ -1,0 +1,228 @@
+"""The verdict of the results on each claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from latent_tokens.configs import ScaleName
+from latent_tokens.evaluation.intervals import wilson_difference
+from latent_tokens.evaluation.report import as_markdown
+from latent_tokens.evaluation.rows import Row
+from latent_tokens.paper.design.cells import OURS, Cell, Claim
+from latent_tokens.paper.design.claim_list import claims
+from latent_tokens.paper.design.experiments import EXPERIMENTS
+from latent_tokens.paper.design.recipes import Recipe, of_cells, recipes
+from latent_tokens.paper.design.scales import SCALES
+from latent_tokens.paper.running.runs import check_together
+from latent_tokens.paper.tables.lines import ENOUGH, Interval, Line, interval_over_seeds, lines, stand_in
+from latent_tokens.paper.tables.missing import Rates, models_of, rates_of
+
+HEADINGS = (
+    *("task", "claim", "source", "first", "second", "unit"),
+    *("difference (95% interval)", "kind", "verdict", "missing models (seeds), hours: experiment"),
+)
+RULE = (
+    "A claim holds (yes) if three or more training seeds decide it: the 95% interval of the difference"
+    " excludes 0. With three seeds or more, it is Student's t over the seed-by-seed differences (t)."
+    " It is never narrower than the sampling noise, which is the interval of a difference of two shares from"
+    " Wilson's intervals (Newcombe's method 10). If the noise sets a bound, the kind is t and Wilson."
+    " With fewer seeds the interval is the sampling noise (Wilson), which leaves out the variation between"
+    " seeds and decides no claim. Seeds that solve the same puzzles count each puzzle once. For a loss or a"
+    " perplexity, lower is better and the sampling noise is not known. An undecided claim is no evidence of"
+    " equality. A claim A > B - 3 points holds if the interval is above -3. The paper's claims are of its"
+    " own tasks, which the first column replaces by smaller ones. Both numbers are of the training seeds that"
+    " both sides have. No interval is corrected for the number of claims."
+    " With k > 1 candidates, n = 0 still leaves up to k - 1 other masked tokens in the input."
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The mean difference of two lines over the seeds that both have, with its 95% interval."""
+
+    mean: float
+    interval: Interval | None
+    num_seeds: int
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A claim with the two lines it compares, over the seeds that both have, and its verdict.
+
+    `missing` are the recipes without a result, of the training seeds that a claim needs.
+    """
+
+    claim: Claim
+    better: Line
+    worse: Line
+    difference: str
+    interval: str
+    verdict: str
+    missing: tuple[Recipe, ...]
+
+    @property
+    def task(self) -> str:
+        """The task that replaces the claim's at this scale."""
+        return stand_in(self.better)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether training seeds are missing for a verdict."""
+        return self.verdict.startswith(("no claim", "not run"))
+
+
+def claims_table(
+    scale: ScaleName,
+    root: Path,
+    results: Mapping[str, Row],
+    seeds: int | None = None,
+    path: Path = Path("rows.jsonl"),
+    judge: str | None = None,
+) -> str:
+    """Return a table with one row per claim, from the results that exist, after one of the paper's claims.
+
+    Args:
+        scale: the scale of the results.
+        root: directory of data sets and models, which are part of no hash.
+        results: rows by the hash of their recipe.
+        seeds: training seeds of each model. None: as many as the scale has.
+        path: the file of the results, for messages.
+        judge: the evaluator model of generated text. None: the scale's.
+
+    Raises:
+        ValueError: the two sides of a claim have rows of one model with different weights, or of one task
+            with different data or problems.
+    """
+    listed = decided(scale, root, results, seeds, path, judge)
+    every = (recipe for name in EXPERIMENTS for recipe in recipes(name, scale, root, seeds, judge))
+    rates = rates_of({recipe.hash: recipe for recipe in every}.values(), results)
+    first_with: dict[Cell, str] = {}
+    for name, experiment in EXPERIMENTS.items():
+        for cell in experiment.cells(SCALES[scale]):
+            first_with.setdefault(cell, name)
+    table: list[tuple[str, ...]] = [HEADINGS]
+    for each in listed:
+        sides = each.better, each.worse
+        values = [line.written(line.mean) if line.rows else "not run" for line in sides]
+        unit = next((line.unit for line in sides if line.rows or line.is_loss), "")
+        table.append(
+            (
+                *(each.task, each.claim.text, each.claim.source, *values, unit),
+                *(each.difference, each.interval, each.verdict),
+                to_run(each, scale, rates, first_with) if each.missing and each.is_open else "",
+            )
+        )
+    return f"{as_markdown(overview(listed))}\n{as_markdown(table)}\n{RULE}\n"
+
+
+def decided(
+    scale: ScaleName,
+    root: Path,
+    results: Mapping[str, Row],
+    seeds: int | None,
+    path: Path,
+    judge: str | None = None,
+) -> list[Decided]:
+    """Return every claim with its verdict, as `claims_table` describes it."""
+    listed = []
+    for claim in claims(scale):
+        cells = claim.better, claim.worse
+        sides = lines(of_cells(cells, scale, root, seeds, judge), results)
+        check_together([row for line in sides for row in line.rows], path)
+        better, worse = on_shared_seeds(*sides)
+        needed = of_cells(cells, scale, root, max(ENOUGH, seeds or 0), judge)
+        missing = tuple(recipe for recipe in needed if recipe.hash not in results)
+        listed.append(Decided(claim, better, worse, *verdict(better, worse, claim.margin), missing))
+    return listed
+
+
+def to_run(each: Decided, scale: ScaleName, rates: Rates | None, first_with: Mapping[Cell, str]) -> str:
+    """Return what a claim without a verdict needs: models with their seeds, hours, and the commands.
+
+    `first_with` is the first experiment with each cell.
+    """
+    names = dict.fromkeys(first_with[recipe.cell] for recipe in each.missing)
+    task = each.claim.better.task
+    more = f" --seeds {ENOUGH}" if SCALES[scale].budgets[task].seeds < ENOUGH else ""
+    hours = "" if rates is None else f", {rates.hours(each.missing):.1f} h"
+    return f"{models_of(each.missing)}{hours}: {', '.join(f'`{name}{more}`' for name in names)}"
+
+
+def overview(listed: Sequence[Decided]) -> list[tuple[str, ...]]:
+    """Return a table of the paper's claims alone: the tasks on which each is reproduced, and those not."""
+    columns = ("yes", "no, the reverse", "undecided", "no claim", "not run")
+    table: list[tuple[str, ...]] = [
+        ("claim of the paper", "reproduced", "the reverse", "undecided", "fewer than three seeds", "not run")
+    ]
+    of_paper = [each for each in listed if not each.claim.source.startswith(OURS)]
+    for text in dict.fromkeys(each.claim.text for each in of_paper):
+        cells: dict[str, list[str]] = {column: [] for column in columns}
+        for each in of_paper:
+            if each.claim.text == text:
+                column = next(column for column in columns if each.verdict.startswith(column))
+                cells[column].append(f"{each.task} {each.difference}".strip())
+        table.append((text, *("; ".join(cells[column]) for column in columns)))
+    return table
+
+
+def verdict(better: Line, worse: Line, margin: float = 0) -> tuple[str, str, str]:
+    """Return the difference with its interval, the kind of interval, and the verdict on better > worse.
+
+    For a loss a negative difference supports the claim. With a margin the verdict is on better > worse -
+    margin, for a loss on better < worse + margin.
+    """
+    difference = difference_of(better, worse)
+    if difference is None:
+        return "", "", "no claim: no seed in common" if better.rows and worse.rows else "not run"
+    text = better.signed(difference.mean)
+    interval = difference.interval
+    if interval is not None:
+        text += f" ({better.signed(interval.low)} to {better.signed(interval.high)})"
+    return text, interval.kind if interval else "", decision(difference, better.is_loss, margin)
+
+
+def decision(difference: Difference, is_loss: bool, margin: float = 0) -> str:
+    """Return the verdict in words."""
+    if difference.num_seeds < ENOUGH or difference.interval is None:
+        return f"no claim: {difference.num_seeds} seed{'s' * (difference.num_seeds > 1)}"
+    low, high, _ = difference.interval
+    if is_loss:
+        low, high = -high, -low
+    if low > -margin:
+        return "yes"
+    if high >= -margin:
+        return "undecided"
+    return "no" if margin else "no, the reverse"
+
+
+def difference_of(first: Line, second: Line) -> Difference | None:
+    """Return the difference of two lines over the seeds that both have, or None if there is no such seed."""
+    first, second = on_shared_seeds(first, second)
+    pairs = [(value, second.by_seed[seed]) for seed, value in first.by_seed.items() if seed in second.by_seed]
+    if not pairs:
+        return None
+    differences = [value - other for value, other in pairs]
+    interval = interval_over_seeds(differences, sampling_noise(first, second))
+    return Difference(fmean(differences), interval, len(pairs))
+
+
+def on_shared_seeds(first: Line, second: Line) -> tuple[Line, Line]:
+    """Return two lines with the seeds that both have only, or as they are if they share none."""
+    shared = [seed for seed in first.by_seed if seed in second.by_seed]
+    return (first.of_seeds(shared), second.of_seeds(shared)) if shared else (first, second)
+
+
+def sampling_noise(first: Line, second: Line) -> tuple[float, float] | None:
+    """Return the interval of a difference from the number of samples, in percent, or None for a loss.
+
+    It treats samples as independent, also those of the same puzzles, which is conservative.
+    """
+    if first.is_loss:
+        return None
+    low, high = wilson_difference(
+        first.mean / 100, first.num_independent, second.mean / 100, second.num_independent
+    )
+    return 100 * low, 100 * high

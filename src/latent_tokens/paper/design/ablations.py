@@ -27,6 +27,10 @@ CONFIDENCES: tuple[tuple[OrderName, str], ...] = (
     *(("top_prob", ", noise 1"), ("top_prob", ", noise 4.5")),  # 4.5 is MaskGIT's
 )
 MORE_STEPS = "300 % of the steps"
+BY_STEPS: tuple[tuple[str, OrderName, Latents], ...] = (
+    *((method, "top_prob", n) for method, n in MODELS),
+    *(("ar-mtp", "left_to_right", None), ("arm", "left_to_right", None)),
+)
 
 
 def confidences(scale: Scale) -> list[Cell]:
@@ -54,18 +58,6 @@ def frontier(scale: Scale) -> list[Cell]:
         *(boards("mdm", "top_prob", n, f"k=8, {OFF_DISTRIBUTION}") for n in dial if n != "all"),
         *(boards(method, "top_prob", n, "k=4, fp32") for method, n in ends),
         *(boards(method, "uniform", n, "fp32") for method, n in ends),
-    ]
-
-
-def equal_compute(scale: Scale) -> list[Cell]:
-    """Return every kind of model, trained for the steps of the recipe and for three times as many."""
-    return [
-        *(boards(method, "top_prob", n, name) for method, n in MODELS for name in ("plain", MORE_STEPS)),
-        *(
-            boards(method, "left_to_right", None, name)
-            for method in ("ar-mtp", "arm")
-            for name in ("plain", MORE_STEPS)
-        ),
     ]
 
 
@@ -192,7 +184,7 @@ ABLATIONS: dict[str, Experiment] = {
     ),
     "figure-equal-compute": Experiment(
         "Accuracy by tokens in training and at inference, for one and three times the steps",
-        equal_compute,
+        lambda scale: [boards(*model, name) for model in BY_STEPS for name in ("plain", MORE_STEPS)],
         over=("trained", "decoded"),
     ),
 }

@@ -6,7 +6,7 @@ from itertools import product
 
 from latent_tokens.configs import OrderName
 from latent_tokens.evaluation.report import ORDER_NAMES
-from latent_tokens.paper.design.ablations import COMPUTE, CONFIDENCES, MORE_STEPS
+from latent_tokens.paper.design.ablations import BY_STEPS, COMPUTE, CONFIDENCES, MORE_STEPS
 from latent_tokens.paper.design.cells import MODELS, ORDERS, OURS, WITH_LATENTS, Cell, Claim, boards
 from latent_tokens.paper.design.scales import BOARDS_9, Latents
 from latent_tokens.paper.design.variants import OFF_DISTRIBUTION, label
@@ -207,9 +207,8 @@ def of_fewer_steps() -> list[Claim]:
 
 
 def of_more_steps() -> list[Claim]:
-    """Return the orderings of the models again, for three times the steps."""
-    none, every, sidm, mdm = (boards(method, "top_prob", n, MORE_STEPS) for method, n in MODELS)
-    arm, ar_mtp = (boards(method, "left_to_right", None, MORE_STEPS) for method in ("arm", "ar-mtp"))
+    """Return the orderings of the models for three times the steps, and what each model gains by them."""
+    none, every, sidm, mdm, ar_mtp, arm = (boards(*model, MORE_STEPS) for model in BY_STEPS)
     pairs = {
         "mdm > sidm": (mdm, sidm),
         "scdm n=all > n=0": (every, none),
@@ -218,4 +217,13 @@ def of_more_steps() -> list[Claim]:
         "ar-mtp > arm": (ar_mtp, arm),
         "ar-mtp > mdm": (ar_mtp, mdm),
     }
-    return [Claim(f"3x steps: {text}", first, second) for text, (first, second) in pairs.items()]
+    orderings = [Claim(f"3x steps: {text}", first, second) for text, (first, second) in pairs.items()]
+    gains = [
+        Claim(
+            f"{method}{'' if n is None else f' n={n}'}: 3x steps > 1x",
+            boards(method, order, n, MORE_STEPS),
+            boards(method, order, n, "plain"),
+        )
+        for method, order, n in BY_STEPS
+    ]
+    return orderings + gains

@@ -20,6 +20,7 @@ from latent_tokens.paper.tables.lines import Line, stand_in
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+DODGE = 1.025  # between the points of two curves that were trained on as many tokens
 Painter = Callable[["Axes", Sequence[Line]], None]
 Key = tuple[str, Latents]
 """The key of a curve, which its points share: its name, and n unless the curve is over n."""
@@ -101,9 +102,10 @@ def token_curves(
     curves: dict[Key, list[Line]] = {}
     for line in lines:
         curves.setdefault(curve_and_note(line.cell)[0], []).append(line)
-    for (name, n), group in curves.items():
+    for index, ((name, n), group) in enumerate(curves.items()):
         points = sorted(group, key=lambda line: (NUMBERS[axis](line), trained_tokens(line)))
-        places = [NUMBERS[axis](line) for line in points]
+        shift = DODGE ** (index - (len(curves) - 1) / 2) if axis == "trained" else 1
+        places = [shift * NUMBERS[axis](line) for line in points]
         style = DASH_DOTTED if is_off_distribution(points[0].cell) else style_of(n)
         axes.errorbar(
             places,

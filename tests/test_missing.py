@@ -188,6 +188,27 @@ def test_the_variance_between_seeds_is_over_that_of_the_samples():
     assert table(0.0, 0.0, 0.0) == []  # no variance of samples
 
 
+def test_every_interval_of_the_page_is_one_of_the_claims():
+    """A difference may be written the other way round, which turns its signs."""
+    of_claims = {interval for _, interval in intervals_in(claims_table("cpu", RUNS, STORED))}
+    page = (ROOT / "docs" / "results.md").read_text()
+    listed = intervals_in(page)
+    assert len(listed) > 90
+    assert [text for text, interval in listed if interval not in of_claims] == []
+
+
+def intervals_in(text: str) -> list[tuple[str, tuple[bool, frozenset[str]]]]:
+    """Return every "(LOW to HIGH)" of a text, whether it has zero inside, and its bounds without signs."""
+    found = re.findall(r"(?<=[( ])([+-]?[\d.]+) to ([+-]?[\d.]+)(?=\))", text)
+    return [
+        (
+            f"{low} to {high}",
+            (float(low) < 0 < float(high), frozenset((low.lstrip("+-"), high.lstrip("+-")))),
+        )
+        for low, high in found
+    ]
+
+
 def test_infilling_puzzles_are_a_task_of_their_own():
     rows = Counter(str(row["cell"]) for row in STORED.values() if row["cell"].get("problems"))
     settings = sum(number >= 3 for number in rows.values())

@@ -95,13 +95,16 @@ def of_candidates() -> list[Claim]:
     for method, n in WITH_LATENTS:
         listed += [
             question("k=8 > k=1", method, "top_prob", n, "k=8", "k=1"),
+            question("k=8 > k=4", method, "top_prob", n, "k=8", "k=4"),
             question("k=8 > k=all", method, "top_prob", n, "k=8", "k=all"),
             question("all targets > target only", method, "top_prob", n, "plain", "target only"),
         ]
     for method, n in WITH_LATENTS:
         name = method if n is None else f"{method} n={n}"
         every = infilled(method, n, "all")
-        listed.append(Claim(f"{name}, top-prob: k=all > k=4", every, infilled(method, n, 4)))
+        listed += [
+            Claim(f"{name}, top-prob: k=all > k={k}", every, infilled(method, n, k)) for k in (4, "growing")
+        ]
     return listed
 
 
@@ -119,8 +122,9 @@ def of_confidence() -> list[Claim]:
 
 
 def with_entropy() -> list[Claim]:
-    """Return the claims on latent tokens if the candidate of lowest entropy is decoded."""
-    listed = []
+    """Return the claims on latent tokens and candidates if that of lowest entropy is decoded."""
+    all_candidates, eight = (boards("mdm", "entropy", None, f"k={k}, diversity") for k in ("all", 8))
+    listed = [Claim("mdm, entropy: k=all > k=8", all_candidates, eight)]
     for k in (8, "growing", "all"):
         none, every, sidm, mdm = (boards(method, "entropy", n, f"k={k}, diversity") for method, n in MODELS)
         name = "scdm at any n" if k == "all" else "scdm n=all"

@@ -12,6 +12,7 @@ from page_tables import write_tables
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.paper.running.runs import measured
 from latent_tokens.paper.tables.claims import decided, overview
+from latent_tokens.paper.tables.lines import ENOUGH
 from latent_tokens.paper.tables.missing import missing_table
 from latent_tokens.paper.tables.seed_variance import seed_variance
 
@@ -28,7 +29,7 @@ def tables() -> dict[str, str]:
     return {
         "claims": as_markdown(of_claims),
         "seed-variance": as_markdown(seed_variance("cpu", RUNS, results)),
-        "missing": as_markdown(missing_table("cpu", RUNS, results)),
+        "missing": as_markdown(missing_table("cpu", RUNS, results, seeds=ENOUGH)),
     }
 
 

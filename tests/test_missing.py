@@ -58,9 +58,14 @@ def test_hours_count_a_model_once_and_every_result():
     both = of_cells([Cell("zebra", "mdm", order) for order in ("uniform", "top_prob")], "cpu", RUNS, 1)
     assert len({recipe.model for recipe in both}) == 1
     assert both[0].trained_tokens == 16_000 * 64 * 96
-    assert Rates({"bf16": 1e-4, "fp32": 1.0}, per_result=18).hours(both) == pytest.approx(
-        16_000 * 64 * 96 * 1e-4 / 3600 + 0.01
-    )
+    assert both[0].data.task == "zebra-3"
+    tokens = 16_000 * 64 * 96
+    of_all = {(None, "bf16"): 1e-4, (None, "fp32"): 1.0}
+    assert Rates(of_all, {None: 18}).hours(both) == pytest.approx(tokens * 1e-4 / 3600 + 0.01)
+    of_task = of_all | {("zebra-3", "bf16"): 2e-4, ("zebra-3", "fp32"): 5.0, ("text", "bf16"): 7.0}
+    rates = Rates(of_task, {None: 18, "zebra-3": 36, "text": 7})
+    assert rates.hours(both) == pytest.approx(tokens * 2e-4 / 3600 + 0.02)
+    assert Rates({(None, "fp32"): 1e-3}, {None: 0}).hours(both) == pytest.approx(tokens * 1e-3 / 3600)
 
 
 def test_rates_are_medians_of_models_and_of_results():
@@ -76,7 +81,9 @@ def test_rates_are_medians_of_models_and_of_results():
         recipe.hash: {"train_seconds": trained, "evaluate_seconds": seconds}
         for recipe, (trained, seconds) in times.items()
     }
-    assert rates_of(times, results) == Rates({"bf16": 2}, 20)
+    assert rates_of(times, results) == Rates(
+        {("zebra-3", "bf16"): 2, (None, "bf16"): 2}, {"zebra-3": 20, None: 20}
+    )
     assert rates_of(times, {}) is None
 
 
@@ -142,12 +149,13 @@ def test_the_overview_has_each_claim_of_the_paper_once_per_task():
     listed = decided("cpu", RUNS, STORED, None, ROWS)
     headings, *table = overview(listed)
     of_paper = [each for each in listed if not each.claim.source.startswith("ours")]
-    assert [row[0] for row in table] == list(dict.fromkeys(each.claim.text for each in of_paper))
+    texts = list(dict.fromkeys(each.claim.text for each in of_paper))
+    assert [row[0].removesuffix(" (implied)") for row in table] == texts
     assert sum(len(cell.split("; ")) for row in table for cell in row[1:] if cell) == len(of_paper)
     cells = {row[0]: dict(zip(headings, row, strict=True)) for row in table}
     assert cells["mdm top-prob > ar-mtp"]["the reverse"].startswith("sudoku-6 -15.5 (")
     assert cells["ar-mtp > arm"]["reproduced"].startswith("sudoku-6 +45.3 (")
-    assert cells["scdm n=all > sidm"]["undecided"].startswith("sudoku-6 +1.1 (")
+    assert cells["scdm n=all > sidm (implied)"]["undecided"].startswith("sudoku-6 +1.1 (")
 
 
 def test_the_command_prints_the_table_and_runs_nothing(tmp_path, capsys, monkeypatch):

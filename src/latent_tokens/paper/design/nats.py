@@ -39,7 +39,10 @@ def questions_in_nats(scale: Scale) -> list[Claim]:
             ("n=all < n=0", ("all", "random"), (0, "random")),
             ("same total of latents, late < constant n", (None, "late"), (None, "constant")),
             ("late latents < n=all", (None, "late"), ("all", "random")),
-            ("4 relevant latents < 4 random ones", (4, "relevant"), (4, "random")),
+            *(
+                (f"{n} relevant latents < {n} random ones", (n, "relevant"), (n, "random"))
+                for n in scale.chosen
+            ),
             (
                 "4 constrained shared-unit latents < 4 random ones",
                 (4, "constrained of a unit"),
@@ -48,7 +51,10 @@ def questions_in_nats(scale: Scale) -> list[Claim]:
             *((f"{n} relevant latents < n=all", (n, "relevant"), ("all", "random")) for n in scale.chosen),
         ]
         if order == "top_prob":
-            pairs.append(("4 nearest latents < 4 random ones", (4, "nearest"), (4, "random")))
+            pairs += [
+                (f"{n} nearest latents < {n} random ones", (n, "nearest"), (n, "random"))
+                for n in scale.chosen
+            ]
         setting = f"nats, {ORDER_NAMES[order]}: "
         for text, (n, better), (m, worse) in pairs:
             first, second = (

@@ -152,19 +152,24 @@ def to_run(each: Decided, scale: ScaleName, rates: Rates | None, first_with: Map
 
 
 def overview(listed: Sequence[Decided]) -> list[tuple[str, ...]]:
-    """Return a table of the paper's claims alone: the tasks on which each is reproduced, and those not."""
+    """Return a table of the paper's claims alone: the tasks on which each is reproduced, and those not.
+
+    "(implied)" is a comparison that follows from a statement of the paper, which does not print it.
+    """
     columns = ("yes", "no, the reverse", "undecided", "no claim", "not run")
     table: list[tuple[str, ...]] = [
         ("claim of the paper", "reproduced", "the reverse", "undecided", "fewer than three seeds", "not run")
     ]
     of_paper = [each for each in listed if not each.claim.source.startswith(OURS)]
     for text in dict.fromkeys(each.claim.text for each in of_paper):
+        of_text = [each for each in of_paper if each.claim.text == text]
         cells: dict[str, list[str]] = {column: [] for column in columns}
-        for each in of_paper:
-            if each.claim.text == text:
-                column = next(column for column in columns if each.verdict.startswith(column))
-                cells[column].append(f"{each.task} {each.difference}".strip())
-        table.append((text, *("; ".join(cells[column]) for column in columns)))
+        for each in of_text:
+            column = next(column for column in columns if each.verdict.startswith(column))
+            cells[column].append(f"{each.task} {each.difference}".strip())
+        is_implied = all(each.claim.source.startswith("implied") for each in of_text)
+        name = f"{text} (implied)" if is_implied else text
+        table.append((name, *("; ".join(cells[column]) for column in columns)))
     return table
 
 

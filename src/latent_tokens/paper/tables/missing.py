@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from latent_tokens.configs import ScaleName
+from latent_tokens.configs import PrecisionSetting, ScaleName
 from latent_tokens.evaluation.rows import Row
 from latent_tokens.paper.design.experiments import EXPERIMENTS
 from latent_tokens.paper.design.recipes import Recipe, recipes
@@ -16,13 +16,16 @@ from latent_tokens.paper.design.variants import VARIANTS, label
 HOUR = 3600
 HEADINGS = ("task", "experiments", "models to train (seeds)", "results", "hours")
 
+Training = tuple[str | None, PrecisionSetting]
+"""The task and the precision of a training. No task (None) stands for all."""
+
 
 @dataclass(frozen=True)
 class Rates:
-    """Measured seconds, each the median of the results that exist."""
+    """Measured seconds, each the median of the results of a task, or of all tasks if it has none."""
 
-    per_token: Mapping[str, float]  # of training, by precision
-    per_result: float
+    per_token: Mapping[Training, float]
+    per_result: Mapping[str | None, float]  # by task, and of all tasks (None)
 
     def hours(self, missing: Sequence[Recipe]) -> float:
         """Return the hours to train the models of some recipes, each once, and to measure the recipes.
@@ -30,27 +33,35 @@ class Rates:
         A precision without results counts as the slowest of the others.
         """
         models = {recipe.model: recipe for recipe in missing if recipe.is_trained_here}
-        slowest = max(self.per_token.values())
-        training = sum(
-            recipe.trained_tokens * self.per_token.get(recipe.training.precision, slowest)
-            for recipe in models.values()
-        )
-        return (training + len(missing) * self.per_result) / HOUR
+        slowest = max(seconds for (task, _), seconds in self.per_token.items() if task is None)
+
+        def seconds_per_token(recipe: Recipe) -> float:
+            precision = recipe.training.precision
+            of_all = self.per_token.get((None, precision), slowest)
+            return self.per_token.get((recipe.data.task, precision), of_all)
+
+        training = sum(recipe.trained_tokens * seconds_per_token(recipe) for recipe in models.values())
+        measuring = sum(self.per_result.get(recipe.data.task, self.per_result[None]) for recipe in missing)
+        return (training + measuring) / HOUR
 
 
 def rates_of(listed: Iterable[Recipe], results: Mapping[str, Row]) -> Rates | None:
     """Return the measured rates of the recipes that have a result, or None if none was trained here."""
     done = [recipe for recipe in listed if recipe.hash in results and recipe.is_trained_here]
-    per_token: dict[str, dict[str, float]] = {}  # precision -> model -> seconds
+    per_token: dict[Training, dict[str, float]] = {}  # training -> model -> seconds
+    per_result: dict[str | None, list[float]] = {}
     for recipe in done:
-        if seconds := results[recipe.hash]["train_seconds"]:
-            of_precision = per_token.setdefault(recipe.training.precision, {})
-            of_precision[recipe.model] = seconds / recipe.trained_tokens
+        row = results[recipe.hash]
+        for task in (recipe.data.task, None):
+            per_result.setdefault(task, []).append(row["evaluate_seconds"])
+            if seconds := row["train_seconds"]:
+                of_models = per_token.setdefault((task, recipe.training.precision), {})
+                of_models[recipe.model] = seconds / recipe.trained_tokens
     if not per_token:
         return None
     return Rates(
-        {precision: median(of_models.values()) for precision, of_models in per_token.items()},
-        median(results[recipe.hash]["evaluate_seconds"] for recipe in done),
+        {key: median(of_models.values()) for key, of_models in per_token.items()},
+        {task: median(seconds) for task, seconds in per_result.items()},
     )
 
 

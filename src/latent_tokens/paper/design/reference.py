@@ -15,7 +15,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class PrintedText:
-    """Generative perplexity under GPT-2 large, and seconds for 1,024 tokens."""
+    """Generative perplexity under an evaluator model without a name, and seconds for 1,024 tokens."""
 
     perplexity: float
     seconds: float

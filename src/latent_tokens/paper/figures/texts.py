@@ -30,7 +30,7 @@ INTERVALS: tuple[tuple[Literal["ci95", "entropy_ci95"], int], ...] = (("ci95", 1
 LEGEND = (
     "Perplexity of generated texts under the evaluator model, and entropy of a text's tokens in nats,"
     " both with 95% intervals over texts. Repetition "
-    "lowers both. The paper's perplexity is of texts of 1,024 tokens under GPT-2 large."
+    "lowers both. The paper's perplexity is of texts of 1,024 tokens. It does not name its evaluator model."
     " Held-out nats are exact, along one random order per "
     "sequence, which is the same for every n. Their difference to n = 0 has a 95% interval"
     " over sequences, which are evenly spaced in the "

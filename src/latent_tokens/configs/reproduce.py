@@ -15,7 +15,8 @@ ExperimentName = Literal[
     "figure-sudoku-large", "figure-text", "table-text", "figure-worth", "ablation-refresh", "ablation-weight",
     "ablation-candidates", "ablation-confidence", "ablation-infilling", "ablation-growing",
     "ablation-schedule", "ablation-targets", "ablation-latents", "ablation-relevant", "figure-predictions",
-    "figure-dead-ends", "figure-compute", "figure-depth", "figure-equal-compute", "ablation-nats",
+    "figure-dead-ends", "figure-compute", "figure-depth", "figure-equal-compute", "ablation-steps",
+    "ablation-nats",
     "table-models", "table-datasets", "table-training", "claims", "missing", "training-times", "all",
 ]  # fmt: skip
 OF_THE_PACKAGE = ("table-models", "table-datasets", "table-training")
@@ -34,10 +35,10 @@ class ReproduceConfig:
     figure-latents, figure-sudoku-large, figure-text, table-text, figure-worth, ablation-refresh,
     ablation-weight, ablation-candidates, ablation-confidence, ablation-infilling, ablation-growing,
     ablation-schedule, ablation-targets, ablation-latents, ablation-relevant, figure-predictions,
-    figure-dead-ends, figure-compute, figure-depth, figure-equal-compute, ablation-nats or all. table-models,
-    table-datasets and table-training describe the package. claims lists the verdicts on the results. missing
-    lists the models that are still to train. training-times lists the seconds of each training. These six run
-    nothing."""
+    figure-dead-ends, figure-compute, figure-depth, figure-equal-compute, ablation-steps, ablation-nats or
+    all. table-models, table-datasets and table-training describe the package. claims lists the verdicts on
+    the results. missing lists the models that are still to train. training-times lists the seconds of each
+    training. These six run nothing."""
     scale: ScaleName = "cpu"
     """Size of the runs. smoke takes seconds. cpu takes minutes to hours per model, on smaller tasks. paper is
     the published setting."""

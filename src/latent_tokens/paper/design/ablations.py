@@ -187,4 +187,13 @@ ABLATIONS: dict[str, Experiment] = {
         lambda scale: [boards(*model, name) for model in BY_STEPS for name in ("plain", MORE_STEPS)],
         over=("trained", "decoded"),
     ),
+    "ablation-steps": Experiment(
+        "Number of candidates after three times the steps",
+        lambda scale: [
+            boards(method, "top_prob", n, f"{MORE_STEPS}, k={k}")
+            for method, n in MODELS
+            for k in (8, "growing")
+            if n != 0
+        ],
+    ),
 }

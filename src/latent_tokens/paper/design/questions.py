@@ -230,4 +230,12 @@ def of_more_steps() -> list[Claim]:
         )
         for method, order, n in BY_STEPS
     ]
+    for k in (8, "growing"):
+        every, sidm, mdm = (
+            boards(method, "top_prob", n, f"{MORE_STEPS}, k={k}") for method, n in MODELS if n != 0
+        )
+        orderings += [
+            Claim(f"3x steps, k={k}: sidm > scdm n=all", sidm, every),
+            Claim(f"3x steps, k={k}: mdm > scdm n=all", mdm, every),
+        ]
     return orderings + gains

@@ -183,6 +183,10 @@ VARIANTS: Registry[Variant] = Registry(
         "plain": Variant(),
         "as printed": Variant(evaluation={"refresh": False}),
         **{f"{100 * share:g} % of the steps": Variant(share=share) for share in (0.125, 0.25, 0.5, 3)},
+        **{
+            f"300 % of the steps, k={k}": Variant(share=3, evaluation={"candidates": k})
+            for k in (8, "growing")
+        },
         "elbo": Variant(training={"weight": "elbo"}),
         "target only": Variant(training={"targets": "next"}),
         **{f"k={k}": Variant(evaluation={"candidates": k}) for k in (1, 2, 4, 8, 16, "all", "growing")},

@@ -142,7 +142,7 @@ def suits(axis: Axis, lines: Sequence[Line]) -> bool:
     if axis is CANDIDATES:
         return len(variants) > 1 and all(name.startswith("k=") for name in variants)
     if axis is STEPS:
-        return any(VARIANTS[name or "plain"].share != 1 for name in variants)
+        return len({VARIANTS[name or "plain"].share for name in variants}) > 1
     has_latents = any(
         line.cell.latents is not None or line.cell.method.startswith(WINDOWED) for line in lines
     )

@@ -129,4 +129,6 @@ def models_of(missing: Iterable[Recipe]) -> str:
 def change_of(recipe: Recipe) -> str:
     """Return what a recipe's cell changes in training, in brackets, or nothing."""
     variant = VARIANTS[recipe.cell.variant or "plain"]
-    return f" [{label(recipe.cell.variant)}]" if variant.training or variant.share != 1 else ""
+    if variant.share != 1:
+        return f" [{100 * variant.share:g}% of the steps]"
+    return f" [{label(recipe.cell.variant)}]" if variant.training else ""

@@ -36,6 +36,7 @@ from latent_tokens.paper.design.variants import (
 from latent_tokens.paper.figures import drawing
 from latent_tokens.paper.figures.captions import measurement
 from latent_tokens.paper.figures.curves import share_limits
+from latent_tokens.paper.figures.dots import dots
 from latent_tokens.paper.figures.drawing import draw, intervals_note, painter, panel_title, panels_of
 from latent_tokens.paper.figures.tokens import token_panels
 from latent_tokens.paper.reproduce import write
@@ -586,6 +587,10 @@ def test_figures_over_tokens_are_written(name, tmp_path):
     assert [path.suffix for path in paths] == [".png", ".svg"]
     assert all(path.stat().st_size > 10_000 for path in paths)
     assert draw(lines(recipes(name, "cpu", Path("runs")), {}), name, "a command", tmp_path / "none") == []
+
+
+def test_lines_of_equal_steps_are_not_a_curve_over_steps():
+    assert painter(results_of("ablation-steps")) is dots
 
 
 def test_models_of_more_steps_train_three_times_as_long():

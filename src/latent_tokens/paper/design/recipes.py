@@ -101,6 +101,14 @@ def recipes(
     return of_cells(EXPERIMENTS[experiment].cells(SCALES[scale_name]), scale_name, root, seeds, judge)
 
 
+def every_recipe(
+    scale: ScaleName, root: Path, seeds: int | None = None, judge: str | None = None
+) -> list[Recipe]:
+    """Return the recipes of all experiments, each once. Arguments as `recipes`."""
+    listed = (recipe for name in EXPERIMENTS for recipe in recipes(name, scale, root, seeds, judge))
+    return list({recipe.hash: recipe for recipe in listed}.values())
+
+
 def of_cells(
     cells: Sequence[Cell],
     scale_name: ScaleName,

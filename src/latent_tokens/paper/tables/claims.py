@@ -14,7 +14,7 @@ from latent_tokens.evaluation.rows import Row
 from latent_tokens.paper.design.cells import OURS, Cell, Claim
 from latent_tokens.paper.design.claim_list import claims
 from latent_tokens.paper.design.experiments import EXPERIMENTS
-from latent_tokens.paper.design.recipes import Recipe, of_cells, recipes
+from latent_tokens.paper.design.recipes import Recipe, every_recipe, of_cells
 from latent_tokens.paper.design.scales import SCALES
 from latent_tokens.paper.running.runs import check_together
 from latent_tokens.paper.tables.lines import ENOUGH, Interval, Line, interval_over_seeds, lines, stand_in
@@ -97,8 +97,7 @@ def claims_table(
             with different data or problems.
     """
     listed = decided(scale, root, results, seeds, path, judge)
-    every = (recipe for name in EXPERIMENTS for recipe in recipes(name, scale, root, seeds, judge))
-    rates = rates_of({recipe.hash: recipe for recipe in every}.values(), results)
+    rates = rates_of(every_recipe(scale, root, seeds, judge), results)
     first_with: dict[Cell, str] = {}
     for name, experiment in EXPERIMENTS.items():
         for cell in experiment.cells(SCALES[scale]):

@@ -8,8 +8,7 @@ from statistics import fmean, variance
 
 from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation.rows import Row
-from latent_tokens.paper.design.experiments import EXPERIMENTS
-from latent_tokens.paper.design.recipes import recipes
+from latent_tokens.paper.design.recipes import every_recipe
 from latent_tokens.paper.tables.lines import ENOUGH, Line, lines, stand_in
 
 HEADINGS = ("task", "settings", "variance between seeds / of the samples")
@@ -34,9 +33,8 @@ def seed_variance(
         results: rows by the hash of their recipe.
         seeds: training seeds of each model. None: as many as the scale has.
     """
-    every = {recipe.hash: recipe for name in EXPERIMENTS for recipe in recipes(name, scale, root, seeds)}
     by_task: dict[str, list[Line]] = {}
-    for line in lines(list(every.values()), results):
+    for line in lines(every_recipe(scale, root, seeds), results):
         if len(line.rows) >= ENOUGH and not line.is_loss:
             by_task.setdefault(stand_in(line), []).append(line)
     table: list[tuple[str, ...]] = [HEADINGS]

@@ -8,8 +8,7 @@ from statistics import median
 
 from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation.rows import Row
-from latent_tokens.paper.design.experiments import EXPERIMENTS
-from latent_tokens.paper.design.recipes import recipes
+from latent_tokens.paper.design.recipes import every_recipe
 from latent_tokens.paper.tables.missing import HOUR, change_of
 
 HEADINGS = (
@@ -37,8 +36,7 @@ def training_times(scale: ScaleName, root: Path, results: Mapping[str, Row]) -> 
     """
     seconds: dict[tuple[str, ...], dict[tuple[int, str], float]] = {}  # line -> seed and weights -> seconds
     tokens: dict[tuple[str, ...], int] = {}
-    listed = (recipe for name in EXPERIMENTS for recipe in recipes(name, scale, root))
-    for recipe in listed:
+    for recipe in every_recipe(scale, root):
         row = results.get(recipe.hash)
         if row is None or not recipe.is_trained_here or not row["train_seconds"]:
             continue

@@ -176,7 +176,7 @@ SCALES: Registry[Scale] = Registry(
                     dial=(0, 4, 8, 16, "all"),
                 ),
                 "sudoku-large": Budget(
-                    **longer_budget("sudoku-9-pattern", 100_000, "bf16", steps=4_000), windows=(1, 4, 16, 64)
+                    **longer_budget("sudoku-9-pattern", 100_000, "bf16", steps=1_500), windows=(1, 4, 16, 64)
                 ),
                 "text": Budget(
                     "text",

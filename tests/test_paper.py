@@ -496,7 +496,7 @@ def test_chance_level_of_zebra():
     assignments = (
         len(list(permutations(range(3)))) ** 3
     )  # an order of three values for each of three attributes
-    rows = [row for row in table.splitlines() if row.startswith("| zebra-3 |")]
+    rows = [row for row in table.splitlines() if row.startswith("| zebra-compact-3 |")]
     assert len(rows) == 4
     assert all(f"| not run | {100 / assignments:.2f} |" in row for row in rows)
     assert "Chance is a random assignment" in table

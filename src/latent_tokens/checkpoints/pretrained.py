@@ -190,6 +190,8 @@ def build(config: Entries) -> Transformer:
         model["positions"],
         model["dropout"],
         model.get("gelu", "tanh"),
+        model.get("parts"),
+        model.get("answer_tokens"),
     )
     net.method = method
     return net

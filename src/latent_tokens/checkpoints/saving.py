@@ -98,4 +98,6 @@ def describe_ours(net: Transformer) -> dict[str, Json]:
         "positions": net.positions,
         "dropout": net.dropout,
         "gelu": net.gelu,
+        **({} if net.parts is None else {"parts": net.parts}),
+        **({} if net.answer_tokens is None else {"answer_tokens": net.answer_tokens}),
     }

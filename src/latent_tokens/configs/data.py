@@ -11,8 +11,8 @@ from latent_tokens.configs.forms import set_paths, set_texts, set_tuple
 
 TaskName = Literal[
     "sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36", "sudoku-puzzle", "sudoku-6-puzzle",
-    "sudoku-9-pattern", "zebra", "zebra-3", "countdown", "countdown-3", "countdown-4",
-    "sudoku-gen", "sudoku-large", "text",
+    "sudoku-9-pattern", "zebra", "zebra-3", "zebra-compact-3", "zebra-compact-4", "countdown", "countdown-3",
+    "countdown-4", "sudoku-gen", "sudoku-large", "text",
 ]  # fmt: skip
 Split = Literal["train", "validation", "test"]
 MOST_PROCESSES = 1_024
@@ -29,8 +29,9 @@ class DataConfig:
 
     task: str
     """Task to make data for. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36 (or
-    sudoku-large), sudoku-9-pattern, sudoku-puzzle, sudoku-6-puzzle, zebra, zebra-3, countdown, countdown-3,
-    countdown-4, module:Name of your own or text, which needs --source."""
+    sudoku-large), sudoku-9-pattern, sudoku-puzzle, sudoku-6-puzzle, zebra, zebra-3, zebra-compact-3,
+    zebra-compact-4, countdown, countdown-3, countdown-4, module:Name of your own or text, which needs
+    --source."""
     out: Path | None = None
     """Directory to write. It must be missing or empty. Default: data/TASK."""
     source: str | None = None

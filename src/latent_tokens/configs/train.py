@@ -53,8 +53,8 @@ class TrainConfig:
 
     task: str
     """Task to learn. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36 (or sudoku-large),
-    sudoku-9-pattern, sudoku-puzzle, sudoku-6-puzzle, zebra, zebra-3, countdown, countdown-3, countdown-4,
-    module:Name of your own or text, which needs --data."""
+    sudoku-9-pattern, sudoku-puzzle, sudoku-6-puzzle, zebra, zebra-3, zebra-compact-3, zebra-compact-4,
+    countdown, countdown-3, countdown-4, module:Name of your own or text, which needs --data."""
     method: str
     """Method to train. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any window N
     from 1, block-mdm-N, for any block of N positions, mdm-depth or scdm-depth, trained with mixed numbers of

@@ -16,7 +16,7 @@ from latent_tokens.core.methods import Method
 from latent_tokens.core.plan import PlannedStep
 from latent_tokens.network.block import Block, indices, merge_heads
 from latent_tokens.network.compiling import begin_pass
-from latent_tokens.network.kernels import MANY_ROWS, attend, attend_last, has_hooks, linear
+from latent_tokens.network.kernels import MANY_ROWS, attend, attend_last, has_hooks
 from latent_tokens.network.rotary import Rotation, apply_rotary
 from latent_tokens.network.transformer import Transformer
 
@@ -145,7 +145,7 @@ class CachedDecoder:
                 x = x.flatten(0, 1).index_select(0, candidates)
                 mixed = mixed.flatten(0, 1).index_select(0, candidates)
             x = layer.residual_and_mlp(x, mixed)
-        return linear(net.head, net.norm(x.flatten(0, -2)))
+        return net.logits(x.flatten(0, -2))
 
     def write(
         self, number: int, new: slice | Int[Tensor, "A Q"], keys_and_values: Float[Tensor, "2 A H Q C"]

@@ -26,7 +26,7 @@ def decoding_rows(net: Transformer, candidates: int, length: int) -> int:
     hidden = 16 * width * element_size
     cache = 2 * net.size.layers * width * element_size
     mask = 5 * length
-    logits = 40 * candidates * net.head.out_features
+    logits = 40 * candidates * (net.vocab_size + 1)
     row = length * (hidden + cache + mask) + logits
     return max(1, memory_budget(net, DECODING_BYTES) // max(1, row))
 
@@ -45,7 +45,7 @@ def training_rows(net: nn.Module, slots: int) -> int:
 def training_row_bytes(net: Transformer | HuggingFaceDenoiser, slots: int) -> int:
     """Return the bytes of one row of `slots` slots: what layers keep for gradients in float32, and logits."""
     if isinstance(net, Transformer):
-        return activation_bytes(slots, net.size.layers, net.size.width, net.size.heads, net.head.out_features)
+        return activation_bytes(slots, net.size.layers, net.size.width, net.size.heads, net.vocab_size + 1)
     shape = net.model.config
     return activation_bytes(
         slots, shape.num_hidden_layers, shape.hidden_size, shape.num_attention_heads, shape.vocab_size

@@ -6,12 +6,15 @@ on, and is tested equal.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 from torch.nn.attention.flex_attention import BlockMask
@@ -25,7 +28,44 @@ from latent_tokens.network.rotary import Rotation, rotary_table
 from latent_tokens.network.weight_names import read_both_spellings
 from latent_tokens.sizes import SIZES, Size
 
+Parts = Sequence[Sequence[int]] | NDArray[np.integer[Any]]
+"""The part numbers of each token, (V, P)."""
+NOT_PREDICTED = -1e4  # the logit of a token that no answer has: its probability is 0 in float64
 MISSING = {"generate": "load(NAME).generate() or generate(net, ...)", "task": "load(NAME).task"}
+
+
+class PartEmbedding(nn.Embedding):
+    """An embedding of tokens that are composed: that of a token is the sum of those of its parts.
+
+    MASK, the token after the last, is one part of its own.
+
+    Args:
+        parts: the part numbers of each token, from 0. -1 is no part, for tokens with fewer.
+        width: the number of channels.
+
+    Raises:
+        ValueError: the tokens have lists of different lengths, or a number is below -1.
+
+    Example:
+        >>> table = PartEmbedding([[0, 1], [0, 2], [2, -1]], width=8)
+        >>> torch.equal(table(torch.tensor(0)), table.weight[1] + table.weight[2])
+        True
+    """
+
+    def __init__(self, parts: Parts, width: int) -> None:
+        table = np.asarray(parts)
+        if table.ndim != 2 or not np.issubdtype(table.dtype, np.integer) or table.min() < -1:
+            raise ValueError("parts: must be whole numbers (V, P), from 0, and -1 for no part")
+        num_parts = int(table.max()) + 1
+        super().__init__(num_parts + 2, width, padding_idx=0)  # row 0 is no part, and stays 0
+        mask = [num_parts] + [-1] * (table.shape[1] - 1)
+        # No buffer: config.json has the parts, and a network that is built on the meta device needs them.
+        self.parts = torch.tensor(np.array([*table, mask]) + 1, device="cpu")
+
+    def forward(self, ids: Int[Tensor, "*N"]) -> Float[Tensor, "*N D"]:
+        """Return the embedding of each token."""
+        self.parts = self.parts.to(ids.device)
+        return super().forward(self.parts[ids]).sum(-2)
 
 
 class Transformer(nn.Module):
@@ -43,6 +83,9 @@ class Transformer(nn.Module):
         positions: "rotary" embedding, "learned" embedding, or "both".
         dropout: the share of each block's outputs that is set to 0 in training.
         gelu: "exact", or "tanh", the paper's approximation: within 5e-4, and a third as fast on a CPU.
+        parts: the part numbers of each token, whose embeddings are summed (`PartEmbedding`). None is an
+            embedding per token.
+        answer_tokens: the tokens that can be predicted, to which the head is limited. None is all.
 
     Example:
         >>> Transformer(Size(width=32, heads=2, layers=3), vocab_size=6, max_length=36).mask_id
@@ -60,8 +103,16 @@ class Transformer(nn.Module):
         positions: Literal["both", "rotary", "learned"] = "both",
         dropout: float = 0.0,
         gelu: Literal["tanh", "exact"] = "tanh",
+        parts: Parts | None = None,
+        answer_tokens: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
+        if parts is not None and len(np.asarray(parts)) != vocab_size:
+            raise ValueError(f"parts of {len(np.asarray(parts))} tokens: must be of all {vocab_size}")
+        if answer_tokens is not None and not (answer_tokens and set(answer_tokens) <= set(range(vocab_size))):
+            raise ValueError(
+                f"answer_tokens={answer_tokens}: must be tokens 0-{vocab_size - 1}, at least one"
+            )
         size = SIZES[size] if isinstance(size, str) else size
         self.size = size
         self.vocab_size = vocab_size
@@ -69,14 +120,21 @@ class Transformer(nn.Module):
         self.positions = positions
         self.dropout = dropout
         self.gelu = gelu
+        self.parts = None if parts is None else np.asarray(parts).tolist()  # as JSON stores them
+        self.answer_tokens = None if answer_tokens is None else list(map(int, answer_tokens))
         self.mask_id = vocab_size
         self.supports_slots = type(self) is Transformer  # a subclass sets it if its forward takes `slots`
-        self.embedding = nn.Embedding(vocab_size + 1, size.width)
+        self.embedding = (
+            nn.Embedding(vocab_size + 1, size.width)
+            if self.parts is None
+            else PartEmbedding(self.parts, size.width)
+        )
         # The name of a module is that of its weights in files, and version 0.1 reads `place.weight`.
         self.place = None if positions == "rotary" else nn.Embedding(max_length, size.width)
         self.blocks = nn.ModuleList(Block(size, dropout, gelu) for _ in range(size.layers))
         self.norm = nn.LayerNorm(size.width)
-        self.head = nn.Linear(size.width, vocab_size + 1)
+        num_predicted = vocab_size + 1 if self.answer_tokens is None else len(self.answer_tokens)
+        self.head = nn.Linear(size.width, num_predicted)
         self.register_load_state_dict_pre_hook(read_both_spellings)  # type: ignore[no-untyped-call]
 
     @property
@@ -126,7 +184,7 @@ class Transformer(nn.Module):
         rotation = self.rotation(positions)
         for block in self.blocks:
             x = block(x, rotation, cast(Tensor, mask)[:, None])
-        logits = linear(self.head, self.norm(x))
+        logits = self.logits(x)
         return logits if slots is None else logits[slots]
 
     @property
@@ -170,7 +228,16 @@ class Transformer(nn.Module):
             if number == 0 and qkv_table is not None:
                 projected = F.embedding(self.table_index(ids, positions), qkv_table)
             x = cast(Block, block).forward_at(x, rotation, mask, slots if number == last else None, projected)
-        return linear(self.head, self.norm(x))
+        return self.logits(x)
+
+    def logits(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        """Return the logits of every token and MASK from the output of the last block."""
+        logits = linear(self.head, self.norm(x))
+        if self.answer_tokens is None:
+            return logits
+        every = logits.new_full((*logits.shape[:-1], self.vocab_size + 1), NOT_PREDICTED)
+        index = torch.tensor(self.answer_tokens, device=x.device)
+        return every.index_copy(-1, index, logits)
 
     def embed(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
         """Return the input of the first block: the embedding of each token, plus its learned position."""
@@ -199,7 +266,7 @@ class Transformer(nn.Module):
 
     def qkv_table(self) -> Float[Tensor, "T W"]:
         """Return the first block's queries, keys and values of each token at each position, unrotated."""
-        x = self.embedding.weight
+        x = self.embedding(torch.arange(self.vocab_size + 1, device=self.device))
         if self.position_embedding is not None:
             x = (x[:, None] + self.position_embedding.weight).flatten(0, 1)
         return cast(Block, self.blocks[0]).project(x)

@@ -30,10 +30,14 @@ from latent_tokens.tasks.sudoku.boards import PATTERN_9, SIZES, Sudoku
 from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
 from latent_tokens.tasks.task_base import TaskBase, errors_of
 from latent_tokens.tasks.text.task import Text, text_described
+from latent_tokens.tasks.zebra.compact import CompactZebra
 from latent_tokens.tasks.zebra.puzzles import Zebra
 
 OTHER_NAMES = {"sudoku-gen": "sudoku-9", "sudoku-large": "sudoku-36"}  # the paper's
-FIXED = ("name", "box_rows", "box_columns", "num_train", "length")  # fields that make a task what it is
+FIXED = (
+    *("name", "box_rows", "box_columns", "num_train", "length"),
+    *("num_houses", "num_attributes", "max_clues"),
+)  # fields that make a task what it is
 MEMBERS = (
     *("name", "length", "vocab_size", "encode", "decode", "metric", "num_train"),
     *("generate", "keys", "splits", "verify", "score"),
@@ -47,6 +51,8 @@ EVERY: tuple[Solvable, ...] = (
     SudokuPuzzle("sudoku-6-puzzle", 2, 3, num_train=SMALL),
     Zebra("zebra"),
     Zebra("zebra-3", houses=(3,), attributes=(3,), num_train=SMALL, length=96),
+    CompactZebra("zebra-compact-3", num_houses=3, num_attributes=3, max_clues=9),
+    CompactZebra("zebra-compact-4", num_houses=4, num_attributes=4, max_clues=15),
     Countdown("countdown", 5),
     Countdown("countdown-3", 3, num_train=SMALL),
     Countdown("countdown-4", 4, num_train=SMALL),
@@ -70,6 +76,7 @@ TASKS: Registry[Solvable] = Registry(
 __all__ = [
     "SPLITS",
     "TASKS",
+    "CompactZebra",
     "Countdown",
     "Examples",
     "Keys",

@@ -13,7 +13,16 @@ import numpy as np
 
 from latent_tokens.checkpoints.pretrained import SHIPPED
 from latent_tokens.storage import sha256_of
-from latent_tokens.tasks import Countdown, Examples, Solvable, Sudoku, SudokuPuzzle, TaskBase, Zebra
+from latent_tokens.tasks import (
+    CompactZebra,
+    Countdown,
+    Examples,
+    Solvable,
+    Sudoku,
+    SudokuPuzzle,
+    TaskBase,
+    Zebra,
+)
 from latent_tokens.tasks.base import Tokens
 from latent_tokens.tasks.countdown.notation import CHARACTERS, texts
 from latent_tokens.tasks.generating import generate_checked
@@ -88,7 +97,7 @@ def view(task: Solvable, problem: Examples) -> View:
         return zebra_view(problem)
     if isinstance(task, Countdown):
         return countdown_view(problem)
-    if isinstance(task, TaskBase):
+    if isinstance(task, TaskBase | CompactZebra):
         return sequence_view(task, problem)
     raise ValueError(f"{task.name}: cannot be drawn. Inherit from latent_tokens.TaskBase.")
 
@@ -169,8 +178,8 @@ def countdown_view(problem: Examples) -> View:
     return View("countdown", positions, len(positions), signs, broken, numbers)
 
 
-def sequence_view(task: TaskBase, problem: Examples) -> View:
-    """Return the geometry of a sequence of a user's task: its tokens in one line. No cell is marked."""
+def sequence_view(task: TaskBase | CompactZebra, problem: Examples) -> View:
+    """Return the geometry of any other sequence: its tokens in one line. No cell is marked."""
     length = int(problem.lengths[0])
     return View("sequence", tuple(range(length)), length, task.symbols, lambda tokens: [])
 
@@ -188,6 +197,8 @@ def examples(task: Solvable) -> list[str]:
     """Return example puzzles, as `task.encode` reads them."""
     if isinstance(task, Sudoku | SudokuPuzzle):
         return sudoku_examples(task)
+    if isinstance(task, CompactZebra):
+        return examples(task.zebra)
     problems = generate_checked(task, 3, seed=0)
     if isinstance(task, TaskBase):
         shown = np.where(problems.known, problems.tokens.astype(np.int64), task.vocab_size)

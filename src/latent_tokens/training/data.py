@@ -122,11 +122,20 @@ def check_tokenizer(start: str | Path, folder: Path, task: Language) -> None:
         )
 
 
-def check_examples(config: TrainConfig, method: Method, splits: Mapping[Split, Examples]) -> None:
+def check_examples(
+    config: TrainConfig, method: Method, task: Language, splits: Mapping[Split, Examples]
+) -> None:
     """Raise ValueError if the method cannot take the given positions, or a rank would have no example.
 
-    In each example at least one position must not be given.
+    In each example at least one position must not be given. If the task names the tokens of answers, no
+    answer may have another.
     """
+    answer_tokens = getattr(task, "answer_tokens", None)
+    if config.noise == "all" and answer_tokens is not None:
+        raise ValueError(
+            f"noise=all is not supported by {task.name}: it masks the prompt, and the network of this task "
+            "predicts the tokens of answers only. Use noise=answer."
+        )
     if config.noise == "all" and method.readout == "left":
         raise ValueError(
             f"noise=all is not supported by {config.method}: position 0 would be masked, and readout=left "
@@ -141,6 +150,11 @@ def check_examples(config: TrainConfig, method: Method, splits: Mapping[Split, E
                 fix = "Leave out examples whose every position is given."
                 raise ValueError(f"{split} example {example}: has nothing to predict. {fix}")
             method.check_known(torch.from_numpy(np.array(part.known)))
+            if answer_tokens is not None:
+                is_other = inside & ~part.known & ~np.isin(part.tokens, answer_tokens)
+                if is_other.any():
+                    problem = f"answer_tokens of {task.name} lacks token {part.tokens[is_other][0]}"
+                    raise ValueError(f"{problem}, which an answer of split {split} has. Add it.")
     world_size = processes.world_size()
     if config.batch_size < world_size:
         raise ValueError(f"batch_size={config.batch_size}: must be at least the world size, {world_size}")

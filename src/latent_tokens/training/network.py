@@ -67,8 +67,9 @@ def build_network(
         return config, untrained(config, task, method)
     origin = started_from(config.start, task) if resumed is None else rebuilt(resumed, config.folder)
     net = Transformer(
-        origin.size, origin.vocab_size, origin.max_length, origin.positions, config.dropout, origin.gelu
-    )
+        origin.size, origin.vocab_size, origin.max_length, origin.positions, config.dropout, origin.gelu,
+        origin.parts, origin.answer_tokens,
+    )  # fmt: skip
     net.load_state_dict(origin.state_dict())
     net.method = method
     return with_shape(config, net), net
@@ -82,8 +83,9 @@ def untrained(config: TrainConfig, task: Language, method: Method) -> Transforme
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
         net = Transformer(
-            SIZES[config.size], task.vocab_size, task.length, config.positions, config.dropout, config.gelu
-        )
+            SIZES[config.size], task.vocab_size, task.length, config.positions, config.dropout, config.gelu,
+            getattr(task, "parts", None), getattr(task, "answer_tokens", None),
+        )  # fmt: skip
     net.method = method
     return net
 

@@ -69,7 +69,7 @@ def setup(
     config = resume_config(config, started, accelerator.device, ignored)
     unchanged = change_detector(config.data)
     task, splits = training_data(config, wanted, method, is_object=task is not None)
-    check_examples(config, method, splits)
+    check_examples(config, method, task, splits)
     print_precision(config.precision, requested, started is not None, accelerator.device)
 
     # Build the network, and write or compare its description.

@@ -151,7 +151,7 @@ ABLATIONS: dict[str, Experiment] = {
         "Four relevant latent tokens, on other tasks",
         lambda scale: [
             Cell(task, "scdm", order, latents, variant=name)
-            for task in ("sudoku-puzzle", "zebra", "countdown")
+            for task in ("sudoku-puzzle", "countdown")
             for order in ORDERS
             for latents, name in WHICH
         ],

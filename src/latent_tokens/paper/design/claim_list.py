@@ -44,7 +44,7 @@ def claims(scale: ScaleName) -> list[Claim]:
     has_boards_9 = BOARDS_9 in SCALES[scale].budgets
     return [
         *printed_in_tables((BOARDS_9, *TASKS) if has_boards_9 else TASKS),
-        *printed_of_latents(has_boards_9),
+        *printed_of_latents(SCALES[scale], has_boards_9),
         *printed_of_windows(SCALES[scale]),
         *printed_of_text(SCALES[scale]),
         *questions(),
@@ -74,25 +74,26 @@ def printed_in_tables(tasks: Sequence[str]) -> list[Claim]:
     return listed
 
 
-def printed_of_latents(has_boards_9: bool) -> list[Claim]:
+def printed_of_latents(scale: Scale, has_boards_9: bool) -> list[Claim]:
     """Return the statements on the number of latent tokens. The paper's figures print no numbers."""
     sizes = (BOARDS_9, "sudoku-gen") if has_boards_9 else ("sudoku-gen",)
     return [
-        *(claim for task in sizes for claim in with_latents(task, None, (ON_BOARDS, IMPLIED, GAP))),
-        *with_latents("zebra", None, (MOST_SETTINGS, LIKE_FIGURE_1, GAP)),
-        *with_latents("countdown", None, (MOST_SETTINGS, LIKE_FIGURE_1, GAP)),
-        *with_latents("sudoku-puzzle", None, (NO_TREND, OURS, GAP)),
-        *with_latents("sudoku-gen", "sudoku-puzzle", (INFILLING, OURS, OURS)),
+        *(claim for task in sizes for claim in with_latents(scale, task, None, (ON_BOARDS, IMPLIED, GAP))),
+        *with_latents(scale, "zebra", None, (MOST_SETTINGS, LIKE_FIGURE_1, GAP)),
+        *with_latents(scale, "countdown", None, (MOST_SETTINGS, LIKE_FIGURE_1, GAP)),
+        *with_latents(scale, "sudoku-puzzle", None, (NO_TREND, OURS, GAP)),
+        *with_latents(scale, "sudoku-gen", "sudoku-puzzle", (INFILLING, OURS, OURS)),
         *(mdm_and_sidm(task, "top_prob", BETWEEN) for task in sizes),
     ]
 
 
-def with_latents(task: str, problems: str | None, sources: tuple[str, str, str]) -> list[Claim]:
+def with_latents(scale: Scale, task: str, problems: str | None, sources: tuple[str, str, str]) -> list[Claim]:
     """Return the claims on scdm at n = all against n = 0, against sidm and against mdm."""
-    none = Cell(task, "scdm", "top_prob", 0, problems)
-    every = Cell(task, "scdm", "top_prob", "all", problems)
-    mdm = Cell(task, "mdm", "top_prob", problems=problems)
-    sidm = Cell(task, "sidm", "top_prob", problems=problems)
+    variant = scale.dial_variant_of(task)
+    none = Cell(task, "scdm", "top_prob", 0, problems, variant)
+    every = Cell(task, "scdm", "top_prob", "all", problems, variant)
+    mdm = Cell(task, "mdm", "top_prob", None, problems, variant)
+    sidm = Cell(task, "sidm", "top_prob", None, problems, variant)
     return [
         Claim("scdm n=all > n=0", every, none, sources[0]),
         Claim("scdm n=all > sidm", every, sidm, sources[1]),

@@ -23,8 +23,9 @@ def printed_cells(table: dict[str, Column]) -> list[Cell]:
 
 def curve(task: str, scale: Scale, problems: str | None = None) -> list[Cell]:
     """Return scdm over its numbers of latent tokens, and sidm and mdm."""
-    dial = [Cell(task, "scdm", "top_prob", latents, problems) for latents in scale.dial_of(task)]
-    return [*dial, *(Cell(task, method, "top_prob", problems=problems) for method in ("sidm", "mdm"))]
+    models = [("scdm", latents) for latents in scale.dial_of(task)] + [("sidm", None), ("mdm", None)]
+    variant = scale.dial_variant_of(task)
+    return [Cell(task, method, "top_prob", latents, problems, variant) for method, latents in models]
 
 
 def written(scale: Scale, dial: tuple[Latents, ...]) -> list[Cell]:

@@ -38,6 +38,7 @@ class Budget:
     chosen: tuple[Latents, ...] | None = None  # numbers of latents, where the question is which
     windows: tuple[int, ...] | None = None  # numbers of predicted tokens
     num_thorough: int | None = None  # samples of a variant, of each seed
+    dial_candidates: int | None = None  # k of figures over n, if `candidates` leave no latent tokens
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,11 @@ class Scale:
     def chosen_of(self, task: str) -> tuple[Latents, ...]:
         """Return the numbers of latent tokens of a task, where the question is which."""
         return self.budgets[task].chosen or self.chosen
+
+    def dial_variant_of(self, task: str) -> str | None:
+        """Return the variant of the cells of a figure over n: with fewer candidates, or None."""
+        k = self.budgets[task].dial_candidates
+        return None if k is None else f"k={k}"
 
     def windows_of(self, task: str) -> tuple[int, ...]:
         """Return the windows of a figure of a task."""
@@ -139,7 +145,7 @@ SCALES: Registry[Scale] = Registry(
             {
                 "sudoku-gen": smoke_budget("sudoku-6"),
                 "sudoku-puzzle": smoke_budget("sudoku-6-puzzle"),
-                "zebra": smoke_budget("zebra-3"),
+                "zebra": replace(smoke_budget("zebra-compact-3"), dial_candidates=2),
                 "countdown": smoke_budget("countdown-3"),
                 "sudoku-large": smoke_budget("sudoku-4"),
                 "text": smoke_budget("text", source=pydoc_data.topics.__file__, length=16),
@@ -167,9 +173,10 @@ SCALES: Registry[Scale] = Registry(
                 ),
                 "zebra": Budget(
                     **longer_budget(
-                        "zebra-3", 400_000, "bf16", steps=16_000, lr=1e-3, warmup=500, positions="rotary"
+                        "zebra-compact-3", 300_000, "bf16", steps=8_000, warmup=300, positions="learned"
                     ),
-                    candidates=2,
+                    dial_candidates=2,
+                    dial=(0, 2, 4, "all"),
                 ),
                 "countdown": Budget(
                     **longer_budget("countdown-3", 400_000, "bf16", steps=12_000, warmup=500),

@@ -14,7 +14,7 @@ from latent_tokens.paper.design.reference import AR_MTP, TOP_PROB, UNIFORM, Prin
 from latent_tokens.paper.design.variants import label
 from latent_tokens.paper.tables.lines import Line, differ_in_candidates, stand_in
 from latent_tokens.paper.watchers.diversity import columns_of
-from latent_tokens.tasks import Zebra, configured
+from latent_tokens.tasks import CompactZebra, Zebra, configured
 
 HEADINGS = (
     *("task", "method", "order", "k", "n", "variant", "paper", "ours", "chance", "metric", "95% interval"),
@@ -110,6 +110,7 @@ def chance(line: Line) -> str:
     """
     data = line.recipes[0].data
     task = configured(data.task, {}) if data.task != "text" else None
+    task = task.zebra if isinstance(task, CompactZebra) else task
     if not isinstance(task, Zebra) or len(task.houses) * len(task.attributes) != 1:
         return ""
     (houses,) = task.houses

@@ -18,6 +18,7 @@ from latent_tokens.tasks.readers.lines import Record, json_fields, json_lines, r
 from latent_tokens.tasks.readers.pickles import Plain, read_plain_pickle
 from latent_tokens.tasks.sudoku.boards import Sudoku
 from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
+from latent_tokens.tasks.zebra.compact import CompactZebra
 from latent_tokens.tasks.zebra.puzzles import Zebra
 
 STRATEGIES = range(9)  # 0 is given; 1 is unused
@@ -170,7 +171,7 @@ def puzzle_row(task: Sudoku | SudokuPuzzle, texts: list[str], columns: int) -> E
     return task.example(*(task.grid.cells(text) for text in texts))
 
 
-def shah_zebra(task: Zebra, path: Path) -> Iterator[Record]:
+def shah_zebra(task: Zebra | CompactZebra, path: Path) -> Iterator[Record]:
     """Read Shah et al.'s .pkl: a list of [tokens, table, order]."""
     try:
         content = read_plain_pickle(path.read_bytes())
@@ -182,7 +183,7 @@ def shah_zebra(task: Zebra, path: Path) -> Iterator[Record]:
         yield f"row {number} (from 0)", partial(shah_zebra_row, task, record)
 
 
-def shah_zebra_row(task: Zebra, record: Plain) -> Examples:
+def shah_zebra_row(task: Zebra | CompactZebra, record: Plain) -> Examples:
     """Return one example of Shah et al.'s Zebra. The clues come before ANSWER; the table is the answer."""
     words, table, _ = record if isinstance(record, list) and len(record) == 3 else (None, None, None)
     if not is_text(words) or "ANSWER" not in words:
@@ -190,7 +191,7 @@ def shah_zebra_row(task: Zebra, record: Plain) -> Examples:
     return zebra_row(task, words[: words.index("ANSWER")], table)
 
 
-def zebra_row(task: Zebra, words: list[str], table: Plain) -> Examples:
+def zebra_row(task: Zebra | CompactZebra, words: list[str], table: Plain) -> Examples:
     """Return one example from clue tokens and a table whose first row numbers the houses."""
     lists = table.tolist() if isinstance(table, np.ndarray) else table
     if not is_table(lists):
@@ -201,7 +202,7 @@ def zebra_row(task: Zebra, words: list[str], table: Plain) -> Examples:
     return task.example(words, len(numbered), rows)
 
 
-def zebra_jsonl(task: Zebra, path: Path) -> Iterator[Record]:
+def zebra_jsonl(task: Zebra | CompactZebra, path: Path) -> Iterator[Record]:
     """Read one JSON object per line: clues, a list of tokens; solution, rows, the first numbers houses."""
 
     def row(text: str) -> Examples:
@@ -243,6 +244,6 @@ CSV_ROWS: dict[str, Callable[[Sudoku | SudokuPuzzle, str], Examples]] = {
 }
 READERS: tuple[tuple[tuple[type, ...], dict[str, Callable[..., Iterator[Record]]]], ...] = (
     ((Sudoku, SudokuPuzzle), {".npy": shah_sudoku, ".csv": sudoku_csv, "other": sudoku_lines}),
-    ((Zebra,), {".pkl": shah_zebra, ".jsonl": zebra_jsonl}),
+    ((Zebra, CompactZebra), {".pkl": shah_zebra, ".jsonl": zebra_jsonl}),
     ((Countdown,), {".jsonl": countdown_jsonl}),
 )

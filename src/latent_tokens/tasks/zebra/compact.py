@@ -1,0 +1,266 @@
+"""Zebra puzzles with one token per clue, and the house of each value as the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, TokensLike, as_array
+from latent_tokens.tasks.examples import smallest_type
+from latent_tokens.tasks.zebra.clues import ATTRIBUTE, BOS, CLUE_END, DIGIT, LHS, POSITION, RHS, SEP
+from latent_tokens.tasks.zebra.language import ARITY, IDS, PAD, letter
+from latent_tokens.tasks.zebra.puzzles import Zebra
+
+SYMMETRIC = ("=", "!=", "nbr")  # kinds of clues whose two operands may be exchanged
+KINDS = np.array([IDS[kind] for kind in ARITY])
+ARITIES = np.array(list(ARITY.values()))
+
+
+@dataclass(frozen=True)
+class CompactZebra:
+    """[pad].. clues [SEP] answer: a puzzle of `Zebra` in about a third of its tokens (D-42, compact Zebra).
+
+    A clue is one token, composed of its kind and its operands (`parts`). The answer has the house of each
+    value, attribute by attribute, and these are the only tokens that can be predicted. Puzzles, keys and
+    splits are those of `Zebra`, and so are texts and scores.
+
+    Tokens are the houses from 0, [SEP], [pad], and the clues: kind by kind, in the order of their operands.
+    An operand is a value, or a house by its number.
+
+    Attributes:
+        name: The task's name.
+        num_houses: The number of houses.
+        num_attributes: The number of attributes.
+        max_clues: The number of positions for clues. Puzzles with more are left out.
+        num_train: The default number of training examples.
+
+    Example:
+        >>> task = TASKS["zebra-compact-3"]
+        >>> task.generate(2, seed=0).tokens.shape
+        (2, 19)
+    """
+
+    name: str
+    num_houses: int
+    num_attributes: int
+    max_clues: int
+    num_train: int = 300_000
+
+    @cached_property
+    def zebra(self) -> Zebra:
+        """The task whose puzzles these are."""
+        return Zebra(self.name, (self.num_houses,), (self.num_attributes,))
+
+    @property
+    def num_cells(self) -> int:
+        """The number of positions of an answer."""
+        return self.num_houses * self.num_attributes
+
+    @property
+    def length(self) -> int:
+        """L: clues, [SEP] and answer."""
+        return self.max_clues + 1 + self.num_cells
+
+    @property
+    def operands(self) -> list[str]:
+        """What a clue can name: the values of each attribute, then the houses."""
+        values = [
+            f"{letter(a)}{value + 1}" for a in range(self.num_attributes) for value in self.answer_tokens
+        ]
+        return [*values, *(f"house{house + 1}" for house in self.answer_tokens)]
+
+    @property
+    def answer_tokens(self) -> range:
+        """The tokens that an answer can have: the houses."""
+        return range(self.num_houses)
+
+    @cached_property
+    def clues(self) -> list[tuple[str, tuple[int, ...]]]:
+        """The kind and the operands of each clue token."""
+        numbers = range(len(self.operands))
+        return [(kind, named) for kind, n in ARITY.items() for named in product(numbers, repeat=n)]
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens without MASK."""
+        return self.num_houses + 2 + len(self.clues)
+
+    @cached_property
+    def symbols(self) -> tuple[str, ...]:
+        """The text of each token."""
+        houses = [str(house + 1) for house in self.answer_tokens]
+        names = self.operands
+        clues = [f"{kind}({','.join(names[i] for i in named)})" for kind, named in self.clues]
+        return (*houses, "|", "-", *clues)
+
+    @cached_property
+    def parts(self) -> NDArray[np.int64]:
+        """The parts of each token, (V, 4): of a clue its kind and each operand, of another token itself.
+
+        Clues that differ in the order of exchangeable operands have the same parts.
+        """
+        first_kind = self.num_houses + 2
+        first_operand = first_kind + len(ARITY)
+        rows = [[token, -1, -1, -1] for token in range(first_kind)]
+        kinds = list(ARITY)
+        for kind, named in self.clues:
+            ordered = sorted(named) if kind in SYMMETRIC else named
+            places = [first_operand + len(self.operands) * i + number for i, number in enumerate(ordered)]
+            rows.append([first_kind + kinds.index(kind), *places, *[-1] * (3 - len(places))])
+        return np.array(rows)
+
+    @property
+    def metric(self) -> str:
+        """The main key of `score`."""
+        return "exact"
+
+    def generate(self, count: int, seed: int, first: int = 0) -> Examples:
+        """Generate the puzzles of `Zebra` that have at most `max_clues` clues."""
+        return self._compact(self.zebra.generate(count, seed, first))
+
+    def example(self, words: Sequence[str], houses: int, table: Sequence[Sequence[int]]) -> Examples:
+        """Return one example, as `Zebra.example`. Raise ValueError if it has too many clues."""
+        return self._one(self.zebra.example(words, houses, table))
+
+    def encode(self, text: str) -> Examples:
+        """Return a puzzle from the text that `Zebra.encode` reads."""
+        return self._one(self.zebra.encode(text))
+
+    def _one(self, puzzle: Examples) -> Examples:
+        num_clues = int((puzzle.tokens == CLUE_END).sum())
+        if num_clues > self.max_clues:
+            raise ValueError(f"puzzle of {num_clues} clues: {self.name} has room for {self.max_clues}")
+        return self._compact(puzzle)
+
+    def _compact(self, puzzles: Examples) -> Examples:
+        """Return puzzles of `Zebra` in this encoding, without those that have too many clues."""
+        fits = (puzzles.tokens == CLUE_END).sum(1) <= self.max_clues
+        puzzles = puzzles.take(fits)
+        tokens = np.zeros((len(puzzles), self.length), smallest_type(self.vocab_size - 1))
+        write_compact(tokens, puzzles.tokens, self.num_houses, self.num_attributes, KINDS, ARITIES)
+        return Examples.of(tokens, self.max_clues + 1)
+
+    def expand(self, tokens: Tokens) -> Tokens:
+        """Return sequences (N, L) as `Zebra` has them. A cell whose house no value has is PAD."""
+        puzzles = np.full((len(tokens), self.zebra.length), PAD, np.uint8)
+        write_expanded(puzzles, tokens, self.num_houses, self.num_attributes, KINDS, ARITIES)
+        return puzzles
+
+    def keys(self, examples: Examples) -> Keys:
+        """Return the keys that `Zebra` has for these puzzles."""
+        return self.zebra.keys(Examples.of(self.expand(examples.tokens), 0))
+
+    def splits(self, examples: Examples) -> NDArray[np.int8]:
+        """Return the splits of `Zebra`."""
+        return self.zebra.splits(Examples.of(self.expand(examples.tokens), 0))
+
+    def count_solutions(self, problem: Examples, most: int = 2) -> int | None:
+        """Return how many tables (at most `most`) agree with the clues, None if it takes too long."""
+        return self.zebra.count_solutions(Examples.of(self.expand(problem.tokens), 0), most)
+
+    def decode(self, tokens: TokensLike) -> str:
+        """Return the clues in words and the table, as `Zebra.decode`."""
+        return self.zebra.decode(self.expand(as_array(tokens)[None])[0])
+
+    def verify(self, tokens: TokensLike) -> list[str]:
+        """Return the rows of the table that lack a value, and the clues that are not true."""
+        return self.zebra.verify(self.expand(as_array(tokens)[None])[0])
+
+    def score(self, tokens: TokensLike, truth: Examples | None = None) -> Scores:
+        """Score samples, as `Zebra.score`: by tables, with the value of each house."""
+        expanded = None if truth is None else Examples.of(self.expand(truth.tokens), 0)
+        return self.zebra.score(self.expand(as_array(tokens)), expanded)
+
+
+@numba.njit(cache=True)
+def write_compact(tokens, puzzles, houses, attributes, kinds, arities):  # type: ignore[no-untyped-def]
+    """Write puzzles of `Zebra` (N, M) as tokens (N, L). None may have more clues than there is room for.
+
+    `kinds` and `arities` are the clue kinds and their numbers of operands, in the order of the tokens.
+    """
+    num_operands = houses * (attributes + 1)
+    sep = houses
+    cells = houses * attributes
+    start = tokens.shape[1] - cells
+    for line in range(len(tokens)):
+        row = puzzles[line]
+
+        # Read the clues, KIND LHS operand RHS operands CLUE_END, whose operands have three tokens each.
+        count = 0
+        at = 1
+        while row[at + 1] == LHS:
+            token = houses + 2
+            kind = 0
+            while kinds[kind] != row[at]:
+                token += num_operands ** arities[kind]
+                kind += 1
+            number = 0
+            for i in range(arities[kind]):
+                place = at + 2 + 3 * i + (i > 0)
+                attribute = attributes if row[place] == POSITION else row[place + 1] - DIGIT
+                number = number * num_operands + houses * attribute + row[place + 2] - DIGIT
+            tokens[line, count] = token + number
+            at += 4 + 3 * arities[kind]
+            count += 1
+
+        # Move them to the end of their field, behind pads.
+        for i in range(count):
+            tokens[line, start - 2 - i] = tokens[line, count - 1 - i]
+        tokens[line, : start - 1 - count] = sep + 1
+        tokens[line, start - 1] = sep
+
+        # Invert the answer, which follows the row of houses and SEP.
+        at += houses + 1
+        for cell in range(cells):
+            value = row[at + cell] - DIGIT
+            if 0 <= value < houses:  # a prompt has no answer
+                tokens[line, start + houses * (cell // houses) + value] = cell % houses
+
+
+@numba.njit(cache=True)
+def write_expanded(puzzles, tokens, houses, attributes, kinds, arities):  # type: ignore[no-untyped-def]
+    """Write the puzzles (N, M) of tokens (N, L): the inverse of `write_compact`."""
+    num_operands = houses * (attributes + 1)
+    cells = houses * attributes
+    start = tokens.shape[1] - cells
+    for line in range(len(tokens)):
+        row = puzzles[line]
+        row[0] = BOS
+        at = 1
+
+        # Write the clues.
+        for token in tokens[line, : start - 1]:
+            number = np.int64(token) - houses - 2
+            if number < 0:
+                continue
+            kind = 0
+            while number >= num_operands ** arities[kind]:
+                number -= num_operands ** arities[kind]
+                kind += 1
+            row[at], row[at + 1] = kinds[kind], LHS
+            for i in range(arities[kind] - 1, -1, -1):
+                place = at + 2 + 3 * i + (i > 0)
+                attribute, value = divmod(number % num_operands, houses)
+                row[place] = POSITION if attribute == attributes else ATTRIBUTE
+                row[place + 1] = DIGIT if attribute == attributes else DIGIT + attribute
+                row[place + 2] = DIGIT + value
+                number //= num_operands
+            row[at + 5] = RHS
+            at += 4 + 3 * arities[kind]
+            row[at - 1] = CLUE_END
+
+        # Write the houses, and the table with the value of each house.
+        for house in range(houses):
+            row[at + house] = DIGIT + house
+        at += houses
+        row[at] = SEP
+        for cell in range(cells):
+            house = tokens[line, start + cell]
+            if house < houses:
+                row[at + 1 + houses * (cell // houses) + house] = DIGIT + cell % houses

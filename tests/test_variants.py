@@ -402,25 +402,24 @@ def with_candidates(name, scale, candidates):
     return lines(asked, rows)
 
 
-def of_protocol(cell):
+def unequal(cell):
     return "all" if cell.task == "zebra" and cell.method != "scdm" else 8
 
 
 def test_table_has_the_candidates_of_lines_that_differ():
-    """At the paper scale, scdm has 8 candidates on Zebra, and sidm and mdm have all."""
-    table = markdown(with_candidates("figure-latents", "paper", of_protocol), "figure-latents")
+    table = markdown(with_candidates("figure-latents", "paper", unequal), "figure-latents")
     heading, _, *rows = (line.split(" | ") for line in table.splitlines() if line.startswith("|"))
     assert heading[2:5] == ["order", "k", "n"]
     ks = {(row[1], row[heading.index("k")]) for row in rows if row[0] == "| zebra"}
     assert ks == {("scdm", "8"), ("sidm", "all"), ("mdm", "all")}
     assert "k is the number of candidates" in table
-    uniform = markdown(with_candidates("table-1-uniform", "paper", of_protocol), "table-1-uniform")
+    uniform = markdown(with_candidates("table-1-uniform", "paper", unequal), "table-1-uniform")
     assert "| zebra | mdm | uniform |  | " in uniform
     assert "| zebra | mdm | top-prob | all | " in uniform
 
 
 def test_legend_has_the_candidates_of_curves_that_differ():
-    shown = with_candidates("figure-latents", "paper", of_protocol)
+    shown = with_candidates("figure-latents", "paper", unequal)
     labels = {}
     for panel in panels_of(shown):
         axes = Figure().subplots()

@@ -35,9 +35,8 @@ class EvalConfig(SamplingConfig):
     precision: Precision = "fp32"
     """Floating-point format of the network. In bf16 single samples may depend on the batch."""
     protocol: Literal["paper"] | None = None
-    """Protocol that sets candidates and samples. paper: all candidates on Zebra (8 if n can be set) and 8
-    elsewhere, the first 1,280 problems of Zebra, and only models of padded sequences with EMA weights.
-    Default: none."""
+    """Protocol that sets candidates and samples. paper: 8 candidates, the first 1,280 problems of Zebra, and
+    only models of padded sequences with EMA weights. Default: none."""
     threads: int | None = None
     """Number of CPU threads. Default: all cores."""
 

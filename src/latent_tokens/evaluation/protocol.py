@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig, NumCandidates
+from latent_tokens.configs import DEFAULT_CANDIDATES, EvalConfig
 from latent_tokens.evaluation.settings import is_adaptive, order_for
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import read_description
@@ -16,10 +16,9 @@ NUM_ZEBRA = 1_280  # test puzzles, from the first
 def with_protocol(net: Transformer, task: Task, config: EvalConfig) -> EvalConfig:
     """Return the config with what its protocol sets. Without a protocol it is returned as it is.
 
-    The protocol "paper" takes all masked tokens as candidates on Zebra and 8 elsewhere, the first 1,280
-    problems of Zebra, sequences with the paper's padding, and EMA weights (D-39, the paper's protocol). An
-    order that is not adaptive has no candidates to set. A method whose n is set at inference has 8 on Zebra
-    too, as all candidates leave no latent tokens.
+    The protocol "paper" takes 8 candidates in every adaptive order, the first 1,280 problems of Zebra,
+    sequences with the paper's padding, and EMA weights (D-39, the paper's protocol). An order that is not
+    adaptive has no candidates to set.
 
     Raises:
         ValueError: the model learned sequences without padding, or was trained without EMA weights.
@@ -37,11 +36,7 @@ def with_protocol(net: Transformer, task: Task, config: EvalConfig) -> EvalConfi
             "protocol=paper: the model was trained without EMA weights (ema=0). "
             "Train it with ema=0.9999, or leave the protocol out."
         )
-    candidates: NumCandidates | None = DEFAULT_CANDIDATES
-    if not is_adaptive(order_for(net.method, task, config)):
-        candidates = None
-    elif isinstance(task, Zebra) and net.method.latent_control != "free":
-        candidates = "all"
+    candidates = DEFAULT_CANDIDATES if is_adaptive(order_for(net.method, task, config)) else None
     return replace(config, protocol=None, candidates=candidates, num_samples=num_problems(task))
 
 

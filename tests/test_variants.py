@@ -441,6 +441,17 @@ def test_table_has_no_candidates_that_are_equal_or_named_by_variants():
     assert "| top-prob | 4 | all | default |" in markdown(growing, "ablation-growing")
 
 
+@pytest.mark.parametrize("name", ["table-1", "table-1-uniform"])
+def test_table_1_has_the_cost_of_sidm_by_both_conventions(name):
+    """(L(L-1)/2 + 8L - 28) / L^2 at L = 192, 384 and 64. 83 of 164 tokens of a puzzle are given."""
+    given = sum(83 + step + min(8, 81 - step) for step in range(81)) / (81 * 164)
+    table = markdown(lines(recipes(name, "cpu", Path("runs")), {}), name)
+    decoded = "sudoku-puzzle 0.538x (paper 0.54x), zebra 0.519x (paper 0.52x), countdown 0.610x (paper 0.60x)"
+    assert f"If prompts and pads count as decoded, SIDM at k = 8 costs: {decoded}." in table
+    assert f"With the prompt given, and without pads, sudoku-puzzle costs {given:.3f}x." in table
+    assert round(given, 3) == 0.797
+
+
 def test_tables_have_no_figure(tmp_path):
     write(recipes("table-1", "cpu", Path("runs")), "table-1", "cpu", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["table-1.md"]

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from latent_tokens.checks import Registry
 from latent_tokens.configs import OrderName
+from latent_tokens.core.cost import relative_cost, tokens_processed
 from latent_tokens.core.methods import METHODS
 from latent_tokens.paper.design.ablations import ABLATIONS
 from latent_tokens.paper.design.cells import MODELS, Cell, Experiment
-from latent_tokens.paper.design.reference import AR_MTP, TOP_PROB, UNIFORM, Column
+from latent_tokens.paper.design.reference import AR_MTP, CANDIDATES, DATA_SETS, TOP_PROB, UNIFORM, Column
 from latent_tokens.paper.design.scales import BOARDS_9, SMOLLM2, Latents, Scale
+from latent_tokens.tasks import SudokuPuzzle
 
 WINDOWED = ("ar-mtp-window", "ar-ntp")  # how the names of the methods begin that show a window
 
@@ -19,6 +21,23 @@ WINDOWED = ("ar-mtp-window", "ar-ntp")  # how the names of the methods begin tha
 def printed_cells(table: dict[str, Column]) -> list[Cell]:
     """Return a cell for each number of a table."""
     return [Cell(task, method, order) for task, column in table.items() for method, order in column]  # type: ignore[arg-type]
+
+
+def costs_of_sidm() -> str:
+    """Return the cost of SIDM at the paper's lengths by both conventions (D-21, relative cost)."""
+    costs = ", ".join(
+        f"{task} {relative_cost(DATA_SETS[task].length, CANDIDATES, 0):.3f}x"
+        f" (paper {column['sidm', 'top_prob'].cost:.2f}x)"
+        for task, column in TOP_PROB.items()
+    )
+    puzzle = SudokuPuzzle("sudoku-puzzle", 3, 3)
+    processed = tokens_processed(puzzle.length, puzzle.start, CANDIDATES, 0)
+    given = processed / (puzzle.length * (puzzle.length - puzzle.start))
+    return (
+        f"If prompts and pads count as decoded, SIDM at k = {CANDIDATES} costs: {costs}."
+        f" With the prompt given, and without pads, sudoku-puzzle costs {given:.3f}x."
+        " In the last column prompts and pads count as decoded. In the column before it prompts are given."
+    )
 
 
 def curve(task: str, scale: Scale, problems: str | None = None) -> list[Cell]:
@@ -105,6 +124,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         "table-1": Experiment(
             "With latent tokens (MDM) and without (SIDM)",
             lambda scale: printed_cells(TOP_PROB),
+            costs_of_sidm(),
         ),
         "table-1-uniform": Experiment(
             "With latent tokens (MDM) and without (SIDM), in uniform and in top-prob order",
@@ -114,6 +134,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
                 *printed_cells(TOP_PROB),
                 *(Cell("sudoku-gen", method, "top_prob") for method in ("mdm", "sidm")),
             ],
+            costs_of_sidm(),
         ),
         "table-ar-mtp": Experiment(
             "Autoregressive models with latent tokens (AR-MTP) and without (ARM)",

@@ -44,7 +44,7 @@ from latent_tokens.paper.design.reference import (
     UNIFORM,
 )
 from latent_tokens.paper.design.scales import SCALES
-from latent_tokens.paper.figures.texts import draw_text, held_out, nats_above
+from latent_tokens.paper.figures.texts import draw_text, held_out, nats_above, text_markdown
 from latent_tokens.paper.reproduce import report_of, reproduce, write_all
 from latent_tokens.paper.running.plan import Work, estimate, plan
 from latent_tokens.paper.running.runs import check_together, measured, run, train
@@ -685,6 +685,16 @@ def test_caption_of_text_names_its_training_seeds(few, tmp_path):
     for caption, drawn in captions.items():
         paths = draw_text(drawn, "figure-text", "a command", tmp_path / "text")
         assert f", {caption}" in paths[1].read_text()
+
+
+def test_text_table_has_seconds_and_speedups_on_equal_hardware():
+    """83.485 / 3.755 is 22.2, 83.485 / 26.352 is 3.2, and the paper's 752.06 / 33.33 is 22.6."""
+    mdm, esolm, scdm = lines(recipes("table-text", "cpu", Path("runs")), measured(ROWS))
+    table = text_markdown([mdm, esolm, scdm], "table-text").splitlines()[2:5]
+    timed = ("83.485 | 1.0x | 1.0x", "3.755 | 22.2x | 22.6x", "26.352 | 3.2x | ")
+    assert [cells in row for cells, row in zip(timed, table, strict=True)] == [True] * 3
+    elsewhere = replace(mdm, rows=tuple({**row, "threads": 2} for row in mdm.rows))
+    assert " | 3.755 |  | 22.6x | " in text_markdown([elsewhere, esolm], "table-text")
 
 
 def test_text_table_has_a_line_per_seed_and_needs_imports(few):

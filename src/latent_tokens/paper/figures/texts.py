@@ -14,7 +14,7 @@ from latent_tokens.evaluation.report import as_markdown, save_sheet
 from latent_tokens.evaluation.rows import Row, value_of
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.design.experiments import EXPERIMENTS
-from latent_tokens.paper.design.reference import TEXT
+from latent_tokens.paper.design.reference import TEXT, PrintedText
 from latent_tokens.paper.figures.captions import candidates_of, hardware, held_out_sequences, span
 from latent_tokens.paper.figures.legends import DASHED, MARKERS, STYLES_OF_ORDERS, by_method, legend_below
 from latent_tokens.paper.running.held_out import held_out, nats_above
@@ -23,20 +23,22 @@ from latent_tokens.paper.tables.lines import Line
 HEADINGS = (
     "method", "n", "paper: perplexity / s", "seed", "perplexity", "95% interval",
     "entropy", "95% interval", "distinct-2 %",
-    "held-out nats per token", "difference to n = 0", "relative cost", "texts", "evaluator",
+    "held-out nats per token", "difference to n = 0", "relative cost",
+    "seconds", "speedup over mdm", "paper's speedup", "texts", "evaluator",
 )  # fmt: skip
 DODGE = 0.16  # between the points of two methods
 INTERVALS: tuple[tuple[Literal["ci95", "entropy_ci95"], int], ...] = (("ci95", 1), ("entropy_ci95", 2))
 LEGEND = (
     "Perplexity of generated texts under the evaluator model, and entropy of a text's tokens in nats,"
     " both with 95% intervals over texts. Repetition "
-    "lowers both. The paper's perplexity is of texts of 1,024 tokens. It does not name its evaluator model."
-    " Held-out nats are exact, along one random order per "
+    "lowers both. The paper's perplexity and seconds are of texts of 1,024 tokens. It does not name its"
+    " evaluator model. Held-out nats are exact, along one random order per "
     "sequence, which is the same for every n. Their difference to n = 0 has a 95% interval"
     " over sequences, which are evenly spaced in the "
     "held-out documents. Each line is of one training seed, and no interval covers the variation"
     " between seeds. Relative cost is tokens processed, "
-    "relative to all masked tokens in every step."
+    "relative to all masked tokens in every step. Seconds are of decoding all texts once, and"
+    " vary between runs. A speedup over mdm is on the same hardware."
 )
 
 
@@ -48,14 +50,33 @@ def text_markdown(lines: Sequence[Line], experiment: str) -> str:
     return f"{as_markdown([HEADINGS, *body])}\n{LEGEND}\n"
 
 
+def printed_in(line: Line) -> PrintedText | None:
+    """Return the paper's numbers of a line, or None."""
+    return TEXT.get(line.cell.method) if line.cell.latents in (None, 0) else None
+
+
 def cells_of_line(line: Line) -> tuple[str, ...]:
     """Return the cells that name a line of the table, and the paper's numbers there."""
-    cell, printed = line.cell, TEXT.get(line.cell.method) if line.cell.latents in (None, 0) else None
+    cell = line.cell
+    printed = printed_in(line)
     return (
         cell.method,
         "" if cell.latents is None else str(cell.latents),
         "" if printed is None else f"{printed.perplexity} / {printed.seconds}",
     )
+
+
+def speedup(row: Row, lines: Sequence[Line]) -> str:
+    """Return how many times as fast as mdm a row was decoded. It is empty if mdm ran on other hardware."""
+    seconds = {
+        run_of(other): other["seconds"] for line in lines if line.cell.method == "mdm" for other in line.rows
+    }
+    return f"{seconds[run_of(row)] / row['seconds']:.1f}x" if run_of(row) in seconds else ""
+
+
+def run_of(row: Row) -> tuple[object, ...]:
+    """Return all that rows must share for their seconds to compare."""
+    return row["train_seed"], row["num_samples"], row["device"], row["threads"], row["precision"]
 
 
 def not_run(line: Line) -> tuple[str, ...]:
@@ -77,6 +98,7 @@ def cells_of_rows(line: Line, lines: Sequence[Line]) -> list[tuple[str, ...]]:
     """Return a line of the table for each training seed."""
     table = []
     first = without_latents(line, lines)
+    printed = printed_in(line)
     for row in line.rows:
         nats = held_out(row)
         above = nats_above(row, first[row["train_seed"]]) if row["train_seed"] in first else None
@@ -96,6 +118,9 @@ def cells_of_rows(line: Line, lines: Sequence[Line]) -> list[tuple[str, ...]]:
             "" if nats is None else f"{nats:.3f}",
             "" if above is None else f"{above[0]:+.3f} ± {above[1]:.3f}",
             f"{row['relative_cost']:.2f}x",
+            f"{row['seconds']:.3f}",
+            speedup(row, lines),
+            "" if printed is None else f"{TEXT['mdm'].seconds / printed.seconds:.1f}x",
             f"{row['num_samples']:,}",
             row["judge"],
         )

@@ -27,8 +27,7 @@ from latent_tokens import METHODS, HuggingFaceDenoiser, Transformer, from_pretra
 from latent_tokens.checkpoints.hugging_face import read_model
 from latent_tokens.checkpoints.tensor_files import tensors_sha256
 from latent_tokens.core.attention import is_cacheable
-from latent_tokens.core.method import Method
-from latent_tokens.core.methods import name_of
+from latent_tokens.core.method import Method, name_of
 from latent_tokens.data.datasets import load_data
 from latent_tokens.evaluation.held_out import nats_along_orders, num_bytes
 from latent_tokens.evaluation.intervals import half_interval_of_ratio

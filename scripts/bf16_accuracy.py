@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from latent_tokens import EvalConfig, TrainConfig, evaluate, fit, from_pretrained
 from latent_tokens.configs import Precision
-from latent_tokens.network.precision import bf16_is_fast
+from latent_tokens.network.kernels import bf16_is_fast
 from latent_tokens.storage.rows import append_line, read_lines
 from latent_tokens.training.setup import join_ranks, setup
 from latent_tokens.training.validation import validation_loss

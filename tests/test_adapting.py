@@ -26,8 +26,7 @@ from latent_tokens import (
 )
 from latent_tokens.checkpoints.tensor_files import tensors_sha256
 from latent_tokens.cli import main
-from latent_tokens.network.hf_adapter import Adapter, add_lora, merged
-from latent_tokens.network.hf_model import FAMILIES
+from latent_tokens.network.hf import FAMILIES, Adapter, add_lora, merged
 from latent_tokens.sharing.text_model import open_model
 from latent_tokens.storage import append_line
 from latent_tokens.tasks.text.tokenizer import learn_bpe

@@ -22,7 +22,7 @@ from latent_tokens import (
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.attention import agree, bidirectional, causal
 from latent_tokens.core.layout import Layout
-from latent_tokens.core.methods import name_of
+from latent_tokens.core.method import name_of
 from latent_tokens.core.order import any_order
 from latent_tokens.evaluation.settings import check_counts, decoding_for
 

@@ -27,7 +27,7 @@ from latent_tokens.checkpoints.torchfile import Inert, is_plain_tensor, read_tor
 from latent_tokens.cli import main
 from latent_tokens.core.attention import causal, dense_mask, independent, semi_causal
 from latent_tokens.core.layout import Layout
-from latent_tokens.core.methods import METHODS
+from latent_tokens.core.method import METHODS
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import torch
 
 from latent_tokens import METHODS, Decoding, Size, TrainConfig, Transformer, fit, generate, loss
 from latent_tokens.cli import main
-from latent_tokens.network.compiling import compile_blocks
+from latent_tokens.network.kernels import compile_blocks
 from latent_tokens.storage import read_lines
 
 pytestmark = [

@@ -17,9 +17,8 @@ from latent_tokens import (
     margin,
     top_prob,
 )
-from latent_tokens.core.nucleus import NUM_RANKED, largest, nucleus
+from latent_tokens.core.sampling import NUM_RANKED, largest, nucleus, sample_tokens
 from latent_tokens.core.state import check_shapes
-from latent_tokens.core.token_sampling import sample_tokens
 
 JOINT = small_joint()
 KNOWN = torch.zeros(2, 3, dtype=torch.bool)

@@ -27,9 +27,8 @@ from latent_tokens.configs import SamplingConfig
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import bidirectional, causal, dense_mask, semi_causal
 from latent_tokens.core.cost import tokens_processed
-from latent_tokens.core.depth import draw_rows, read_depth
 from latent_tokens.core.layout import Layout
-from latent_tokens.core.methods import name_of
+from latent_tokens.core.method import draw_rows, name_of, read_depth
 from latent_tokens.core.objective import corrupt
 from latent_tokens.evaluation.settings import check_policy
 from latent_tokens.training.step import NotFinite, keep_batch

@@ -28,10 +28,10 @@ from latent_tokens.core.sampling import (
     decode,
     finish,
     most_confident,
+    sample_tokens,
 )
 from latent_tokens.core.state import start
-from latent_tokens.core.token_sampling import sample_tokens
-from latent_tokens.network import block, memory
+from latent_tokens.network import memory, transformer
 from latent_tokens.network.fast import FastCandidateLogits, microbatches, qkv_table
 
 VOCAB, LENGTH = 7, 12
@@ -97,7 +97,7 @@ def test_candidate_logits_equal_the_reference_per_encoding(monkeypatch, any_meth
 
 def assert_equal_logits(monkeypatch, net, any_method, decoding):
     monkeypatch.setattr(
-        block, "TOKENS_PER_GROUP", 3 * LENGTH
+        transformer, "TOKENS_PER_GROUP", 3 * LENGTH
     )  # the last layer attends in groups of three rows or more
     decoding = with_latents(any_method, decoding)
     look = FastCandidateLogits(net, any_method, torch.arange(7), LENGTH, qkv_table(net, 300, LENGTH))

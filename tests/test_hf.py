@@ -20,7 +20,7 @@ from latent_tokens import (
 )
 from latent_tokens.core.attention import causal, dense_mask
 from latent_tokens.core.layout import Layout, next_layout
-from latent_tokens.network.hf_model import FAMILIES
+from latent_tokens.network.hf import FAMILIES
 
 MASK = VOCAB - 1
 LENGTH = 9

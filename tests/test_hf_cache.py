@@ -10,7 +10,7 @@ from latent_tokens import METHODS, Decoding, HuggingFaceDenoiser, generate, left
 from latent_tokens.core import sampling
 from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.core.state import start
-from latent_tokens.network.hf_cache import CachedModel, supports_cache
+from latent_tokens.network.hf import CachedModel, supports_cache
 
 LENGTH = 9
 DECODINGS = {

@@ -148,7 +148,7 @@ def test_uploaded_model_is_fetched_and_cached_without_the_hub(run, tmp_path):
 
 
 SUBFOLDER = """
-from latent_tokens.core.methods import name_of
+from latent_tokens.core.method import name_of
 from latent_tokens.sharing.hugging_face import LatentTokensForMaskedLM
 from transformers import AutoModelForMaskedLM
 for options in ({}, {"local_files_only": True}):

@@ -12,8 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from latent_tokens import METHODS, Decoding, Size, Transformer, generate
 from latent_tokens.core.attention import dense_mask, semi_causal
 from latent_tokens.core.layout import Layout
-from latent_tokens.network.kernels import FEW_ROWS, PACKED, attend, linear, packed_weights
-from latent_tokens.network.precision import bf16_is_fast
+from latent_tokens.network.kernels import FEW_ROWS, PACKED, attend, bf16_is_fast, linear, packed_weights
 
 ROWS, HEADS, SLOTS, CHANNELS = 3, 2, 24, 8
 LAYOUT = Layout(
@@ -100,7 +99,7 @@ BLOCKS = """
 from dataclasses import replace
 import torch
 from latent_tokens import METHODS, Decoding, Size, Transformer, generate
-from latent_tokens.core.annealing import draw_hidden
+from latent_tokens.core.objective import draw_hidden
 from latent_tokens.core.attention import block_mask, dense_mask
 torch.manual_seed(0)
 torch.set_grad_enabled(False)

@@ -9,7 +9,7 @@ import torch
 from helpers.refusals import refused
 from latent_tokens import METHODS, left_to_right
 from latent_tokens.checkpoints.stored_methods import method_from, method_to
-from latent_tokens.core.methods import name_of
+from latent_tokens.core.method import name_of
 
 LENGTH = 7
 AR_LATENTS = METHODS["ar-latents"]

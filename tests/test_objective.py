@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from latent_tokens import METHODS, Decoding, Size, Transformer, generate, loss
-from latent_tokens.core.methods import supports_slots
+from latent_tokens.core.denoiser import supports_slots
 from latent_tokens.core.objective import corrupt, weighted_nll
-from latent_tokens.network import block
-from latent_tokens.network.buckets import MAX_RATIO, MIN_SLOTS
+from latent_tokens.network import transformer
+from latent_tokens.network.memory import MAX_RATIO, MIN_SLOTS
 from latent_tokens.training.batches import microbatches
 
 
@@ -105,7 +105,7 @@ def assert_equal(found, expected):
 
 
 def test_logits_of_scored_slots_alone_give_equal_gradients(small, monkeypatch, any_method):
-    monkeypatch.setattr(block, "TOKENS_PER_GROUP", 64)
+    monkeypatch.setattr(transformer, "TOKENS_PER_GROUP", 64)
     tokens, known, lengths = ragged()
     found = []
     for reads in (True, False):
@@ -149,9 +149,9 @@ def test_network_that_supports_slots_is_called_with_them(small, attribute):
 
 def test_loss_uses_the_qkv_table_and_groups_of_rows(small, monkeypatch):
     """The fast path of the test above differs from a plain pass: one table, and a last layer by groups."""
-    monkeypatch.setattr(block, "TOKENS_PER_GROUP", 64)
+    monkeypatch.setattr(transformer, "TOKENS_PER_GROUP", 64)
     made, widths = [], []
-    project, residual_and_mlp = block.project, block.residual_and_mlp
+    project, residual_and_mlp = transformer.project, transformer.residual_and_mlp
 
     def count_projected(layer, x):
         made.append(len(x))
@@ -161,14 +161,14 @@ def test_loss_uses_the_qkv_table_and_groups_of_rows(small, monkeypatch):
         widths.append(mixed.dim())
         return residual_and_mlp(layer, x, mixed)
 
-    monkeypatch.setattr(block, "project", count_projected)
-    monkeypatch.setattr(block, "residual_and_mlp", count_mixed)
+    monkeypatch.setattr(transformer, "project", count_projected)
+    monkeypatch.setattr(transformer, "residual_and_mlp", count_mixed)
     tokens, known, lengths = ragged()
     drawn = corrupt(METHODS["scdm"], tokens, known, generator(3), mask_id=4, lengths=lengths)
     weighted_nll(small, METHODS["scdm"], drawn)
     assert made[0] == small.table_rows
     assert widths[-1] == 2
-    selection = block.select_slots(drawn.scored.numpy(), drawn.scored.device)
+    selection = transformer.select_slots(drawn.scored.numpy(), drawn.scored.device)
     assert (selection.num_rows, len(selection.groups)) == (4, 6)
 
 

@@ -25,7 +25,7 @@ from latent_tokens.bench.machine import Machine
 from latent_tokens.cli import main
 from latent_tokens.configs import BenchConfig, SamplingConfig
 from latent_tokens.core import sampling as reference
-from latent_tokens.core.decoding_checks import check_decoding, is_off_distribution
+from latent_tokens.core.decoding import check_decoding, is_off_distribution
 from latent_tokens.paper.design.hashes import evaluation_content
 from latent_tokens.sharing.card import figures
 from latent_tokens.sharing.generation_settings import LatentTokensGenerationConfig

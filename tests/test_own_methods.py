@@ -30,8 +30,8 @@ from latent_tokens.core.attention import (
     independent,
     is_cacheable,
 )
-from latent_tokens.core.decoding_checks import check_decoding
-from latent_tokens.core.methods import name_of
+from latent_tokens.core.decoding import check_decoding
+from latent_tokens.core.method import name_of
 from latent_tokens.evaluation.settings import label, shown_candidates, shown_latents
 
 WINDOWED = replace(METHODS["mdm"], window=4)

@@ -25,7 +25,7 @@ from latent_tokens.configs import EvalConfig, SamplingConfig
 from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.core.policies import PolicyInput, choose_latents
 from latent_tokens.core.sampling import generate as reference
-from latent_tokens.core.streams import Streams
+from latent_tokens.core.state import Streams
 from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.settings import check_policy
 from latent_tokens.tasks import TASKS

@@ -20,8 +20,7 @@ from latent_tokens import (
 )
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.likelihood import in_one_pass
-from latent_tokens.core.methods import name_of
-from latent_tokens.core.readout import left_slots
+from latent_tokens.core.method import left_slots, name_of
 from latent_tokens.training.data import check_examples
 
 LENGTH = 16

@@ -9,8 +9,8 @@ import torch
 from helpers.oracle import Oracle, small_joint
 from latent_tokens import METHODS, Decoding
 from latent_tokens.core.layout import next_layout
+from latent_tokens.core.likelihood import teacher_forced_order
 from latent_tokens.core.sampling import generate
-from latent_tokens.core.teacher_forcing import teacher_forced_order
 
 torch.set_num_threads(1)
 LENGTH = 5

@@ -21,7 +21,7 @@ from latent_tokens import (
     from_pretrained,
     loss,
 )
-from latent_tokens.core.methods import exclude_mask_token
+from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.hugging_face import LatentTokensForMaskedLM, LatentTokensTrainer
 
 

@@ -27,7 +27,7 @@ from latent_tokens import (
     from_pretrained,
     make_data,
 )
-from latent_tokens.core.methods import name_of
+from latent_tokens.core.method import name_of
 from latent_tokens.core.objective import weighted_nll
 from latent_tokens.storage import short_hash, write_atomic
 from latent_tokens.training.batches import training_batches

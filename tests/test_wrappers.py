@@ -21,7 +21,7 @@ from latent_tokens import (
     loss,
     save_pretrained,
 )
-from latent_tokens.core.wrappers import as_denoiser, unwrap
+from latent_tokens.core.denoiser import as_denoiser, unwrap
 
 TASK = TASKS["sudoku-4"]
 METHOD = METHODS["scdm"]

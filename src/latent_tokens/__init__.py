@@ -18,9 +18,7 @@ if TYPE_CHECKING:
         EvalConfig as EvalConfig,
         TrainConfig as TrainConfig,
     )
-    from latent_tokens.core.attention import dense_mask as dense_mask
-    from latent_tokens.core.blocks import block_causal as block_causal, blockwise as blockwise
-    from latent_tokens.core.confidence import entropy as entropy, margin as margin, top_prob as top_prob
+    from latent_tokens.core.attention import block_causal as block_causal, dense_mask as dense_mask
     from latent_tokens.core.cost import (
         cached_cost as cached_cost,
         most_tokens as most_tokens,
@@ -31,20 +29,23 @@ if TYPE_CHECKING:
         Decoding as Decoding,
         Generated as Generated,
         Step as Step,
+        entropy as entropy,
+        equal_parts as equal_parts,
+        given_partition as given_partition,
         growing as growing,
+        margin as margin,
+        reverse_process as reverse_process,
+        top_prob as top_prob,
     )
+    from latent_tokens.core.denoiser import Denoiser as Denoiser
     from latent_tokens.core.layout import Layout as Layout, next_layout as next_layout
-    from latent_tokens.core.methods import METHODS as METHODS, Denoiser as Denoiser, Method as Method
+    from latent_tokens.core.method import METHODS as METHODS, Method as Method
     from latent_tokens.core.objective import loss as loss
     from latent_tokens.core.order import (
         any_order as any_order,
+        blockwise as blockwise,
         given as given,
         left_to_right as left_to_right,
-    )
-    from latent_tokens.core.partition import (
-        equal_parts as equal_parts,
-        given_partition as given_partition,
-        reverse_process as reverse_process,
     )
     from latent_tokens.core.policies import (
         PolicyInput as PolicyInput,
@@ -52,10 +53,11 @@ if TYPE_CHECKING:
         adjacent as adjacent,
         decaying as decaying,
         distant as distant,
+        influence as influence,
         nearest as nearest,
         random as random,
+        relevant as relevant,
     )
-    from latent_tokens.core.relevance import influence as influence, relevant as relevant
     from latent_tokens.data.datasets import load_data as load_data, make_data as make_data
     from latent_tokens.data.splits import dataset as dataset
     from latent_tokens.data.tensors import as_numpy as as_numpy, as_tensors as as_tensors
@@ -66,7 +68,7 @@ if TYPE_CHECKING:
     from latent_tokens.model.loading import load as load, train as train
     from latent_tokens.model.model import Model as Model
     from latent_tokens.model.outputs import ResultTable as ResultTable, Samples as Samples
-    from latent_tokens.network.contract import check_network as check_network
+    from latent_tokens.network.check import check_network as check_network
     from latent_tokens.network.fast import generate as generate
     from latent_tokens.network.hf import HuggingFaceDenoiser as HuggingFaceDenoiser
     from latent_tokens.network.likelihood import log_likelihood as log_likelihood
@@ -85,50 +87,107 @@ if TYPE_CHECKING:
     from latent_tokens.training.loop import fit as fit
 
 HOMES = {
-    "configs": ("DataConfig", "EvalConfig", "TrainConfig"),
-    "data.datasets": ("load_data", "make_data"),
-    "core.attention": ("dense_mask",),
-    "core.blocks": ("block_causal", "blockwise"),
-    "core.confidence": ("entropy", "margin", "top_prob"),
-    "core.cost": ("cached_cost", "most_tokens", "relative_cost", "tokens_processed"),
-    "core.decoding": ("Decoding", "Generated", "Step", "growing"),
-    "evaluation.evaluate": ("evaluate",),
-    "network.fast": ("generate",),
-    "network.hf": ("HuggingFaceDenoiser",),
-    "evaluation.held_out": ("nats_along_orders",),
-    "evaluation.measurements": ("results",),
-    "evaluation.solve": ("solve",),
-    "core.layout": ("Layout", "next_layout"),
-    "network.likelihood": ("log_likelihood",),
-    "core.methods": ("METHODS", "Denoiser", "Method"),
+    "checkpoints.hugging_face": ("from_transformers",),
+    "checkpoints.pretrained": (
+        "from_pretrained",
+        "save_pretrained",
+    ),
+    "checkpoints.stored_methods": ("load_method",),
+    "configs": (
+        "DataConfig",
+        "EvalConfig",
+        "TrainConfig",
+    ),
+    "core.attention": (
+        "block_causal",
+        "dense_mask",
+    ),
+    "core.cost": (
+        "cached_cost",
+        "most_tokens",
+        "relative_cost",
+        "tokens_processed",
+    ),
+    "core.decoding": (
+        "Decoding",
+        "Generated",
+        "Step",
+        "entropy",
+        "equal_parts",
+        "given_partition",
+        "growing",
+        "margin",
+        "reverse_process",
+        "top_prob",
+    ),
+    "core.denoiser": ("Denoiser",),
+    "core.layout": (
+        "Layout",
+        "next_layout",
+    ),
+    "core.method": (
+        "METHODS",
+        "Method",
+    ),
     "core.objective": ("loss",),
-    "core.order": ("any_order", "given", "left_to_right"),
+    "core.order": (
+        "any_order",
+        "blockwise",
+        "given",
+        "left_to_right",
+    ),
     "core.policies": (
         "PolicyInput",
         "Showing",
         "adjacent",
         "decaying",
         "distant",
+        "influence",
         "nearest",
         "random",
+        "relevant",
     ),
-    "core.partition": ("equal_parts", "given_partition", "reverse_process"),
-    "checkpoints.hugging_face": ("from_transformers",),
-    "checkpoints.pretrained": ("from_pretrained", "save_pretrained"),
-    "checkpoints.stored_methods": ("load_method",),
-    "core.relevance": ("influence", "relevant"),
-    "model.loading": ("load", "train"),
+    "data.datasets": (
+        "load_data",
+        "make_data",
+    ),
+    "data.splits": ("dataset",),
+    "data.tensors": (
+        "as_numpy",
+        "as_tensors",
+    ),
+    "evaluation.evaluate": ("evaluate",),
+    "evaluation.held_out": ("nats_along_orders",),
+    "evaluation.measurements": ("results",),
+    "evaluation.solve": ("solve",),
+    "model.loading": (
+        "load",
+        "train",
+    ),
     "model.model": ("Model",),
-    "model.outputs": ("ResultTable", "Samples"),
-    "network.contract": ("check_network",),
+    "model.outputs": (
+        "ResultTable",
+        "Samples",
+    ),
+    "network.check": ("check_network",),
+    "network.fast": ("generate",),
+    "network.hf": ("HuggingFaceDenoiser",),
+    "network.likelihood": ("log_likelihood",),
+    "network.sweep": ("sweep",),
     "network.transformer": ("Transformer",),
     "sharing.collator": ("DiffusionCollator",),
     "sharing.lm_eval": ("LatentTokensLM",),
-    "sizes": ("SIZES", "Size"),
-    "network.sweep": ("sweep",),
-    "tasks": ("TASKS", "Examples", "Task", "TaskBase", "Text"),
-    "data.splits": ("dataset",),
-    "data.tensors": ("as_numpy", "as_tensors"),
+    "sizes": (
+        "SIZES",
+        "Size",
+    ),
+    "tasks": (
+        "Examples",
+        "TASKS",
+        "Task",
+        "TaskBase",
+        "Text",
+    ),
     "training.loop": ("fit",),
 }
 HOME_OF = {name: module for module, names in HOMES.items() for name in names}

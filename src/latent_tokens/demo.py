@@ -24,7 +24,7 @@ from latent_tokens.evaluation.parallel import evaluate_in_parallel
 from latent_tokens.evaluation.report import figure
 from latent_tokens.evaluation.results import append_result, read_results
 from latent_tokens.evaluation.rows import Row
-from latent_tokens.network.precision import resolve_precision
+from latent_tokens.network.kernels import resolve_precision
 from latent_tokens.processes import fastest_device
 from latent_tokens.progress import progress
 from latent_tokens.sharing.card import write_card

@@ -26,7 +26,7 @@ from latent_tokens.bench.cases import (
 )
 from latent_tokens.bench.machine import Machine, describe_machine, measure_machine, peak_memory, seconds
 from latent_tokens.configs import BenchConfig, Precision
-from latent_tokens.network.precision import resolve_precision, warn_if_slow
+from latent_tokens.network.kernels import resolve_precision, warn_if_slow
 from latent_tokens.progress import progress
 
 

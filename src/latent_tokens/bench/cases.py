@@ -25,9 +25,8 @@ from latent_tokens.configs import (
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.cost import cached_cost, relative_cost
-from latent_tokens.core.decoding import Decoding, Generated
-from latent_tokens.core.decoding_checks import is_off_distribution
-from latent_tokens.core.methods import METHODS, Method
+from latent_tokens.core.decoding import Decoding, Generated, is_off_distribution
+from latent_tokens.core.method import METHODS, Method
 from latent_tokens.core.objective import TrainingBatch
 from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer

@@ -19,7 +19,7 @@ from latent_tokens.bench.bench import measure
 from latent_tokens.bench.cases import DTYPES, Case, decoding_case, untrained
 from latent_tokens.bench.machine import Machine
 from latent_tokens.configs import DEFAULT_CANDIDATES, Precision
-from latent_tokens.network.precision import bf16_is_fast
+from latent_tokens.network.kernels import bf16_is_fast
 
 STORED = Path(__file__).with_name("ratios.json")
 LENGTH = 32

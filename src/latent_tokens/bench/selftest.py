@@ -17,9 +17,9 @@ from latent_tokens.checkpoints.pretrained import SHIPPED, from_pretrained, shipp
 from latent_tokens.checks import first_line
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.decoding import Decoding
-from latent_tokens.core.methods import BLOCK_MASK_FROM, METHODS
+from latent_tokens.core.method import BLOCK_MASK_FROM, METHODS
 from latent_tokens.network.fast import generate
-from latent_tokens.network.precision import precision_reason, resolve_precision
+from latent_tokens.network.kernels import precision_reason, resolve_precision
 from latent_tokens.processes import fastest_device
 
 NUM_SAMPLES = 4_000  # of the oracle's joint distribution

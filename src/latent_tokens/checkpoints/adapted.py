@@ -19,9 +19,7 @@ from latent_tokens.checkpoints.own_network import load_weights
 from latent_tokens.checkpoints.stored_methods import method_from
 from latent_tokens.checkpoints.tensor_files import first_difference, shapes_of, tensors_sha256
 from latent_tokens.checks import first_line
-from latent_tokens.network.hf import HuggingFaceDenoiser
-from latent_tokens.network.hf_adapter import Adapter, add_lora, freeze_embeddings
-from latent_tokens.network.hf_model import FAMILIES
+from latent_tokens.network.hf import FAMILIES, Adapter, HuggingFaceDenoiser, add_lora, freeze_embeddings
 from latent_tokens.storage import Json
 
 if TYPE_CHECKING:

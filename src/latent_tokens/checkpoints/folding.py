@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from latent_tokens.network.rotary import ROTARY_BASE
-from latent_tokens.network.transformer import Transformer
+from latent_tokens.network.transformer import ROTARY_BASE, Transformer
 from latent_tokens.sizes import Size
 
 PREFIX = "backbone."

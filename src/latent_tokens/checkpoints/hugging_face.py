@@ -15,8 +15,7 @@ from latent_tokens.checkpoints.layout_settings import added_token_id, method_of,
 from latent_tokens.checkpoints.layout_weights import read_native
 from latent_tokens.checkpoints.layouts import LAYOUTS, PublishedLayout, Readout, layout_of
 from latent_tokens.checks import first_line
-from latent_tokens.network.hf import HuggingFaceDenoiser
-from latent_tokens.network.hf_model import FAMILIES
+from latent_tokens.network.hf import FAMILIES, HuggingFaceDenoiser
 from latent_tokens.storage import Json
 
 if TYPE_CHECKING:

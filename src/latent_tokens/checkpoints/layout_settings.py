@@ -10,7 +10,7 @@ from pathlib import Path
 from latent_tokens.checkpoints.hub import TOKENIZER_FILES, check_links
 from latent_tokens.checkpoints.layouts import PublishedLayout, Readout
 from latent_tokens.checks import first_line, is_whole
-from latent_tokens.core.methods import METHODS, Method
+from latent_tokens.core.method import METHODS, Method
 from latent_tokens.network.hf import OWN_METHODS
 from latent_tokens.storage import Json, json_bytes
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from latent_tokens.checkpoints.pretrained import from_pretrained
 from latent_tokens.checkpoints.stored_methods import load_method
-from latent_tokens.core.methods import Method, name_of
+from latent_tokens.core.method import Method, name_of
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.processes import fastest_device
 from latent_tokens.storage import read_description

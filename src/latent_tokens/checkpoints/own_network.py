@@ -12,8 +12,7 @@ from latent_tokens.checkpoints.description import Entries
 from latent_tokens.checkpoints.tensor_files import first_difference, read_tensor_file
 from latent_tokens.checks import is_whole
 from latent_tokens.network.hf import HuggingFaceDenoiser
-from latent_tokens.network.transformer import Transformer
-from latent_tokens.network.weight_names import stored_name
+from latent_tokens.network.transformer import Transformer, stored_name
 from latent_tokens.storage import Json
 
 OWN = "own"  # the network of config.json that only its user can build

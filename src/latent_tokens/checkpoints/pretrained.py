@@ -29,10 +29,9 @@ from latent_tokens.checkpoints.tensor_files import (
     weights_bytes,
 )
 from latent_tokens.checks import first_line
-from latent_tokens.core.wrappers import unwrap
-from latent_tokens.network.hf_adapter import freeze_embeddings
-from latent_tokens.network.transformer import Transformer
-from latent_tokens.network.weight_names import stored_name
+from latent_tokens.core.denoiser import unwrap
+from latent_tokens.network.hf import freeze_embeddings
+from latent_tokens.network.transformer import Transformer, stored_name
 from latent_tokens.sizes import Size
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Language

@@ -17,7 +17,7 @@ from latent_tokens.checkpoints.architecture import Stored, layout_of, plain, set
 from latent_tokens.checkpoints.folding import BUFFER, FLOATING, PREFIX, folded
 from latent_tokens.checkpoints.torchfile import Saved, is_plain_tensor, read_torch
 from latent_tokens.checks import first_line
-from latent_tokens.core.methods import METHODS
+from latent_tokens.core.method import METHODS
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import LONGEST, Size
 from latent_tokens.storage import Json

@@ -14,8 +14,8 @@ from latent_tokens.checkpoints.adapted import describe_adapted
 from latent_tokens.checkpoints.own_network import check_attributes, describe_own
 from latent_tokens.checkpoints.stored_methods import method_to
 from latent_tokens.checkpoints.tensor_files import weights_bytes
-from latent_tokens.core.methods import Method
-from latent_tokens.core.wrappers import unwrap
+from latent_tokens.core.denoiser import unwrap
+from latent_tokens.core.method import Method
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import FORMAT, Json, json_bytes, write_atomic

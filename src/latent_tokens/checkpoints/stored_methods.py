@@ -8,8 +8,9 @@ from typing import Any, cast
 
 from latent_tokens.checkpoints.description import Entries
 from latent_tokens.core import attention, order
-from latent_tokens.core.blocks import BlockCausal, Blockwise, with_name
-from latent_tokens.core.methods import METHODS, Method
+from latent_tokens.core.attention import BlockCausal, with_name
+from latent_tokens.core.method import METHODS, Method
+from latent_tokens.core.order import Blockwise
 from latent_tokens.plugins import installed, is_dotted, load_plugin
 from latent_tokens.storage import Json
 

@@ -58,7 +58,7 @@ def run_import(command: Import) -> int:
     from latent_tokens.checkpoints.hugging_face import is_language_model, is_ours
     from latent_tokens.checkpoints.pretrained import fingerprint, save_pretrained
     from latent_tokens.checkpoints.published import import_checkpoint
-    from latent_tokens.core.methods import name_of
+    from latent_tokens.core.method import name_of
     from latent_tokens.storage import provenance
     from latent_tokens.tasks.text.tokenizer import read_tokenizer
 
@@ -110,7 +110,7 @@ def import_published(command: Import, folder: Path) -> int:
     """
     from latent_tokens.checkpoints.hugging_face import check_installed, published_layout, published_network
     from latent_tokens.checkpoints.layout_settings import copied_tokenizer
-    from latent_tokens.core.methods import name_of
+    from latent_tokens.core.method import name_of
     from latent_tokens.sharing.adapted import write_for_transformers
     from latent_tokens.storage import provenance
     from latent_tokens.tasks.text.tokenizer import FILE, read_tokenizer

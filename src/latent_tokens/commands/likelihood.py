@@ -79,9 +79,8 @@ def run_likelihood(command: Likelihood) -> int:
     """Run `latent-tokens likelihood`. Print one line per number of latent tokens."""
     from latent_tokens.checkpoints.opening import learned_text, model_of
     from latent_tokens.checkpoints.pretrained import check_fits, find
-    from latent_tokens.core.decoding import Decoding
-    from latent_tokens.core.decoding_checks import is_off_distribution
-    from latent_tokens.core.methods import name_of
+    from latent_tokens.core.decoding import Decoding, is_off_distribution
+    from latent_tokens.core.method import name_of
     from latent_tokens.evaluation.held_out import check_order, nats_along_orders, num_bytes
     from latent_tokens.evaluation.problems import policy_for
     from latent_tokens.evaluation.rows import labeled

@@ -66,7 +66,7 @@ def run_sample(command: Sample) -> int:
     """Run `latent-tokens sample`. Print samples as text or JSON lines."""
     from latent_tokens.checkpoints.opening import learned_task, model_of
     from latent_tokens.checkpoints.pretrained import check_fits, find
-    from latent_tokens.core.decoding_checks import check_decoding, is_off_distribution
+    from latent_tokens.core.decoding import check_decoding, is_off_distribution
     from latent_tokens.evaluation.settings import (
         check_counts,
         decoding_for,
@@ -74,7 +74,7 @@ def run_sample(command: Sample) -> int:
         shown_candidates,
         shown_latents,
     )
-    from latent_tokens.network.compiling import compile_blocks
+    from latent_tokens.network.kernels import compile_blocks
     from latent_tokens.tasks import Text
 
     # Check the options against the model.

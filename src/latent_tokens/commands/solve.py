@@ -48,7 +48,7 @@ def run_solve(command: Solve) -> int:
     """Run `latent-tokens solve`. Print the answer, the verdict and the cost. Return 1 if it is not solved."""
     from latent_tokens.checkpoints.opening import learned_task, opened
     from latent_tokens.checkpoints.pretrained import find, from_pretrained, shipped_names
-    from latent_tokens.core.decoding_checks import is_off_distribution
+    from latent_tokens.core.decoding import is_off_distribution
     from latent_tokens.evaluation.settings import (
         check_counts,
         decoding_for,

@@ -7,14 +7,29 @@ that of the key.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
-from latent_tokens.core.blocks import block_of
+from latent_tokens.checks import check_int
 from latent_tokens.core.layout import Layout
-from latent_tokens.core.rule import Rule, Slot, Verdict
+from latent_tokens.core.order import Blockwise, block_of
+
+Slot = int | Tensor
+"""The number of a slot or of a block, or a tensor of such numbers."""
+
+
+Verdict = bool | Tensor
+
+
+Rule = Callable[..., Verdict]
+"""A rule with the attribute `block` also takes the block of the query and that of the key."""
+
 
 PROBED_SLOTS = 16  # on which a rule is tested
 
@@ -181,3 +196,42 @@ def block_mask(rule: Rule, layout: Layout) -> BlockMask:
     return create_block_mask(
         mask, len(layout.positions), None, slots, slots, device=str(layout.positions.device)
     )
+
+
+@dataclass(frozen=True)
+class BlockCausal:
+    """The rule that `block_causal` returns."""
+
+    block: int
+
+    @property
+    def __name__(self) -> str:
+        return f"block_causal({self.block})"
+
+    def __call__(self, q: Slot, k: Slot, c: Slot, query_block: Slot, key_block: Slot) -> Verdict:
+        """Return true for keys of earlier blocks and of the query's own."""
+        return key_block <= query_block
+
+
+def block_causal(block: int) -> BlockCausal:
+    """Return the rule by which a slot attends to all slots of earlier blocks and of its own (BD3-LM, SDAR).
+
+    No slot attends to later blocks, so leaving these out is exact.
+
+    Args:
+        block: the number of positions of a block.
+
+    Example:
+        >>> block_causal(3)(0, 1, 0, query_block=0, key_block=1)
+        False
+    """
+    check_int("block", block, 1)
+    return BlockCausal(block)
+
+
+def with_name(name: str) -> Blockwise | BlockCausal | None:
+    """Return the order or the rule with a name such as "block_causal(8)", or None for another name."""
+    match = re.fullmatch(r"(blockwise|block_causal)\(([1-9][0-9]*)\)", name)
+    if match is None:
+        return None
+    return Blockwise(int(match[2])) if match[1] == "blockwise" else BlockCausal(int(match[2]))

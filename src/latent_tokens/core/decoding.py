@@ -1,24 +1,99 @@
-"""The settings of sampling, what it returns, and how many tokens the input of a step holds."""
+"""The settings of a decode: how many candidates, latent tokens and tokens per step, and their confidence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens.checks import is_whole
-from latent_tokens.core.blocks import block_of
-from latent_tokens.core.confidence import Confidence, top_prob
+from latent_tokens.checks import check_int, is_whole
 from latent_tokens.core.layout import Layout
-from latent_tokens.core.methods import Method
-from latent_tokens.core.order import Order
-from latent_tokens.core.partition import Partition
+from latent_tokens.core.method import Method, check_left_shown, name_of
+from latent_tokens.core.order import Noise, Order, block_of, given, is_left_to_right
 from latent_tokens.core.policies import LatentPolicy, nearest
+
+Confidence = Callable[[Float[Tensor, "B K V"]], Float[Tensor, "B K"]]
+"""logits of the candidates -> confidence, larger = decoded earlier.
+
+If its attribute `noise_on_log` is true, `Decoding.confidence_noise` adds noise to its log, else to itself.
+"""
+
+
+def top_prob(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
+    """Return the largest probability of each candidate (equation of c_l, appendix D).
+
+    Args:
+        logits: of B rows and K candidates.
+
+    Example:
+        >>> top_prob(torch.tensor([[[0.5, 0.25, 0.25]]]).log()).tolist()
+        [[0.5]]
+    """
+    return logits.softmax(-1).amax(-1)
+
+
+# Both are 0 or more. The negative entropy is on the scale of logs already.
+top_prob.noise_on_log = True  # type: ignore[attr-defined]
+
+
+def margin(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
+    """Return the difference between the largest and the second largest probability of each candidate.
+
+    Args:
+        logits: of B rows and K candidates.
+
+    Example:
+        >>> margin(torch.tensor([[[0.5, 0.25, 0.25]]]).log()).tolist()
+        [[0.25]]
+    """
+    first, second = logits.softmax(-1).topk(2, dim=-1).values.unbind(-1)
+    return first - second
+
+
+margin.noise_on_log = True  # type: ignore[attr-defined]
+
+
+def entropy(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
+    """Return the negative entropy of each candidate, in nats.
+
+    Args:
+        logits: of B rows and K candidates.
+
+    Example:
+        >>> entropy(torch.zeros(1, 1, 2)).tolist()  # -log 2
+        [[-0.6931471824645996]]
+    """
+    terms: Tensor = torch.special.entr(logits.softmax(-1))
+    return -terms.sum(-1)
+
+
+def annealed(confidence: Confidence, scale: Float[Tensor, " B"], noise: Float[Tensor, "B K"]) -> Confidence:
+    """Return log(confidence) + scale * Gumbel noise (MaskGIT, Chang et al., 2022, arXiv 2202.04200).
+
+    The log is taken of `top_prob`, `margin` and others with the attribute `noise_on_log`. The noise is added
+    to `entropy` itself, which is negative (D-41, annealed confidence noise).
+
+    Args:
+        confidence: the confidence without noise.
+        scale: of the noise of each row.
+        noise: uniform in [0, 1), one number per candidate. A 1 ends a row with fewer candidates.
+    """
+    smallest = torch.finfo(noise.dtype).tiny  # the log of 0 is not finite
+    gumbel = -(-noise.clamp(min=smallest).log()).log()
+
+    def noisy(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
+        values = confidence(logits)
+        if getattr(confidence, "noise_on_log", False):
+            values = values.log()
+        return values + scale[:, None] * gumbel
+
+    return noisy
+
 
 Count = int | Literal["all"] | Callable[[int], int]
 
@@ -204,3 +279,198 @@ def resolve_count(
             f"must be whole numbers from {least}"
         )
     return numbers.minimum(limit)
+
+
+def check_decoding(method: Method, decoding: Decoding) -> None:
+    """Raise ValueError, naming what to use, if the method cannot decode so."""
+    check_num_latents(method, decoding.latents, decoding.off_distribution)
+    name = named(method)
+    if method.is_left_to_right and decoding.candidates != 1:
+        k = getattr(decoding.candidates, "__name__", decoding.candidates)
+        reason = "it decodes the next token"
+        raise ValueError(
+            f"candidates={k} is not supported by {name}: {reason}. Use candidates=1, or a mdm or scdm model."
+        )
+    reads_before = method.is_left_to_right and method.readout != "in_place"
+    if reads_before and decoding.order is not None and not is_left_to_right(decoding.order):
+        reason = "it decodes from left to right only"
+        raise ValueError(
+            f"order is not supported by {name}: {reason}. Use order=left_to_right, or a mdm or scdm model."
+        )
+    check_latent_policy(method, decoding.latent_policy)
+    block = blocks_of(method, decoding)
+    if block is not None and not isinstance(decoding.tokens_per_step, int):
+        raise ValueError(
+            f"tokens_per_step with blocks of {block}: a partition does not end steps at blocks. Use a number."
+        )
+    if block_of(method.attention) not in (None, block):
+        raise ValueError(
+            f"order=blockwise({block}) is not supported by {name}: it has blocks of "
+            f"{block_of(method.attention)}. Use order=blockwise({block_of(method.attention)})."
+        )
+    if method.readout == "shifted" and decoding.tokens_per_step != 1:
+        reason = "it predicts one token per step"
+        tokens = decoding.tokens_per_step
+        raise ValueError(
+            f"tokens_per_step={tokens} is not supported by {name}: {reason}. Use tokens_per_step=1."
+        )
+
+
+def check_num_latents(method: Method, latents: Count | None, off_distribution: bool) -> None:
+    """Raise ValueError if the method cannot decode with this number of latent tokens."""
+    n = getattr(latents, "__name__", latents)
+    is_fixed = method.latent_control == "fixed"
+    own = (None, "all") if method.window is None else (None, "all", method.window - 1)
+    if is_fixed and n not in own and not off_distribution:
+        reason = "its number of latent tokens is fixed when it is trained"
+        raise ValueError(
+            f"latents={n} is not supported by {named(method)}: {reason}. "
+            f"Use latents=all, a scdm or esolm model, or train {trainable_with(method, latents)}. "
+            "Use off_distribution=True to allow it."
+        )
+    if is_off_distribution(method, latents):
+        check_left_shown(method.readout, method.is_left_to_right, str(n))
+    if method.latent_control == "none" and n is not None and n != 0:
+        reason = "it has no latent tokens"
+        raise ValueError(
+            f"latents={n} is not supported by {named(method)}: {reason}. "
+            "Use latents=0, or a scdm, esolm or ar-mtp model."
+        )
+
+
+def named(method: Method) -> str:
+    """Return the name of a method in a message."""
+    return "this method" if name_of(method) == "custom" else name_of(method)
+
+
+def check_latent_policy(method: Method, policy: LatentPolicy) -> None:
+    """Raise ValueError if the rule decides which masked tokens are latent tokens."""
+    block = block_of(method.attention)
+    if policy is not nearest and block is not None:
+        raise ValueError(
+            f"latent_policy={getattr(policy, '__name__', policy)} with attention=block_causal({block}): "
+            "its latent tokens are those of the current block. Use latent_policy=nearest."
+        )
+
+
+def is_off_distribution(method: Method, latents: Count | None) -> bool:
+    """Return whether n leaves out masked tokens that each input of the method had in training.
+
+    Those of a window of N are N - 1 latent tokens.
+    """
+    if method.latent_control != "fixed" or latents is None or latents == "all":
+        return False
+    return method.window is None or callable(latents) or latents < method.window - 1
+
+
+def trainable_with(method: Method, latents: Count | None) -> str:
+    """Return the name of a method with the same order that can be trained for n latent tokens."""
+    if not method.is_left_to_right:
+        return "mdm-depth"
+    return f"ar-mtp-window-{latents + 1}" if isinstance(latents, int) else "ar-mtp-window-N"
+
+
+Partition = Callable[[Bool[Tensor, "B L"], Noise], Int[Tensor, "B T"]]
+"""(masked, noise) -> how many masked positions of a row each of T steps decodes. Steps of 0 are left out."""
+
+
+def equal_parts(steps: int) -> Partition:
+    """Return the partition into T = `steps` parts whose sizes differ by at most 1.
+
+    Args:
+        steps: the number of steps T.
+
+    Raises:
+        ValueError: `steps` is not a whole number from 1.
+
+    Example:
+        >>> equal_parts(2)(torch.ones(1, 5, dtype=torch.bool), torch.rand(1, 5)).tolist()
+        [[2, 3]]
+    """
+    check_int("steps", steps, 1)
+
+    def sizes(masked: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B T"]:
+        ends = masked.sum(1)[:, None] * torch.arange(steps + 1, device=masked.device) // steps
+        return ends.diff(dim=1)
+
+    return sizes
+
+
+def reverse_process(steps: int) -> Partition:
+    """Return the random partition of the reverse process with T = `steps`: each position has a uniform step.
+
+    Args:
+        steps: the number of steps T.
+
+    Raises:
+        ValueError: `steps` is not a whole number from 1.
+
+    Example:
+        >>> reverse_process(2)(torch.ones(1, 3, dtype=torch.bool), torch.tensor([[0.1, 0.6, 0.7]])).tolist()
+        [[1, 2]]
+    """
+    check_int("steps", steps, 1)
+
+    def sizes(masked: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B T"]:
+        drawn = (noise * steps).long()  # a 1 that pads the noise is `steps`, which has its own column
+        counts = torch.zeros(len(noise), steps + 1, dtype=torch.int64, device=masked.device)
+        return counts.scatter_add(1, drawn, torch.ones_like(drawn))[:, :steps]
+
+    return sizes
+
+
+def given_partition(sets: Sequence[Sequence[int]]) -> tuple[Order, Partition]:
+    """Return `order` and `tokens_per_step` of a Decoding that decodes the positions of sets[t] at step t.
+
+    Known positions are left out of their set. `candidates` stays at 1: a step with more candidates than its
+    set has positions decodes the most confident, which may be of later sets.
+
+    Args:
+        sets: the positions that each step decodes.
+
+    Raises:
+        ValueError: the sets are not a partition of 0..L-1.
+
+    Example:
+        >>> order, sizes = given_partition([range(18, 36), range(18)])
+        >>> known = torch.zeros(1, 36, dtype=torch.bool)
+        >>> samples = generate(net, net.method, known.long(), known, order=order, tokens_per_step=sizes)
+        >>> samples.forward_passes, samples.order[0, :3].tolist()
+        (2, [18, 19, 20])
+    """
+    schedule = torch.tensor([position for part in sets for position in part])
+    step_of = torch.repeat_interleave(torch.arange(len(sets)), torch.tensor([len(part) for part in sets]))
+
+    def sizes(masked: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B T"]:
+        # (B, L): 1 at each masked entry of the schedule
+        in_order = masked[:, schedule.to(masked.device)].long()
+        counts = torch.zeros(len(masked), len(sets), dtype=torch.int64, device=masked.device)
+        return counts.scatter_add(1, step_of.to(masked.device).expand_as(in_order), in_order)
+
+    return given(schedule), sizes
+
+
+def sizes_of_steps(
+    tokens_per_step: int | Partition, masked: Bool[Tensor, "B L"], draw: Callable[[], Noise]
+) -> Int[Tensor, "B T"]:
+    """Return how many tokens each step of a row decodes, without steps of 0 tokens before others.
+
+    Args:
+        tokens_per_step: a number for every step, or a partition.
+        masked: true at positions to decode.
+        draw: returns the noise of a partition.
+
+    Raises:
+        ValueError: the steps of a row decode fewer tokens than are masked.
+    """
+    num_masked = masked.sum(1)
+    if isinstance(tokens_per_step, int):
+        steps = -(-max(num_masked.tolist(), default=0) // tokens_per_step)
+        return torch.full((len(masked), steps), tokens_per_step, device=masked.device)
+    sizes = tokens_per_step(masked, draw())
+    if (sizes < 0).any() or (sizes.sum(1) < num_masked).any():
+        raise ValueError(
+            f"tokens_per_step gives steps of {sizes.tolist()} tokens: "
+            "a row's steps must add up to its masked positions"
+        )
+    return sizes.gather(1, (sizes == 0).int().argsort(dim=1, stable=True))

@@ -1,12 +1,16 @@
-"""The interface of a network, and its logits without MASK."""
+"""The contract of a network, (ids, positions, mask) -> logits, and networks in their wrappers."""
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel
 
 
 @runtime_checkable
@@ -38,3 +42,49 @@ def exclude_mask_token(mask_id: int, logits: Float[Tensor, "*N V"]) -> Float[Ten
     if logits.shape[-1] > mask_id:
         return logits.index_fill(-1, torch.tensor([mask_id], device=logits.device), -torch.inf)
     return logits
+
+
+HOLD_MODULE = (DistributedDataParallel, DataParallel, AveragedModel)
+
+
+@dataclass
+class Wrapped:
+    """A wrapper as a `Denoiser`: the wrapper is called, and the network inside it has the attributes."""
+
+    wrapper: Callable[..., Tensor]
+    mask_id: int
+    supports_slots: bool
+
+    def __call__(self, *inputs: Any) -> Tensor:
+        return self.wrapper(*inputs)
+
+
+def unwrap(net: Denoiser | nn.Module) -> Denoiser:
+    """Return the network inside all of its wrappers, or the network if it has none.
+
+    Example:
+        >>> unwrap(torch.compile(net)) is net
+        True
+    """
+    # PEFT and torch.compile are not imported, because each takes seconds.
+    if isinstance(net, HOLD_MODULE):
+        return unwrap(cast(nn.Module, net.module))
+    if isinstance(net, nn.Module) and "_orig_mod" in net._modules:  # torch.compile
+        return unwrap(cast(nn.Module, net._orig_mod))
+    get_base_model: Any = getattr(net, "get_base_model", None)
+    if get_base_model is not None and type(net).__module__.startswith("peft."):
+        return unwrap(get_base_model())
+    return cast(Denoiser, net)
+
+
+def as_denoiser(net: Denoiser | nn.Module) -> Denoiser:
+    """Return a network with `mask_id` and `supports_slots`, which a wrapper may lack. It is called as it is.
+
+    Raises:
+        ValueError: the network has no `mask_id`.
+    """
+    inner = unwrap(net)
+    if not hasattr(inner, "mask_id"):
+        fix = "Set it to the id that masked slots receive, such as the vocabulary size"
+        raise ValueError(f"net={type(inner).__name__}: has no mask_id. {fix}.")
+    return inner if inner is net else Wrapped(net, inner.mask_id, supports_slots(inner))

@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from latent_tokens.core.annealing import draw_hidden
+from latent_tokens.core.attention import Rule, is_cacheable
+from latent_tokens.core.denoiser import Denoiser, as_denoiser
 from latent_tokens.core.layout import Layout
-from latent_tokens.core.methods import Denoiser, Method
-from latent_tokens.core.wrappers import as_denoiser
+from latent_tokens.core.method import Method
 
 
 @dataclass(frozen=True)
@@ -137,3 +137,22 @@ def weighted_nll(net: Denoiser, method: Method, batch: TrainingBatch) -> Float[T
     targets = batch.tokens.gather(1, batch.layout.positions)[batch.scored]
     nll = F.cross_entropy(logits.float(), targets, reduction="none")
     return (nll * batch.weight[:, None].expand_as(batch.scored)[batch.scored]).sum()
+
+
+def draw_hidden(layout: Layout, openness: float, generator: torch.Generator) -> Bool[Tensor, "B S S"]:
+    """Return which entries of the mask are hidden: those after the query slot, unless they are open.
+
+    Each of them is open with probability `openness`, in each row by itself. At 0 the mask is the causal one,
+    at 1 that of the method (DiffuLLaMA, arXiv 2410.17891).
+    """
+    batch, slots = layout.positions.shape
+    noise = torch.rand(batch, slots, slots, generator=generator, device=generator.device)
+    later = layout.slots > layout.slots[:, None]  # (S, S)
+    return later & (noise >= openness).to(later.device)
+
+
+def check_anneal(steps: int | None, rule: Rule) -> None:
+    """Raise ValueError if a run has steps of annealing, and its rule has no entry after the query slot."""
+    if steps is not None and is_cacheable(rule):
+        problem = f"the rule {getattr(rule, '__name__', rule)} hides all later slots already"
+        raise ValueError(f"anneal={steps}: {problem}. Leave anneal out.")

@@ -3,20 +3,29 @@
 An order is a permutation of the positions per row: clean ones first, as decoded, then the masked ones. A
 function that makes one takes the given positions, and may take `draw`, which returns fresh noise: uniform in
 [0, 1), one line per row. A 1 ends a line, and leaves its entry where it is.
+
+Blocks of positions, position // b, are decoded from left to right by `blockwise`.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import product
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from latent_tokens.checks import check_int
+
 Noise = Float[Tensor, "B N"]
+
+
 Draw = Callable[[], Noise]
+
+
 Order = Callable[..., Int[Tensor, "B L"]]
 """(known[, draw]) -> a permutation per row.
 
@@ -183,3 +192,85 @@ def promote(
 def is_permutation(order: Tensor) -> bool:
     """Return whether each row of `order` names each of 0..L-1 exactly once."""
     return bool((order.sort(dim=1).values == torch.arange(order.shape[1], device=order.device)).all())
+
+
+def shuffle_masked(
+    order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], num_masked: Int[Tensor, " B"], noise: Noise
+) -> Int[Tensor, "B L"]:
+    """Shuffle the masked tokens of the input, `num_masked` after the clean ones (D-40, shuffled slots)."""
+    index = torch.arange(order.shape[1], device=order.device)
+    return shuffle(order, num_clean, noise.masked_fill(index >= num_masked[:, None], 1.0))
+
+
+@dataclass(frozen=True)
+class Blockwise:
+    """The order that `blockwise` returns."""
+
+    block: int
+
+    @property
+    def __name__(self) -> str:
+        return f"blockwise({self.block})"
+
+    def __call__(self, known: Bool[Tensor, "B L"], noise: Noise | Draw) -> Int[Tensor, "B L"]:
+        """Return the known positions, then the others by block, each block as the noise shuffles it."""
+        order = any_order(known, noise)
+        is_known = known.gather(1, order)
+        block = (order // self.block).masked_fill(is_known, -1)  # (B, L): that of each entry of the order
+        return order.gather(1, block.argsort(dim=1, stable=True))
+
+
+def blockwise(block: int) -> Blockwise:
+    """Return the order of blocks of positions from left to right, in any order within a block.
+
+    Candidates are then of one block, and so are the tokens that a step decodes. With `mdm` this is the
+    semi-autoregressive sampling of LLaDA.
+
+    Args:
+        block: the number of positions of a block.
+
+    Example:
+        >>> noise = torch.rand(1, 6)
+        >>> blockwise(3)(torch.zeros(1, 6, dtype=torch.bool), noise).tolist()[0][3:] != [0, 1, 2]
+        True
+    """
+    check_int("block", block, 1)
+    return Blockwise(block)
+
+
+def block_of(function: object) -> int | None:
+    """Return the size of the blocks that an order or a rule has, its attribute `block`, or None."""
+    return getattr(function, "block", None)
+
+
+def block_ends(order: Int[Tensor, "B L"], block: int) -> Int[Tensor, "B L"]:
+    """Return for each entry of an order the index after the last entry of its block.
+
+    The masked entries are by block.
+    """
+    length = order.shape[1]
+    blocks = order // block
+    is_last = torch.ones_like(order, dtype=torch.bool)
+    is_last[:, :-1] = blocks[:, 1:] != blocks[:, :-1]
+    after = torch.arange(1, length + 1, device=order.device)
+    return torch.where(is_last, after, length).flip(1).cummin(1).values.flip(1)
+
+
+def rest_of_block(order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], block: int) -> Int[Tensor, " B"]:
+    """Return how many entries of the order from `num_clean` on are of the block of the first of them."""
+    first = num_clean.clamp(max=order.shape[1] - 1)[:, None]
+    return block_ends(order, block).gather(1, first)[:, 0] - num_clean
+
+
+def check_blocks(
+    order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], lengths: Int[Tensor, " B"], block: int
+) -> None:
+    """Raise ValueError if the masked entries of an order are not by block, from left to right."""
+    index = torch.arange(order.shape[1] - 1, device=order.device)
+    is_pair = (index >= num_clean[:, None]) & (index + 1 < lengths[:, None])
+    blocks = order // block
+    if (is_pair & (blocks[:, 1:] < blocks[:, :-1])).any():
+        raise ValueError(
+            f"order: this method decodes blocks of {block} positions from left to right. "
+            f"Use order=blockwise({block}), or a mdm or scdm model."
+        )

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from latent_tokens.checks import check_choice, check_int
-from latent_tokens.core.methods import Denoiser, Method
+from latent_tokens.core.denoiser import Denoiser
+from latent_tokens.core.method import Method
 from latent_tokens.core.order import Order, first_order, is_random
-from latent_tokens.core.streams import Streams
+from latent_tokens.core.state import Streams
 from latent_tokens.evaluation.held_out import schedule_for
 from latent_tokens.network.likelihood import token_scores
 

@@ -17,10 +17,9 @@ from latent_tokens.checkpoints.pretrained import check_fits
 from latent_tokens.checks import changed
 from latent_tokens.configs import EvalConfig, Precision
 from latent_tokens.core.cost import relative_cost
-from latent_tokens.core.decoding import Decoding, Step, blocks_of
-from latent_tokens.core.decoding_checks import check_decoding
-from latent_tokens.core.methods import Method
-from latent_tokens.core.wrappers import unwrap
+from latent_tokens.core.decoding import Decoding, Step, blocks_of, check_decoding
+from latent_tokens.core.denoiser import unwrap
+from latent_tokens.core.method import Method
 from latent_tokens.data.datasets import fingerprint
 from latent_tokens.evaluation.intervals import wilson
 from latent_tokens.evaluation.origin import trained_run
@@ -38,8 +37,8 @@ from latent_tokens.evaluation.settings import (
     shown_candidates,
     shown_latents,
 )
-from latent_tokens.network.contract import check_once
-from latent_tokens.network.precision import warn_if_slow
+from latent_tokens.network.check import check_once
+from latent_tokens.network.kernels import warn_if_slow
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
 from latent_tokens.storage import provenance

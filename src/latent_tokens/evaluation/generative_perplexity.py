@@ -23,7 +23,7 @@ from latent_tokens.evaluation.problems import device_of, policy_for
 from latent_tokens.evaluation.results import in_percent
 from latent_tokens.evaluation.rows import Measured, Row, joined
 from latent_tokens.evaluation.settings import row_settings
-from latent_tokens.network.precision import warn_if_slow
+from latent_tokens.network.kernels import warn_if_slow
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import counting
 from latent_tokens.storage import provenance

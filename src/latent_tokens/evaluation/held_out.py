@@ -11,12 +11,19 @@ from numpy.typing import NDArray
 
 from latent_tokens.checks import check_choice
 from latent_tokens.configs.sampling import block_in
-from latent_tokens.core.blocks import block_of, blockwise
 from latent_tokens.core.decoding import Count
-from latent_tokens.core.methods import Method
-from latent_tokens.core.order import Order, any_order, first_order, is_random, left_to_right
+from latent_tokens.core.method import Method
+from latent_tokens.core.order import (
+    Order,
+    any_order,
+    block_of,
+    blockwise,
+    first_order,
+    is_random,
+    left_to_right,
+)
 from latent_tokens.core.policies import LatentPolicy, nearest
-from latent_tokens.core.streams import Streams
+from latent_tokens.core.state import Streams
 from latent_tokens.data.splits import chunks_of
 from latent_tokens.data.tensors import as_tensors
 from latent_tokens.evaluation.problems import device_of

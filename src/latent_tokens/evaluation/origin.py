@@ -10,7 +10,7 @@ from latent_tokens.evaluation.rows import TrainedRun
 from latent_tokens.storage import read_description
 
 if TYPE_CHECKING:
-    from latent_tokens.core.methods import Denoiser
+    from latent_tokens.core.denoiser import Denoiser
 
 KEYS: Final = {"size": "size", "train_seed": "seed", "train_steps": "steps"}
 """Keys of a row, and the settings of `TrainConfig` that they store."""

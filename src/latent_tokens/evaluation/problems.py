@@ -15,8 +15,7 @@ from torch import Tensor
 from latent_tokens.configs import EvalConfig, Split
 from latent_tokens.core.cost import most_tokens
 from latent_tokens.core.decoding import Decoding, Generated, Step
-from latent_tokens.core.policies import LatentPolicy
-from latent_tokens.core.relevance import influence, relevant
+from latent_tokens.core.policies import LatentPolicy, influence, relevant
 from latent_tokens.data.datasets import load_data
 from latent_tokens.data.splits import make_problems, make_splits
 from latent_tokens.data.tensors import as_numpy, as_tensors

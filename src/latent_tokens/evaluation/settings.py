@@ -13,12 +13,18 @@ from latent_tokens.configs import (
     SamplingConfig,
 )
 from latent_tokens.configs.sampling import block_in
-from latent_tokens.core.blocks import block_of, blockwise
-from latent_tokens.core.confidence import Confidence, entropy, margin, top_prob
-from latent_tokens.core.decoding import Count, Decoding, growing
-from latent_tokens.core.decoding_checks import is_off_distribution
-from latent_tokens.core.methods import Method, name_of
-from latent_tokens.core.order import Order, any_order, left_to_right
+from latent_tokens.core.decoding import (
+    Confidence,
+    Count,
+    Decoding,
+    entropy,
+    growing,
+    is_off_distribution,
+    margin,
+    top_prob,
+)
+from latent_tokens.core.method import Method, name_of
+from latent_tokens.core.order import Order, any_order, block_of, blockwise, left_to_right
 from latent_tokens.core.policies import LatentPolicy, adjacent, decaying, distant, nearest, random
 from latent_tokens.evaluation.rows import RowSettings, labeled
 from latent_tokens.tasks import Language

@@ -11,8 +11,8 @@ from latent_tokens.checkpoints.opening import check_learned, learned_task, model
 from latent_tokens.checkpoints.pretrained import find, from_pretrained
 from latent_tokens.checks import check_settings
 from latent_tokens.configs import TrainConfig
-from latent_tokens.core.methods import Method, name_of
-from latent_tokens.core.wrappers import unwrap
+from latent_tokens.core.denoiser import unwrap
+from latent_tokens.core.method import Method, name_of
 from latent_tokens.model.model import Model
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted

@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike
 from latent_tokens.checkpoints.pretrained import check_fits
 from latent_tokens.checks import changed, check_choice
 from latent_tokens.configs import EvalConfig, SamplingConfig
-from latent_tokens.core.decoding import Decoding
-from latent_tokens.core.decoding_checks import is_off_distribution
-from latent_tokens.core.methods import Method
+from latent_tokens.core.decoding import Decoding, is_off_distribution
+from latent_tokens.core.method import Method
 from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.evaluators import judge_of
 from latent_tokens.evaluation.generative_perplexity import evaluate_text

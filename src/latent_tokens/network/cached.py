@@ -12,13 +12,10 @@ from torch import Tensor, nn
 
 from latent_tokens.core.attention import agree, causal, dense_mask
 from latent_tokens.core.layout import Layout
-from latent_tokens.core.methods import Method
-from latent_tokens.core.plan import PlannedStep
-from latent_tokens.network.block import Block, indices, merge_heads
-from latent_tokens.network.compiling import begin_pass
-from latent_tokens.network.kernels import MANY_ROWS, attend, attend_last, has_hooks
-from latent_tokens.network.rotary import Rotation, apply_rotary
-from latent_tokens.network.transformer import Transformer
+from latent_tokens.core.method import Method
+from latent_tokens.core.state import PlannedStep
+from latent_tokens.network.kernels import MANY_ROWS, attend, attend_last, begin_pass, has_hooks
+from latent_tokens.network.transformer import Block, Rotation, Transformer, apply_rotary, indices, merge_heads
 
 
 class Layer(Protocol):

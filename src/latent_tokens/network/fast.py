@@ -18,24 +18,19 @@ from torch import Tensor, nn
 from latent_tokens.checks import changed
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import agree, bidirectional, dense_mask, is_cacheable
-from latent_tokens.core.blocks import block_of
 from latent_tokens.core.decoding import Decoding, Generated, Step
+from latent_tokens.core.denoiser import Denoiser, as_denoiser, supports_slots, unwrap
 from latent_tokens.core.layout import Layout
-from latent_tokens.core.methods import Denoiser, Method, supports_slots
-from latent_tokens.core.plan import PlannedStep
+from latent_tokens.core.method import METHODS, Method
+from latent_tokens.core.order import block_of
 from latent_tokens.core.sampling import Stop, decode, finish
-from latent_tokens.core.state import State, start
-from latent_tokens.core.wrappers import as_denoiser, unwrap
-from latent_tokens.network.arguments import check_method, check_tensor
-from latent_tokens.network.block import select_slots
-from latent_tokens.network.buckets import bucket_by_length
+from latent_tokens.core.state import PlannedStep, State, start
 from latent_tokens.network.cached import CachedDecoder
-from latent_tokens.network.contract import check_once
-from latent_tokens.network.hf import HuggingFaceDenoiser
-from latent_tokens.network.hf_cache import CachedModel, supports_cache
+from latent_tokens.network.check import check_once
+from latent_tokens.network.hf import CachedModel, HuggingFaceDenoiser, supports_cache
 from latent_tokens.network.kernels import has_hooks, packed_weights
-from latent_tokens.network.memory import decoding_rows
-from latent_tokens.network.transformer import Transformer
+from latent_tokens.network.memory import bucket_by_length, decoding_rows
+from latent_tokens.network.transformer import Transformer, select_slots
 
 TABLE_BYTES = 1 << 28  # the size limit of the first layer's table
 
@@ -210,3 +205,34 @@ class FastCandidateLogits:
         selection = select_slots(is_candidate, ids.device)
         length = tokens.shape[1]
         return self.net.forward_at(ids, layout.positions, mask, selection, self.table, length)
+
+
+def check_method(net: object, method: object) -> Method:
+    """Return the method, by default that of the net.
+
+    Raises:
+        ValueError: it is not a `Method`, or the net has none.
+    """
+    if method is None:
+        method = getattr(net, "method", None)
+        if method is None:
+            raise ValueError("method=None: the net has no method. Use one of METHODS.")
+    if isinstance(method, Method):
+        return method
+    if isinstance(method, str) and method in METHODS:
+        raise ValueError(f"method={method}: must be a Method. Use METHODS[{method!r}].")
+    fix = "Use generate(net, net.method, tokens, known), or load(NAME).generate(PROMPT)."
+    raise ValueError(f"method={type(method).__name__}: must be a Method. {fix}")
+
+
+def check_tensor(name: str, value: object) -> Tensor:
+    """Return a tensor. Raise ValueError if it is not one."""
+    if isinstance(value, Tensor):
+        return value
+    problem = f"{name}={type(value).__name__}: must be a tensor"
+    if value is None:
+        raise ValueError(f"{problem}. Use generate(net, net.method, tokens, known).")
+    raise ValueError(f"{problem}. Use torch.as_tensor, or load(NAME).generate(PROMPT).")
+
+
+# A row joins a bucket if it is at most this many times as long as the bucket's shortest row.

@@ -1,11 +1,10 @@
-"""Networks of `transformers` as denoisers: a subset of the positions in any order, under any attention rule.
-
-All of them take position ids, and pass a mask of four dimensions on as it is.
-"""
+"""Language models of transformers behind the contract of a `Denoiser`, with adapters and a KV cache."""
 
 from __future__ import annotations
 
 import inspect
+from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -14,17 +13,107 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, create_mask
 
-from latent_tokens.checks import check_choice
-from latent_tokens.core.methods import METHODS, Method
-from latent_tokens.network.hf_model import add_row, bos_token, check_mask_id, check_model, sliding_window
+from latent_tokens.checks import check_choice, check_int
+from latent_tokens.configs import LoraTargets
+from latent_tokens.core.attention import is_cacheable, visible
+from latent_tokens.core.denoiser import exclude_mask_token
+from latent_tokens.core.layout import Layout
+from latent_tokens.core.method import METHODS, Method
+from latent_tokens.core.state import PlannedStep
 
 if TYPE_CHECKING:
+    from torch.nn.modules.module import _IncompatibleKeys
     from transformers import PreTrainedModel
     from transformers.cache_utils import Cache
 
-    from latent_tokens.network.hf_adapter import Adapter
+
+# The values of `config.model_type` that are tested. Others may ignore positions or parts of a mask.
+FAMILIES = (
+    "bert", "eurobert", "gemma3_text", "gpt2", "gpt_neox", "llama", "mistral", "modernbert", "olmo2",
+    "qwen2", "qwen3", "smollm3",
+)  # fmt: skip
+
+
+def sliding_window(model: PreTrainedModel) -> int | None:
+    """Return how far a layer with a sliding window does not attend, in positions, or None without one."""
+    config = model.config
+    if "sliding_attention" not in getattr(config, "layer_types", ["sliding_attention"]):
+        return None
+    window: int | None = getattr(config, "sliding_window", None)
+    # ModernBERT counts to each side, and includes the last position.
+    return window + 1 if window is not None and config.model_type == "modernbert" else window
+
+
+def check_model(model: PreTrainedModel) -> None:
+    """Raise ValueError if the model is not a language model that the adapter is tested with."""
+    name = type(model).__name__
+    config = getattr(model, "config", None)
+    family = getattr(config, "model_type", None)
+    is_language_model = name.endswith(("ForCausalLM", "ForMaskedLM", "LMHeadModel"))
+    if family not in FAMILIES or not is_language_model:
+        raise ValueError(
+            f"model={name}: not a language model that is tested. Use one of {', '.join(FAMILIES)}, "
+            "ForCausalLM or ForMaskedLM."
+        )
+    attention = model.config._attn_implementation
+    if attention not in ("sdpa", "eager"):
+        raise ValueError(
+            f"attn_implementation={attention}: takes no mask of slots. Load the model with sdpa or eager."
+        )
+
+
+def check_mask_id(
+    model: PreTrainedModel,
+    mask_id: int,
+    name: str = "mask_id",
+    fix: str = "Use the id of a reserved one, or None to add a row.",
+) -> None:
+    """Raise ValueError if an id is not of the vocabulary, or is a token that the model uses.
+
+    `name` is the setting that has the id, and `fix` tells which ids are possible.
+    """
+    check_int(name, mask_id, 0)
+    vocab_size = model.config.vocab_size
+    if mask_id >= vocab_size:
+        raise ValueError(f"{name}={mask_id}: the vocabulary has {vocab_size} tokens. {fix}")
+    for kind in ("bos", "eos", "pad"):
+        token = getattr(model.config, f"{kind}_token_id", None)
+        if mask_id in (token if isinstance(token, list) else [token]):
+            raise ValueError(f"{name}={mask_id}: is the {kind} token of the model. {fix}")
+
+
+def bos_token(model: PreTrainedModel) -> int:
+    """Return the id in front of a text, BOS or else EOS. Raise ValueError if the vocabulary has neither."""
+    for kind in ("bos", "eos"):
+        token = getattr(model.config, f"{kind}_token_id", None)
+        if isinstance(token, list):  # several tokens end a text
+            token = next(iter(token), None)
+        if isinstance(token, int) and 0 <= token < model.config.vocab_size:
+            return token
+    raise ValueError("readout=shifted: the model has no BOS token. Set bos_token_id of its config.")
+
+
+@torch.no_grad()
+def add_row(model: PreTrainedModel) -> None:
+    """Add a token to the vocabulary. Its embeddings are the mean of the others.
+
+    The model gets a config of its own, as that of the caller may be shared with other models.
+    """
+    config = model.config
+    copied = deepcopy(config)
+    for module in model.modules():
+        if getattr(module, "config", None) is config:
+            cast("PreTrainedModel", module).config = copied
+    model.resize_token_embeddings(model.config.vocab_size + 1, mean_resizing=False)
+    layers = [model.get_input_embeddings(), model.get_output_embeddings()]  # type: ignore[no-untyped-call]
+    for layer in layers:
+        weight = cast(Tensor, layer.weight)  # with tied embeddings, the same of both layers
+        weight[-1] = weight[:-1].float().mean(0).to(weight.dtype)
+
 
 CACHE_ARGUMENTS = ("cache", "past_key_values")  # that of transformers 5.24, and the one before it
+
+
 OWN_METHODS = {
     "in_place": METHODS["mdm"],
     "left": METHODS["mdm-left"],
@@ -196,3 +285,196 @@ class HuggingFaceDenoiser(nn.Module):
             return mask[:, None]
         zeros = torch.zeros(mask.shape, dtype=self.model.dtype, device=mask.device)
         return zeros.masked_fill(~mask, -torch.inf)[:, None]
+
+
+OF_ATTENTION = {"attn", "self_attn", "attention"}
+"""Names of modules whose linear layers are the projections of attention, in every tested family."""
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A LoRA adapter, and the model that it belongs to."""
+
+    rank: int
+    targets: LoraTargets
+    base: str  # the directory or the name of the model
+    base_sha256: str  # of its weights
+
+
+def freeze_embeddings(net: HuggingFaceDenoiser) -> None:
+    """Freeze the embeddings and the head of a network, except for the embedding of MASK.
+
+    Its gradient alone is computed, not that of the other rows. If they are frozen, nothing changes.
+    """
+    if net.has_frozen_embeddings:
+        return
+    net.has_frozen_embeddings = True
+    embeddings = net.model.get_input_embeddings()
+    for layer in (embeddings, net.model.get_output_embeddings()):  # type: ignore[no-untyped-call]
+        layer.requires_grad_(False)
+    if net.readout != "shifted":
+        weight = cast(Tensor, embeddings.weight)
+        net.mask_row = nn.Parameter(weight[net.mask_id].detach().clone())
+
+
+def add_lora(net: HuggingFaceDenoiser, adapter: Adapter) -> None:
+    """Freeze a network, and add a LoRA adapter (arXiv 2106.09685) to its linear layers.
+
+    The adapter changes nothing before it is trained. Its scale is 1. `state_dict` then has the adapter and
+    the row of MASK alone, and `load_state_dict` leaves out the rest.
+
+    Raises:
+        ValueError: peft is not installed.
+    """
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError:
+        raise ValueError(
+            f"lora={adapter.rank}: peft is not installed. Install it from a clone (pip install -e '.[lora]')."
+        ) from None
+    layers = linear_layers(net.model, adapter.targets)
+    is_transposed = not isinstance(next(iter(layers.values())), nn.Linear)
+    config = LoraConfig(
+        r=adapter.rank, lora_alpha=adapter.rank, target_modules=list(layers), fan_in_fan_out=is_transposed
+    )
+    inject_adapter_in_model(config, net.model)
+    freeze_embeddings(net)
+    net.adapter = adapter
+    net.register_state_dict_post_hook(keep_adapter)  # type: ignore[no-untyped-call]
+    net.register_load_state_dict_post_hook(expect_adapter)  # type: ignore[no-untyped-call]
+
+
+def linear_layers(model: PreTrainedModel, targets: LoraTargets) -> dict[str, nn.Module]:
+    """Return the linear layers of a model by name, without its head: those of attention, or all."""
+    from transformers.pytorch_utils import Conv1D
+
+    head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+    layers: dict[str, nn.Module] = {
+        name: layer
+        for name, layer in model.named_modules()
+        if isinstance(layer, nn.Linear | Conv1D) and layer is not head
+    }
+    if targets == "all":
+        return layers
+    return {name: layer for name, layer in layers.items() if OF_ATTENTION & set(name.split("."))}
+
+
+def is_of_adapter(name: str) -> bool:
+    """Return whether a weight is one of an adapter, or the row of MASK."""
+    return ".lora_" in name or name.endswith("mask_row")
+
+
+def keep_adapter(net: nn.Module, tensors: dict[str, Tensor], prefix: str, metadata: dict[str, int]) -> None:
+    """Remove the weights of the base from a state_dict."""
+    for name in [name for name in tensors if name.startswith(prefix) and not is_of_adapter(name)]:
+        del tensors[name]
+
+
+def expect_adapter(net: nn.Module, keys: _IncompatibleKeys) -> None:
+    """Remove the weights of the base from those that load_state_dict misses."""
+    keys.missing_keys[:] = [name for name in keys.missing_keys if is_of_adapter(name)]
+
+
+@torch.no_grad()
+def merged(net: HuggingFaceDenoiser) -> PreTrainedModel:
+    """Return a copy of a network's model, with an adapter and the row of MASK merged into its weights."""
+    model = deepcopy(net.model)
+    if net.adapter is not None:
+        from peft.tuners.tuners_utils import BaseTunerLayer
+
+        layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, BaseTunerLayer)]
+        for name, layer in layers:
+            layer.merge()
+            model.set_submodule(name, layer.get_base_layer())
+    if net.mask_row is not None:
+        weight = cast(Tensor, model.get_input_embeddings().weight)
+        weight[net.mask_id] = net.mask_row
+    return model
+
+
+def supports_cache(net: HuggingFaceDenoiser, method: Method) -> bool:
+    """Return whether the cache is exact for a network: a decoder in eval mode, under a causal rule.
+
+    The readout "left" reads slots that it would have dropped. Hooks on the network, and the forward of a
+    subclass, would not be called. Those of `net.model` are.
+    """
+    is_exact = is_cacheable(method.attention) and method.readout != "left"
+    is_plain = type(net) is HuggingFaceDenoiser and not (net._forward_hooks or net._forward_pre_hooks)
+    return net.cache_argument is not None and not net.training and is_exact and is_plain
+
+
+class CachedModel:
+    """Computes the candidates' logits of some rows, step after step (a `sampling.CandidateLogits`).
+
+    It keeps keys and values that never change: those of clean slots, and with a shifted readout those of all
+    slots. Rows may have different numbers of them. In a row with fewer, no slot attends to the padding.
+
+    Args:
+        net: the network, a decoder.
+        method: how it was trained. Its attention is cacheable.
+        rows: the rows to decode.
+    """
+
+    def __init__(self, net: HuggingFaceDenoiser, method: Method, rows: Int[Tensor, " R"]) -> None:
+        from transformers import DynamicCache
+
+        self.net = net
+        self.method = method
+        self.rows = rows
+        self.cache = DynamicCache()
+        self.num_cached = torch.zeros_like(rows)
+        self.slots = rows.new_empty(len(rows), 0)  # (R, P): the slot of each cached key, -1 for none
+        self.positions = rows.new_empty(len(rows), 0)  # (R, P): its position
+
+    def __call__(
+        self, plan: PlannedStep, tokens: Int[Tensor, "A L"], layout: Layout
+    ) -> Float[Tensor, "A K V"]:
+        rows, *_, num_candidates, _, _ = plan.on_device
+        if len(rows) < len(self.rows):
+            self.take(torch.isin(self.rows, rows))
+
+        # The new slots. A row with fewer repeats its last.
+        num_new = layout.num_shown - self.num_cached
+        rank = torch.arange(int(num_new.max()), device=rows.device)
+        new = self.num_cached[:, None] + rank.minimum(num_new[:, None] - 1)  # (A, Q)
+        ids = self.method.input_ids(tokens, layout, self.net.mask_id).gather(1, new)
+        positions = layout.positions.gather(1, new)
+
+        # They attend by the rule to cached and new slots.
+        keys = torch.cat([self.slots, new.masked_fill(rank >= num_new[:, None], -1)], dim=1)  # (A, P + Q)
+        key_positions = torch.cat([self.positions, positions], dim=1)
+        num_clean = layout.num_clean[:, None, None]
+        num_shown = layout.num_shown[:, None, None]
+        mask = visible(self.method.attention, new[:, :, None], keys[:, None, :], num_clean, num_shown)
+        mask &= keys[:, None, :] >= 0
+
+        # The candidates are the last slots. A row with fewer candidates repeats its last.
+        candidate = torch.arange(int(num_candidates.max()), device=rows.device)
+        at = (num_new - num_candidates)[:, None] + candidate.minimum(num_candidates[:, None] - 1)  # (A, K)
+        columns, column_of = torch.unique(at, return_inverse=True)
+        logits = self.net.logits_of(ids, positions, mask, key_positions, columns, self.cache)  # (A, C, V)
+        logits = logits.gather(1, column_of[:, :, None].expand(-1, -1, logits.shape[-1]))
+
+        # Of the cache, keep what never changes.
+        num_fixed = layout.num_shown if self.method.readout == "shifted" else layout.num_clean
+        num_kept = self.slots.shape[1] + int((num_fixed - self.num_cached).max())
+        self.slots = keys[:, :num_kept].masked_fill(keys[:, :num_kept] >= num_fixed[:, None], -1)
+        self.positions = key_positions[:, :num_kept]
+        self.num_cached = num_fixed
+        self.index_cache((slice(None), slice(None), slice(num_kept)))
+        return exclude_mask_token(self.net.mask_id, logits).double()
+
+    def take(self, lines: Bool[Tensor, " R"]) -> None:
+        """Keep some rows only."""
+        self.rows = self.rows[lines]
+        self.num_cached = self.num_cached[lines]
+        self.slots = self.slots[lines]
+        self.positions = self.positions[lines]
+        self.index_cache((lines,))
+
+    def index_cache(self, index: tuple[slice | Tensor, ...]) -> None:
+        """Keep a part of the keys and values, (R, H, P, C), of every layer."""
+        layer: Any  # the type of `transformers` allows layers without keys
+        for layer in self.cache.layers:
+            layer.keys = layer.keys[index]
+            layer.values = layer.values[index]

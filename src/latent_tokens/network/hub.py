@@ -14,6 +14,7 @@ import torch
 if TYPE_CHECKING:
     from latent_tokens.network.transformer import Transformer
 
+
 HUB_METHODS = "latent_tokens.sharing.hub_methods"
 
 

@@ -1,4 +1,4 @@
-"""The linear layer and attention, each in the form that is fastest on its device."""
+"""The linear layer and attention in the form that is fastest on a device, precision and torch.compile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import TypeGuard, cast
+from typing import Any, TypeGuard, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -14,14 +14,25 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from latent_tokens.network.precision import bf16_is_fast
+from latent_tokens.configs import Precision, PrecisionSetting
+from latent_tokens.progress import CONSOLE
 
 # Up to this many rows, a product with the weights in front is a sixth faster on a CPU in float32.
 FEW_ROWS = 64
+
+
 FEW_QUERIES = 8  # of a sequence, in `attend_last`
+
+
 MANY_ROWS = 8  # sequences from which cached decoding is worth a form of its own
+
+
 EVERY = slice(None)
+
+
 PackedWeights = dict[tuple[nn.Module, int | None, int | None], Tensor]  # by layer, first and last output
+
+
 PACKED: ContextVar[PackedWeights | None] = ContextVar("packed weights", default=None)
 
 
@@ -145,3 +156,85 @@ def compiled_flex_attention(device: str) -> Callable[..., Tensor]:
     """
     kernel = flex_attention if device == "cpu" else torch.compile(flex_attention)
     return cast(Callable[..., Tensor], kernel)
+
+
+def bf16_is_fast() -> bool:
+    """Return whether the CPU multiplies matrices in bf16 in hardware: AVX512-BF16 or AMX.
+
+    Other CPUs convert each number on the way, which can take 100 times as long as fp32.
+    """
+    if hasattr(torch.cpu, "get_capabilities"):  # PyTorch 2.7 has the two private functions only
+        capabilities = torch.cpu.get_capabilities()
+        return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+def resolve_precision(precision: PrecisionSetting, device: torch.device) -> Precision:
+    """Return the format that a setting stands for. auto is bf16 where it is fast, and fp32 elsewhere.
+
+    Example:
+        resolve_precision("auto", torch.device("cpu"))  # "bf16" on a CPU with AVX512-BF16 or AMX
+    """
+    if precision != "auto":
+        return precision
+    return "bf16" if device.type != "cpu" or bf16_is_fast() else "fp32"
+
+
+def precision_reason(device: torch.device) -> str:
+    """Return why auto is what it is on a device, in words."""
+    if device.type != "cpu":
+        return "the device is an accelerator"
+    if bf16_is_fast():
+        return "the CPU has AVX512-BF16 or AMX"
+    return "the CPU has neither AVX512-BF16 nor AMX"
+
+
+def warn_if_slow(precision: Precision, device: torch.device) -> None:
+    """Print a line if the format is bf16 on a CPU that lacks the instructions for it."""
+    if precision == "bf16" and device.type == "cpu" and not bf16_is_fast():
+        reason = precision_reason(device)
+        line = f"precision bf16: many times slower than fp32 here, because {reason}"
+        CONSOLE.print(line, highlight=False, soft_wrap=True)
+
+
+R = TypeVar("R")
+
+
+MOST_COMPILATIONS = 64  # of one function in a process: each width, precision and gradient mode takes one
+
+
+@cache
+def compiled(function: Callable[..., R], device: str) -> Callable[..., R]:
+    """Return a function compiled as one graph for any number of rows, on CUDA with CUDA graphs.
+
+    It is the same compiled function for every block.
+    """
+    limits: Any = torch._dynamo.config
+    limits.recompile_limit = max(limits.recompile_limit, MOST_COMPILATIONS)
+    mode = "reduce-overhead" if device == "cuda" else None
+    return torch.compile(function, dynamic=True, fullgraph=True, mode=mode)
+
+
+def compile_blocks(net: nn.Module) -> None:
+    """Let the blocks of a network run compiled, in training and decoding.
+
+    Attention runs as before. The results differ by rounding. The first call takes seconds, and on a CPU a
+    C++ compiler.
+
+    Raises:
+        ValueError: the network has no blocks of ours.
+
+    Example:
+        >>> compile_blocks(net)
+    """
+    blocks: list[Any] = [module for module in net.modules() if hasattr(module, "compiled")]
+    if not blocks:
+        raise ValueError(f"net={type(net).__name__}: has no blocks to compile. Use a Transformer.")
+    for block in blocks:
+        block.compiled = True
+
+
+def begin_pass(block: nn.Module, device: torch.device) -> None:
+    """Start the forward pass of a network. CUDA graphs keep its results until the next one starts."""
+    if device.type == "cuda" and getattr(block, "compiled", False):
+        torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]

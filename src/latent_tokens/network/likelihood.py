@@ -10,16 +10,15 @@ from torch import Tensor, nn
 
 from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.decoding import Count
+from latent_tokens.core.denoiser import Denoiser, unwrap
 from latent_tokens.core.likelihood import Report, TokenScores, fits_one_pass, score_tokens
-from latent_tokens.core.methods import Denoiser, Method
+from latent_tokens.core.method import Method
 from latent_tokens.core.order import is_random
 from latent_tokens.core.policies import LatentPolicy, nearest
 from latent_tokens.core.sampling import CandidateLogits
-from latent_tokens.core.streams import Streams
-from latent_tokens.core.wrappers import unwrap
+from latent_tokens.core.state import Streams
 from latent_tokens.network.fast import FastCandidateLogits, is_plain, qkv_table
-from latent_tokens.network.hf import HuggingFaceDenoiser
-from latent_tokens.network.hf_cache import CachedModel, supports_cache
+from latent_tokens.network.hf import CachedModel, HuggingFaceDenoiser, supports_cache
 from latent_tokens.network.transformer import Transformer
 
 

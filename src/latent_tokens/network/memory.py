@@ -1,18 +1,58 @@
-"""The number of rows of a batch that a network computes at once, so that any batch fits into memory."""
+"""Batches that fit into memory: rows of similar length, and as many as an estimate of their size allows."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
 
-from latent_tokens.core.wrappers import unwrap
+from latent_tokens.core.denoiser import unwrap
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
 
+MAX_RATIO = 1.125
+
+
+# A bucket of fewer slots takes rows of any length: a pass over these is not worth splitting.
+MIN_SLOTS = 1_024
+
+
+def bucket_by_length(lengths: Sequence[int], max_rows: Callable[[int], int]) -> list[list[int]]:
+    """Split rows into buckets of similar length.
+
+    Args:
+        lengths: the number of slots of each row.
+        max_rows: from the number of slots of a row to the largest number of such rows in one bucket.
+
+    Returns:
+        Row numbers, one list per bucket, from the shortest rows to the longest.
+
+    Example:
+        >>> bucket_by_length([1000, 10, 990], max_rows=lambda length: 2)
+        [[1, 2], [0]]
+    """
+    buckets: list[list[int]] = []
+    shortest = 0
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+        length = lengths[row]
+        bucket = buckets[-1] if buckets else []
+        too_long = length > MAX_RATIO * shortest and len(bucket) * length > MIN_SLOTS
+        if not bucket or too_long or len(bucket) >= max_rows(length):
+            bucket = []
+            buckets.append(bucket)
+            shortest = length
+        bucket.append(row)
+    return buckets
+
+
 DECODING_BYTES = 1 << 28  # on a CPU, where more does not make it faster
+
+
 TRAINING_BYTES = 1 << 32  # on a CPU
+
+
 DEVICE_SHARE = 0.5  # of an accelerator's memory
 
 

@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens.core.attention import attends_later
-from latent_tokens.core.blocks import block_of
+from latent_tokens.core.attention import Rule, attends_later
+from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.core.layout import Layout
-from latent_tokens.core.methods import Method, exclude_mask_token
-from latent_tokens.core.rule import Rule
+from latent_tokens.core.method import Method
+from latent_tokens.core.order import block_of
 from latent_tokens.network.transformer import Transformer
 
 

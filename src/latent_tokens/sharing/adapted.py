@@ -16,8 +16,7 @@ from latent_tokens.checkpoints.adapted import is_for_transformers, of_transforme
 from latent_tokens.checkpoints.layout_settings import copied_tokenizer
 from latent_tokens.checkpoints.pretrained import describe
 from latent_tokens.checks import first_line
-from latent_tokens.network.hf import HuggingFaceDenoiser
-from latent_tokens.network.hf_adapter import merged
+from latent_tokens.network.hf import HuggingFaceDenoiser, merged
 from latent_tokens.storage import Json, json_bytes, read_description, write_atomic
 
 

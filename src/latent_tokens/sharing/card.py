@@ -18,7 +18,7 @@ from latent_tokens.checkpoints.description import Origin, check_about
 from latent_tokens.checkpoints.pretrained import from_pretrained, shipped_names
 from latent_tokens.checks import one_line
 from latent_tokens.configs import DEFAULT_NUM_TRAIN, DEFAULT_SHAPE, MAY_CHANGE_ON_RESUME, TrainConfig
-from latent_tokens.core.methods import name_of
+from latent_tokens.core.method import name_of
 from latent_tokens.evaluation.report import as_markdown, order_in_words
 from latent_tokens.evaluation.rows import Row, labeled, metric_of
 from latent_tokens.network.hf import HuggingFaceDenoiser

@@ -13,10 +13,11 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from latent_tokens.core.attention import dense_mask
-from latent_tokens.core.methods import Method, exclude_mask_token
+from latent_tokens.core.denoiser import exclude_mask_token
+from latent_tokens.core.method import Method
 from latent_tokens.core.objective import corrupt
 from latent_tokens.data.tensors import as_tensors
-from latent_tokens.network.arguments import check_method
+from latent_tokens.network.fast import check_method
 from latent_tokens.sharing.model_inputs import IGNORED_LABEL
 from latent_tokens.tasks.examples import Example, stack
 

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from latent_tokens.core.decoding import Decoding, Step
-from latent_tokens.core.decoding_checks import is_off_distribution
+from latent_tokens.core.decoding import Decoding, Step, is_off_distribution
 from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sharing.model_inputs import check_inputs

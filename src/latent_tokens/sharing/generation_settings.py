@@ -11,10 +11,8 @@ from transformers import GenerationConfig, PretrainedConfig
 
 from latent_tokens.checks import check_int
 from latent_tokens.configs import OrderName, SamplingConfig
-from latent_tokens.core.decoding import Decoding
-from latent_tokens.core.decoding_checks import check_decoding
-from latent_tokens.core.methods import Method
-from latent_tokens.core.partition import equal_parts
+from latent_tokens.core.decoding import Decoding, check_decoding, equal_parts
+from latent_tokens.core.method import Method
 from latent_tokens.evaluation.settings import decoding_for
 from latent_tokens.tasks import TASKS, Language, Text
 

@@ -22,12 +22,11 @@ from latent_tokens.checkpoints.hugging_face import read_model
 from latent_tokens.checkpoints.pretrained import SHIPPED, describe, find, fingerprint, method_from
 from latent_tokens.checkpoints.saving import check_can_save
 from latent_tokens.checkpoints.tensor_files import read_tensor_file
-from latent_tokens.core.methods import name_of
+from latent_tokens.core.method import name_of
 from latent_tokens.evaluation.results import read_results
 from latent_tokens.evaluation.rows import Row
 from latent_tokens.network.hf import HuggingFaceDenoiser
-from latent_tokens.network.transformer import Transformer
-from latent_tokens.network.weight_names import stored_name
+from latent_tokens.network.transformer import Transformer, stored_name
 from latent_tokens.sharing.adapted import copied_tokenizer_of, write_for_transformers
 from latent_tokens.sharing.tokenizer_files import tokenizer_files
 from latent_tokens.storage import Json, read_description

@@ -15,7 +15,7 @@ from transformers.modeling_outputs import MaskedLMOutput
 
 from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.pretrained import build, find
-from latent_tokens.core.methods import exclude_mask_token
+from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.sharing.collator import weighted_cross_entropy
 from latent_tokens.sharing.generation import GeneratedOutput, StepCallback, decode_masked
 from latent_tokens.sharing.generation_settings import (

@@ -12,9 +12,8 @@ import torch
 from torch import nn
 
 from latent_tokens.checks import check_int
-from latent_tokens.core.decoding import Decoding
-from latent_tokens.core.decoding_checks import check_decoding, is_off_distribution
-from latent_tokens.core.methods import name_of
+from latent_tokens.core.decoding import Decoding, check_decoding, is_off_distribution
+from latent_tokens.core.method import name_of
 from latent_tokens.core.order import is_left_to_right
 from latent_tokens.evaluation.continuations import LikelihoodSettings, orders_of, suffix_of
 from latent_tokens.progress import counting

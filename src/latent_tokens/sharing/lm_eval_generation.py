@@ -13,10 +13,9 @@ from torch import Tensor
 
 from latent_tokens.checks import check_int
 from latent_tokens.core.decoding import Decoding
-from latent_tokens.core.methods import Denoiser
-from latent_tokens.core.wrappers import unwrap
+from latent_tokens.core.denoiser import Denoiser, unwrap
 from latent_tokens.evaluation.continuations import Continuation, padded
-from latent_tokens.network.contract import eval_mode
+from latent_tokens.network.check import eval_mode
 from latent_tokens.network.fast import generate
 from latent_tokens.sharing.text_model import TextModel
 

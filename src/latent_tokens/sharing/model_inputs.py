@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.core.layout import Layout
-from latent_tokens.core.methods import exclude_mask_token
 from latent_tokens.network.transformer import Transformer
 
 IGNORED_LABEL = -100  # as everywhere in transformers

@@ -18,15 +18,15 @@ from latent_tokens.checkpoints.hugging_face import FILES, is_of_transformers, re
 from latent_tokens.checkpoints.opening import learned_text
 from latent_tokens.checkpoints.own_network import check_attributes
 from latent_tokens.checkpoints.pretrained import check_fits, find, from_pretrained
-from latent_tokens.core.methods import Denoiser, Method
-from latent_tokens.core.wrappers import unwrap
+from latent_tokens.core.denoiser import Denoiser, unwrap
+from latent_tokens.core.method import Method
 from latent_tokens.evaluation.continuations import (
     Continuation,
     ContinuationScore,
     LikelihoodSettings,
     score_continuations,
 )
-from latent_tokens.network.contract import eval_mode
+from latent_tokens.network.check import eval_mode
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.sharing.text_codecs import Codec, TextCodec, TransformersCodec, read_codec
 from latent_tokens.tasks import Text

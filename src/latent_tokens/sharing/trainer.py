@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 from transformers import Trainer, TrainingArguments
 
-from latent_tokens.core.methods import Method
-from latent_tokens.core.wrappers import unwrap
+from latent_tokens.core.denoiser import unwrap
+from latent_tokens.core.method import Method
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sharing.collator import DiffusionCollator

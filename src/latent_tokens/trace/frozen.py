@@ -14,8 +14,8 @@ from torch import Tensor
 
 from latent_tokens.checkpoints.pretrained import SHIPPED
 from latent_tokens.core.attention import dense_mask
+from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.core.layout import Layout
-from latent_tokens.core.methods import exclude_mask_token
 from latent_tokens.data.tensors import as_tensors
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.tasks import Examples, Sudoku

@@ -10,9 +10,8 @@ from typing import cast
 from latent_tokens.checkpoints.pretrained import check_fits
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.cost import most_tokens
-from latent_tokens.core.decoding import Decoding, Generated, Step
-from latent_tokens.core.decoding_checks import check_decoding, is_off_distribution
-from latent_tokens.core.methods import Method, name_of
+from latent_tokens.core.decoding import Decoding, Generated, Step, check_decoding, is_off_distribution
+from latent_tokens.core.method import Method, name_of
 from latent_tokens.data.tensors import as_numpy, as_tensors
 from latent_tokens.evaluation.problems import Batch, decode_batch, device_of
 from latent_tokens.evaluation.settings import (

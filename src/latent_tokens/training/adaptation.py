@@ -25,11 +25,9 @@ from latent_tokens.checkpoints.pretrained import from_pretrained
 from latent_tokens.checkpoints.tensor_files import tensors_sha256
 from latent_tokens.checks import first_line
 from latent_tokens.configs import TrainConfig
-from latent_tokens.core.methods import Method, name_of
+from latent_tokens.core.method import Method, name_of
 from latent_tokens.data.splits import chunks_of
-from latent_tokens.network.hf import HuggingFaceDenoiser
-from latent_tokens.network.hf_adapter import Adapter, add_lora, freeze_embeddings
-from latent_tokens.network.hf_model import check_mask_id
+from latent_tokens.network.hf import Adapter, HuggingFaceDenoiser, add_lora, check_mask_id, freeze_embeddings
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Examples, Language
 from latent_tokens.training.data import check_tokenizer

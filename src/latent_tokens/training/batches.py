@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latent_tokens.configs import TrainConfig
-from latent_tokens.core.methods import Method
+from latent_tokens.core.method import Method
 from latent_tokens.core.objective import TrainingBatch, corrupt
 from latent_tokens.data.tensors import as_tensors
-from latent_tokens.network.buckets import bucket_by_length
+from latent_tokens.network.memory import bucket_by_length
 from latent_tokens.tasks import Examples
 
 VALIDATION = 1 << 40  # the "step" whose random draws validation uses

@@ -9,8 +9,8 @@ from torch import nn
 
 from latent_tokens import processes
 from latent_tokens.network.hf import HuggingFaceDenoiser
+from latent_tokens.network.kernels import resolve_precision
 from latent_tokens.network.memory import training_row_bytes, training_rows
-from latent_tokens.network.precision import resolve_precision
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.training.run import Run
 

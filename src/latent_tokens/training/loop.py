@@ -17,7 +17,8 @@ from torch import nn
 from latent_tokens import processes
 from latent_tokens.checks import changed, check_out, check_settings
 from latent_tokens.configs import TrainConfig
-from latent_tokens.core.methods import Denoiser, Method, name_of
+from latent_tokens.core.denoiser import Denoiser
+from latent_tokens.core.method import Method, name_of
 from latent_tokens.core.objective import TrainingBatch
 from latent_tokens.progress import CONSOLE, progress
 from latent_tokens.tasks import Language

@@ -16,9 +16,9 @@ from latent_tokens.checkpoints.pretrained import build, check_fits, find, from_p
 from latent_tokens.checkpoints.tensor_files import tensors_sha256
 from latent_tokens.checks import first_line
 from latent_tokens.configs import DEFAULT_SHAPE, TrainConfig
-from latent_tokens.core.methods import Denoiser, Method
-from latent_tokens.core.wrappers import HOLD_MODULE, as_denoiser, unwrap
-from latent_tokens.network.contract import check_network
+from latent_tokens.core.denoiser import HOLD_MODULE, Denoiser, as_denoiser, unwrap
+from latent_tokens.core.method import Method
+from latent_tokens.network.check import check_network
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import SIZES

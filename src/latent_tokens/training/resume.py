@@ -18,7 +18,7 @@ from latent_tokens.configs import (
     PrecisionSetting,
     TrainConfig,
 )
-from latent_tokens.network.precision import precision_reason, resolve_precision, warn_if_slow
+from latent_tokens.network.kernels import precision_reason, resolve_precision, warn_if_slow
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import half_written, json_bytes, provenance, read_description, write_atomic
 from latent_tokens.training.extension import check_extension

@@ -13,8 +13,8 @@ from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
 from latent_tokens.configs import Split, TrainConfig
-from latent_tokens.core.methods import Method
-from latent_tokens.core.wrappers import unwrap
+from latent_tokens.core.denoiser import unwrap
+from latent_tokens.core.method import Method
 from latent_tokens.storage import append_line
 from latent_tokens.tasks import Examples
 from latent_tokens.training.extension import Stretch

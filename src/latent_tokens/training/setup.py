@@ -17,10 +17,11 @@ from latent_tokens import processes
 from latent_tokens.checkpoints.pretrained import describe
 from latent_tokens.checkpoints.stored_methods import load_method
 from latent_tokens.configs import Split, TrainConfig
-from latent_tokens.core.annealing import check_anneal
-from latent_tokens.core.methods import Denoiser, Method
+from latent_tokens.core.denoiser import Denoiser
+from latent_tokens.core.method import Method
+from latent_tokens.core.objective import check_anneal
 from latent_tokens.data.datasets import change_detector, fingerprint
-from latent_tokens.network.compiling import compile_blocks
+from latent_tokens.network.kernels import compile_blocks
 from latent_tokens.storage import Json, json_bytes, restore_files
 from latent_tokens.tasks import Examples, Language, Text, description, named
 from latent_tokens.training.adaptation import check_mask_unused

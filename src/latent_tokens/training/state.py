@@ -18,8 +18,7 @@ from torch.optim.swa_utils import AveragedModel
 from latent_tokens import processes
 from latent_tokens.checkpoints.tensor_files import SHA256, check_tensors, tensors_sha256, without_sharing
 from latent_tokens.checks import first_line, is_whole
-from latent_tokens.network.transformer import Transformer
-from latent_tokens.network.weight_names import stored_name
+from latent_tokens.network.transformer import Transformer, stored_name
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import half_written, read_lines, short_hash, write_atomic
 from latent_tokens.training.optimizer_state import load_optimizer, optimizer_tensors

@@ -17,11 +17,11 @@ from torch.optim.swa_utils import AveragedModel
 from latent_tokens import processes
 from latent_tokens.checkpoints.tensor_files import tensors_to_bytes
 from latent_tokens.configs import TrainConfig
-from latent_tokens.core.methods import Method
+from latent_tokens.core.denoiser import as_denoiser
+from latent_tokens.core.method import Method
 from latent_tokens.core.objective import TrainingBatch, weighted_nll
-from latent_tokens.core.wrappers import as_denoiser
+from latent_tokens.network.kernels import resolve_precision
 from latent_tokens.network.memory import training_rows
-from latent_tokens.network.precision import resolve_precision
 from latent_tokens.storage import write_atomic
 from latent_tokens.training.batches import microbatches, seed_of
 from latent_tokens.training.extension import Stretch, schedule_of

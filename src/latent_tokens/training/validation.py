@@ -10,8 +10,8 @@ import torch
 
 from latent_tokens import processes
 from latent_tokens.checkpoints.pretrained import weights_bytes
+from latent_tokens.core.denoiser import as_denoiser
 from latent_tokens.core.objective import weighted_nll
-from latent_tokens.core.wrappers import as_denoiser
 from latent_tokens.network.memory import training_rows
 from latent_tokens.storage import restore_files, write_atomic
 from latent_tokens.training.batches import VALIDATION, draw_examples, microbatches

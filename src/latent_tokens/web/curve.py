@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from latent_tokens.configs import NumLatents, SamplingConfig
-from latent_tokens.core.decoding import Decoding, Step
-from latent_tokens.core.decoding_checks import check_decoding
+from latent_tokens.core.decoding import Decoding, Step, check_decoding
 from latent_tokens.data.splits import make_problems
 from latent_tokens.evaluation.intervals import wilson
 from latent_tokens.evaluation.problems import batches, decode_batch, device_of

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 import torch
 
-from latent_tokens.core.attention import bidirectional, causal, dense_mask, independent, semi_causal
-from latent_tokens.core.decoding import Decoding, num_candidates_and_latents
-from latent_tokens.core.decoding_checks import check_decoding
+from latent_tokens.core.attention import Rule, bidirectional, causal, dense_mask, independent, semi_causal
+from latent_tokens.core.decoding import Decoding, check_decoding, num_candidates_and_latents
 from latent_tokens.core.layout import next_layout
-from latent_tokens.core.methods import METHODS, Method
+from latent_tokens.core.method import METHODS, Method
 from latent_tokens.core.order import first_order
-from latent_tokens.core.rule import Rule
 from latent_tokens.trace.record import has_free_latents
 from latent_tokens.web.payloads import Mask
 

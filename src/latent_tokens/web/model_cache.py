@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from latent_tokens.checkpoints.pretrained import find, from_pretrained, method_from, shapes_of, shipped_names
 from latent_tokens.checks import first_line
 from latent_tokens.configs import DEFAULT_CANDIDATES
-from latent_tokens.core.methods import Method, name_of
+from latent_tokens.core.method import Method, name_of
 from latent_tokens.data.tensors import as_tensors
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Examples, Language, Solvable

@@ -1,4 +1,4 @@
-/** Every model of the paper as an entry of METHODS, as core/methods.py. */
+/** Every model of the paper as an entry of METHODS, as core/method.py. */
 
 import { attendsEarlier, attendsLater, RULES } from "./attention.js";
 

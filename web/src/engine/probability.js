@@ -16,7 +16,7 @@ export function softmax(logits) {
   return exponentials.map((value) => value / total);
 }
 
-/** @type {Record<string, Confidence>} The confidence of each adaptive order, as core/confidence.py. */
+/** @type {Record<string, Confidence>} The confidence of each adaptive order, as core/decoding.py. */
 export const CONFIDENCES = {
   top_prob: (probabilities) => Math.max(...probabilities),
   margin: (probabilities) => {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from latent_tokens.checks import Registry
 from latent_tokens.configs import OrderName
 from latent_tokens.core.cost import relative_cost, tokens_processed
-from latent_tokens.core.methods import METHODS
+from latent_tokens.core.method import METHODS
 from latent_tokens.paper.design.ablations import ABLATIONS
 from latent_tokens.paper.design.cells import MODELS, Cell, Experiment
 from latent_tokens.paper.design.reference import AR_MTP, CANDIDATES, DATA_SETS, TOP_PROB, UNIFORM, Column

@@ -13,12 +13,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from latent_tokens.checks import Registry
-from latent_tokens.core.confidence import top_prob
-from latent_tokens.core.decoding import Decoding
+from latent_tokens.core.decoding import Decoding, top_prob
 from latent_tokens.core.layout import next_layout
-from latent_tokens.core.policies import PolicyInput, rank_by
-from latent_tokens.core.relevance import (
+from latent_tokens.core.policies import (
+    PolicyInput,
     quantize,
+    rank_by,
     relevant,
     support_from_clean,
     support_of_candidates,

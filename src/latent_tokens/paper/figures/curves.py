@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import log2
 from typing import TYPE_CHECKING
 
-from latent_tokens.core.methods import METHODS
+from latent_tokens.core.method import METHODS
 from latent_tokens.evaluation.report import ORDER_NAMES
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.design.cells import Cell

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from latent_tokens.core.methods import METHODS
+from latent_tokens.core.method import METHODS
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown, save_sheet
 from latent_tokens.evaluation.rows import Row
 from latent_tokens.palette import METHOD_COLORS, PAGE

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latent_tokens.core.decoding import Count, Decoding
+from latent_tokens.core.likelihood import teacher_forced_order
 from latent_tokens.core.order import any_order, first_order
-from latent_tokens.core.streams import Streams
-from latent_tokens.core.teacher_forcing import teacher_forced_order
+from latent_tokens.core.state import Streams
 from latent_tokens.data.datasets import task_of
 from latent_tokens.evaluation.evaluate import checked_decodings
 from latent_tokens.evaluation.problems import Batch, device_of, policy_for

@@ -11,7 +11,7 @@ from typing import Any
 
 from latent_tokens.checks import check_choice, check_int, is_whole
 from latent_tokens.configs import ReproduceConfig
-from latent_tokens.core.methods import METHODS
+from latent_tokens.core.method import METHODS
 from latent_tokens.paper.design.scales import SCALES
 from latent_tokens.paper.running.plan import Work
 

@@ -84,7 +84,7 @@ def steps() -> Data:
 
 def decoding_of(method: Method) -> Decoding:
     """Return two latent tokens if their number is free, else the method's own number."""
-    return Decoding(latents=2 if method.latent_control == "free" else None)
+    return Decoding(1, latents=2 if method.latent_control == "free" else None)
 
 
 def masks() -> Data:

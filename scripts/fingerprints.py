@@ -77,29 +77,29 @@ ALL_METHODS = (*METHODS, "ar-mtp-window-4", "ar-ntp-4")
 MANY_DECODINGS = ("sudoku-4", "sudoku-6")  # the tasks on which every decoding is tried
 
 FEW = {
-    "own n, k=1": Decoding(),
-    "n=2, k=1": Decoding(latents=2),
+    "own n, k=1": Decoding(1),
+    "n=2, k=1": Decoding(1, latents=2),
     "own n, k=4": Decoding(candidates=4),
-    "own n, k=1, two tokens a step, temperature 0": Decoding(tokens_per_step=2, temperature=0),
+    "own n, k=1, two tokens a step, temperature 0": Decoding(1, tokens_per_step=2, temperature=0),
 }
 MANY = FEW | {
-    "n=0, k=1": Decoding(latents=0),
-    "n=all, k=1": Decoding(latents="all"),
-    "n=half, k=1": Decoding(latents=lambda masked: masked // 2),
+    "n=0, k=1": Decoding(1, latents=0),
+    "n=all, k=1": Decoding(1, latents="all"),
+    "n=half, k=1": Decoding(1, latents=lambda masked: masked // 2),
     "n=0, k=4": Decoding(latents=0, candidates=4),
     "n=2, k=4": Decoding(latents=2, candidates=4),
     "n=2, k=4, temperature 0": Decoding(latents=2, candidates=4, temperature=0),
     "n=2, k=4, two tokens a step": Decoding(latents=2, candidates=4, tokens_per_step=2),
-    "n=2, random latents": Decoding(latents=2, latent_policy=random),
+    "n=2, random latents": Decoding(1, latents=2, latent_policy=random),
     "k=all": Decoding(candidates="all"),
     "k=growing": Decoding(candidates=growing),
     "k=3, margin": Decoding(candidates=3, confidence=margin),
     "k=3, entropy, no refresh": Decoding(candidates=3, confidence=entropy, refresh=False),
-    "left to right": Decoding(order=left_to_right),
-    "left to right, n=2": Decoding(order=left_to_right, latents=2),
-    "temperature 0.7, top_p 0.9": Decoding(temperature=0.7, top_p=0.9),
-    "equal parts": Decoding(tokens_per_step=equal_parts(5)),
-    "reverse process": Decoding(tokens_per_step=reverse_process(5)),
+    "left to right": Decoding(1, order=left_to_right),
+    "left to right, n=2": Decoding(1, order=left_to_right, latents=2),
+    "temperature 0.7, top_p 0.9": Decoding(1, temperature=0.7, top_p=0.9),
+    "equal parts": Decoding(1, tokens_per_step=equal_parts(5)),
+    "reverse process": Decoding(1, tokens_per_step=reverse_process(5)),
 }
 
 
@@ -223,7 +223,7 @@ def other_decodings():
         task.length, task.length, generator=torch.Generator().manual_seed(3), dtype=torch.float64
     )
     by_hand = {
-        "a given schedule": Decoding(order=given(schedule)),
+        "a given schedule": Decoding(1, order=given(schedule)),
         "n=3, relevant latents": Decoding(latents=3, candidates=2, latent_policy=relevant(relation)),
     }
     for name in ALL_METHODS:

@@ -21,6 +21,7 @@ from latent_tokens import (
 )
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.attention import agree, bidirectional, causal
+from latent_tokens.core.decoding import candidates_of
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import name_of
 from latent_tokens.core.order import any_order
@@ -140,18 +141,18 @@ def test_likelihood_of_blocks_takes_their_orders_only(nano):
     ("decoding", "message"),
     [
         (
-            Decoding(order=any_order),
+            Decoding(1, order=any_order),
             r"decodes blocks of 4 positions from left to right. Use order=blockwise\(4\)",
         ),
         (
-            Decoding(order=blockwise(2)),
+            Decoding(1, order=blockwise(2)),
             r"order=blockwise\(2\) is not supported by block-mdm-4: it has blocks of 4",
         ),
         (
-            Decoding(tokens_per_step=equal_parts(2)),
+            Decoding(1, tokens_per_step=equal_parts(2)),
             "tokens_per_step with blocks of 4: a partition does not end",
         ),
-        (Decoding(latents=2), "latents=2 is not supported by block-mdm-4"),
+        (Decoding(1, latents=2), "latents=2 is not supported by block-mdm-4"),
     ],
 )
 def test_decoding_that_breaks_the_blocks_is_refused(pico, decoding, message):
@@ -173,7 +174,7 @@ def test_method_that_breaks_its_blocks_is_refused():
 def test_order_of_blocks_has_a_name_in_configs():
     task = TASKS["sudoku-4"]
     decoding = decoding_for(METHODS["mdm"], task, SamplingConfig(order="blockwise:4"))
-    assert (decoding.order, decoding.candidates) == (blockwise(4), 8)
+    assert (decoding.order, candidates_of(METHODS["mdm"], decoding)) == (blockwise(4), 8)
     assert decoding_for(BLOCKS, task, SamplingConfig(order="uniform")).order == blockwise(4)
     check_counts(METHODS["mdm"], "blockwise:4", [None], 4)  # the most confident of 4 is decoded
     for wrong in ("blockwise", "blockwise:0", "blockwise:x"):

@@ -621,7 +621,8 @@ def test_options_that_would_be_ignored_are_refused(command, message, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "0 latent tokens: all masked tokens are candidates"),
+        ([], "all masked tokens that are not candidates are latent tokens"),
+        (["--candidates", "all"], "0 latent tokens: all masked tokens are candidates"),
         (["--latents", "0"], "0 latent tokens"),
         (["--latents", "4"], "4 latent tokens per step, fewer in the last steps"),
         (

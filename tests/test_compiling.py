@@ -34,7 +34,7 @@ def pair():
 
 @pytest.mark.parametrize("name", ["mdm", "esolm", "arm"])
 def test_compiled_decoding_gives_equal_samples(pair, name):
-    expected, found = (generate(net, METHODS[name], NOTHING.long(), NOTHING, Decoding(), 0) for net in pair)
+    expected, found = (generate(net, METHODS[name], NOTHING.long(), NOTHING, Decoding(1), 0) for net in pair)
     assert torch.equal(found.tokens, expected.tokens)
     assert torch.equal(found.order, expected.order)
 
@@ -42,7 +42,7 @@ def test_compiled_decoding_gives_equal_samples(pair, name):
 def test_compiled_blocks_run_as_one_graph(pair):
     torch._dynamo.utils.counters.clear()
     torch._dynamo.reset()
-    generate(pair[1], METHODS["esolm"], NOTHING.long(), NOTHING, Decoding(), 0)
+    generate(pair[1], METHODS["esolm"], NOTHING.long(), NOTHING, Decoding(1), 0)
     assert sum(torch._dynamo.utils.counters["graph_break"].values()) == 0
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0
 

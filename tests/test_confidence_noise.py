@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from latent_tokens import METHODS, TASKS, Decoding, EvalConfig, entropy, evaluate, generate, margin, top_prob
+from latent_tokens import (
+    METHODS,
+    TASKS,
+    Decoding,
+    EvalConfig,
+    entropy,
+    evaluate,
+    generate,
+    margin,
+    of_logits,
+    top_prob,
+)
 from latent_tokens.commands import COMMANDS
 from latent_tokens.commands.options import options_of
 from latent_tokens.commands.results import cells
@@ -58,9 +69,8 @@ def test_step_decodes_the_highest_noisy_confidence(pico, confidence):
 def test_noise_of_zero_probability_is_finite(pico):
     """A margin of 0 has a log of minus infinity. Such candidates are decoded last, in their order."""
     known = torch.zeros(1, 16, dtype=torch.bool)
-    decoding = Decoding(
-        4, confidence=lambda logits: margin(logits * 0), confidence_noise=SCALE, refresh=False
-    )
+    zero = of_logits(lambda logits: 0 * logits[..., 0], noise_on_log=True)
+    decoding = Decoding(4, confidence=zero, confidence_noise=SCALE, refresh=False)
     steps = []
     generate(pico, METHODS["mdm"], known.long(), known, decoding, 0, on_step=steps.append)
     assert [step.chosen.item() for step in steps] == [step.candidates[0][0] for step in steps]
@@ -95,7 +105,7 @@ def test_commands_that_sample_have_the_noise():
 
 def test_noise_without_a_choice_is_refused():
     with pytest.raises(ValueError, match="with candidates=1: one candidate leaves no choice"):
-        Decoding(confidence_noise=1)
+        Decoding(1, confidence_noise=1)
     for method, order in (("mdm", "uniform"), ("arm", "left_to_right")):
         with pytest.raises(ValueError, match=f"confidence_noise=1 with order={order}: this order decodes"):
             decoding_for(METHODS[method], TASK, SamplingConfig(order=order, confidence_noise=1))

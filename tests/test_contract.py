@@ -193,7 +193,7 @@ def test_check_network_passes_blocks_that_add_nothing_yet():
 
 def test_generate_checks_a_network_once_per_method():
     net = Wrapped()
-    steps = Decoding(tokens_per_step=8)
+    steps = Decoding(1, tokens_per_step=8)
     generate(net, SCDM, NOTHING.long(), NOTHING, steps, 0)
     first = net.calls
     generate(net, SCDM, NOTHING.long(), NOTHING, steps, 0)
@@ -216,7 +216,7 @@ class Holder:
 @pytest.mark.parametrize("net", [EagerBool(), Holder(llama())], ids=["module", "holder"])
 def test_generate_refuses_a_network_that_ignores_the_mask(net):
     with pytest.raises(ValueError, match=r"attention_mask=mask\[:, None\]"):
-        generate(net, SCDM, NOTHING.long(), NOTHING, Decoding(), 0)
+        generate(net, SCDM, NOTHING.long(), NOTHING, Decoding(1), 0)
 
 
 def test_evaluate_refuses_a_network_that_ignores_the_mask():

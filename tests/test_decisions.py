@@ -84,7 +84,7 @@ def test_table_of_defaults_states_the_defaults():
     }
     for row, found in (("`TrainConfig`, `latent-tokens train`", training), ("`Transformer(...)`", network)):
         assert f'`gelu="{found["gelu"]}"` | `positions="{found["positions"]}"`' in table[row]
-    assert f"| {Decoding().candidates} | the method's own |" in table["`Decoding(...)` in Python"]
+    assert f"| {Decoding(1).candidates} | the method's own |" in table["`Decoding(...)` in Python"]
     adaptive = decoding_for(METHODS["scdm"], TASKS["sudoku-6"], SamplingConfig())
     fixed = decoding_for(METHODS["scdm"], TASKS["sudoku-6"], SamplingConfig(order="uniform"))
     assert (adaptive.candidates, fixed.candidates, adaptive.latents) == (DEFAULT_CANDIDATES, 1, None)

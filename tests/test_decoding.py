@@ -29,7 +29,7 @@ def run(name_or_method, decoding=None, known=KNOWN, tokens=TOKENS, **options):
     method = METHODS[name_or_method] if isinstance(name_or_method, str) else name_or_method
     net = Oracle(JOINT, shifted=method.readout == "shifted")
     return net, generate(
-        net, method, tokens, known, decoding or Decoding(), options.pop("seed", 0), **options
+        net, method, tokens, known, decoding or Decoding(1), options.pop("seed", 0), **options
     )
 
 
@@ -58,10 +58,10 @@ def test_arm_is_fed_its_begin_sign_and_the_tokens_so_far():
 
 def test_padding_is_mask_at_position_0_and_sees_itself_alone():
     known = torch.tensor([[False, False, False], [True, True, False]])
-    net, made = run("scdm", Decoding(latents="all"), known=known)
+    net, made = run("scdm", Decoding(1, latents="all"), known=known)
     ids, positions, mask = net.calls[0]
     assert ids.shape == (2, 3)  # both rows show three slots: no padding
-    net, made = run("scdm", Decoding(latents=0), known=known)
+    net, made = run("scdm", Decoding(1, latents=0), known=known)
     ids, positions, mask = net.calls[0]
     assert ids[0].tolist() == [3, 3, 3]
     assert positions[0, 1:].tolist() == [0, 0]
@@ -114,7 +114,7 @@ def test_refresh_is_for_any_order_alone():
             METHODS["mdm"],
             known.long(),
             known,
-            Decoding(refresh=refresh),
+            Decoding(1, refresh=refresh),
             1,
             on_step=lambda step, shown=shown: shown.append(step.layout.positions),
         )
@@ -126,7 +126,7 @@ def test_refresh_is_for_any_order_alone():
     assert seen[False] == 0
     assert seen[True] > 0.4
     schedule = given([1, 3, 0, 2])
-    made = generate(net, METHODS["mdm"], known.long(), known, Decoding(order=schedule), 1)
+    made = generate(net, METHODS["mdm"], known.long(), known, Decoding(1, order=schedule), 1)
     assert (made.order == torch.tensor([1, 3, 0, 2])).all()
 
 
@@ -174,7 +174,7 @@ def test_several_a_step_take_the_most_confident():
     steps = []
     run("mdm", Decoding(candidates="all", tokens_per_step=2), on_step=steps.append)
     assert [step.chosen.shape[1] for step in steps] == [2, 1]
-    sure = top_prob(steps[0].probabilities.log())
+    sure = steps[0].probabilities.amax(-1)
     for row in range(2):
         ranked = sure[row].argsort(descending=True)
         assert steps[0].chosen[row].tolist() == steps[0].layout.positions[row][ranked[:2]].tolist()
@@ -194,25 +194,25 @@ def test_a_seed_fixes_the_samples_and_another_changes_them():
 
 
 IMPOSSIBLE = [
-    ("mdm", Decoding(latents=16), "a scdm or esolm model, or train mdm-depth"),
-    ("ar-mtp", Decoding(latents=16), "a scdm or esolm model, or train ar-mtp-window-17"),
-    ("mdm", Decoding(latents=lambda masked: 1), "Use latents=all, a scdm or esolm model"),
-    ("ar-mtp", Decoding(latents=0), "Use latents=all, a scdm or esolm model"),
-    ("ar-mtp-window-2", Decoding(latents=0), "Use latents=all, a scdm or esolm model"),
-    ("ar-ntp-2", Decoding(latents=2), "Use latents=all, a scdm or esolm model"),
-    ("sidm", Decoding(latents=4), "Use latents=0, or a scdm"),
-    ("sidm", Decoding(latents="all"), "it has no latent tokens"),
-    ("arm", Decoding(latents="all"), "it has no latent tokens"),
+    ("mdm", Decoding(1, latents=16), "a scdm or esolm model, or train mdm-depth"),
+    ("ar-mtp", Decoding(1, latents=16), "a scdm or esolm model, or train ar-mtp-window-17"),
+    ("mdm", Decoding(1, latents=lambda masked: 1), "Use latents=all, a scdm or esolm model"),
+    ("ar-mtp", Decoding(1, latents=0), "Use latents=all, a scdm or esolm model"),
+    ("ar-mtp-window-2", Decoding(1, latents=0), "Use latents=all, a scdm or esolm model"),
+    ("ar-ntp-2", Decoding(1, latents=2), "Use latents=all, a scdm or esolm model"),
+    ("sidm", Decoding(1, latents=4), "Use latents=0, or a scdm"),
+    ("sidm", Decoding(1, latents="all"), "it has no latent tokens"),
+    ("arm", Decoding(1, latents="all"), "it has no latent tokens"),
     ("arm", Decoding(candidates=2), "Use candidates=1"),
     ("ar-mtp", Decoding(candidates="all"), "Use candidates=1"),
-    ("arm", Decoding(order=given([0, 2, 1])), "Use order=left_to_right"),
-    ("arm", Decoding(tokens_per_step=2), "one token per step"),
-    ("ar-mtp-window-2", Decoding(tokens_per_step=3), "window of 2"),
-    ("scdm", Decoding(latent_policy=lambda showing: showing.order.flip(1)), "latent_policy: it moved"),
-    ("scdm", Decoding(latents=lambda masked: -1), "whole numbers from 0"),
-    ("scdm", Decoding(order=lambda known: torch.zeros_like(known).long()), "permutation"),
-    ("scdm", Decoding(order=given([1, 0])), "schedule of shape"),
-    ("scdm", Decoding(latent_policy=lambda showing: showing.order * 0), "permutation"),
+    ("arm", Decoding(1, order=given([0, 2, 1])), "Use order=left_to_right"),
+    ("arm", Decoding(1, tokens_per_step=2), "one token per step"),
+    ("ar-mtp-window-2", Decoding(1, tokens_per_step=3), "window of 2"),
+    ("scdm", Decoding(1, latent_policy=lambda showing: showing.order.flip(1)), "latent_policy: it moved"),
+    ("scdm", Decoding(1, latents=lambda masked: -1), "whole numbers from 0"),
+    ("scdm", Decoding(1, order=lambda known: torch.zeros_like(known).long()), "permutation"),
+    ("scdm", Decoding(1, order=given([1, 0])), "schedule of shape"),
+    ("scdm", Decoding(1, latent_policy=lambda showing: showing.order * 0), "permutation"),
 ]
 
 
@@ -224,19 +224,19 @@ def test_impossible_decoding_is_refused_with_an_alternative(name, decoding, mess
 
 @pytest.mark.parametrize("name", ["sidm", "arm"])
 def test_zero_latents_are_accepted_by_methods_without_latents(name):
-    run(name, Decoding(latents=0))
+    run(name, Decoding(1, latents=0))
 
 
 @pytest.mark.parametrize("name", ["ar-mtp-window-2", "ar-ntp-2"])
 def test_latents_of_a_window_can_be_given_as_a_number(name):
     """Rows and traces report it as the number."""
-    (_, of_all), (_, of_one) = (run(name, Decoding(latents=n)) for n in ("all", 1))
+    (_, of_all), (_, of_one) = (run(name, Decoding(1, latents=n)) for n in ("all", 1))
     assert (of_all.tokens == of_one.tokens).all()
 
 
 @pytest.mark.parametrize("name", ["mdm", "ar-mtp", "ar-mtp-window-2", "ar-ntp-2"])
 def test_all_latents_are_accepted_by_methods_with_all_latents(name):
-    run(name, Decoding(latents="all"))
+    run(name, Decoding(1, latents="all"))
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_left_to_right_methods_infill_with_what_is_known_first():
 
 def test_a_left_to_right_scdm_has_a_dial():
     method = replace(METHODS["scdm"], order=left_to_right)
-    _, made = run(method, Decoding(latents=1))
+    _, made = run(method, Decoding(1, latents=1))
     assert made.order.tolist() == [[0, 1, 2]] * 2
     assert made.processed.tolist() == [8, 8]
 
@@ -317,7 +317,7 @@ def test_logits_that_are_not_finite_are_refused():
     net = Oracle(JOINT)
     net.joint = JOINT * torch.nan
     with pytest.raises(ValueError, match="not finite"):
-        generate(net, METHODS["mdm"], TOKENS, KNOWN, Decoding(), 0)
+        generate(net, METHODS["mdm"], TOKENS, KNOWN, Decoding(1), 0)
 
 
 def by_stable_sort(probabilities, top_p):
@@ -377,6 +377,6 @@ def test_a_token_is_sampled_by_inverse_cdf(vocabulary):
     cdf = logits.softmax(-1).cumsum(-1)
     shares = cdf / cdf[..., -1:]
     for noise in (torch.zeros(4, 1).double(), shares[..., vocabulary // 2 - 1].clamp(max=0.99)):
-        tokens = sample_tokens(logits, torch.zeros(4, 1).long(), Decoding(), noise)
+        tokens = sample_tokens(logits, torch.zeros(4, 1).long(), Decoding(1), noise)
         assert torch.equal(tokens, (shares <= noise[..., None]).sum(-1))
         assert (tokens != vocabulary // 2).all()

@@ -86,7 +86,7 @@ def same(a, b):
 
 def test_scdm_without_latents_is_sidm_on_the_same_weights(pico):
     plain = [
-        generate(pico, METHODS[name], ANYTHING, NOTHING_KNOWN, Decoding(latents=0), 4)
+        generate(pico, METHODS[name], ANYTHING, NOTHING_KNOWN, Decoding(1, latents=0), 4)
         for name in ("scdm", "sidm")
     ]
     assert same(*plain)
@@ -96,7 +96,7 @@ def test_a_window_of_the_whole_sequence_is_ar_mtp(pico, tokens):
     wide = METHODS[f"ar-mtp-window-{LENGTH}"]
     assert same(
         *(
-            generate(pico, method, ANYTHING, NOTHING_KNOWN, Decoding(), 4)
+            generate(pico, method, ANYTHING, NOTHING_KNOWN, Decoding(1), 4)
             for method in (wide, METHODS["ar-mtp"])
         )
     )
@@ -118,15 +118,15 @@ def right_to_left(known):
 
 
 DECODINGS = {
-    "uniform": Decoding(),
+    "uniform": Decoding(1),
     "top-prob of 4": Decoding(candidates=4),
     "top-prob of ever more": Decoding(candidates=growing),
     "as printed of 3": Decoding(candidates=3, refresh=False, temperature=0.7, top_p=0.9),
-    "left to right": Decoding(order=left_to_right),
-    "random latents": Decoding(order=right_to_left, latent_policy=random),
+    "left to right": Decoding(1, order=left_to_right),
+    "random latents": Decoding(1, order=right_to_left, latent_policy=random),
     "three a step of 5": Decoding(candidates=5, tokens_per_step=3),
     "annealed noise, two a step of 5": Decoding(candidates=5, tokens_per_step=2, confidence_noise=4.5),
-    "reverse process": Decoding(tokens_per_step=reverse_process(5)),
+    "reverse process": Decoding(1, tokens_per_step=reverse_process(5)),
 }
 
 

@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -19,9 +20,12 @@ from latent_tokens import (
     given,
     left_to_right,
     loss,
+    margin,
     random,
+    top_prob,
 )
 from latent_tokens.core import sampling as reference
+from latent_tokens.core.decoding import Candidates
 from latent_tokens.core.sampling import (
     candidates_of_every_slot,
     confidence_of_step,
@@ -39,16 +43,16 @@ STARTS = torch.tensor([0, 3, 0, 5, 1, 2, 9])
 LENGTHS = torch.tensor([12, 12, 8, 12, 4, 12, 10])
 NEAR = 1e-5  # in probability: rounding may turn a choice that is so close
 DECODINGS = {
-    "uniform": Decoding(),
-    "left to right": Decoding(order=left_to_right),
+    "uniform": Decoding(1),
+    "left to right": Decoding(1, order=left_to_right),
     "top-prob of 4": Decoding(candidates=4),
     "top-prob of all": Decoding(candidates="all"),
     "as printed of 3": Decoding(candidates=3, refresh=False, temperature=0.7, top_p=0.9),
-    "two a step": Decoding(tokens_per_step=2),
+    "two a step": Decoding(1, tokens_per_step=2),
     "entropy, two a step of 5": Decoding(candidates=5, tokens_per_step=2, confidence=entropy),
     "annealed noise of 4": Decoding(candidates=4, confidence_noise=4.5),
-    "random latents": Decoding(latent_policy=random),
-    "a given order": Decoding(order=given([7, 2, 11, 0, 5, 9, 1, 10, 3, 8, 6, 4])),
+    "random latents": Decoding(1, latent_policy=random),
+    "a given order": Decoding(1, order=given([7, 2, 11, 0, 5, 9, 1, 10, 3, 8, 6, 4])),
 }
 
 
@@ -117,21 +121,24 @@ def close_calls(net, method, decoding, state):
     num_to_decode = state.num_masked
 
     def look(plan, tokens, layout):
-        candidates = candidates_of_every_slot(net, method, plan, tokens, layout)
-        rows, _, _, _, count, num_candidates, *_ = plan.on_device
-        streams = deepcopy(state.streams)
-        confidence = confidence_of_step(decoding, plan, num_to_decode, streams)
-        picks = most_confident(candidates, confidence, num_candidates, count)
-        noise = streams.uniform(rows, count)
-        drawn = [sample_tokens(candidates, picks, decoding, noise + shift) for shift in (-NEAR, NEAR)]
-        out = torch.arange(candidates.shape[1]) >= num_candidates[:, None]
-        ranked = confidence(candidates).masked_fill(out, -torch.inf).sort(dim=1, descending=True).values
+        logits = candidates_of_every_slot(net, method, plan, tokens, layout)
+        step, streams = plan.on_device, deepcopy(state.streams)
+        draw = partial(streams.uniform, step.rows, step.candidates)
+        candidates = Candidates(logits, layout, step.candidates, tokens, step.number, draw)
+        confidence, tolerance = confidence_of_step(decoding, plan, num_to_decode, draw)
+        picks, *others = (
+            most_confident(candidates, confidence, step.count, int(step.count.max()), tolerance + shift)
+            for shift in (0, -NEAR / 2, NEAR / 2)
+        )
+        noise = streams.uniform(step.rows, step.count)
+        drawn = [sample_tokens(logits, picks, decoding, noise + shift) for shift in (-NEAR, NEAR)]
+        differ = (drawn[0] != drawn[1]) | (picks != others[0]) | (picks != others[1])
         for a, (row, clean, chosen) in enumerate(
-            zip(rows.tolist(), layout.num_clean.tolist(), count.tolist(), strict=True)
+            zip(step.rows.tolist(), layout.num_clean.tolist(), step.count.tolist(), strict=True)
         ):
-            if (drawn[0] != drawn[1])[a, :chosen].any() or (ranked.diff(dim=1)[a, :chosen] > -NEAR).any():
+            if differ[a, :chosen].any():
                 found.update((row, clean + rank) for rank in range(chosen))
-        return candidates
+        return logits
 
     decode(net, method, decoding, state, torch.arange(len(state.tokens)), look)
     return found
@@ -155,23 +162,29 @@ def test_samples_equal_the_reference_unless_choices_are_close(any_method, any_de
     assert rows_that_differ(untrained(), any_method, with_latents(any_method, any_decoding), *problem()) <= 1
 
 
-def test_equal_candidates_change_the_samples_nowhere_else():
-    """Without learned positions and known tokens, the first candidates have equal logits up to rounding."""
-    net, nothing = untrained("rotary"), torch.zeros(64, LENGTH).bool()
-    state = start(net, METHODS["sidm"], nothing.long(), nothing, Decoding(candidates=3), 3, None, None)
-    close = close_calls(net, METHODS["sidm"], Decoding(candidates=3), state)
-    assert {(row, 0) for row in range(64)} <= close
-    assert len(close) < 64 * 2
-    rows_that_differ(
-        net, METHODS["sidm"], Decoding(candidates=3), nothing.long(), nothing, torch.full((64,), LENGTH)
-    )
+@pytest.mark.parametrize("positions", ["rotary", "learned", "both"])
+@pytest.mark.parametrize("confidence", [top_prob, margin, entropy])
+@pytest.mark.parametrize("name", ["mdm", "sidm", "scdm", "esolm"])
+def test_sample_is_the_same_alone_and_in_any_batch(name, confidence, positions):
+    """Nothing is given: with rotary positions, candidates are equal up to rounding, which batches change."""
+    net, method = untrained(positions), METHODS[name]
+    for decoding in (Decoding(8, confidence=confidence, tokens_per_step=count) for count in (1, 2)):
+        made = [
+            function(net, method, nothing.long(), nothing, decoding, 5, rows=rows)
+            for function in (reference.generate, generate)
+            for rows in (torch.arange(12), torch.arange(3), torch.tensor([2]))
+            for nothing in [torch.zeros(len(rows), LENGTH, dtype=torch.bool)]
+        ]
+        for other in made:
+            assert torch.equal(other.order[:3][-1], made[0].order[2])
+            assert torch.equal(other.tokens[:3][-1], made[0].tokens[2])
 
 
 @pytest.mark.parametrize(
     ("name", "options", "slots"),
     [
         ("arm", {}, 1),
-        ("esolm", {"latents": 0}, 2),  # the token just decoded, and the candidate
+        ("esolm", {"latents": 0, "candidates": 1}, 2),  # the token just decoded, and the candidate
         ("esolm", {"latents": 3, "candidates": 4}, 1 + 3 + 4),
         ("esolm", {"latents": "all", "candidates": 3, "tokens_per_step": 2}, 2 + LENGTH),
     ],
@@ -222,7 +235,7 @@ def test_cached_sampling_equals_recomputation(name, latents, count):
     torch.manual_seed(3)
     net = Transformer(Size(64, 4, 3), 50, 40, "rotary").eval()
     nothing = torch.zeros(8, 40, dtype=torch.bool)
-    decoding = Decoding(latents=latents, tokens_per_step=count, top_p=0.9)
+    decoding = Decoding(1, latents=latents, tokens_per_step=count, top_p=0.9)
     fast = generate(net, METHODS[name], nothing.long(), nothing, decoding, 5)
     slow = reference.generate(net, METHODS[name], nothing.long(), nothing, decoding, 5)
     assert torch.equal(fast.tokens, slow.tokens)
@@ -250,7 +263,7 @@ def test_a_row_follows_its_own_schedule_in_whichever_part_it_is(monkeypatch):
     tokens, known, lengths = problem(300)
     schedule = torch.rand(300, LENGTH, generator=torch.Generator().manual_seed(2)).argsort(dim=1)
     made = generate(
-        untrained(), METHODS["mdm"], tokens, known, Decoding(order=given(schedule)), 3, lengths=lengths
+        untrained(), METHODS["mdm"], tokens, known, Decoding(1, order=given(schedule)), 3, lengths=lengths
     )
     for row, (begin, length) in enumerate(zip(known.sum(1).tolist(), lengths.tolist(), strict=True)):
         assert made.order[row, begin:length].tolist() == [
@@ -261,7 +274,7 @@ def test_a_row_follows_its_own_schedule_in_whichever_part_it_is(monkeypatch):
 @pytest.mark.parametrize("name", ["scdm", "esolm", "arm"])
 @pytest.mark.parametrize("batch", [0, 1])
 def test_a_batch_of_one_row_or_none_is_decoded(nano, name, batch):
-    nothing, decoding = torch.zeros(batch, 16, dtype=torch.bool), with_latents(METHODS[name], Decoding())
+    nothing, decoding = torch.zeros(batch, 16, dtype=torch.bool), with_latents(METHODS[name], Decoding(1))
     made = [
         module(nano, METHODS[name], nothing.long(), nothing, decoding, 3)
         for module in (generate, reference.generate)
@@ -287,7 +300,7 @@ def test_a_watcher_sees_the_steps_of_the_reference(name, monkeypatch):
                     step.probabilities[i, :shown],
                 )
 
-        decoding = with_latents(METHODS[name], Decoding())
+        decoding = with_latents(METHODS[name], Decoding(1))
         module(net, METHODS[name], tokens, known, decoding, 3, lengths=lengths, on_step=watch)
     assert seen[0].keys() == seen[1].keys()
     for key, (*exact, probabilities) in seen[0].items():
@@ -297,7 +310,7 @@ def test_a_watcher_sees_the_steps_of_the_reference(name, monkeypatch):
 
 def test_samples_can_be_trained_on(nano):
     nothing = torch.zeros(2, 16, dtype=torch.bool)
-    sample = generate(nano, METHODS["esolm"], nothing.long(), nothing, Decoding(), 0)
+    sample = generate(nano, METHODS["esolm"], nothing.long(), nothing, Decoding(1), 0)
     assert not any(getattr(sample, name).is_inference() for name in ("tokens", "order", "processed"))
 
 
@@ -305,17 +318,17 @@ def test_training_mode_uses_the_reference_with_dropout():
     net, (tokens, known, lengths), made = untrained(dropout=0.5).train(), problem(), []
     for module in (generate, reference.generate):
         torch.manual_seed(0)
-        made.append(module(net, METHODS["scdm"], tokens, known, Decoding(), 3, lengths=lengths))
+        made.append(module(net, METHODS["scdm"], tokens, known, Decoding(1), 3, lengths=lengths))
     assert same(*made)
     assert not same(
-        made[0], generate(net.eval(), METHODS["scdm"], tokens, known, Decoding(), 3, lengths=lengths)
+        made[0], generate(net.eval(), METHODS["scdm"], tokens, known, Decoding(1), 3, lengths=lengths)
     )
 
 
 def test_another_denoiser_gets_the_reference():
     net, known = Oracle(small_joint()), torch.zeros(50, 3, dtype=torch.bool)
     made = [
-        module(net, METHODS["scdm"], known.long(), known, Decoding(latents=1), 3)
+        module(net, METHODS["scdm"], known.long(), known, Decoding(1, latents=1), 3)
         for module in (generate, reference.generate)
     ]
     assert same(*made)
@@ -323,7 +336,7 @@ def test_another_denoiser_gets_the_reference():
 
 @pytest.mark.parametrize("name", ["mdm", "scdm", "esolm", "arm"])
 def test_bf16_logits_are_as_near_to_the_reference_as_it_to_fp32(name):
-    exact, found, decoding = untrained(), [], with_latents(METHODS[name], Decoding())
+    exact, found, decoding = untrained(), [], with_latents(METHODS[name], Decoding(1))
     net = deepcopy(exact).bfloat16()
     look = FastCandidateLogits(net, METHODS[name], torch.arange(7), LENGTH, qkv_table(net, 300, LENGTH))
 
@@ -343,7 +356,7 @@ def test_cache_has_the_precision_of_autocast(name):
     net, nothing = Transformer(Size(32, 2, 3), 7, 12).eval(), torch.zeros(8, 12, dtype=torch.bool)
     with torch.autocast("cpu", torch.bfloat16):
         made = [
-            way(net, METHODS[name], nothing.long(), nothing, Decoding(), 0)
+            way(net, METHODS[name], nothing.long(), nothing, Decoding(1), 0)
             for way in (generate, reference.generate)
         ]
     assert made[0].processed.equal(made[1].processed)
@@ -372,11 +385,11 @@ class Favourite(Transformer):
 def test_a_subclass_or_a_hook_is_asked_as_it_is():
     nothing = torch.zeros(2, 4, dtype=torch.bool)
     net = Favourite(Size(32, 2, 3), 7, 4).eval()
-    assert generate(net, METHODS["mdm"], nothing.long(), nothing, Decoding(), 0).tokens.eq(3).all()
+    assert generate(net, METHODS["mdm"], nothing.long(), nothing, Decoding(1), 0).tokens.eq(3).all()
     assert loss(net, METHODS["mdm"], nothing.long(), nothing, torch.Generator().manual_seed(0)) > 20
     net, calls = Transformer(Size(32, 2, 3), 7, 4).eval(), []
     net.register_forward_hook(lambda *call: calls.append(call))
-    generate(net, METHODS["mdm"], nothing.long(), nothing, Decoding(), 0)
+    generate(net, METHODS["mdm"], nothing.long(), nothing, Decoding(1), 0)
     assert len(calls) == 4
 
 
@@ -431,7 +444,7 @@ def test_rotary_positions_reach_past_the_length_learned():
     torch.manual_seed(0)
     net, nothing = Transformer(Size(32, 2, 3), 7, 4, "rotary").eval(), torch.zeros(2, 9, dtype=torch.bool)
     made = [
-        way(net, METHODS["arm"], nothing.long(), nothing, Decoding(), 0)
+        way(net, METHODS["arm"], nothing.long(), nothing, Decoding(1), 0)
         for way in (generate, reference.generate)
     ]
     assert same(*made)
@@ -440,7 +453,7 @@ def test_rotary_positions_reach_past_the_length_learned():
 def test_an_empty_sequence_is_what_it_is():
     empty = torch.zeros(2, 0, dtype=torch.bool)
     assert generate(
-        Transformer(Size(32, 2, 3), 7, 4).eval(), METHODS["scdm"], empty.long(), empty, Decoding(), 0
+        Transformer(Size(32, 2, 3), 7, 4).eval(), METHODS["scdm"], empty.long(), empty, Decoding(1), 0
     ).tokens.shape == (2, 0)
 
 

@@ -55,7 +55,7 @@ def replayed(found):
 @pytest.mark.parametrize(
     ("task", "method", "setting", "decoding"),
     [
-        ("sudoku-4", "scdm", SamplingConfig(), Decoding("all", "all", temperature=0)),
+        ("sudoku-4", "scdm", SamplingConfig(), Decoding(8, "all", temperature=0)),
         ("sudoku-4", "scdm", SamplingConfig(latents=3), Decoding(8, 3, temperature=0)),
         ("sudoku-4", "scdm", SamplingConfig(2, 3, "uniform", temperature=1.0, seed=5), Decoding(1, 2)),
         (
@@ -74,7 +74,7 @@ def replayed(found):
         ("sudoku-4", "ar-mtp", SamplingConfig(), Decoding(1, "all", temperature=0)),
         ("sudoku-6-puzzle", "scdm", SamplingConfig(latents=4, candidates=4), Decoding(4, 4, temperature=0)),
         ("zebra-3", "scdm", SamplingConfig(1, 2, seed=3, temperature=1.0), Decoding(2, 1)),
-        ("countdown-3", "mdm", SamplingConfig(), Decoding("all", "all", temperature=0)),
+        ("countdown-3", "mdm", SamplingConfig(), Decoding(8, "all", temperature=0)),
     ],
 )
 def test_frames_replay_to_what_generate_gives(task, method, setting, decoding):
@@ -455,7 +455,7 @@ def test_trace_writes_what_is_asked_for_and_writes_over_nothing(tmp_path, capsys
     )
     said = capsys.readouterr().out
     assert [line.rpartition(", ")[2] for line in said.splitlines()[:2]] == [
-        "0 latent tokens: all masked tokens are candidates"
+        "all masked tokens that are not candidates are latent tokens"
     ] * 2
     assert said.splitlines()[1].startswith("sudoku-6-mdm: ")
     assert files["-o"].read_bytes() != before

@@ -14,7 +14,7 @@ from latent_tokens.network.hf import CachedModel, supports_cache
 
 LENGTH = 9
 DECODINGS = {
-    "one": Decoding(),
+    "one": Decoding(1),
     "latents": Decoding(candidates=2, latents=3),
     "all": Decoding(candidates=3, latents="all", refresh=False),
     "two a step": Decoding(candidates=4, tokens_per_step=2, latents=lambda masked: masked // 2),
@@ -72,7 +72,7 @@ def test_cache_equals_reference_for_any_decoding(name):
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 def test_cache_equals_reference_for_arm(family):
-    check_equal(denoiser(family, METHODS["arm"]), METHODS["arm"], Decoding())
+    check_equal(denoiser(family, METHODS["arm"]), METHODS["arm"], Decoding(1))
 
 
 def widths_of(net):
@@ -88,7 +88,7 @@ def test_generate_computes_only_slots_that_are_not_cached():
     net = denoiser("llama", METHODS["esolm"])
     widths = widths_of(net)
     nothing = torch.zeros(2, LENGTH, dtype=torch.bool)
-    generate(net, METHODS["esolm"], nothing.long(), nothing, Decoding(), 0)
+    generate(net, METHODS["esolm"], nothing.long(), nothing, Decoding(1), 0)
     assert widths == [1, *[2] * (LENGTH - 1)]  # the token decoded last, and the candidate
 
 

@@ -315,14 +315,14 @@ SETTINGS = {
         {"steps": 5, "order": "entropy"},
         Decoding(8, confidence=entropy, tokens_per_step=equal_parts(5)),
     ),
-    "sidm": ({"order": "uniform", "tokens_per_step": 3}, Decoding(tokens_per_step=3)),
+    "sidm": ({"order": "uniform", "tokens_per_step": 3}, Decoding(1, tokens_per_step=3)),
     "esolm": (
         {"order": "left_to_right", "num_latent_tokens": 2, "top_p": 0.9},
-        Decoding(latents=2, order=left_to_right, top_p=0.9),
+        Decoding(1, latents=2, order=left_to_right, top_p=0.9),
     ),
     "mdm-depth": ({"num_latent_tokens": 2, "candidates": 3}, Decoding(candidates=3, latents=2)),
-    "arm": ({"do_sample": False}, Decoding(temperature=0)),
-    "ar-mtp": ({}, Decoding()),
+    "arm": ({"do_sample": False}, Decoding(1, temperature=0)),
+    "ar-mtp": ({}, Decoding(1)),
 }
 
 

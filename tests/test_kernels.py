@@ -198,14 +198,14 @@ def test_quantize_dynamic_converts_every_linear_layer():
     assert not any(type(module) is torch.nn.Linear for module in quantized.modules())
     nothing = torch.zeros(2, 4, dtype=torch.bool)
     for name in ("scdm", "esolm"):
-        tokens = generate(quantized, METHODS[name], nothing.long(), nothing, Decoding(), 0).tokens
+        tokens = generate(quantized, METHODS[name], nothing.long(), nothing, Decoding(1), 0).tokens
         assert tokens.max() < 7
 
 
 def test_samples_can_be_learned_from():
     """`generate` runs without gradient, and its samples are used in a later backward pass."""
     net, nothing = Transformer(Size(32, 2, 3), 7, 4).eval(), torch.zeros(2, 4, dtype=torch.bool)
-    made = generate(net, METHODS["scdm"], nothing.long(), nothing, Decoding(), 0)
+    made = generate(net, METHODS["scdm"], nothing.long(), nothing, Decoding(1), 0)
     net.train()
     net.embedding(made.tokens).sum().backward()
     assert net.embedding.weight.grad is not None

@@ -68,7 +68,7 @@ def test_likelihoods_are_frequencies_of_samples(net, name, latents):
     count, method = 20_000, METHODS[name]
     order = order_of(name, 1)
     tokens = torch.zeros(count, 4, dtype=torch.long)
-    decoding = Decoding(latents=latents, order=None if name == "arm" else given(order[0].tolist()))
+    decoding = Decoding(1, latents=latents, order=None if name == "arm" else given(order[0].tolist()))
     made = generate(net, method, tokens, torch.zeros_like(tokens, dtype=torch.bool), decoding, seed=0)
     seen = torch.bincount((made.tokens * torch.tensor([27, 9, 3, 1])).sum(1), minlength=81) / count
     whole = every()

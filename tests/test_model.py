@@ -127,10 +127,10 @@ def test_generate_without_a_prompt_draws_samples(small):
 @pytest.mark.parametrize(
     ("settings", "decoding"),
     [
-        ({"order": "uniform", "temperature": 0.5}, Decoding(temperature=0.5)),
+        ({"order": "uniform", "temperature": 0.5}, Decoding(1, temperature=0.5)),
         ({"candidates": growing}, Decoding(growing)),
         ({"confidence": margin, "latents": lambda masked: masked // 2}, None),
-        ({"order": given(list(range(16)))}, Decoding(order=given(list(range(16))))),
+        ({"order": given(list(range(16)))}, Decoding(1, order=given(list(range(16))))),
         ({"latent_policy": random, "latents": 2}, Decoding(8, 2, latent_policy=random)),
     ],
     ids=["names", "rule of candidates", "confidence", "order", "latent policy"],

@@ -24,7 +24,7 @@ def test_every_method_trains(nano, any_method):
     assert value.isfinite()
     assert all(gradient.isfinite().all() for gradient in gradients)
     assert sum(float(gradient.abs().sum()) for gradient in gradients) > 0
-    assert not generate(nano, any_method, tokens, tokens < 0, Decoding(), 0).tokens.eq(nano.mask_id).any()
+    assert not generate(nano, any_method, tokens, tokens < 0, Decoding(1), 0).tokens.eq(nano.mask_id).any()
 
 
 def test_known_tokens_are_clean_and_never_scored(any_method):

@@ -162,13 +162,13 @@ def test_left_readout_keeps_all_masked_tokens(pico):
     known[:, 0] = True
     message = "latents=2 with readout=left: a prediction is read at the slot to its left"
     with pytest.raises(ValueError, match=message):
-        generate(pico, left, tokens_of(pico), known, Decoding(latents=2, off_distribution=True), 0)
+        generate(pico, left, tokens_of(pico), known, Decoding(1, latents=2, off_distribution=True), 0)
     order = blockwise(LENGTH)(known, torch.rand(3, LENGTH))
     counts = (known.sum(1), torch.full((3,), LENGTH))
     with pytest.raises(ValueError, match=message):
         log_likelihood(pico, left, tokens_of(pico), order, *counts, 2, off_distribution=True)
     leftward = replace(METHODS["ar-mtp"], readout="left")
-    generate(pico, leftward, tokens_of(pico), known, Decoding(latents=2, off_distribution=True), 0)
+    generate(pico, leftward, tokens_of(pico), known, Decoding(1, latents=2, off_distribution=True), 0)
 
 
 def test_hash_of_an_evaluation_has_the_flag_only_if_set():

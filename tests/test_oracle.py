@@ -34,14 +34,14 @@ JOINT = small_joint()
 MARGINAL = [JOINT.sum(tuple({0, 1, 2} - {place})) / JOINT.sum() for place in range(3)]
 
 DECODINGS = {
-    "uniform": Decoding(),
+    "uniform": Decoding(1),
     "top-prob of 2": Decoding(candidates=2),
     "top-prob of ever more": Decoding(candidates=growing),
     "margin of all": Decoding(candidates="all", confidence=margin),
     "entropy of 2, as printed": Decoding(candidates=2, confidence=entropy, refresh=False),
-    "left to right": Decoding(order=left_to_right),
-    "a given schedule, random latents": Decoding(order=given([2, 0, 1]), latent_policy=random),
-    "any order": Decoding(order=any_order, refresh=False),
+    "left to right": Decoding(1, order=left_to_right),
+    "a given schedule, random latents": Decoding(1, order=given([2, 0, 1]), latent_policy=random),
+    "any order": Decoding(1, order=any_order, refresh=False),
     "blocks of 2": Decoding(order=blockwise(2), candidates=2),
 }
 DIALS = {"own": None, "0": 0, "1": 1, "all": "all", "half": lambda masked: masked // 2}
@@ -103,14 +103,14 @@ def product(parts):
 @pytest.mark.parametrize("name", ["mdm", "sidm", "scdm", "esolm"])
 def test_a_given_partition_gives_its_product_and_not_the_joint(name):
     order, sizes = given_partition([[1], [2, 0]])
-    found = frequencies(draw(METHODS[name], Decoding(order=order, tokens_per_step=sizes)))
+    found = frequencies(draw(METHODS[name], Decoding(1, order=order, tokens_per_step=sizes)))
     assert total_variation(found, product([[1], [2, 0]])) < NEAR
     assert total_variation(found, JOINT / JOINT.sum()) > FAR
 
 
 def test_single_step_samples_the_product_of_marginals():
     marginals = torch.einsum("a,b,c->abc", *MARGINAL)
-    for decoding in (Decoding(tokens_per_step=3), Decoding(tokens_per_step=equal_parts(1))):
+    for decoding in (Decoding(1, tokens_per_step=3), Decoding(1, tokens_per_step=equal_parts(1))):
         assert total_variation(frequencies(draw(METHODS["mdm"], decoding)), marginals) < NEAR
 
 
@@ -119,18 +119,18 @@ def test_reverse_process_unmasks_positions_at_uniform_steps():
     for steps in itertools.product(range(2), repeat=3):
         parts = [[place for place in range(3) if steps[place] == step] for step in range(2)]
         expected += product(parts) / 8
-    found = frequencies(draw(METHODS["mdm"], Decoding(tokens_per_step=reverse_process(2)), draws=MANY))
+    found = frequencies(draw(METHODS["mdm"], Decoding(1, tokens_per_step=reverse_process(2)), draws=MANY))
     assert total_variation(found, expected) < 0.025
     assert total_variation(found, JOINT / JOINT.sum()) > 0.035
 
 
 def test_temperature_and_top_p_act_on_the_drawn_token_alone():
     joint = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
-    sharp = frequencies(draw(METHODS["mdm"], Decoding(temperature=0.5), joint, draws=MANY))
+    sharp = frequencies(draw(METHODS["mdm"], Decoding(1, temperature=0.5), joint, draws=MANY))
     assert total_variation(sharp, joint**2 / (joint**2).sum()) < 0.02
-    nucleus = frequencies(draw(METHODS["mdm"], Decoding(top_p=0.6), joint, draws=MANY))
+    nucleus = frequencies(draw(METHODS["mdm"], Decoding(1, top_p=0.6), joint, draws=MANY))
     assert total_variation(nucleus, torch.tensor([0.625, 0.375, 0])) < 0.02
-    assert frequencies(draw(METHODS["mdm"], Decoding(temperature=0), joint))[0] == 1
+    assert frequencies(draw(METHODS["mdm"], Decoding(1, temperature=0), joint))[0] == 1
 
 
 def conditional_entropy(given_places, place):

@@ -11,7 +11,7 @@ from latent_tokens import METHODS, Decoding, any_order, generate, given, left_to
 from latent_tokens.core.decoding import equal_parts, given_partition, reverse_process, sizes_of_steps
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.order import first_order, is_left_to_right, is_random, promote, shuffle
-from latent_tokens.core.state import PlannedStep
+from latent_tokens.core.state import planned
 
 masks = st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=4).map(torch.tensor)
 RULES = {"any_order": any_order, "left_to_right": left_to_right, "given": given([3, 1, 5, 0, 2, 4])}
@@ -126,7 +126,13 @@ def test_a_users_random_order_is_drawn_per_row():
     net = Oracle(small_joint())
     orders = [
         generate(
-            net, METHODS["scdm"], known.long(), known, Decoding(order=last_first_or_second), seed=0, rows=rows
+            net,
+            METHODS["scdm"],
+            known.long(),
+            known,
+            Decoding(1, order=last_first_or_second),
+            seed=0,
+            rows=rows,
         ).order
         for rows in (torch.arange(40), torch.arange(40).flip(0))
     ]
@@ -157,7 +163,7 @@ def test_shuffle_from_one_start_equals_that_of_each_row(start):
 def test_layout_of_an_even_step_is_that_of_any_step(clean, k, n):
     order = torch.rand(5, 8, generator=torch.Generator().manual_seed(k)).argsort(dim=1)
     clean, masked, count, k, n = (np.full(5, number) for number in (clean, 8 - clean, 1, k, n))
-    plan = PlannedStep(np.arange(5), clean, clean, masked, count, k, n, torch.device("cpu"))
+    plan = planned((np.arange(5), clean, clean, masked, count), k, n, torch.device("cpu"))
     assert plan.is_even
     layout = plan.layout(order)
     expected = next_layout(order, *(torch.from_numpy(numbers) for numbers in (clean, k, n)))

@@ -79,7 +79,7 @@ def test_latents_that_decoding_can_use_are_accepted(name, change):
 )
 def test_default_latents_are_those_of_decoding(method, default, nano):
     assert method.default_latents == default
-    assert shown_latents(method, Decoding()) == default
+    assert shown_latents(method, Decoding(1)) == default
 
 
 def dilated(q, k, c):
@@ -149,7 +149,7 @@ def test_advice_for_an_any_order_model_names_one(nano):
             nano,
             WINDOWED,
             *(torch.zeros(1, 16, dtype=t) for t in (torch.long, torch.bool)),
-            Decoding(latents=0),
+            Decoding(1, latents=0),
             0,
         )
     assert "ar-mtp" not in str(raised.value)
@@ -185,6 +185,6 @@ def test_rows_show_the_name_of_a_method():
     net.method = NEAR
     (row,) = evaluate(net, task, EvalConfig(num_samples=2))
     assert row["method"] == "near scdm"
-    assert "near scdm" in label(NEAR, Decoding())
+    assert "near scdm" in label(NEAR, Decoding(1))
     with pytest.raises(ValueError, match="is not supported by near mdm"):
-        check_decoding(replace(METHODS["mdm"], window=4, name="near mdm"), Decoding(latents=1))
+        check_decoding(replace(METHODS["mdm"], window=4, name="near mdm"), Decoding(1, latents=1))

@@ -75,7 +75,7 @@ def test_own_network_is_trained_stored_and_loaded(whole):
     (row,) = evaluate(net, TASK, EvalConfig(latents=(2,), candidates=4, num_samples=4))
     assert (row["method"], row["num_samples"]) == ("scdm", 4)
     tokens, known, _ = as_tensors(TASK.generate(2, seed=0))
-    samples = generate(net, net.method, tokens, known, Decoding(), seed=0)
+    samples = generate(net, net.method, tokens, known, Decoding(1), seed=0)
     assert samples.tokens.shape == (2, 16)
     assert samples.tokens.max() < 4
 

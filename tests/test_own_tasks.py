@@ -154,7 +154,7 @@ def test_answer_shorter_than_the_task_is_verified_without_its_end(tmp_path):
     config = TrainConfig("mine", "scdm", tmp_path / "run", size="pico", steps=1, num_validation=2, threads=1)
     net = from_pretrained(fit(config, task=TASK))
     problem = TASK.encode("bcddc.")  # only the last of 6 tokens is decoded
-    attempt = solve(net, TASK, problem, Decoding(temperature=9.0), seed=0, attempts=32)
+    attempt = solve(net, TASK, problem, Decoding(1, temperature=9.0), seed=0, attempts=32)
     assert (TASK.decode(attempt.tokens[:6]), attempt.wrong) == ("bcddcb", [])
     samples = Model(net, net.method, TASK, tmp_path).generate("bcddc.", num_samples=32, temperature=9.0)
     assert samples.valid.any()

@@ -134,7 +134,7 @@ def test_likelihood_of_a_policy_is_that_of_decoding(nano, name, policy):
         logs.append(probabilities[step.tokens[0, 0]].log().item())
 
     nothing = torch.zeros(1, LENGTH, dtype=torch.bool)
-    decoding = Decoding(latents=3, latent_policy=policy, order=given(order.tolist()))
+    decoding = Decoding(1, latents=3, latent_policy=policy, order=given(order.tolist()))
     made = generate(nano, method, nothing.long(), nothing, decoding, seed=5, on_step=look)
     zero, length = torch.tensor([0]), torch.tensor([LENGTH])
     arguments = (nano, method, made.tokens, order[None], zero, length)

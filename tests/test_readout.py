@@ -9,6 +9,7 @@ import torch
 from helpers.oracle import Oracle, frequencies, small_joint, total_variation
 from latent_tokens import (
     METHODS,
+    TASKS,
     Decoding,
     Examples,
     TrainConfig,
@@ -57,7 +58,7 @@ def test_generate_draws_the_joint_given_the_first(name):
     known = torch.tensor([True, False, False]).expand(4_000, 3)
     for first in (0, 2):
         tokens = torch.full(known.shape, first)
-        made = generate(Oracle(JOINT, left=True), method, tokens, known, Decoding(), 0).tokens
+        made = generate(Oracle(JOINT, left=True), method, tokens, known, Decoding(1), 0).tokens
         conditional = torch.zeros_like(JOINT)
         conditional[first] = JOINT[first] / JOINT[first].sum()
         assert total_variation(frequencies(made), conditional) < 0.05
@@ -103,11 +104,11 @@ def test_logits_of_some_slots_equal_those_of_all(pico, name):
 @pytest.mark.parametrize("name", READ_LEFT)
 def test_sample_of_left_readout_is_equal_alone_and_in_a_batch(pico, name):
     tokens, known, lengths = batch()
-    made = generate(pico, READ_LEFT[name], tokens, known, Decoding(), 3, lengths=lengths)
+    made = generate(pico, READ_LEFT[name], tokens, known, Decoding(1), 3, lengths=lengths)
     for row in range(3):
         cut = int(lengths[row])
         one = (tokens[row : row + 1, :cut], known[row : row + 1, :cut])
-        alone = generate(pico, READ_LEFT[name], *one, Decoding(), 3, rows=torch.tensor([row]))
+        alone = generate(pico, READ_LEFT[name], *one, Decoding(1), 3, rows=torch.tensor([row]))
         assert torch.equal(alone.tokens[0], made.tokens[row, :cut])
 
 
@@ -127,10 +128,10 @@ def test_likelihood_of_left_readout_in_one_pass_is_that_of_the_steps(pico):
 def test_noise_that_masks_the_first_position_is_refused():
     examples = Examples.of(np.zeros((2, LENGTH), np.uint8), 1)
     config = TrainConfig("countdown-3", "mdm-left")
-    check_examples(config, ALL_SHOWN, {"train": examples})
+    check_examples(config, ALL_SHOWN, TASKS["countdown-3"], {"train": examples})
     with pytest.raises(ValueError, match="noise=all is not supported by mdm-left: position 0 would be"):
-        check_examples(replace(config, noise="all"), ALL_SHOWN, {"train": examples})
-    check_examples(replace(config, noise="all"), METHODS["mdm"], {"train": examples})
+        check_examples(replace(config, noise="all"), ALL_SHOWN, TASKS["countdown-3"], {"train": examples})
+    check_examples(replace(config, noise="all"), METHODS["mdm"], TASKS["countdown-3"], {"train": examples})
 
 
 def test_masked_first_position_is_refused(pico):
@@ -139,7 +140,7 @@ def test_masked_first_position_is_refused(pico):
     known[0, 0] = True
     message = "row 1: position 0 is masked, and readout=left reads no prediction for it"
     with pytest.raises(ValueError, match=message):
-        generate(pico, ALL_SHOWN, tokens, known, Decoding(), 0)
+        generate(pico, ALL_SHOWN, tokens, known, Decoding(1), 0)
     with pytest.raises(ValueError, match=message):
         loss(pico, ALL_SHOWN, tokens, known, torch.Generator().manual_seed(0))
     order = torch.arange(LENGTH).expand(2, -1)
@@ -158,4 +159,4 @@ def test_method_whose_input_may_lack_the_left_slot_is_refused(changes):
         replace(METHODS["mdm-depth"], readout="left")
     known = torch.ones(1, 4, dtype=torch.bool)
     with pytest.raises(ValueError, match="it decodes from left to right only"):
-        generate(Oracle(JOINT), CAUSAL, known.long(), known, Decoding(order=any_order), 0)
+        generate(Oracle(JOINT), CAUSAL, known.long(), known, Decoding(1, order=any_order), 0)

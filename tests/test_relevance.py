@@ -179,7 +179,7 @@ def test_a_relation_of_another_length_is_refused(nano):
             METHODS["scdm"],
             tokens,
             tokens.bool(),
-            Decoding(latents=2, latent_policy=relevant(CHAIN)),
+            Decoding(1, latents=2, latent_policy=relevant(CHAIN)),
             0,
         )
 

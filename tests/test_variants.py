@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
 import numpy as np
@@ -48,12 +49,13 @@ from latent_tokens.paper.watchers.foresight import Foresight
 from latent_tokens.tasks import configured
 
 TASK = TASKS["sudoku-4"]
+SCDM = SimpleNamespace(method=METHODS["scdm"])
 SHAPES = {"constant": constant, "a share": a_share, "early": early, "late": late}
 
 
 def shown_by(adjust, order, clean, candidates, latents, tokens=None, net=None):
     """Return the latent tokens of a variant in one row, in their order."""
-    policy, row = adjust(net, TASK, Decoding()).latent_policy, torch.tensor([order])
+    policy, row = adjust(net, TASK, Decoding(1)).latent_policy, torch.tensor([order])
     numbers = (clean, len(order) - clean, candidates, latents)
     found = policy(
         Showing(row, *(torch.tensor([number]) for number in numbers), row if tokens is None else tokens)
@@ -103,7 +105,7 @@ def test_certain_latents_are_those_of_an_exact_model():
 @pytest.mark.parametrize("k", [1, 4])
 def test_schedules_show_as_many_latents_in_all(k):
     def total(shape):
-        latents = scheduled(shape, None, TASKS["sudoku-6"], Decoding(candidates=k)).latents
+        latents = scheduled(shape, SCDM, TASKS["sudoku-6"], Decoding(candidates=k)).latents
         return [
             min(latents(left) if callable(latents) else latents, max(0, left - k)) for left in range(1, 37)
         ]
@@ -117,7 +119,7 @@ def test_schedules_show_as_many_latents_in_all(k):
     assert counts["early"][0] == counts["late"][-1] == 0
     assert [a_share(36, 9)(left) for left in (4, 16, 36)] == [1, 4, 9]
     with pytest.raises(ValueError, match="candidates=all"):
-        scheduled(constant, None, TASK, Decoding(candidates="all"))
+        scheduled(constant, SCDM, TASK, Decoding(candidates="all"))
 
 
 def test_trace_shows_predictions_of_tokens_while_latent():
@@ -135,7 +137,7 @@ def test_trace_shows_predictions_of_tokens_while_latent():
         seen.append([len(latents) for latents in step.latents])
 
     made = generate(
-        net, METHODS["mdm"], tokens, torch.zeros_like(tokens, dtype=torch.bool), Decoding(), 0, on_step=watch
+        net, METHODS["mdm"], tokens, torch.zeros_like(tokens, dtype=torch.bool), Decoding(1), 0, on_step=watch
     )
     agrees, ahead = watched.predictions(made.tokens.numpy().astype(np.uint8))
     assert [(ahead[:, step] > 0).sum() for step in range(4)] == [sum(count) for count in seen]

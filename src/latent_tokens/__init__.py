@@ -26,7 +26,9 @@ if TYPE_CHECKING:
         tokens_processed as tokens_processed,
     )
     from latent_tokens.core.decoding import (
+        Candidates as Candidates,
         Decoding as Decoding,
+        FixedCount as FixedCount,
         Generated as Generated,
         Step as Step,
         entropy as entropy,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         given_partition as given_partition,
         growing as growing,
         margin as margin,
+        of_logits as of_logits,
         reverse_process as reverse_process,
         top_prob as top_prob,
     )
@@ -72,7 +75,6 @@ if TYPE_CHECKING:
     from latent_tokens.network.fast import generate as generate
     from latent_tokens.network.hf import HuggingFaceDenoiser as HuggingFaceDenoiser
     from latent_tokens.network.likelihood import log_likelihood as log_likelihood
-    from latent_tokens.network.sweep import sweep as sweep
     from latent_tokens.network.transformer import Transformer as Transformer
     from latent_tokens.sharing.collator import DiffusionCollator as DiffusionCollator
     from latent_tokens.sharing.lm_eval import LatentTokensLM as LatentTokensLM
@@ -109,7 +111,9 @@ HOMES = {
         "tokens_processed",
     ),
     "core.decoding": (
+        "Candidates",
         "Decoding",
+        "FixedCount",
         "Generated",
         "Step",
         "entropy",
@@ -118,6 +122,7 @@ HOMES = {
         "growing",
         "margin",
         "reverse_process",
+        "of_logits",
         "top_prob",
     ),
     "core.denoiser": ("Denoiser",),
@@ -173,7 +178,6 @@ HOMES = {
     "network.fast": ("generate",),
     "network.hf": ("HuggingFaceDenoiser",),
     "network.likelihood": ("log_likelihood",),
-    "network.sweep": ("sweep",),
     "network.transformer": ("Transformer",),
     "sharing.collator": ("DiffusionCollator",),
     "sharing.lm_eval": ("LatentTokensLM",),

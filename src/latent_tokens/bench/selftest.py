@@ -24,7 +24,7 @@ from latent_tokens.processes import fastest_device
 
 NUM_SAMPLES = 4_000  # of the oracle's joint distribution
 MAX_DISTANCE = 0.05  # total variation, exceeded by 1 in 100,000 sets of exact samples
-SAMPLERS = {"scdm": Decoding(candidates=2, latents=1), "mdm": Decoding(), "ar-mtp": Decoding()}
+SAMPLERS = {"scdm": Decoding(candidates=2, latents=1), "mdm": Decoding(candidates=1), "ar-mtp": Decoding()}
 FAST_MODEL = "sudoku-6-scdm"  # with which the optimized implementation is tested
 FAST_DECODING = Decoding(candidates=4, latents=8)
 FAST_SAMPLES = 4

@@ -14,8 +14,7 @@ from latent_tokens.commands.shared import OwnCode, latents_in_words
 from latent_tokens.configs import SamplingConfig
 
 PUZZLE_DEFAULTS = {
-    "latents": "all that are not candidates, which is none unless --candidates is below all",
-    "candidates": "all, which leaves no latent tokens, 8 with --latents, 1 from left to right",
+    "latents": "all that are not candidates",
     "temperature": "0",
 }
 """The defaults of `evaluation.settings.for_puzzles`, in words."""

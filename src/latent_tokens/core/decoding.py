@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial, wraps
 from typing import Literal
 
 import torch
@@ -12,70 +12,115 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latent_tokens.checks import check_int, is_whole
+from latent_tokens.configs import DEFAULT_CANDIDATES
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method, check_left_shown, name_of
-from latent_tokens.core.order import Noise, Order, block_of, given, is_left_to_right
+from latent_tokens.core.order import Noise, Order, block_of, given, is_left_to_right, is_refreshable
 from latent_tokens.core.policies import LatentPolicy, nearest
 
-Confidence = Callable[[Float[Tensor, "B K V"]], Float[Tensor, "B K"]]
-"""logits of the candidates -> confidence, larger = decoded earlier.
-
-If its attribute `noise_on_log` is true, `Decoding.confidence_noise` adds noise to its log, else to itself.
-"""
+Count = int | Literal["all"] | Callable[[int], int]
+Function = Callable[[Float[Tensor, "A K V"]], Float[Tensor, "A K"]]
+"""The candidates' logits -> their confidence."""
 
 
-def top_prob(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
-    """Return the largest probability of each candidate (equation of c_l, appendix D).
+@dataclass(frozen=True)
+class Candidates:
+    """The candidates of a step with their predictions: what a confidence reads.
 
-    Args:
-        logits: of B rows and K candidates.
+    A is the number of unfinished rows, K the largest number of candidates of a row. A row with fewer repeats
+    its last.
 
     Example:
-        >>> top_prob(torch.tensor([[[0.5, 0.25, 0.25]]]).log()).tolist()
-        [[0.5]]
+        >>> def rightmost(step: Candidates) -> torch.Tensor:
+        ...     return step.positions.double()
+        >>> Decoding(candidates=4, confidence=rightmost).candidates
+        4
+    """
+
+    logits: Float[Tensor, "A K V"]  # float64, before temperature and top-p; that of MASK is -inf
+    layout: Layout  # the input: [clean | latents | candidates]
+    num_candidates: Int[Tensor, " A"]
+    tokens: Int[Tensor, "A L"]  # by position; MASK where masked
+    number: Int[Tensor, " A"]  # steps that each row has taken before
+    draw: Callable[[], Noise]  # one number per candidate, uniform in [0, 1), from the row's own stream
+
+    @cached_property
+    def positions(self) -> Int[Tensor, "A K"]:
+        """The positions of the candidates in the sequence."""
+        slots = last_slots(self.layout, self.num_candidates, self.logits.shape[1])
+        return self.layout.positions.gather(1, slots)
+
+
+Confidence = Callable[[Candidates], Float[Tensor, "A K"]]
+"""step -> the confidence of each candidate, larger = decoded earlier. `of_logits` makes one."""
+
+
+def last_slots(layout: Layout, num_candidates: Int[Tensor, " A"], most: int) -> Int[Tensor, "A K"]:
+    """Return the slots of the candidates, the last of a row's input. A row with fewer than `most` repeats."""
+    rank = torch.arange(most, device=num_candidates.device)
+    return (layout.num_shown - num_candidates)[:, None] + rank.minimum(num_candidates[:, None] - 1)
+
+
+def of_logits(function: Function, *, noise_on_log: bool = False) -> Confidence:
+    """Return the confidence that is a function of the candidates' logits.
+
+    Args:
+        function: logits (A, K, V) -> confidence (A, K). It stays as the attribute `__wrapped__`.
+        noise_on_log: whether `Decoding.confidence_noise` is added to the log of the confidence.
+
+    Example:
+        >>> largest_logit = of_logits(lambda logits: logits.amax(-1))
+        >>> Decoding(candidates=4, confidence=largest_logit).candidates
+        4
+    """
+
+    @wraps(function)
+    def confidence(step: Candidates) -> Float[Tensor, "A K"]:
+        return function(step.logits)
+
+    confidence.noise_on_log = noise_on_log  # type: ignore[attr-defined]
+    return confidence
+
+
+@partial(of_logits, noise_on_log=True)
+def top_prob(logits: Float[Tensor, "A K V"]) -> Float[Tensor, "A K"]:
+    """Return the largest probability of each candidate (equation of c_l, appendix D).
+
+    Example:
+        >>> Decoding(candidates=4, confidence=top_prob).candidates
+        4
     """
     return logits.softmax(-1).amax(-1)
 
 
-# Both are 0 or more. The negative entropy is on the scale of logs already.
-top_prob.noise_on_log = True  # type: ignore[attr-defined]
-
-
-def margin(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
+@partial(of_logits, noise_on_log=True)
+def margin(logits: Float[Tensor, "A K V"]) -> Float[Tensor, "A K"]:
     """Return the difference between the largest and the second largest probability of each candidate.
 
-    Args:
-        logits: of B rows and K candidates.
-
     Example:
-        >>> margin(torch.tensor([[[0.5, 0.25, 0.25]]]).log()).tolist()
-        [[0.25]]
+        >>> Decoding(candidates=4, confidence=margin).candidates
+        4
     """
     first, second = logits.softmax(-1).topk(2, dim=-1).values.unbind(-1)
     return first - second
 
 
-margin.noise_on_log = True  # type: ignore[attr-defined]
-
-
-def entropy(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
-    """Return the negative entropy of each candidate, in nats.
-
-    Args:
-        logits: of B rows and K candidates.
+@of_logits
+def entropy(logits: Float[Tensor, "A K V"]) -> Float[Tensor, "A K"]:
+    """Return the negative entropy of each candidate, in nats. It is on the scale of logs already.
 
     Example:
-        >>> entropy(torch.zeros(1, 1, 2)).tolist()  # -log 2
-        [[-0.6931471824645996]]
+        >>> Decoding(candidates=4, confidence=entropy).candidates
+        4
     """
     terms: Tensor = torch.special.entr(logits.softmax(-1))
     return -terms.sum(-1)
 
 
-def annealed(confidence: Confidence, scale: Float[Tensor, " B"], noise: Float[Tensor, "B K"]) -> Confidence:
+def annealed(confidence: Confidence, scale: Float[Tensor, " A"], noise: Float[Tensor, "A K"]) -> Confidence:
     """Return log(confidence) + scale * Gumbel noise (MaskGIT, Chang et al., 2022, arXiv 2202.04200).
 
-    The log is taken of `top_prob`, `margin` and others with the attribute `noise_on_log`. The noise is added
+    The log is taken of `top_prob`, `margin` and others of `of_logits(noise_on_log=True)`. The noise is added
     to `entropy` itself, which is negative (D-41, annealed confidence noise).
 
     Args:
@@ -86,16 +131,13 @@ def annealed(confidence: Confidence, scale: Float[Tensor, " B"], noise: Float[Te
     smallest = torch.finfo(noise.dtype).tiny  # the log of 0 is not finite
     gumbel = -(-noise.clamp(min=smallest).log()).log()
 
-    def noisy(logits: Float[Tensor, "B K V"]) -> Float[Tensor, "B K"]:
-        values = confidence(logits)
+    def noisy(step: Candidates) -> Float[Tensor, "A K"]:
+        values = confidence(step)
         if getattr(confidence, "noise_on_log", False):
             values = values.log()
         return values + scale[:, None] * gumbel
 
     return noisy
-
-
-Count = int | Literal["all"] | Callable[[int], int]
 
 
 def growing(clean: int) -> int:
@@ -112,6 +154,24 @@ def growing(clean: int) -> int:
 
 
 @dataclass(frozen=True)
+class FixedCount:
+    """The rule that a step decodes its `tokens` most confident candidates (appendix C).
+
+    `Decoding(tokens_per_step=T)` is short for `Decoding(select=FixedCount(T))`.
+
+    Example:
+        >>> Decoding(select=FixedCount(2)).rule.tokens
+        2
+    """
+
+    tokens: int | Partition = 1  # T, or the number of each step, as equal_parts(T)
+
+    def __post_init__(self) -> None:
+        if not callable(self.tokens) and not is_whole(self.tokens, 1):
+            raise ValueError(f"tokens_per_step={self.tokens}: must be a whole number from 1, or a partition")
+
+
+@dataclass(frozen=True)
 class Decoding:
     """Settings of sampling. Raises ValueError for a value out of range.
 
@@ -120,9 +180,10 @@ class Decoding:
         8
     """
 
-    candidates: Count = 1  # k, or number of clean tokens -> k: decode the most confident of the next k
+    # k, or number of clean tokens -> k: decode the most confident of the next k; None: see `candidates_of`
+    candidates: Count | None = None
     latents: Count | None = None  # n, or number of masked tokens -> n; None = the method's own
-    tokens_per_step: int | Partition = 1  # or the number of each step, as equal_parts(T) (appendix C)
+    tokens_per_step: int | Partition | None = None  # short for select=FixedCount(T); None = 1
     order: Order | None = None  # None = the method's own
     confidence: Confidence = top_prob  # of the raw logits, before temperature (D-16, confidence)
     latent_policy: LatentPolicy = nearest  # which masked tokens are the n, and in what order
@@ -131,19 +192,20 @@ class Decoding:
     top_p: float | int = 1.0  # sample from the smallest set of tokens with this much probability
     off_distribution: bool = False  # allow any n for a method whose n is fixed in training
     confidence_noise: float | int = 0  # scale of the Gumbel noise (D-41, annealed confidence noise)
+    select: FixedCount | None = None  # how many of the candidates a step decodes; None = FixedCount(1)
 
     def __post_init__(self) -> None:
-        if self.candidates != "all" and not callable(self.candidates) and not is_whole(self.candidates, 1):
-            allowed = "must be a whole number from 1, 'all', or a function of the number of clean tokens"
-            raise ValueError(f"candidates={self.candidates}: {allowed}")
+        k = self.candidates
+        if k is not None and k != "all" and not callable(k) and not is_whole(k, 1):
+            allowed = "a whole number from 1, 'all', a function of the number of clean tokens, or None"
+            raise ValueError(f"candidates={k}: must be {allowed}")
         n = self.latents
         if n is not None and n != "all" and not callable(n) and not is_whole(n, 0):
             allowed = "must be a whole number from 0, 'all', a function of the number masked, or None"
             raise ValueError(f"latents={n!r}: {allowed}")
-        if not callable(self.tokens_per_step) and not is_whole(self.tokens_per_step, 1):
-            raise ValueError(
-                f"tokens_per_step={self.tokens_per_step}: must be a whole number from 1, or a partition"
-            )
+        if self.select is not None and self.tokens_per_step is not None:
+            raise ValueError(f"select with tokens_per_step={self.tokens_per_step}: leave one of the two out")
+        assert self.rule  # checks tokens_per_step
         if self.order is not None and not callable(self.order):
             raise ValueError(f"order={self.order}: must be a function of known. Use given(schedule).")
         if not 0 <= self.confidence_noise < float("inf"):
@@ -157,6 +219,13 @@ class Decoding:
             raise ValueError(f"temperature={self.temperature}: must be 0 (argmax) or more, and finite")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p={self.top_p}: must be above 0 and at most 1")
+
+    @cached_property
+    def rule(self) -> FixedCount:
+        """How many of its candidates a step decodes."""
+        if self.select is not None:
+            return self.select
+        return FixedCount(1 if self.tokens_per_step is None else self.tokens_per_step)
 
 
 @dataclass(frozen=True)
@@ -172,7 +241,12 @@ class Generated:
     tokens: Int[Tensor, "B L"]
     order: Int[Tensor, "B L"]  # known positions first, then the others as decoded, then those past the length
     processed: Int[Tensor, " B"]  # tokens processed, summed over steps
-    forward_passes: int  # the largest number of steps of a row
+    passes: Int[Tensor, " B"]  # forward passes: how many times the row was in the network's input
+
+    @property
+    def forward_passes(self) -> int:
+        """The largest number of passes of a row."""
+        return max(self.passes.tolist(), default=0)
 
 
 @dataclass(frozen=True)
@@ -227,6 +301,18 @@ def order_of(method: Method, decoding: Decoding) -> Order:
     return method.order if decoding.order is None else decoding.order
 
 
+def candidates_of(method: Method, decoding: Decoding) -> Count:
+    """Return k: the decoding's, else 8 in an order that leaves a choice (any order, also in blocks), and 1.
+
+    An order of your own, `given` and `left_to_right` decode the next token by default. With k = 1, any order
+    is uniform decoding.
+    """
+    if decoding.candidates is not None:
+        return decoding.candidates
+    order = order_of(method, decoding)
+    return DEFAULT_CANDIDATES if is_refreshable(order) or block_of(order) is not None else 1
+
+
 def blocks_of(method: Method, decoding: Decoding) -> int | None:
     """Return the size of the blocks that are decoded from left to right: the order's, else the rule's."""
     block = block_of(order_of(method, decoding))
@@ -256,10 +342,11 @@ def num_candidates_and_latents(
             f"tokens_per_step={int(step_size.max())} with a window of {method.window}: "
             f"the input has at most {method.window} masked tokens. Use tokens_per_step={method.window}."
         )
-    k = resolve_count(decoding.candidates, in_block, num_clean, "candidates", least=1).maximum(step_size)
+    k = candidates_of(method, decoding)
+    num_candidates = resolve_count(k, in_block, num_clean, "candidates", least=1).maximum(step_size)
     latents = method.default_latents if decoding.latents is None else decoding.latents
-    n = resolve_count(latents, visible - k, num_masked, "latents", least=0)
-    return k, n
+    num_latents = resolve_count(latents, visible - num_candidates, num_masked, "latents", least=0)
+    return num_candidates, num_latents
 
 
 def resolve_count(
@@ -285,7 +372,7 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
     """Raise ValueError, naming what to use, if the method cannot decode so."""
     check_num_latents(method, decoding.latents, decoding.off_distribution)
     name = named(method)
-    if method.is_left_to_right and decoding.candidates != 1:
+    if method.is_left_to_right and decoding.candidates not in (None, 1):
         k = getattr(decoding.candidates, "__name__", decoding.candidates)
         reason = "it decodes the next token"
         raise ValueError(
@@ -299,7 +386,7 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         )
     check_latent_policy(method, decoding.latent_policy)
     block = blocks_of(method, decoding)
-    if block is not None and not isinstance(decoding.tokens_per_step, int):
+    if block is not None and not isinstance(decoding.rule.tokens, int):
         raise ValueError(
             f"tokens_per_step with blocks of {block}: a partition does not end steps at blocks. Use a number."
         )
@@ -308,9 +395,9 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
             f"order=blockwise({block}) is not supported by {name}: it has blocks of "
             f"{block_of(method.attention)}. Use order=blockwise({block_of(method.attention)})."
         )
-    if method.readout == "shifted" and decoding.tokens_per_step != 1:
+    if method.readout == "shifted" and decoding.rule.tokens != 1:
         reason = "it predicts one token per step"
-        tokens = decoding.tokens_per_step
+        tokens = decoding.rule.tokens
         raise ValueError(
             f"tokens_per_step={tokens} is not supported by {name}: {reason}. Use tokens_per_step=1."
         )

@@ -29,7 +29,7 @@ from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_of, check_blocks, is_random
 from latent_tokens.core.policies import LatentPolicy, PolicyInput, choose_latents, nearest
 from latent_tokens.core.sampling import CandidateLogits, candidates_of_every_slot, decode
-from latent_tokens.core.state import PlannedStep, Streams, start
+from latent_tokens.core.state import PlannedStep, Streams, planned, start
 
 Report = Callable[[int], None]
 
@@ -86,14 +86,15 @@ def score_tokens(
     if draws and streams is None:
         streams = Streams(0, torch.arange(len(tokens), device=tokens.device))
     for plan in scoring_steps(method, order, num_known, lengths, ends, n):
-        rows, _, num_clean, num_masked, _, k, num_latents, _ = plan.on_device
+        host, step = plan.host, plan.on_device
+        rows, num_clean = step.rows, step.num_clean
         arranged = order[rows]
         is_masked = torch.zeros_like(arranged, dtype=torch.bool)
         is_masked.scatter_(1, arranged, rank >= num_clean[:, None])
         shown = tokens[rows].masked_fill(is_masked, net.mask_id)
-        step = PolicyInput(arranged, num_clean, num_masked, k, num_latents, shown)
-        noise = partial(streams.uniform, plan.rows, plan.num_masked - 1) if streams and draws else None
-        layout = plan.layout(choose_latents(latent_policy, step, noise))
+        visible = PolicyInput(arranged, num_clean, step.num_masked, step.candidates, step.latents, shown)
+        noise = partial(streams.uniform, host.rows, host.num_masked - 1) if streams and draws else None
+        layout = plan.layout(choose_latents(latent_policy, visible, noise))
         logits = candidate_logits(plan, shown, layout)[:, 0]  # (R, V)
         correct = tokens[rows, order[rows, num_clean]]
         log_probabilities[rows, num_clean] = log_probability(logits, correct)
@@ -125,10 +126,8 @@ def scoring_steps(
         num_masked = lengths[rows] - num_clean
         num_latents = resolve_count(latents, most, num_masked, "latents", least=0)
         one = torch.ones_like(rows).numpy()
-        yield PlannedStep(
-            rows.numpy(), number * one, num_clean.numpy(), num_masked.numpy(), one, one,
-            num_latents.numpy(), device,
-        )  # fmt: skip
+        draft = (rows.numpy(), number * one, num_clean.numpy(), num_masked.numpy(), one)
+        yield planned(draft, one, num_latents.numpy(), device)
 
 
 def target_logits(

@@ -16,13 +16,27 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens.core.decoding import Confidence, Decoding, Generated, Step, annealed, order_of
+from latent_tokens.checks import first_line
+from latent_tokens.core.decoding import (
+    Candidates,
+    Confidence,
+    Decoding,
+    Generated,
+    Step,
+    annealed,
+    last_slots,
+    order_of,
+)
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method
-from latent_tokens.core.order import is_random, is_refreshable, promote, shuffle
+from latent_tokens.core.order import Draw, is_random, is_refreshable, promote, shuffle
 from latent_tokens.core.policies import PolicyInput, choose_latents
-from latent_tokens.core.state import PlannedStep, State, Streams, plan_steps, start
+from latent_tokens.core.state import PlannedStep, State, plan_steps, start
+
+TOLERANCE = 1e-5  # more than the rounding of a network in float32
+LEAST = -1e300  # stands for a confidence of minus infinity, which only decoded candidates have
+SMALLEST = 0.1  # a smaller confidence has the tolerance of this one: it is a difference of probabilities
 
 CandidateLogits = Callable[[PlannedStep, Int[Tensor, "A L"], Layout], Float[Tensor, "A K V"]]
 """(step, tokens of its rows, their layout) -> the candidates' logits in float64.
@@ -101,51 +115,54 @@ def decode(
     uniform = state.streams.uniform
     num_to_decode = state.num_masked
     for plan in plan_steps(method, decoding, state, rows):
-        rows, number, num_clean, num_masked, count, k, n, num_shown = plan.on_device
+        host, step = plan.host, plan.on_device
         takes_all = plan.takes_all(len(state.tokens))
-        tokens = state.tokens if takes_all else state.tokens[rows]
-        order = state.order if takes_all else state.order[rows]
+        tokens = state.tokens if takes_all else state.tokens[step.rows]
+        order = state.order if takes_all else state.order[step.rows]
 
-        # Lines 6-10: arrange [clean | latents | candidates], predict the candidates.
-        step = PolicyInput(order, num_clean, num_masked, k, n, tokens)
-        noise = partial(uniform, plan.rows, plan.num_masked - plan.candidates) if is_policy_random else None
-        layout = plan.layout(choose_latents(decoding.latent_policy, step, noise))
+        # Lines 6-9: arrange [clean | latents | candidates].
+        arranged = PolicyInput(order, step.num_clean, step.num_masked, step.candidates, step.latents, tokens)
+        noise = partial(uniform, host.rows, host.num_masked - host.candidates) if is_policy_random else None
+        layout = plan.layout(choose_latents(decoding.latent_policy, arranged, noise))
+
+        # Line 10: predict the candidates.
         logits = candidate_logits(plan, tokens, layout)  # (A, K, V)
+        draw = partial(uniform, host.rows, host.candidates)
+        candidates = Candidates(logits, layout, step.candidates, tokens, step.number, draw)
 
         # Line 11: choose the most confident candidates, sample their tokens.
-        confidence = confidence_of_step(decoding, plan, num_to_decode, state.streams)
-        picks = most_confident(logits, confidence, k, count, int(plan.count.max()))  # (A, T)
-        drawn = sample_tokens(logits, picks, decoding, uniform(plan.rows, plan.count))  # (A, T)
-        entries = num_clean[:, None] + picks
+        confidence, tolerance = confidence_of_step(decoding, plan, num_to_decode, draw)
+        picks = most_confident(candidates, confidence, step.count, int(host.count.max()), tolerance)  # (A, T)
+        drawn = sample_tokens(logits, picks, decoding, uniform(host.rows, host.count))  # (A, T)
+        entries = step.num_clean[:, None] + picks
         positions = order.gather(1, entries.clamp(max=order.shape[1] - 1))
         is_decoded = None  # (A, T); None is all
         if not plan.is_even:
-            is_decoded = torch.arange(picks.shape[1], device=order.device) < count[:, None]
+            is_decoded = torch.arange(picks.shape[1], device=order.device) < step.count[:, None]
 
         # Algorithm 4, line 10: promote them to clean; then reshuffle what is masked.
         new_tokens = write_tokens(tokens, positions, drawn, is_decoded)
         if not plan.keeps_order:
-            order = promote(order, num_clean, entries, count)
+            order = promote(order, step.num_clean, entries, step.count)
         if refresh:
-            first_masked = int(plan.num_clean[0] + plan.count[0]) if plan.is_even else num_clean + count
-            order = shuffle(order, first_masked, uniform(plan.rows, plan.num_masked - plan.count))
-        state.update(None if takes_all else rows, new_tokens, order, count, num_shown)
+            start = int(host.num_clean[0] + host.count[0]) if plan.is_even else step.num_clean + step.count
+            order = shuffle(order, start, uniform(host.rows, host.num_masked - host.count))
+        state.update(None if takes_all else step.rows, new_tokens, order, step.count, step.num_shown)
 
         if on_step is not None:
             look = partial(method.logits, net, tokens, layout)
             if is_decoded is not None:
                 positions = positions.masked_fill(~is_decoded, -1)
                 drawn = drawn.masked_fill(~is_decoded, -1)
-            on_step(Step(rows, number, layout, k, positions, drawn, look))
-        if stop is not None and stop(rows, new_tokens):
+            on_step(Step(step.rows, step.number, layout, step.candidates, positions, drawn, look))
+        if stop is not None and stop(step.rows, new_tokens):
             return
 
 
 def finish(state: State) -> Generated:
     """Return the samples of a state after the last step."""
     # Tensors of inference mode could not be trained on. Their copies can.
-    tokens, order, processed = (values.clone() for values in (state.tokens, state.order, state.processed))
-    return Generated(tokens, order, processed, max(state.steps.tolist(), default=0))
+    return Generated(*(x.clone() for x in (state.tokens, state.order, state.processed, state.steps)))
 
 
 def candidates_of_every_slot(
@@ -156,19 +173,8 @@ def candidates_of_every_slot(
     layout: Layout,
 ) -> Float[Tensor, "A K V"]:
     """Return the candidates' logits from a pass that computes those of every slot (line 10)."""
-    num_candidates = torch.from_numpy(plan.candidates).to(tokens.device)
-    return candidate_logits(method.logits(net, tokens, layout), layout, num_candidates)
-
-
-def candidate_logits(
-    logits: Float[Tensor, "A S V"], layout: Layout, num_candidates: Int[Tensor, " A"]
-) -> Float[Tensor, "A K V"]:
-    """Return the logits of each row's last `num_candidates` slots, in float64.
-
-    A row with fewer candidates repeats its last.
-    """
-    rank = torch.arange(int(num_candidates.max()), device=logits.device)
-    slots = (layout.num_shown - num_candidates)[:, None] + rank.minimum(num_candidates[:, None] - 1)  # (A, K)
+    logits = method.logits(net, tokens, layout)
+    slots = last_slots(layout, plan.on_device.candidates, int(plan.host.candidates.max()))
     return logits.gather(1, slots[:, :, None].expand(-1, -1, logits.shape[-1])).double()
 
 
@@ -187,43 +193,68 @@ def write_tokens(
 
 
 def confidence_of_step(
-    decoding: Decoding, plan: PlannedStep, num_to_decode: Int[Tensor, " B"], streams: Streams
-) -> Confidence:
-    """Return the confidence of a step: the decoding's, with noise that falls linearly to 0 in the last step.
+    decoding: Decoding, plan: PlannedStep, num_to_decode: Int[Tensor, " B"], draw: Draw
+) -> tuple[Confidence, float]:
+    """Return the confidence of a step, and its tolerance: the largest difference of equal confidences.
+
+    Noise falls linearly to 0 in the last step, and leaves no equal ones.
 
     Args:
         decoding: the settings.
         plan: the step.
         num_to_decode: the masked tokens of each row before the first step.
-        streams: those of the rows, which draw only if there is noise.
+        draw: returns noise, one number per candidate. It is drawn only if the decoding has noise.
     """
     if not decoding.confidence_noise:
-        return decoding.confidence
-    rows, _, _, num_masked, count, *_ = plan.on_device
-    share_left = (num_masked - count).double() / num_to_decode[rows]
-    noise = streams.uniform(plan.rows, plan.candidates)  # (A, K)
-    return annealed(decoding.confidence, decoding.confidence_noise * share_left, noise)
+        return decoding.confidence, TOLERANCE
+    step = plan.on_device
+    share_left = (step.num_masked - step.count).double() / num_to_decode[step.rows]
+    return annealed(decoding.confidence, decoding.confidence_noise * share_left, draw()), 0.0
 
 
 def most_confident(
-    logits: Float[Tensor, "A K V"],
-    confidence: Confidence,
-    num_candidates: Int[Tensor, " A"],
-    count: Int[Tensor, " A"],
-    most: int | None = None,
+    step: Candidates, confidence: Confidence, count: Int[Tensor, " A"], most: int, tolerance: float
 ) -> Int[Tensor, "A T"]:
-    """Return which candidates to decode, the most confident first, ties by order.
+    """Return which candidates to decode, the most confident first. Row a decodes its first count[a].
 
-    If a row decodes all of its candidates, they keep their order. Row a decodes its first count[a]. `most` is
-    the largest count, if it is known.
+    Of equal ones the first in the order is taken. Confidences that differ by less than rounding are equal
+    (D-43, ties): networks with rotary positions predict the same at many masked slots, and which of them is
+    larger would depend on the batch. If a row decodes all of its candidates, they keep their order.
+
+    Args:
+        step: the candidates.
+        confidence: their confidence.
+        count: how many of them each row decodes.
+        most: the largest count.
+        tolerance: the largest difference of equal confidences, relative to their size.
     """
-    if logits.shape[1] == 1:
+    num_candidates = step.num_candidates
+    if step.logits.shape[1] == 1:
         return torch.zeros_like(num_candidates)[:, None]
-    most = int(count.max()) if most is None else most
-    rank = torch.arange(logits.shape[1], device=logits.device)
-    scores = confidence(logits).masked_fill((count >= num_candidates)[:, None], 0)
-    scores = scores.masked_fill(rank >= num_candidates[:, None], -torch.inf)
-    return scores.argsort(dim=1, descending=True, stable=True)[:, :most]
+    scores = scores_of(confidence, step).masked_fill((count >= num_candidates)[:, None], 0)
+    rank = torch.arange(scores.shape[1], device=scores.device)
+    scores = scores.clamp(min=LEAST).masked_fill(rank >= num_candidates[:, None], -torch.inf)
+    picks = []
+    for _ in range(most):
+        largest = scores.amax(1, keepdim=True)
+        is_largest = scores >= largest - tolerance * largest.abs().clamp(min=SMALLEST)
+        picks.append(is_largest.byte().argmax(1, keepdim=True))  # (A, 1): the first of them
+        scores = scores.scatter(1, picks[-1], -torch.inf)
+    return torch.cat(picks, dim=1)
+
+
+def scores_of(confidence: Confidence, step: Candidates) -> Float[Tensor, "A K"]:
+    """Return the confidence of each candidate in float64. Raise ValueError if a function is not of a step."""
+    name = getattr(confidence, "__name__", "custom")
+    try:
+        scores = confidence(step).double()
+    except (AttributeError, TypeError) as error:
+        fix = f"A function of logits is passed as confidence=of_logits({name})."
+        raise ValueError(f"confidence={name}: fails on a step ({first_line(error)}). {fix}") from error
+    if scores.shape != step.logits.shape[:2]:
+        shapes = f"{tuple(scores.shape)} for logits {tuple(step.logits.shape)}"
+        raise ValueError(f"confidence={name}: returns {shapes}. Return one number per candidate.")
+    return scores
 
 
 NUM_RANKED = 4_096  # tokens of a large vocabulary that are ranked first: the nucleus rarely has more
@@ -291,7 +322,7 @@ def sample_tokens(
             "its weights have diverged, or are corrupt"
         )
     if decoding.temperature == 0:
-        return logits.argmax(-1)
+        return (logits >= largest - TOLERANCE).byte().argmax(-1)  # of equal ones the lowest id
     if decoding.temperature != 1:
         logits = (logits - largest) / decoding.temperature
     probabilities = logits.softmax(-1)

@@ -6,8 +6,10 @@ from an accelerator.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -146,7 +148,7 @@ def start(
     streams = Streams(seed, rows)
     draw = partial(streams.uniform, everyone, masked.sum(1))
     order = first_order(order_of(method, decoding), known, lengths, draw)
-    sizes = sizes_of_steps(decoding.tokens_per_step, masked, draw)
+    sizes = sizes_of_steps(decoding.rule.tokens, masked, draw)
     if blocks_of(method, decoding) is not None and sizes.numel():
         sizes = sizes[:, :1].expand(-1, length)  # a step ends with its block, so there may be more of them
     block = block_of(method.attention)
@@ -191,59 +193,60 @@ def check_known(net: Denoiser, method: Method, tokens: Tensor, known: Tensor) ->
     method.check_known(known)
 
 
+class Counts(NamedTuple):
+    """The rows of a step and their counts, each (A,): arrays on the host, or tensors on the device."""
+
+    rows: Any
+    number: Any  # the steps that each row took before
+    num_clean: Any
+    num_masked: Any
+    count: Any  # the tokens to decode
+    candidates: Any  # k
+    latents: Any  # n
+    num_shown: Any  # the slots of the input
+
+
 @dataclass(frozen=True)
 class PlannedStep:
     """One step of A rows, on the host as arrays and on the device as tensors."""
 
-    rows: np.ndarray  # (A,), as the other arrays
-    number: np.ndarray  # the steps that each row took before
-    num_clean: np.ndarray
-    num_masked: np.ndarray
-    count: np.ndarray  # the tokens to decode
-    candidates: np.ndarray  # k
-    latents: np.ndarray  # n
+    host: Counts
     device: torch.device
 
     @cached_property
-    def num_shown(self) -> np.ndarray:
-        """The number of slots of each row's input."""
-        num_shown: np.ndarray = self.num_clean + self.candidates + self.latents
-        return num_shown
-
-    @cached_property
-    def on_device(self) -> tuple[Int[Tensor, " A"], ...]:
-        """The arrays in the order of the fields, then `num_shown`, copied at once."""
-        counts = (self.num_clean, self.num_masked, self.count, self.candidates, self.latents)
-        arrays = np.stack((self.rows, self.number, *counts, self.num_shown))
-        return torch.from_numpy(arrays).to(self.device, non_blocking=True).unbind()
+    def on_device(self) -> Counts:
+        """The counts as tensors, copied at once."""
+        return Counts(*torch.from_numpy(np.stack(self.host)).to(self.device, non_blocking=True).unbind())
 
     @cached_property
     def is_even(self) -> bool:
         """Whether the input of every row has as many clean, latent and candidate slots, to decode as many."""
-        counts = np.stack((self.num_clean, self.count, self.candidates, self.latents))
+        host = self.host
+        counts = np.stack((host.num_clean, host.count, host.candidates, host.latents))
         return bool((counts == counts[:, :1]).all())
 
     @property
     def keeps_order(self) -> bool:
         """Whether every row decodes all of its candidates, which keep their order."""
-        return bool((self.count == self.candidates).all())
+        return bool((self.host.count == self.host.candidates).all())
 
     def takes_all(self, batch: int) -> bool:
         """Return whether the rows are those of a batch, in its order."""
-        return np.array_equal(self.rows, np.arange(batch))
+        return np.array_equal(self.host.rows, np.arange(batch))
 
     def layout(self, order: Int[Tensor, "A L"]) -> Layout:
         """Return the input of the step: `next_layout`, of slices of the order if the step is even."""
-        _, _, num_clean, _, _, candidates, latents, num_shown = self.on_device
+        host, step = self.host, self.on_device
         if not self.is_even:
-            return next_layout(order, num_clean, candidates, latents, int(self.num_shown.max()))
-        clean = int(self.num_clean[0])
-        start = clean + int(self.candidates[0])
-        stop = int(self.num_shown[0])
+            num_slots = int(host.num_shown.max())
+            return next_layout(order, step.num_clean, step.candidates, step.latents, num_slots)
+        clean = int(host.num_clean[0])
+        start = clean + int(host.candidates[0])
+        stop = int(host.num_shown[0])
         positions = order[:, :start]
         if stop > start:
             positions = torch.cat((order[:, :clean], order[:, start:stop], order[:, clean:start]), dim=1)
-        return Layout(positions, num_clean, num_shown)
+        return Layout(positions, step.num_clean, step.num_shown)
 
 
 def plan_steps(
@@ -281,7 +284,15 @@ def plan_steps(
     k, n = num_candidates_and_latents(method, decoding, num_clean, num_masked, count, here)
     ends = np.cumsum([len(draft[0]) for draft in drafts])[:-1]
     counts = zip(drafts, np.split(k.numpy(), ends), np.split(n.numpy(), ends), strict=True)
-    return [PlannedStep(*draft[:5], k_step, n_step, rows.device) for draft, k_step, n_step in counts]
+    return [planned(draft[:5], k_step, n_step, rows.device) for draft, k_step, n_step in counts]
+
+
+def planned(
+    draft: Sequence[np.ndarray], candidates: np.ndarray, latents: np.ndarray, device: torch.device
+) -> PlannedStep:
+    """Return the step of a draft (rows, number, num_clean, num_masked, count) with its k and n."""
+    num_shown = draft[2] + candidates + latents
+    return PlannedStep(Counts._make((*draft, candidates, latents, num_shown)), device)
 
 
 def ends_of_blocks(

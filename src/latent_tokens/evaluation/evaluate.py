@@ -246,7 +246,7 @@ def answer(
 
 def paper_cost_of(method: Method, decoding: Decoding, length: int) -> float | None:
     """Return `paper_cost`, or None for several tokens per step or blocks, which the formula does not have."""
-    if decoding.tokens_per_step != 1 or blocks_of(method, decoding) is not None:
+    if decoding.rule.tokens != 1 or blocks_of(method, decoding) is not None:
         return None
     return paper_cost(length, shown_candidates(method, decoding), shown_latents(method, decoding))
 

@@ -17,6 +17,7 @@ from latent_tokens.core.decoding import (
     Confidence,
     Count,
     Decoding,
+    candidates_of,
     entropy,
     growing,
     is_off_distribution,
@@ -135,7 +136,7 @@ def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Deco
     return Decoding(
         candidates=candidates_for(order, config.candidates),
         latents=config.latents,
-        tokens_per_step=config.tokens_per_step or 1,
+        tokens_per_step=config.tokens_per_step,
         order=schedule,
         confidence=CONFIDENCES.get(order, top_prob),
         confidence_noise=config.confidence_noise or 0,
@@ -151,29 +152,23 @@ def is_adaptive(order: str) -> bool:
     return order in CONFIDENCES or block_in(order) is not None
 
 
-def candidates_for(order: str, candidates: NumCandidates | None) -> Count:
-    """Return k: 1 if the order is not adaptive, else the number or the named rule, by default 8."""
+def candidates_for(order: str, candidates: NumCandidates | None) -> Count | None:
+    """Return k: 1 if the order is not adaptive, else the number, the named rule, or None, the default."""
     if not is_adaptive(order):
         return 1
-    if candidates is None:
-        return DEFAULT_CANDIDATES
     return growing if candidates == "growing" else candidates
 
 
 def for_puzzles(method: Method, config: SamplingConfig) -> SamplingConfig:
     """Return the config with the defaults of `latent-tokens solve`.
 
-    By default all masked tokens are in the input, all are candidates unless n is set, and the most likely
-    token is taken.
+    By default all masked tokens are in the input, and the most likely token is taken.
     """
-    candidates = config.candidates
-    if candidates is None and config.latents is None:
-        candidates = "all"
     latents = config.latents
-    if latents is None and method.latent_control != "none":
+    if latents is None and method.latent_control != "none" and config.candidates != "all":
         latents = "all"
     temperature = 0.0 if config.temperature is None else config.temperature
-    return replace(config, candidates=candidates, latents=latents, temperature=temperature)
+    return replace(config, latents=latents, temperature=temperature)
 
 
 def check_policy(method: Method, config: SamplingConfig) -> None:
@@ -206,7 +201,7 @@ def shown_latents(method: Method, decoding: Decoding) -> int | str:
 
 def shown_candidates(method: Method, decoding: Decoding) -> int | str:
     """Return the number of candidates that a row reports, at most the window, or the name of its rule."""
-    candidates = decoding.candidates
+    candidates = candidates_of(method, decoding)
     if callable(candidates):
         return getattr(candidates, "__name__", "custom")
     if method.window is None:
@@ -223,8 +218,8 @@ def row_settings(method: Method, task: Language, config: SamplingConfig, decodin
         latents=shown_latents(method, decoding),
         candidates=shown_candidates(method, decoding),
     )
-    if decoding.tokens_per_step != 1:
-        settings["tokens_per_step"] = decoding.tokens_per_step
+    if decoding.rule.tokens != 1:
+        settings["tokens_per_step"] = decoding.rule.tokens
     if decoding.confidence_noise:
         settings["confidence_noise"] = decoding.confidence_noise
     if is_off_distribution(method, decoding.latents):

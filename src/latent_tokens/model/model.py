@@ -173,8 +173,6 @@ class Model:
         order = order_for(self.method, self.task, config)
         latents = functions.get("latents", config.latents)
         check_counts(self.method, order, [latents], config.candidates, config.latent_policy)
-        if "order" in functions and "candidates" not in settings:
-            decoding = replace(decoding, candidates=1)
         policy = EvalConfig(
             latent_policy=config.latent_policy, seed=config.seed, off_distribution=config.off_distribution
         )

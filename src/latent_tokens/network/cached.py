@@ -60,27 +60,27 @@ class CachedDecoder:
 
     def __call__(self, plan: PlannedStep, tokens: Int[Tensor, "A L"], layout: Layout) -> Float[Tensor, "N V"]:
         """Return the candidates' logits, row by row. The tokens are MASK where masked."""
-        if len(plan.rows) < len(self.rows):
-            self.keep(plan.rows)
-        first = self.cached
-        self.cached = plan.num_shown if self.method.readout == "shifted" else plan.num_clean
+        if len(plan.host.rows) < len(self.rows):
+            self.keep(plan.host.rows)
+        first, host = self.cached, plan.host
+        self.cached = host.num_shown if self.method.readout == "shifted" else host.num_clean
 
         # Equal rows: their new slots are a slice, and so are their candidates.
         if self.is_causal and plan.is_even and (first == first[0]).all():
-            new = slice(int(first[0]), int(plan.num_shown[0]))
+            new = slice(int(first[0]), int(host.num_shown[0]))
             ids = self.new_ids(tokens, layout.positions, new)
-            return self.forward(ids, layout.positions[:, new], new, new.stop, None, int(plan.candidates[0]))
+            return self.forward(ids, layout.positions[:, new], new, new.stop, None, int(host.candidates[0]))
 
         # Otherwise a row with fewer new slots repeats its last, and padding is no candidate.
         ids = self.method.input_ids(tokens, layout, self.net.mask_id)
-        count = plan.num_shown - first
+        count = host.num_shown - first
         rank = np.arange(count.max())
         slots = first[:, None] + np.minimum(rank, count[:, None] - 1)  # (A, Q)
-        is_candidate = (rank < count[:, None]) & (rank >= (count - plan.candidates)[:, None])
+        is_candidate = (rank < count[:, None]) & (rank >= (count - host.candidates)[:, None])
         at = torch.from_numpy(slots).to(ids.device, non_blocking=True)
         mask = dense_mask(self.method.attention, layout, at)[:, None]
         chosen = indices(is_candidate, ids.device)
-        stop = int(plan.num_shown.max())
+        stop = int(host.num_shown.max())
         return self.forward(ids.gather(1, at), layout.positions.gather(1, at), at, stop, mask, chosen)
 
     def new_ids(

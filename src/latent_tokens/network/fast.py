@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from latent_tokens.checks import changed
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import agree, bidirectional, dense_mask, is_cacheable
-from latent_tokens.core.decoding import Decoding, Generated, Step
+from latent_tokens.core.decoding import Decoding, Generated, Step, candidates_of
 from latent_tokens.core.denoiser import Denoiser, as_denoiser, supports_slots, unwrap
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import METHODS, Method
@@ -132,9 +132,10 @@ def microbatches(
     """
     length = state.tokens.shape[1]
     k = length
-    if isinstance(decoding.candidates, int):
+    candidates = candidates_of(method, decoding)
+    if isinstance(candidates, int):
         largest_step = int(state.sizes.max()) if state.sizes.numel() else 0
-        k = min(max(decoding.candidates, largest_step), length)
+        k = min(max(candidates, largest_step), length)
     if is_cacheable(method.attention):
         # Keys and values are cached, so a step computes the same number of slots in every row.
         slots = state.lengths
@@ -180,7 +181,7 @@ class FastCandidateLogits:
         logits[:, self.net.mask_id :] = -torch.inf
 
         # Return one line per row. A row with fewer candidates repeats its last.
-        k = plan.candidates
+        k = plan.host.candidates
         if (k == k[0]).all():
             return logits.view(len(k), -1, logits.shape[-1])
         rank = np.minimum(np.arange(k.max()), k[:, None] - 1)
@@ -192,8 +193,8 @@ class FastCandidateLogits:
     ) -> Float[Tensor, "N V"]:
         """Return the candidates' logits, row by row, without a cache."""
         slots = np.arange(layout.positions.shape[1])
-        stop = plan.num_shown[:, None]
-        is_candidate = (slots >= stop - plan.candidates[:, None]) & (slots < stop)
+        stop = plan.host.num_shown[:, None]
+        is_candidate = (slots >= stop - plan.host.candidates[:, None]) & (slots < stop)
         if not plan.is_even or block_of(self.method.attention) is not None:
             mask = dense_mask(self.method.attention, layout)[:, None]
         elif self.sees_all:

@@ -429,7 +429,7 @@ class CachedModel:
     def __call__(
         self, plan: PlannedStep, tokens: Int[Tensor, "A L"], layout: Layout
     ) -> Float[Tensor, "A K V"]:
-        rows, *_, num_candidates, _, _ = plan.on_device
+        rows, num_candidates = plan.on_device.rows, plan.on_device.candidates
         if len(rows) < len(self.rows):
             self.take(torch.isin(self.rows, rows))
 

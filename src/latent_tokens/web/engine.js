@@ -453,9 +453,15 @@ var latentTokens = (() => {
     for (let i = 1; i < values.length; i++) if (values[i] > values[best]) best = i;
     return best;
   }
+  var TOLERANCE = 1e-5;
+  var SMALLEST = 0.1;
+  function mostConfident(confidences) {
+    const largest = Math.max(...confidences);
+    return confidences.findIndex((c) => c >= largest - TOLERANCE * Math.max(Math.abs(largest), SMALLEST));
+  }
   function sampleToken(logits, { temperature, top_p }, noise) {
-    if (temperature === 0) return argmax(logits);
     const largest = logits[argmax(logits)];
+    if (temperature === 0) return Array.from(logits).findIndex((logit) => logit >= largest - TOLERANCE);
     const scaled = temperature === 1 ? logits : Array.from(logits, (logit) => (logit - largest) / temperature);
     const probabilities = top_p < 1 ? nucleus(softmax(scaled), top_p) : softmax(scaled);
     const cdf = cumulative(probabilities);
@@ -813,7 +819,7 @@ var latentTokens = (() => {
       const layout = nextLayout(order, numClean, k, n);
       const logits = maskedLogits(net, method, tokens, layout);
       const probabilities = logits.map(softmax);
-      const pick = argmax(probabilities.slice(n).map(confidence));
+      const pick = mostConfident(probabilities.slice(n).map(confidence));
       const token = sampleToken(logits[n + pick], decoding, uniform());
       const entry = numClean + pick;
       const position = order[entry];

@@ -37,6 +37,20 @@ export function argmax(values) {
   return best;
 }
 
+// Confidences and logits that differ by less than rounding are equal (D-43, ties), as in core/sampling.py.
+const TOLERANCE = 1e-5;
+const SMALLEST = 0.1;
+
+/**
+ * Return the index of the most confident candidate, of equal ones the first.
+ *
+ * @param {number[]} confidences
+ */
+export function mostConfident(confidences) {
+  const largest = Math.max(...confidences);
+  return confidences.findIndex((c) => c >= largest - TOLERANCE * Math.max(Math.abs(largest), SMALLEST));
+}
+
 /**
  * Sample a token by inverse CDF, at temperature 0 the argmax (D-18, token sampling).
  *
@@ -45,8 +59,8 @@ export function argmax(values) {
  * @param {number} noise in [0, 1)
  */
 export function sampleToken(logits, { temperature, top_p }, noise) {
-  if (temperature === 0) return argmax(logits);
   const largest = logits[argmax(logits)];
+  if (temperature === 0) return Array.from(logits).findIndex((logit) => logit >= largest - TOLERANCE);
   const scaled = temperature === 1 ? logits : Array.from(logits, (logit) => (logit - largest) / temperature);
   const probabilities = top_p < 1 ? nucleus(softmax(scaled), top_p) : softmax(scaled);
   const cdf = cumulative(probabilities);

@@ -5,7 +5,7 @@ import { numCandidatesAndLatents } from "./decoding.js";
 import { nextLayout } from "./layout.js";
 import { inputIds } from "./methods.js";
 import { leftToRight, promote, shuffle } from "./order.js";
-import { argmax, CONFIDENCES, sampleToken, softmax } from "./probability.js";
+import { argmax, CONFIDENCES, mostConfident, sampleToken, softmax } from "./probability.js";
 import { perSampleRng } from "./rng.js";
 import { forward } from "./transformer.js";
 
@@ -52,7 +52,7 @@ export function* sample(net, method, given, decoding) {
     const probabilities = logits.map(softmax);
 
     // Line 11: choose the most confident candidate, sample its token.
-    const pick = argmax(probabilities.slice(n).map(confidence));
+    const pick = mostConfident(probabilities.slice(n).map(confidence));
     const token = sampleToken(logits[n + pick], decoding, uniform());
 
     // Algorithm 4, line 10: promote it to clean; then reshuffle what is masked.

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from latent_tokens.checks import Registry
-from latent_tokens.core.decoding import Decoding, top_prob
+from latent_tokens.core.decoding import Decoding, candidates_of
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.policies import (
     PolicyInput,
@@ -102,12 +102,10 @@ def certain(sign: int, net: Transformer, task: Task, decoding: Decoding) -> Deco
 
     def certainty(step: PolicyInput) -> Float[Tensor, "A L"]:
         layout = next_layout(step.order, step.num_clean, step.num_masked, torch.zeros_like(step.num_clean))
-        certainties = sign * top_prob(
-            net.method.logits(net, step.tokens, layout).double()
-        )  # (A, S), by entry of the order
-        return torch.zeros_like(step.order, dtype=certainties.dtype).scatter(
-            1, step.order[:, : certainties.shape[1]], certainties
-        )
+        logits = net.method.logits(net, step.tokens, layout).double()
+        certainties = sign * logits.softmax(-1).amax(-1)  # (A, S), by entry of the order
+        by_position = torch.zeros_like(step.order, dtype=certainties.dtype)
+        return by_position.scatter(1, step.order[:, : certainties.shape[1]], certainties)
 
     return replace(
         decoding, latent_policy=rank_by(certainty, "most certain" if sign > 0 else "least certain")
@@ -116,7 +114,7 @@ def certain(sign: int, net: Transformer, task: Task, decoding: Decoding) -> Deco
 
 def scheduled(shape: Schedule, net: Transformer, task: Task, decoding: Decoding) -> Decoding:
     """Schedule about as many latents in all as n = L / 4, at other steps, with the closest size."""
-    length, k = task.length, decoding.candidates
+    length, k = task.length, candidates_of(net.method, decoding)
     if not isinstance(k, int):
         raise ValueError("candidates=all: leaves no latent tokens to schedule. Use a number.")
 

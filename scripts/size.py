@@ -1,0 +1,249 @@
+"""Count what a reader of the package meets, next to version 0.2.0 and to the budget of the next version.
+
+    python scripts/size.py                        # a table, in 20 seconds
+    python scripts/size.py --json                 # the same numbers as one JSON object
+
+* A line of code has a token that is not a comment, outside the docstrings of modules, classes and functions.
+* A guard is a function named check_*, a function that only raises, an `assert`, or an `except` or an `if`
+  without `else` whose body ends in a raise.
+* A cycle is a strongly connected component of two or more files of the import graph. Its edges are all import
+  statements: of modules, in functions and for type checkers.
+* An upward import is of a higher layer of pyproject.toml, and in a function or by a string with its name.
+* Files executed have a function that is called in a step of `fit` and the draw of its batch, in a call of
+  `generate`, or from the recipes of Table 1 to the row of one. `__init__` is left out, and so are imports.
+"""
+
+import argparse
+import ast
+import importlib
+import io
+import json
+import sys
+import tempfile
+import threading
+import tokenize
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+# fmt: off
+ROWS = (  # key, label, version 0.2.0, budget
+    ("code",       "lines of code",                          24_964, 12_800),
+    ("lines",      "lines in all",                           36_599, 18_500),
+    ("files",      "files",                                     306,    110),
+    ("docstrings", "docstrings, % of the lines (at least)",    16.2,     16),
+    ("wide",       "lines above 100 columns, %",                5.4,      2),
+    ("module",     "longest module",                            260,    600),
+    ("function",   "longest function, without docstring",        93,     60),
+    ("small",      "modules below 45 lines of code",             71,     18),
+    ("guards",     "guards, % of the lines of code",           11.2,      5),
+    ("training",   "files executed: a training step",            25,     16),
+    ("reference",  "files executed: decoding, reference",        21,     14),
+    ("optimized",  "files executed: decoding, optimized",        29,     18),
+    ("cell",       "files executed: a cell of Table 1",          98,     60),
+    ("scripts",    "lines of scripts/",                       2_926,  1_800),
+    ("tests",      "lines of tests/",                        31_057, 16_500),
+    ("cycles",     "import cycles between files",                 2,      0),
+    ("upward",     "upward imports in functions or strings",      1,      0),
+)
+# fmt: on
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
+NOT_CODE = ("COMMENT", "NL", "NEWLINE", "INDENT", "DEDENT", "ENDMARKER")
+
+
+def lines_of(node):
+    """Return the numbers of the lines of a node."""
+    return set(range(node.lineno, node.end_lineno + 1))
+
+
+def docstring_of(node):
+    """Return the lines of the docstring of a module, class or function."""
+    has_one = isinstance(node, ast.Module | ast.ClassDef | FUNCTION) and ast.get_docstring(node) is not None
+    return lines_of(node.body[0]) if has_one else set()
+
+
+def code_of(text):
+    """Return the lines of code of a file."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    spans = [
+        (token.start[0], token.end[0]) for token in tokens if tokenize.tok_name[token.type] not in NOT_CODE
+    ]
+    lines = {line for first, last in spans for line in range(first, last + 1)}
+    return lines.difference(*map(docstring_of, ast.walk(ast.parse(text))))
+
+
+def is_guard(node):
+    """Return whether a node is a guard."""
+    if isinstance(node, FUNCTION):
+        body = node.body[bool(docstring_of(node)) :]
+        only_raises = bool(body) and all(isinstance(statement, ast.Raise) for statement in body)
+        return only_raises or node.name.lstrip("_").startswith("check_")
+    is_branch = isinstance(node, ast.ExceptHandler) or (isinstance(node, ast.If) and not node.orelse)
+    return isinstance(node, ast.Assert) or (is_branch and isinstance(node.body[-1], ast.Raise))
+
+
+def imports_of(node, modules, is_inside=False):
+    """Yield each of `modules` that a node names, and how: "import", "inside" a function, or in a "string"."""
+    how = "inside" if is_inside else "import"
+    if isinstance(node, ast.Import):
+        yield from ((alias.name, how) for alias in node.names if alias.name in modules)
+    elif isinstance(node, ast.ImportFrom):
+        full_names = [f"{node.module}.{alias.name}" for alias in node.names]
+        names = {name if name in modules else node.module for name in full_names}
+        yield from ((name, how) for name in names if name in modules)
+    elif isinstance(node, ast.Constant) and node.value in modules and "." in node.value:
+        yield node.value, "string"
+    for child in ast.iter_child_nodes(node):
+        yield from imports_of(child, modules, is_inside or isinstance(node, FUNCTION))
+
+
+def cycles_of(graph):
+    """Return the sets of two or more modules that reach each other, from a module's imports by its name."""
+    reached = {module: set(targets) for module, targets in graph.items()}
+    for middle in graph:
+        for module in graph:
+            if middle in reached[module]:
+                reached[module] |= reached[middle]
+    groups = {frozenset(other for other in reached[module] if module in reached[other]) for module in graph}
+    return [group for group in groups if len(group) > 1]
+
+
+def count(root):
+    """Return the numbers of the files of a repository, by key of ROWS."""
+    source = root / "src"
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(source.rglob("*.py"))}
+    trees = {path: ast.parse(text) for path, text in texts.items()}
+    code = {path: code_of(text) for path, text in texts.items()}
+    lines = [line for text in texts.values() for line in text.splitlines()]
+    nodes = [(path, node) for path, tree in trees.items() for node in ast.walk(tree)]
+    guards = {(path, line) for path, node in nodes if is_guard(node) for line in lines_of(node) & code[path]}
+    num_code = sum(map(len, code.values()))
+
+    # The import graph, and the layers of pyproject.toml from the highest to the lowest.
+    parts = {path: path.relative_to(source).with_suffix("").parts for path in texts}
+    modules = {".".join(name for name in names if name != "__init__"): path for path, names in parts.items()}
+    imports = {module: set(imports_of(trees[path], modules)) for module, path in modules.items()}
+    graph = {module: {name for name, how in found if how != "string"} for module, found in imports.items()}
+    config = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = enumerate(config["tool"]["importlinter"]["contracts"][0]["layers"])
+    height = {name.strip(): -number for number, names in layers for name in names.split("|")}
+    late = [(m, name) for m, found in imports.items() for name, how in found if how != "import"]
+
+    def height_of(module):  # the public names of the package itself are the highest
+        return height[module.split(".")[1]] if "." in module else 1
+
+    def lines_in(folder):
+        return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in folder.rglob("*.py"))
+
+    return {
+        "code": num_code,
+        "lines": len(lines),
+        "files": len(texts),
+        "docstrings": 100 * sum(len(docstring_of(node)) for _, node in nodes) / len(lines),
+        "wide": 100 * sum(len(line) > 100 for line in lines) / len(lines),
+        "module": max(len(text.splitlines()) for text in texts.values()),
+        "function": max(len(lines_of(n) - docstring_of(n)) for _, n in nodes if isinstance(n, FUNCTION)),
+        "small": sum(len(code[path]) < 45 for path in texts if path.name != "__init__.py"),
+        "guards": 100 * len(guards) / num_code,
+        "scripts": lines_in(root / "scripts"),
+        "tests": lines_in(root / "tests"),
+        "cycles": len(cycles_of(graph)),
+        "upward": sum(height_of(name) > height_of(m) for m, name in late),
+    }
+
+
+def function_in(package, name):
+    """Return a function of a package, from the first of its modules that defines it."""
+    source = ROOT / "src"
+    for path in sorted((source / package).rglob("*.py")):
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        if any(isinstance(node, FUNCTION) and node.name == name for node in body):
+            module = ".".join(path.relative_to(source).with_suffix("").parts)
+            return getattr(importlib.import_module(module), name)
+    raise ValueError(f"{package}: has no function {name}. Name the one that replaces it in scripts/size.py.")
+
+
+def executed(action):
+    """Return the files of the package that an action executes. It receives their set, and may clear it."""
+    files = set()
+
+    def trace(frame, event, argument):
+        path = frame.f_code.co_filename
+        if path.startswith(str(ROOT / "src")) and not path.endswith("__init__.py"):
+            files.add(path)
+
+    threading.settrace(trace)  # a thread of its own draws the batches
+    sys.settrace(trace)
+    try:
+        action(files)
+    finally:
+        sys.settrace(None)
+        threading.settrace(None)
+    return files
+
+
+def trace_all(folder):
+    """Return the numbers of files executed, by key of ROWS. Models are written to a directory."""
+    sys.path.insert(0, str(ROOT / "src"))
+    import torch
+
+    import latent_tokens as lt
+
+    # Training: steps 4 to 6 of 8, each with the batch that is drawn meanwhile.
+    task = lt.TASKS["sudoku-6"]
+    settings = {"size": "pico", "steps": 8, "batch_size": 8, "num_train": 64, "num_validation": 16}
+
+    def training(files):
+        of_steps = set()
+
+        def observe(stage, step):
+            if (stage, step) == ("done", 3):
+                files.clear()
+            if (stage, step) == ("done", 6):
+                of_steps.update(files)
+
+        lt.fit(task.name, "scdm", out=tempfile.mkdtemp(dir=folder), observe=observe, **settings)
+        files.intersection_update(of_steps)
+
+    # Decoding: boards of 36 tokens. A cell: data, training, evaluation and the row.
+    net = lt.Transformer("pico", task.vocab_size, task.length).eval()
+    known = torch.zeros(2, task.length, dtype=torch.bool)
+    request = (net, lt.METHODS["scdm"], known.long(), known, lt.Decoding(candidates=4, latents=4), 0)
+
+    def cell(files):
+        out = Path(tempfile.mkdtemp(dir=folder))
+        recipes = function_in("latent_tokens/paper", "recipes")("table-1", "smoke", out)
+        function_in("latent_tokens/paper", "run")(recipes[:1], out / "rows.jsonl")
+
+    numbers = {}
+    for key, action in {
+        "training": training,
+        "reference": lambda files: function_in("latent_tokens/core", "generate")(*request),
+        "optimized": lambda files: lt.generate(*request),
+        "cell": cell,
+    }.items():
+        print(f"tracing: {key}", file=sys.stderr)
+        action(set())
+        numbers[key] = len(executed(action))
+    return numbers
+
+
+def main():
+    """Count, trace and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    as_json = parser.parse_args().json
+    with tempfile.TemporaryDirectory() as folder:
+        numbers = {key: round(number, 1) for key, number in (count(ROOT) | trace_all(folder)).items()}
+    if as_json:
+        print(json.dumps({key: numbers[key] for key, *_ in ROWS}, indent=2))
+        return
+    print(f"{'':40}{'now':>8}{'0.2.0':>8}{'budget':>8}")
+    for key, label, before, budget in ROWS:
+        print(f"{label:40}{numbers[key]:8,}{before:8,}{budget:8,}")
+
+
+if __name__ == "__main__":
+    main()

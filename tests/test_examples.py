@@ -15,7 +15,7 @@ from latent_tokens.core.layout import next_layout
 from latent_tokens.tasks import SPLITS
 
 ROOT = Path(__file__).parents[1]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = sorted((ROOT / "examples").glob("new_*.py"))
 
 
 def module(name):

@@ -3,6 +3,8 @@
     python scripts/fingerprints.py > tests/data/fingerprints.json    # what is checked in
     python scripts/fingerprints.py --check                      # compare; exit code 1 if anything differs
     python scripts/fingerprints.py --check other.json                # compare with another file
+    python scripts/fingerprints.py --freeze-recipes                  # write tests/data/recipes-0.2.json again
+    python scripts/fingerprints.py --freeze-recipes "cpu, zebra"     # of this scale and task only
 
 Hashes, tokens, shapes and names must be equal. A float is printed exactly, in hexadecimal. It may differ by a
 relative 1e-6, because another CPU sums in another order. Tokens are equal on another CPU unless rounding
@@ -51,8 +53,11 @@ from latent_tokens import (
 from latent_tokens.tasks import configured
 
 ROOT = Path(__file__).resolve().parents[1]
-STORED = ROOT / "tests" / "data" / "fingerprints.json"
-FILES = ROOT / "tests" / "data" / "v0.1"
+DATA = ROOT / "tests" / "data"
+STORED = DATA / "fingerprints.json"
+RECIPES = DATA / "recipes-0.2.json"
+FILES = DATA / "v0.1"
+ROWS = ROOT / "results" / "cpu" / "rows.jsonl"
 
 # Names that are not public: (today's module and name, those of the packages).
 INTERNAL = {
@@ -62,6 +67,7 @@ INTERNAL = {
     "page_with": ("web.page.page_with", "web.trace_page.page_with"),
     "speed_table": ("report.speed_table", "evaluation.report.speed_table", "bench.report.speed_table"),
     "recipes": ("paper.recipes.recipes", "paper.design.recipes.recipes"),
+    "every_recipe": ("paper.recipes.every_recipe", "paper.design.recipes.every_recipe"),
     "measured": ("paper.runs.measured", "paper.running.runs.measured"),
     "EXPERIMENTS": ("paper.experiments.EXPERIMENTS", "paper.design.experiments.EXPERIMENTS"),
     "SCALES": ("paper.scales.SCALES", "paper.design.scales.SCALES"),
@@ -276,13 +282,56 @@ def recipe_hashes():
             hashes[f"{scale}, {experiment}"] = [
                 recipe.hash for recipe in internal("recipes")(experiment, scale, Path("runs"))
             ]
-    stored = {row["recipe"] for row in internal("read_lines")(ROOT / "results" / "cpu" / "rows.jsonl")}
+    stored = stored_recipes()
     every = {name for key, names in hashes.items() if key.startswith("cpu,") for name in names}
     return {
         "recipes": hashes,
         "rows of results/cpu": len(stored),
         "rows whose recipe is found": len(stored & every),
     }
+
+
+def stored_recipes():
+    """Return the recipe hashes of the rows in results/cpu."""
+    return {row["recipe"] for row in internal("read_lines")(ROWS)}
+
+
+def every_recipe_hash():
+    """Return the hashes of all recipes, by scale and task, then by cell, one per seed.
+
+    Each scale and task also has the number of rows in results/cpu that its recipes find.
+    """
+    stored, listed = stored_recipes(), {}
+    for scale in internal("SCALES"):
+        for recipe in internal("every_recipe")(scale, Path("runs")):
+            entry = listed.setdefault(f"{scale}, {recipe.cell.task}", {"rows": 0, "recipes": {}})
+            entry["rows"] += recipe.hash in stored
+            hashes = entry["recipes"].setdefault(name_of_cell(recipe.cell), [])
+            assert recipe.training.seed == len(hashes)
+            hashes.append(recipe.hash)
+    return listed
+
+
+def name_of_cell(cell):
+    """Return method, order, number of latents, puzzles to infill and variant of a cell."""
+    latents = "own n" if cell.latents is None else f"n={cell.latents}"
+    parts = (cell.method, cell.order, latents, cell.problems, cell.variant)
+    return ", ".join(part for part in parts if part)
+
+
+def freeze_recipes(names):
+    """Write the hashes of all recipes, or those of some scales and tasks, and print how many there are."""
+    found = every_recipe_hash()
+    kept = json.loads(RECIPES.read_text()) if names else {}
+    frozen = kept | {name: found[name] for name in names or found}
+    # One line per cell.
+    text = json.dumps(dict(sorted(frozen.items())), indent=1, sort_keys=True)
+    RECIPES.write_text(re.sub(r"\[[^\]]*\]", lambda hashes: " ".join(hashes[0].split()), text) + "\n")
+    num_recipes = sum(len(hashes) for entry in frozen.values() for hashes in entry["recipes"].values())
+    num_rows = sum(entry["rows"] for entry in frozen.values())
+    print(
+        f"{num_recipes} recipes, which find {num_rows} of {len(stored_recipes())} rows in {ROWS.parent.name}"
+    )
 
 
 def files_of_version_0_1():
@@ -411,7 +460,13 @@ def main():
         const=STORED,
         help="compare with a file, by default tests/data/fingerprints.json",
     )
+    parser.add_argument(
+        "--freeze-recipes", nargs="*", metavar="SCALE, TASK", help="write the hashes of recipes; default: all"
+    )
     arguments = parser.parse_args()
+    if arguments.freeze_recipes is not None:
+        freeze_recipes(arguments.freeze_recipes)
+        return 0
     found = json.loads(json.dumps(fingerprints()))
     if arguments.check is None:
         print(json.dumps(found, indent=1, sort_keys=True))

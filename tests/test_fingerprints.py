@@ -17,9 +17,15 @@ from fingerprints import differences  # noqa: E402
 from golden_curves import TRAINED, curve  # noqa: E402
 
 STORED = json.loads(fingerprints.STORED.read_text())
+RECIPES = json.loads(fingerprints.RECIPES.read_text())
 TASKS_BY_NAME = {task.name: task for task in TASKS.values()}
 SMALLEST = "sudoku-4"  # the task that every method is tried on
 OTHER_PARTS = [part for part in fingerprints.PARTS if part != "methods on tasks"]  # those are by task
+
+
+@pytest.fixture(scope="module")
+def every_recipe_hash():
+    return fingerprints.every_recipe_hash()
 
 
 def methods_to_try(name):
@@ -65,6 +71,30 @@ def test_check_of_fingerprints_fails_when_one_differs(monkeypatch, capsys):
     equal, *different = capsys.readouterr().out.strip().splitlines()
     assert equal.endswith(" fingerprints are equal")
     assert len(different) == len(STORED["examples"]) + 1
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_hashes_of_all_recipes_are_those_of_version_0_2(name, every_recipe_hash):
+    """After a change of a budget: python scripts/fingerprints.py --freeze-recipes "SCALE, TASK"."""
+    found, stored = every_recipe_hash[name], RECIPES[name]
+    assert differences(stored["recipes"], found["recipes"]) == []
+    assert stored["rows"] == found["rows"]
+
+
+def test_every_stored_row_is_found_by_its_recipe(every_recipe_hash):
+    """A row of a budget that changed goes with the budget."""
+    assert every_recipe_hash.keys() == RECIPES.keys()
+    assert sum(entry["rows"] for entry in every_recipe_hash.values()) == len(fingerprints.stored_recipes())
+
+
+def test_recipes_of_one_task_are_frozen_again(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(fingerprints, "RECIPES", tmp_path / "recipes.json")
+    fingerprints.RECIPES.write_text(json.dumps(RECIPES | {"cpu, zebra": {"rows": 0, "recipes": {}}}))
+    monkeypatch.setattr("sys.argv", ["fingerprints.py", "--freeze-recipes", "cpu, zebra"])
+    assert fingerprints.main() == 0
+    assert json.loads(fingerprints.RECIPES.read_text()) == RECIPES
+    num_rows = len(fingerprints.stored_recipes())
+    assert f"recipes, which find {num_rows} of {num_rows} rows in cpu" in capsys.readouterr().out
 
 
 def test_differences_of_fingerprints_are_listed_by_name():

@@ -6,6 +6,9 @@
     python scripts/fingerprints.py --freeze-recipes                  # write tests/data/recipes-0.2.json again
     python scripts/fingerprints.py --freeze-recipes "cpu, zebra"     # of this scale and task only
 
+`--check` also compares with version 0.2 (tests/data/fingerprints-0.2.json), which is never written again.
+tests/data/gone.txt names what was removed or changed since, with a reason.
+
 Hashes, tokens, shapes and names must be equal. A float is printed exactly, in hexadecimal. It may differ by a
 relative 1e-6, because another CPU sums in another order. Tokens are equal on another CPU unless rounding
 changes a choice. In that case run the script on both commits on that CPU and compare the two files.
@@ -55,6 +58,8 @@ from latent_tokens.tasks import configured
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "tests" / "data"
 STORED = DATA / "fingerprints.json"
+FROZEN = DATA / "fingerprints-0.2.json"
+GONE = DATA / "gone.txt"
 RECIPES = DATA / "recipes-0.2.json"
 FILES = DATA / "v0.1"
 ROWS = ROOT / "results" / "cpu" / "rows.jsonl"
@@ -451,6 +456,28 @@ def differences(stored, found):
     ]
 
 
+def gone():
+    """Return the reason of each key of version 0.2 that is no longer there. It covers the keys below it."""
+    lines = [line for line in GONE.read_text().splitlines() if line and not line.startswith("#")]
+    return dict(line.split(" | ") for line in lines)
+
+
+def differences_from_frozen(found):
+    """Return one line per leaf of version 0.2 that differs or is missing, but for those that are gone.
+
+    Also return one line per key of gone.txt that version 0.2 does not have.
+    """
+    frozen, found, keys = dict(flat(json.loads(FROZEN.read_text()))), dict(flat(found)), gone()
+    unknown = [key for key in keys if not any(f"{name} / ".startswith(f"{key} / ") for name in frozen)]
+    kept = {
+        name: value
+        for name, value in frozen.items()
+        if not any(f"{name} / ".startswith(f"{key} / ") for key in keys)
+    }
+    lines = differences(kept, {name: found[name] for name in kept if name in found})
+    return [*lines, *(f"{key}: is in gone.txt and not in version 0.2" for key in unknown)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
@@ -472,6 +499,8 @@ def main():
         print(json.dumps(found, indent=1, sort_keys=True))
         return 0
     lines = differences(json.loads(arguments.check.read_text()), found)
+    if arguments.check == STORED:
+        lines += [f"version 0.2: {line}" for line in differences_from_frozen(found)]
     print(*lines, sep="\n")
     print(
         f"{len(lines)} of {len(flat(found))} fingerprints differ"

@@ -1,0 +1,264 @@
+"""Mistakes that users make: each is answered in one line with the value that was typed, and a fix.
+
+A row is (call, value, fix), both short pieces of the answer. Dashes of options, quotes and equal signs do not
+count, so that "latents 4" is in "--latents 4", "latents=4" and "latents='4'". A fourth entry says why
+today's answer is not good enough: mend the answer, then remove the entry.
+"""
+
+import json
+import os
+import shlex
+import shutil
+
+import pytest
+import torch
+
+import latent_tokens
+from latent_tokens import (
+    METHODS,
+    SIZES,
+    TASKS,
+    DataConfig,
+    Decoding,
+    DiffusionCollator,
+    EvalConfig,
+    Examples,
+    TrainConfig,
+    Transformer,
+    any_order,
+    dataset,
+    equal_parts,
+    evaluate,
+    fit,
+    from_pretrained,
+    generate,
+    given,
+    load,
+    load_data,
+    loss,
+    make_data,
+    results,
+    train,
+)
+from latent_tokens.cli import main
+
+BOARD = "1.....3............2................"
+FEW = "--size pico --steps 2 --batch-size 4 --num-train 8 --num-validation 8 --precision fp32"
+ONE_LINE = "two lines"
+NO_FIX = "names no fix"
+GUESS = "suggests what nobody can have meant"
+ACCEPTED = "is accepted"
+
+# What the parser refuses: the names of commands, options and choices, and values of another type.
+TYPED = [
+    ("fly", "fly", "evaluate"),
+    ("evalute sudoku-6-scdm", "evalute", "mean evaluate"),
+    ("eval sudoku-6-scdm", "eval", "mean evaluate", GUESS),
+    ("train", "TASK and METHOD", "train TASK METHOD"),
+    ("train sudoku-4", "METHOD", "train TASK METHOD"),
+    ("train sudoku-4 scdm more", "more", "train TASK METHOD"),
+    ("train sudoku-4 scdm --step 3", "step", "mean --steps"),
+    ("train sudoku-4 scdm --report-to wandb", "report-to", "track", GUESS),
+    ("evaluate sudoku-6-scdm --n 4", "n", "latents", GUESS),
+    ("train sudoku-4 scdm --steps few", "steps few", "whole number"),
+    ("train sudoku-4 scdm --steps", "steps", "whole number"),
+    ("train sudoku-4 scdm --seed 1.5", "seed 1.5", "whole number"),
+    ("evaluate sudoku-6-scdm --latents few", "latents few", "or all"),
+    ("train sudoku-4 scdm --size huge", "size huge", "nano"),
+    ("evaluate --run sudoku-6-scdm", "run", "evaluate RUN"),
+    ("evaluate sudoku-6-scdm --order topprob", "order topprob", "mean top-prob"),
+    ("reproduce figure1", "figure1", "figure-1"),
+]
+
+COMMANDS = [
+    ("train sudoku-7 scdm", "sudoku-7", "sudoku-6"),
+    ("train sudoku-4 sdcm", "sdcm", "mean scdm", GUESS),
+    ("train my_task:Mine scdm", "my_task:Mine", "current directory"),
+    ("train text scdm", "text", "latent-tokens data text"),
+    ("train sudoku-4 scdm --steps 0", "steps 0", "from 1"),
+    ("train sudoku-4 scdm --lr 0", "lr 0", "above 0"),
+    ("train sudoku-4 scdm --dropout 8", "dropout 8", "below 1"),
+    ("train sudoku-4 scdm --track mlflow --out {new}", "track mlflow", "pip install mlflow"),
+    ("train sudoku-4 scdm --data {nowhere}", "nowhere", "latent-tokens data", NO_FIX),
+    ("train sudoku-4 scdm --data {texts}", "texts", "latent-tokens data", NO_FIX),
+    ("train sudoku-6 scdm --data {data}", "data", "sudoku-4"),
+    ("train sudoku-4 scdm --data {data} --num-train 5", "num-train 5", "data"),
+    ("train sudoku-4 scdm --data {data} --precision fp32 --lora 8 --out {new}", "lora 8", "from"),
+    ("train sudoku-4 scdm --out {run}", "run", "resume auto"),
+    ("train sudoku-4 scdm --out {full}", "full", "another"),
+    ("train sudoku-4 scdm --resume yes --out {nowhere}", "nowhere", "resume auto", NO_FIX),
+    (f"train sudoku-4 scdm {FEW} --resume auto --lr 0.5 --out {{run}}", "lr 0.5", "lr 0.002"),
+    (f"train sudoku-4 mdm {FEW} --resume auto --out {{run}}", "mdm", "METHOD scdm"),
+    (f"train sudoku-4 scdm {FEW} --resume extend --steps 1 --out {{run}}", "steps 1", "steps 2"),
+    (f"train sudoku-4 scdm {FEW} --resume auto --out {{cut}}", "cut", "another", ONE_LINE),
+    ("train sudoku-4 scdm --seed 0 1 --out {nowhere}", "nowhere", "{seed}"),
+    ("evaluate {nowhere}", "nowhere", "sudoku-6-scdm"),
+    ("evaluate {empty}", "empty", "latent-tokens train", NO_FIX),
+    ("evaluate {no_weights}", "no-weights", "resume auto"),
+    ("evaluate {corrupt}", "corrupt", "again"),
+    ("evaluate {misspelled} --num-samples 1", "geluu", "gelu", ACCEPTED),
+    ("evaluate sudoku-6-scdn", "sudoku-6-scdn", "mean sudoku-6-scdm"),
+    ("evaluate sudoku-6-arm --latents 4", "latents 4", "latents 0"),
+    ("evaluate sudoku-6-mdm --latents 4", "latents 4", "latents all"),
+    ("evaluate sudoku-6-scdm --latents -3", "latents -3", "from 0"),
+    ("evaluate sudoku-6-scdm --candidates 0", "candidates 0", "from 1"),
+    ("evaluate sudoku-6-arm --candidates 8", "candidates 8", "candidates 1"),
+    ("evaluate sudoku-6-scdm --latents 4 --candidates all", "candidates all", "candidates 8"),
+    ("evaluate sudoku-6-scdm --data {data}", "data", "data set"),
+    ("evaluate {run} --data {data} --num-samples 9999", "num-samples 9999", "num-samples 4"),
+    ("evaluate {run} --protocol paper", "protocol paper", "padding paper"),
+    ("sample sudoku-6-scdm --temperature -1", "temperature -1", "from 0"),
+    ("sample sudoku-6-scdm --top-p 0", "top-p 0", "at most 1"),
+    ("sample sudoku-6-arm --tokens-per-step 2", "tokens-per-step 2", "tokens-per-step 1"),
+    (
+        "sample sudoku-6-scdm --candidates 2 --tokens-per-step 8 --num-samples 1",
+        "tokens-per-step 8",
+        "candidates 8",
+        ACCEPTED,
+    ),
+    ("sample sudoku-6-scdm --prompt hello", "prompt hello", "latent-tokens solve"),
+    ("solve 123", "3 cells", "36 (6x6)"),
+    ("solve 1....x3............2................", "x in row 1 column 6", "1-6"),
+    ("solve 11..................................", "1 twice in row 1", "row 1 column 2"),
+    ("solve ................", "4x4", "run"),
+    (f"solve {BOARD} --run {{run}}", "36 cells", "16 (4x4)"),
+    (f"trace sudoku-6-scdm {BOARD} --out x.doc", "x.doc", ".html"),
+    ("results {run}", "run", "latent-tokens evaluate"),
+    ("export sudoku-6-scdm {full}", "full", "another"),
+    ("data countdown --targets 90 20", "targets 90 20", "lowest"),
+    ("data text", "source", ".jsonl"),
+    ("import {nowhere} {new}", "nowhere", "OWNER/NAME"),
+]
+
+SCDM, ARM, MDM = (METHODS[name] for name in ("scdm", "arm", "mdm"))
+TOKENS = torch.arange(16).expand(2, -1) % 4
+KNOWN = torch.arange(16)[None] < torch.tensor([[3], [5]])
+LONG = torch.zeros(1, 20, dtype=torch.int64)
+
+CALLS = [
+    (lambda net: TASKS["sudoku-7"], "sudoku-7", "sudoku-6"),
+    (lambda net: METHODS["sdcm"], "sdcm", "mean scdm", GUESS),
+    (lambda net: SIZES["huge"], "huge", "nano"),
+    (lambda net: Decoding(candidates=0), "candidates 0", "from 1"),
+    (lambda net: Decoding(latents="4"), "latents='4'", "whole number"),
+    (lambda net: Decoding(temperature=-1), "temperature -1", "or more"),
+    (lambda net: Decoding(top_p=0), "top-p 0", "at most 1"),
+    (lambda net: Decoding(order="uniform"), "order uniform", "given(schedule)"),
+    (lambda net: TrainConfig("sudoku-4", "scdm", seed=1.5), "seed 1.5", "whole number"),
+    (lambda net: EvalConfig(latents="some"), "latents some", "whole number"),
+    (lambda net: DataConfig("sudoku-4", num_train=-1), "num-train -1", "from 0"),
+    (lambda net: given([0, 0, 1]), "[0, 0, 1]", "0..2"),
+    (lambda net: equal_parts(0), "steps 0", "from 1"),
+    (lambda net: Examples.padded([[1, 2, 3]], 1), "length None", "length L"),
+    (lambda net: latent_tokens.Method(any_order, SCDM.attention, window=0), "window 0", "at least 1"),
+    (lambda net: load("sudoku-6-scdn"), "sudoku-6-scdn", "mean sudoku-6-scdm"),
+    (lambda net: from_pretrained("nowhere"), "nowhere", "sudoku-6-scdm"),
+    (lambda net: load_data("nowhere"), "nowhere", "make_data", NO_FIX),
+    (lambda net: results("nowhere"), "nowhere", "runs/*"),
+    (lambda net: dataset("sudoku-4", "trian", 8), "split trian", "train"),
+    (lambda net: generate(net, "scdm", TOKENS, KNOWN), "method scdm", "METHODS[scdm]"),
+    (lambda net: generate(net, SCDM, TOKENS, KNOWN.long()), "int64", "known.bool()"),
+    (lambda net: generate(net, SCDM, TOKENS.numpy(), KNOWN), "tokens ndarray", "torch.as-tensor"),
+    (lambda net: generate(net, MDM, TOKENS, KNOWN, latents=4), "latents 4", "latents all"),
+    (lambda net: generate(net, ARM, TOKENS, KNOWN, latents=4), "latents 4", "latents 0"),
+    (lambda net: generate(net, SCDM, TOKENS, KNOWN, latent=4), "latent", "mean latents"),
+    (lambda net: generate(net, SCDM, TOKENS, KNOWN, seed=1.5), "seed 1.5", "whole number", "TypeError"),
+    (lambda net: generate(net, SCDM, LONG, LONG > 0), "20", "16", "IndexError"),
+    (lambda net: generate(net, SCDM, TOKENS + 9, KNOWN), "token 9", "3", "IndexError"),
+    (
+        lambda net: generate(net, SCDM, TOKENS, KNOWN, candidates=2, tokens_per_step=8),
+        "tokens-per-step 8",
+        "candidates 8",
+        ACCEPTED,
+    ),
+    (lambda net: loss(net, "scdm", TOKENS, KNOWN), "method scdm", "METHODS[scdm]", "AttributeError"),
+    (lambda net: loss(net, ARM, TOKENS, torch.arange(16) == 3 * torch.ones(2, 1)), "row 0", "scdm or mdm"),
+    (lambda net: evaluate(net, "sudoku-6"), "36", "16"),
+    (lambda net: evaluate(net, "sudoku-4", samples=2), "samples", "mean num-samples"),
+    (lambda net: load("sudoku-6-scdm").generate("123"), "3 cells", "36 (6x6)"),
+    (
+        lambda net: load("sudoku-6-scdm").generate(BOARD, latents="4"),
+        "latents='4'",
+        "whole number",
+    ),
+    (lambda net: train(3, "scdm"), "task 3", "sudoku-4"),
+    (lambda net: fit("sudoku-4"), "sudoku-4", "METHOD"),
+    (lambda net: fit("sudoku-4", "scdm", step=3), "step", "mean steps"),
+    (lambda net: DiffusionCollator("scdm", mask_id=4), "method scdm", "METHODS[scdm]"),
+    (lambda net: TASKS["countdown-3"].encode("4,44,89"), "4,44,89", "3 numbers"),
+    (lambda net: TASKS["zebra-3"].encode("hello"), "hello", "CLUE-END"),
+]
+
+
+def rows(table):
+    """Return the rows as parameters. One with a reason must fail, until its answer is mended."""
+    return [
+        pytest.param(*row[:3], marks=[pytest.mark.xfail(strict=True, reason=row[3])] if row[3:] else [])
+        for row in table
+    ]
+
+
+def plain(text):
+    """Return a text without dashes of options, quotes and equal signs."""
+    return text.replace("--", "").replace("=", " ").replace("_", "-").replace("'", "").replace('"', "")
+
+
+def check(answer, value, fix):
+    assert "\n" not in answer.strip()
+    for part in (value, fix):
+        assert part in answer or plain(part) in plain(answer), part
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """Return directories of runs, good and damaged, of a data set, of texts and of nothing."""
+    root = tmp_path_factory.mktemp("p")
+    names = ("run", "data", "nowhere", "new", "empty", "full", "texts", "no_weights", "corrupt", "cut")
+    folders = {name: root / name for name in (*names, "misspelled")}
+    main(shlex.split(f"train sudoku-4 scdm {FEW} --out {folders['run']}"))
+    counts = {"num_train": 16, "num_validation": 4, "num_test": 4}
+    make_data(DataConfig("sudoku-4", out=folders["data"], processes=1, **counts))
+    for name in ("empty", "full", "texts"):
+        folders[name].mkdir()
+    (folders["full"] / "notes.md").write_text("mine")
+    (folders["texts"] / "book.txt").write_text("Once upon a time.")
+    for name in ("no_weights", "corrupt", "cut", "misspelled"):
+        shutil.copytree(folders["run"], folders[name])
+    (folders["no_weights"] / "model.safetensors").unlink()
+    (folders["corrupt"] / "config.json").write_text("{")
+    for checkpoint in folders["cut"].glob("state-*"):
+        checkpoint.write_bytes(checkpoint.read_bytes()[:100])
+    config = json.loads((folders["misspelled"] / "config.json").read_text())
+    config["model"]["geluu"] = config["model"].pop("gelu")
+    (folders["misspelled"] / "config.json").write_text(json.dumps(config))
+    return folders
+
+
+def test_the_table_has_60_mistakes_or_more():
+    assert len(TYPED) + len(COMMANDS) + len(CALLS) >= 60
+
+
+@pytest.mark.parametrize(("command", "value", "fix"), rows(TYPED + COMMANDS))
+def test_mistake_on_the_command_line_is_one_line(places, tmp_path, monkeypatch, capsys, command, value, fix):
+    monkeypatch.chdir(tmp_path)
+    for name, folder in places.items():
+        command = command.replace(f"{{{name}}}", str(folder))
+    capsys.readouterr()
+    assert main(shlex.split(command)) == 2
+    progress = ("making", "generating")
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if not line.startswith(progress)]
+    check(line, value, fix)
+
+
+@pytest.mark.parametrize(("call", "value", "fix"), rows(CALLS))
+def test_mistake_in_python_is_a_value_error_of_one_line(tmp_path, monkeypatch, call, value, fix):
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    net = Transformer("pico", 4, 16).eval()
+    net.method = SCDM
+    with pytest.raises(Exception) as error:  # noqa: PT011
+        call(net)
+    if os.environ.get("CHECK_SHAPES") and type(error.value).__name__ == "TypeCheckError":
+        pytest.skip("with CHECK_SHAPES, a value of another type is refused before our code sees it")
+    assert type(error.value) is ValueError
+    check(str(error.value), value, fix)

@@ -2,8 +2,8 @@
 # demo            Train a model, vary its number of latent tokens, and draw the curve. Needs no extra.
 # test            Run the fast tests.
 # test-all        Run all tests, then compare speed ratios with src/latent_tokens/bench/ratios.json.
-# check           Format, lint and type checks, also of web/ if npm is installed. Known vulnerabilities are
-#                 printed and do not fail it.
+# check           Format, lint and type checks, also of the text of pages and docstrings, and of web/ if npm is
+#                 installed. Known vulnerabilities are printed and do not fail it.
 # docs            Build the manual in site/. A broken link fails.
 # drill           Interrupt a training run hundreds of times. Its weights must stay equal. Takes minutes.
 # fuzz            Pass damaged input to every reader. Each must refuse it in one line. Takes minutes.
@@ -63,6 +63,7 @@ check: setup check-page
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	.venv/bin/python scripts/lint_docs.py
 	-@.venv/bin/pip-audit --skip-editable --progress-spinner off --timeout 5 2>&1 \
 		| awk '/could not be audited/ { unknown++; next } { print } END { if (unknown) print unknown, "packages could not be looked up" }'
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from helpers.documentation import ROOT, blocks, commands, links, run
+from helpers.documentation import ROOT, blocks, commands, run
 
 README = (ROOT / "README.md").read_text()
 COMMANDS = [command.split("#")[0].strip() for command in commands(README)]
@@ -27,8 +27,6 @@ def test_the_readme_has_what_it_promises():
     assert len(PYTHON) == 1
     assert len(PYTHON[0].strip().splitlines()) <= 12
     assert 6_000 <= len(README.encode()) <= 8_192
-    for place in links(README):
-        assert (ROOT / place).exists(), place
 
 
 def test_readme_table_holds_the_bundled_results():

@@ -56,8 +56,3 @@ def fork_torchrun(arguments, folder):
     assert (launch.module, launch.training_script) == (True, "latent_tokens"), arguments
     code, _, err = run_ranks(int(launch.nproc_per_node), *launch.training_script_args, cwd=folder)
     assert code == 0, err[-2_000:]
-
-
-def links(page):
-    """Return the targets of the links of a page, without web addresses."""
-    return ["".join(place) for place in re.findall(r"\]\(((?!http)[^)#]+)\)|src=\"((?!http)[^\"]+)\"", page)]

@@ -12,6 +12,7 @@ from torch import nn
 from latent_tokens import (
     METHODS,
     TASKS,
+    Candidates,
     Decoding,
     Size,
     TrainConfig,
@@ -31,35 +32,32 @@ from latent_tokens import (
     top_prob,
 )
 from latent_tokens.checkpoints.layout_weights import common_dtype
-from latent_tokens.core.annealing import draw_hidden
 from latent_tokens.core.attention import (
     attends_earlier,
     attends_later,
     bidirectional,
+    block_causal,
     causal,
     dense_mask,
     independent,
     is_cacheable,
     semi_causal,
 )
-from latent_tokens.core.blocks import block_causal, blockwise
-from latent_tokens.core.confidence import annealed
 from latent_tokens.core.cost import cached_cost, most_tokens, relative_cost, tokens_processed
+from latent_tokens.core.decoding import annealed
 from latent_tokens.core.layout import Layout, next_layout
-from latent_tokens.core.likelihood import score_tokens
-from latent_tokens.core.nucleus import nucleus
-from latent_tokens.core.order import first_order, promote
+from latent_tokens.core.likelihood import score_tokens, teacher_forced_order
+from latent_tokens.core.objective import draw_hidden
+from latent_tokens.core.order import blockwise, first_order, promote
 from latent_tokens.core.policies import PolicyInput, rank_by
-from latent_tokens.core.sampling import generate as reference_generate
-from latent_tokens.core.teacher_forcing import teacher_forced_order
-from latent_tokens.core.token_sampling import sample_tokens
+from latent_tokens.core.sampling import generate as reference_generate, nucleus, sample_tokens
 from latent_tokens.data.corpus import split_of
 from latent_tokens.data.packed import PackedFile
 from latent_tokens.data.splits import SplitBuilder
 from latent_tokens.evaluation.generative_perplexity import distinct, entropy as entropy_of_sample
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio, student, wilson
 from latent_tokens.evaluation.ngram import NGram
-from latent_tokens.network.block import Block
+from latent_tokens.network.transformer import Block
 from latent_tokens.storage import read_lines
 from latent_tokens.tasks import Countdown, Examples
 from latent_tokens.tasks.base import evenly, split_by_key
@@ -308,20 +306,30 @@ def test_tiny_temperature_is_the_argmax():
     """Logits of 3 and 1 over 1e-308 overflow, and their differences to the largest do not."""
     logits = torch.tensor([[[1.0, 3.0]]], dtype=torch.float64)
     noise = torch.tensor([[0.3]], dtype=torch.float64)
-    assert sample_tokens(logits, ints([0]), Decoding(temperature=1e-308), noise).tolist() == [[1]]
+    assert sample_tokens(logits, ints([0]), Decoding(1, temperature=1e-308), noise).tolist() == [[1]]
 
 
 def test_nucleus_of_equal_probabilities_takes_the_first():
     assert nucleus(torch.full((1, 1, 4), 0.25), 0.5).tolist() == [[[0.25, 0.25, 0, 0]]]
 
 
+def step_of(logits):
+    """Return a step whose candidates have these logits, (A, K, V). All else in it is 0."""
+    zeros = torch.zeros(len(logits), dtype=torch.long)
+    layout = Layout(torch.zeros(logits.shape[:2], dtype=torch.long), zeros, zeros + logits.shape[1])
+    tokens = torch.zeros(logits.shape[:2], dtype=torch.long)
+    return Candidates(
+        logits, layout, zeros + logits.shape[1], tokens, zeros, lambda: torch.rand(logits.shape[:2])
+    )
+
+
 def test_confidences_of_a_half_and_two_quarters():
     logits = torch.tensor([[[0.5, 0.25, 0.25]]], dtype=torch.float64).log()
-    assert top_prob(logits).item() == pytest.approx(0.5)
-    assert margin(logits).item() == pytest.approx(0.25)
-    assert entropy(logits).item() == pytest.approx(-1.5 * NATS)
+    assert top_prob.__wrapped__(logits).item() == pytest.approx(0.5)
+    assert margin.__wrapped__(logits).item() == pytest.approx(0.25)
+    assert entropy.__wrapped__(logits).item() == pytest.approx(-1.5 * NATS)
     noise = torch.tensor([[math.exp(-math.exp(-1))]], dtype=torch.float64)  # the Gumbel number 1
-    assert annealed(top_prob, ints(2.0), noise)(logits).item() == pytest.approx(2 - NATS)
+    assert annealed(top_prob, ints(2.0), noise)(step_of(logits)).item() == pytest.approx(2 - NATS)
 
 
 # Likelihoods.

@@ -31,9 +31,9 @@ NUM_KNOWN = 4
 NUM_ROWS = 16
 
 
-def doubt(logits):
+def doubt(step):
     """A confidence of one's own, which is negative and no log."""
-    return top_prob(logits) - 1
+    return top_prob(step) - 1
 
 
 def on_scale_of_noise(confidence, probabilities):

@@ -86,6 +86,9 @@ def of_logits(function: Function, *, noise_on_log: bool = False) -> Confidence:
 def top_prob(logits: Float[Tensor, "A K V"]) -> Float[Tensor, "A K"]:
     """Return the largest probability of each candidate (equation of c_l, appendix D).
 
+    Args:
+        logits: of A rows and K candidates.
+
     Example:
         >>> Decoding(candidates=4, confidence=top_prob).candidates
         4
@@ -96,6 +99,9 @@ def top_prob(logits: Float[Tensor, "A K V"]) -> Float[Tensor, "A K"]:
 @partial(of_logits, noise_on_log=True)
 def margin(logits: Float[Tensor, "A K V"]) -> Float[Tensor, "A K"]:
     """Return the difference between the largest and the second largest probability of each candidate.
+
+    Args:
+        logits: of A rows and K candidates.
 
     Example:
         >>> Decoding(candidates=4, confidence=margin).candidates
@@ -108,6 +114,9 @@ def margin(logits: Float[Tensor, "A K V"]) -> Float[Tensor, "A K"]:
 @of_logits
 def entropy(logits: Float[Tensor, "A K V"]) -> Float[Tensor, "A K"]:
     """Return the negative entropy of each candidate, in nats. It is on the scale of logs already.
+
+    Args:
+        logits: of A rows and K candidates.
 
     Example:
         >>> Decoding(candidates=4, confidence=entropy).candidates
